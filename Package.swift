@@ -51,7 +51,7 @@ let package = Package(
     .target(
       name: "Transport",
       dependencies: [
-        "PipelineCore", "CCompress", "CCurl", "CLinux", "CTLS",
+        "PipelineCore", "CCompress", "CCurl", "CDigest", "CLinux", "CTLS",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),

@@ -7,20 +7,26 @@ public import PipelineCore
 /// loaded at the moment, the next request tries again. The thread also starts with the first request, and sleeps
 /// without waking while nothing is under way. Connections are kept and reused, with HTTP/2 if TLS negotiates it.
 /// Completions are called on that thread, so they must be quick. If a kept connection turns out to be closed before the
-/// first byte of the response, it is replaced and the request sent again, once.
+/// first byte of the response, it is replaced and the request sent again, once. Requests with OAuth 2.0 share their tokens.
 public final class CurlClient: HTTPClient {
   private let loop: CurlLoop
   private let library: @Sendable () -> HTTPFailure?
+  private let tokens: AccessTokens
 
-  public init() {
-    library = Self.prepareLibrary
-    loop = CurlLoop(Self.prepareLibrary)
-  }
+  public convenience init() { self.init(library: Self.prepareLibrary) }
 
   /// A client with a library that may be missing, for tests.
   init(library: @escaping @Sendable () -> HTTPFailure?) {
     self.library = library
-    loop = CurlLoop(library)
+    let loop = CurlLoop(library)
+    self.loop = loop
+    tokens = AccessTokens { request, completion in
+      let exchange = CurlExchange(request, loop, completion)
+      loop.add(exchange)
+      return exchange
+    } now: {
+      monotonicNow()
+    }
   }
 
   public var fault: HTTPFailure? { library() }
@@ -53,6 +59,7 @@ public final class CurlClient: HTTPClient {
     _ request: HTTPRequest,
     _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable {
+    if case .oauth2(let credentials) = request.options.auth { return tokens.send(request, credentials, completion) }
     let exchange = CurlExchange(request, loop, completion)
     loop.add(exchange)
     return exchange

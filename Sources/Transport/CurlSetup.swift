@@ -187,6 +187,14 @@ enum CurlSetup {
         return HTTPFailure(.badRequest, "the bearer token holds a line break or NUL")
       }
       lines.append("Authorization: Bearer \(token.revealed)")
+    case .oauth2: preconditionFailure("AccessTokens sends requests with a token")
+    case .awsSigV4(let credentials):
+      guard let signed = signed(exchange, credentials) else {
+        return HTTPFailure(
+          .unavailable,
+          "signatures need the library libcrypto.so.3: install the package libssl3, or libssl3t64 where there is one")
+      }
+      lines += signed.map { "\($0.name): \($0.value)" }
     }
     rx_curl_slist_free_all(exchange.headerList)
     exchange.headerList = nil
@@ -198,6 +206,22 @@ enum CurlSetup {
     }
     rx_curl_set_list(easy, CURLOPT_HTTPHEADER, exchange.headerList)
     return nil
+  }
+
+  /// The headers that sign a request for its present URL; nil: a library is missing.
+  private static func signed(_ exchange: CurlExchange, _ credentials: HTTPOptions.AWSSigV4) -> [HTTPHeader]? {
+    let request = exchange.request
+    let origin = exchange.origin
+    let isUsual = origin.port == (origin.scheme == "https" ? "443" : "80")
+    let written = part(exchange.url, CURLUPART_HOST) ?? origin.host
+    let own = request.headers.first { HTTPSyntax.same($0.name, "host") }?.value
+    var headers = AWSSignature.headers(
+      credentials, method: request.method, host: own ?? (isUsual ? written : "\(written):\(origin.port)"),
+      path: part(exchange.url, CURLUPART_PATH) ?? "/", query: part(exchange.url, CURLUPART_QUERY) ?? "",
+      headers: request.headers, body: request.body ?? [], at: Int64(time(nil)))
+    // What is signed is what is sent.
+    if own == nil { headers?.append(HTTPHeader("Host", isUsual ? written : "\(written):\(origin.port)")) }
+    return headers
   }
 
   private static func milliseconds(_ span: TimeSpan) -> Int {

@@ -90,6 +90,9 @@ public struct HTTPOptions: Sendable, Equatable {
     case none
     case basic(user: String, password: Secret)
     case bearer(Secret)
+    /// The client fetches the token, keeps it and renews it.
+    case oauth2(OAuth2)
+    case awsSigV4(AWSSigV4)
   }
 
   public init() {}
@@ -145,7 +148,7 @@ public struct HTTPFailure: Error, Sendable, Equatable {
 }
 
 /// A text that must never be shown: its description is masked.
-public struct Secret: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
+public struct Secret: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
   /// The text itself: pass it to a protocol, never print it.
   public let revealed: String
   public init(_ text: String) { revealed = text }

@@ -23,39 +23,53 @@ public struct HTTPAuth: RecordParameter {
     ]
   }
 
-  /// Missing credentials, or ones that cannot be sent, would admit every client or none.
   public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+    Self.validate(node, [("bearer", bearer), ("basic", nil)], basic, &context)
+  }
+
+  /// Checks that a mapping of credentials has one of these ways. Missing credentials, or ones that cannot be sent, would admit
+  /// every client or none.
+  ///
+  /// - Parameter ways: Their names, and the value of one that is a single secret.
+  static func validate(
+    _ node: YAMLNode, _ ways: [(name: String, value: Secret?)], _ basic: Basic?, _ context: inout DecodingContext
+  ) {
     guard let entries = node.entries else { return }
     if entries.isEmpty {
       context.badValue(
         node, "'auth' of '\(context.component)' names no credentials", .missingParameter,
         help: "Add 'bearer: ${secret:NAME}', or 'basic: { user: NAME, password: ${secret:NAME} }'")
     }
-    if let bearer = node["bearer"], let basic = node["basic"] {
+    let given = ways.filter { node[$0.name] != nil }
+    if given.count > 1, let first = node[given[0].name], let second = node[given[1].name] {
       context.diagnostics.report(
         Diagnostic(
-          .conflictingParameters, "'auth' of '\(context.component)' is 'bearer' or 'basic', not both",
-          at: basic.location,
-          notes: [.init("the other one is here", at: bearer.location)], help: "Remove one of them"))
+          .conflictingParameters,
+          "'auth' of '\(context.component)' is '\(given[0].name)' or '\(given[1].name)', not both", at: second.location,
+          notes: [.init("the other one is here", at: first.location)], help: "Remove one of them"))
     }
-    /// Secrets are never shown, so the message names the field only.
-    func check(_ name: String, _ value: Secret?, _ field: YAMLNode?, mayBeEmpty: Bool = false) {
-      guard let text = value?.revealed, let field, field.scalar?.isPlaceholder == false else { return }
-      if text.isEmpty, !mayBeEmpty {
-        context.badValue(field, "'\(name)' of 'auth' is empty", help: "Give it a value, such as ${secret:NAME}")
-      } else if text.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
-        context.badValue(
-          field, "'\(name)' of 'auth' contains a line break or another control character",
-          help: "Remove it; one line break at the end of a secret's file is ignored")
-      }
-    }
-    check("bearer", bearer, node["bearer"])
-    check("user", basic?.user, node["basic"]?["user"])
-    check("password", basic?.password, node["basic"]?["password"], mayBeEmpty: true)
+    for way in ways { validate(secret: way.name, way.value, node[way.name], &context) }
+    validate(secret: "user", basic?.user, node["basic"]?["user"], &context)
+    validate(secret: "password", basic?.password, node["basic"]?["password"], mayBeEmpty: true, &context)
     if let user = basic?.user.revealed, let field = node["basic"]?["user"], user.utf8.contains(UInt8(ascii: ":")) {
       context.badValue(
         field, "'user' of 'auth' contains a ':', which ends the user's name in a request (RFC 7617)",
         help: "Use a name without it")
+    }
+  }
+
+  /// Checks a text of credentials. Secrets are never shown, so the message names the field only.
+  static func validate(
+    secret name: String, _ value: Secret?, _ field: YAMLNode?, mayBeEmpty: Bool = false,
+    _ context: inout DecodingContext
+  ) {
+    guard let text = value?.revealed, let field, field.scalar?.isPlaceholder == false else { return }
+    if text.isEmpty, !mayBeEmpty {
+      context.badValue(field, "'\(name)' of 'auth' is empty", help: "Give it a value, such as ${secret:NAME}")
+    } else if text.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
+      context.badValue(
+        field, "'\(name)' of 'auth' contains a line break or another control character",
+        help: "Remove it; one line break at the end of a secret's file is ignored")
     }
   }
 
@@ -171,7 +185,6 @@ public enum URLConfinement {
   /// and one that decodes twice.
   ///
   /// - Parameter inserted: The ranges of `url` that expressions have filled, in order.
-  /// - Parameter inserted: the ranges of `url` that expressions have filled, in order.
   public static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
     if url.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return "the URL contains a space or control character: use urlEncode(...) around event data"

@@ -73,6 +73,8 @@ public struct ServingRules: Sendable {
     let given = authorization ?? ""
     switch auth {
     case .none: return nil
+    // No parameter of a server makes these.
+    case .oauth2, .awsSigV4: return ServerAnswer(unauthorized: "Bearer")
     case .bearer(let token):
       return Self.isEqual(given, "Bearer " + token.revealed) ? nil : ServerAnswer(unauthorized: "Bearer")
     case .basic(let user, let password):

@@ -1,0 +1,133 @@
+internal import CDigest
+import PipelineCore
+
+/// Signatures of requests, version 4, as AWS and compatible stores check them.
+struct AWSSignature {
+  var method: String
+  /// As sent, with its escapes.
+  var path: String
+  /// As sent, without `?`.
+  var query: String
+  /// Those that are signed, with the header `Host`.
+  var headers: [HTTPHeader]
+  /// The SHA-256 of the body in hexadecimal digits.
+  var payload: String
+
+  /// What a request needs beside its own headers.
+  ///
+  /// - Parameters:
+  ///   - host: as the header `Host` has it.
+  ///   - seconds: since 1970.
+  /// - Returns: Nil if libcrypto is not installed.
+  static func headers(
+    _ credentials: HTTPOptions.AWSSigV4, method: String, host: String, path: String, query: String,
+    headers: [HTTPHeader], body: [UInt8], at seconds: Int64
+  ) -> [HTTPHeader]? {
+    guard let payload = sha256(body) else { return nil }
+    let time = timestamp(seconds)
+    var added = [HTTPHeader("X-Amz-Date", time), HTTPHeader("X-Amz-Content-Sha256", payload)]
+    if let token = credentials.sessionToken {
+      added.append(HTTPHeader("X-Amz-Security-Token", token.revealed, isSecret: true))
+    }
+    let own = headers.filter { header in
+      let name = header.name.lowercased()
+      return name == "content-type" || name.hasPrefix("x-amz-")
+    }
+    let signature = AWSSignature(
+      method: method, path: path, query: query, headers: [HTTPHeader("Host", host)] + added + own, payload: payload)
+    guard let authorization = signature.authorization(credentials, time) else { return nil }
+    return added + [HTTPHeader("Authorization", authorization)]
+  }
+
+  /// The header `Authorization`; nil if libcrypto is not installed.
+  ///
+  /// - Parameter time: `20150830T123600Z`.
+  func authorization(_ credentials: HTTPOptions.AWSSigV4, _ time: String) -> String? {
+    let scope = "\(time.prefix(8))/\(credentials.region)/\(credentials.service)/aws4_request"
+    let (request, signed) = canonical(isS3: credentials.service == "s3")
+    guard let digest = Self.sha256(Array(request.utf8)) else { return nil }
+    let toSign = "AWS4-HMAC-SHA256\n\(time)\n\(scope)\n\(digest)"
+    var key = Array("AWS4\(credentials.secretKey.revealed)".utf8)
+    for part in [String(time.prefix(8)), credentials.region, credentials.service, "aws4_request", toSign] {
+      guard let next = Self.hmac(key, Array(part.utf8)) else { return nil }
+      key = next
+    }
+    return
+      "AWS4-HMAC-SHA256 Credential=\(credentials.accessKey.revealed)/\(scope), SignedHeaders=\(signed), Signature=\(Self.hex(key))"
+  }
+
+  /// The canonical request, and the names of the signed headers.
+  private func canonical(isS3: Bool) -> (request: String, signed: String) {
+    // One encoding for s3, two for all others.
+    var path = FormText.escaped(FormText.unescaped(ArraySlice(self.path.utf8)), keepsSlashes: true)
+    if !isS3 { path = FormText.escaped(path, keepsSlashes: true) }
+    let pairs = query.utf8.split(separator: UInt8(ascii: "&")).map { pair -> (name: [UInt8], value: [UInt8]) in
+      let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+      func canonical(_ index: Int) -> [UInt8] {
+        parts.indices.contains(index) ? FormText.escaped(FormText.unescaped(ArraySlice(parts[index]))) : []
+      }
+      return (canonical(0), canonical(1))
+    }.sorted { a, b in
+      a.name == b.name ? a.value.lexicographicallyPrecedes(b.value) : a.name.lexicographicallyPrecedes(b.name)
+    }
+    let parameters = pairs.map { String(decoding: $0.name + [UInt8(ascii: "=")] + $0.value, as: UTF8.self) }
+    var values: [(name: String, value: String)] = []
+    for header in headers {
+      let name = header.name.lowercased()
+      // Runs of spaces count as one.
+      let value = header.value.split(separator: " ").joined(separator: " ")
+      if let known = values.firstIndex(where: { $0.name == name }) {
+        values[known].value += ",\(value)"
+      } else {
+        values.append((name, value))
+      }
+    }
+    values.sort { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+    let signed = values.map(\.name).joined(separator: ";")
+    let lines = values.map { "\($0.name):\($0.value)\n" }.joined()
+    return (
+      """
+      \(method)
+      \(path.isEmpty ? "/" : String(decoding: path, as: UTF8.self))
+      \(parameters.joined(separator: "&"))
+      \(lines)
+      \(signed)
+      \(payload)
+      """, signed
+    )
+  }
+
+  /// `20150830T123600Z`.
+  static func timestamp(_ seconds: Int64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400)
+    // Days since 1 March of year 0, in eras of 400 years.
+    let shifted = days + 719_468
+    let era = shifted / 146_097
+    let dayOfEra = shifted - era * 146_097
+    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+    let monthFromMarch = (5 * dayOfYear + 2) / 153
+    let day = dayOfYear - (153 * monthFromMarch + 2) / 5 + 1
+    let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
+    let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+    func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    return "\(year)\(two(month))\(two(day))T\(two(rest / 3600))\(two(rest / 60 % 60))\(two(rest % 60))Z"
+  }
+
+  static func sha256(_ bytes: [UInt8]) -> String? {
+    var digest = [UInt8](repeating: 0, count: Int(RX_DIGEST_MAX))
+    let count = bytes.withUnsafeBytes { rx_digest(Int32(RX_SHA256), $0.baseAddress, $0.count, &digest) }
+    return count == 0 ? nil : hex(Array(digest.prefix(count)))
+  }
+
+  private static func hmac(_ key: [UInt8], _ bytes: [UInt8]) -> [UInt8]? {
+    var digest = [UInt8](repeating: 0, count: Int(RX_DIGEST_MAX))
+    let count = rx_hmac(Int32(RX_SHA256), key, key.count, bytes, bytes.count, &digest)
+    return count == 0 ? nil : Array(digest.prefix(count))
+  }
+
+  private static func hex(_ bytes: [UInt8]) -> String {
+    let digits = Array("0123456789abcdef".utf8)
+    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+  }
+}

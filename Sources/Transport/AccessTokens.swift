@@ -1,0 +1,276 @@
+import PipelineCore
+import Synchronization
+
+/// Sends requests that authenticate with OAuth 2.0: fetches access tokens by client credentials (RFC 6749, 4.4), keeps them in
+/// memory and shares them between all requests with the same credentials.
+///
+/// A token is renewed before it expires, and once for a request that is answered 401. While it is fetched, requests wait for it.
+/// All that a request waits for counts towards its `timeout`. Callable from any thread.
+final class AccessTokens: Sendable {
+  typealias Completion = @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  typealias Send = @Sendable (HTTPRequest, @escaping Completion) -> any Cancellable
+
+  /// What a token is for. The same client may be known by another name where connections go another way.
+  private struct Key: Hashable {
+    var credentials: HTTPOptions.OAuth2
+    var proxy: String?
+    var caFile: String?
+    var verify: Bool
+    var allowPrivate: Bool
+  }
+
+  private struct Entry {
+    var token: Secret?
+    /// When the token is renewed, in nanoseconds of the clock.
+    var renewAt: Int64 = 0
+    var waiting: [Call] = []
+    var isFetching = false
+  }
+
+  private let entries = Mutex<[Key: Entry]>([:])
+  private let sendNow: Send
+  private let now: @Sendable () -> Int64
+
+  /// - Parameters:
+  ///   - send: sends a request without OAuth 2.0.
+  ///   - now: nanoseconds of a clock that is never set.
+  init(send: @escaping Send, now: @escaping @Sendable () -> Int64) {
+    self.now = now
+    sendNow = send
+  }
+
+  /// A request on its way: first its token, then itself, perhaps twice.
+  private final class Call: Cancellable {
+    let request: HTTPRequest
+    let credentials: HTTPOptions.OAuth2
+    let deadline: Int64
+    private let completion: Mutex<Completion?>
+    private let step = Mutex<(call: (any Cancellable)?, attempt: Int, isOver: Bool)>((nil, 0, false))
+    /// How often it has been sent: a second time after a 401, with another token.
+    let attempts = Atomic<Int>(0)
+
+    init(_ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, deadline: Int64, _ completion: @escaping Completion)
+    {
+      self.request = request
+      self.credentials = credentials
+      self.deadline = deadline
+      self.completion = Mutex(completion)
+    }
+
+    var isOver: Bool { step.withLock(\.isOver) }
+
+    /// The attempt is under way, unless a later one is already.
+    func follows(_ call: any Cancellable, _ attempt: Int) {
+      let isOver = step.withLock { step in
+        if attempt > step.attempt { (step.call, step.attempt) = (step.isOver ? nil : call, attempt) }
+        return step.isOver
+      }
+      if isOver { call.cancel() }
+    }
+
+    func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
+      let completion = completion.withLock { completion in
+        defer { completion = nil }
+        return completion
+      }
+      step.withLock { $0 = (nil, $0.attempt, true) }
+      completion?(result)
+    }
+
+    func cancel() {
+      completion.withLock { $0 = nil }
+      let call = step.withLock { step in
+        defer { step = (nil, step.attempt, true) }
+        return step.call
+      }
+      call?.cancel()
+    }
+  }
+
+  /// Sends a request whose `auth` are these credentials.
+  func send(
+    _ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, _ completion: @escaping Completion
+  ) -> any Cancellable {
+    let call = Call(
+      request, credentials, deadline: now() &+ max(request.options.timeout.nanoseconds, 1_000_000), completion)
+    withToken(call)
+    return call
+  }
+
+  private func key(of call: Call) -> Key {
+    let options = call.request.options
+    return Key(
+      credentials: call.credentials, proxy: options.proxy, caFile: options.tls.caFile, verify: options.tls.verify,
+      allowPrivate: options.allowPrivate)
+  }
+
+  private func withToken(_ call: Call) {
+    let key = key(of: call)
+    let now = now()
+    let (token, fetches) = entries.withLock { entries -> (Secret?, Bool) in
+      var entry = entries[key] ?? Entry()
+      defer { entries[key] = entry }
+      if let token = entry.token, now < entry.renewAt { return (token, false) }
+      entry.token = nil
+      entry.waiting.removeAll(where: \.isOver)
+      entry.waiting.append(call)
+      defer { entry.isFetching = true }
+      return (nil, !entry.isFetching)
+    }
+    if let token { return send(call, token) }
+    if fetches { fetch(key, call) }
+  }
+
+  private func send(_ call: Call, _ token: Secret) {
+    guard !call.isOver else { return }
+    var request = call.request
+    request.options.auth = .bearer(token)
+    let left = call.deadline &- now()
+    guard left > 0 else {
+      return call.complete(.failure(HTTPFailure(.timeout, "no answer within \(request.options.timeout)")))
+    }
+    request.options.timeout = TimeSpan(nanoseconds: left)
+    let attempt = call.attempts.add(1, ordering: .acquiringAndReleasing).newValue
+    call.follows(
+      sendNow(request) { [self] result in
+        if attempt == 1, case .success(let response) = result, response.status == 401, !call.isOver {
+          forget(token, of: key(of: call))
+          return withToken(call)
+        }
+        call.complete(result)
+      }, attempt)
+  }
+
+  /// The server no longer accepts a token; another one may have taken its place meanwhile.
+  private func forget(_ token: Secret, of key: Key) {
+    entries.withLock { if $0[key]?.token == token { $0[key]?.token = nil } }
+  }
+
+  // MARK: The token endpoint
+
+  /// A token and its life in seconds; nil: until the server refuses it.
+  struct Grant: Equatable {
+    var token: Secret
+    var seconds: Int64?
+  }
+
+  private func fetch(_ key: Key, _ call: Call) {
+    // It serves all that wait, so it goes on if the first of them is cancelled.
+    _ = sendNow(Self.tokenRequest(key.credentials, call.request.options)) { [self] result in
+      let grant = Self.grant(result, of: key.credentials)
+      let now = now()
+      let waiting = entries.withLock { entries -> [Call] in
+        var entry = entries[key] ?? Entry()
+        defer { entries[key] = entry }
+        entry.isFetching = false
+        if case .success(let grant) = grant {
+          entry.token = grant.token
+          entry.renewAt = grant.seconds.map { now &+ Self.used(of: $0) } ?? .max
+        }
+        defer { entry.waiting = [] }
+        return entry.waiting
+      }
+      for call in waiting {
+        switch grant {
+        case .success(let grant): send(call, grant.token)
+        case .failure(let failure): call.complete(.failure(failure))
+        }
+      }
+    }
+  }
+
+  /// How long a token is used, in nanoseconds: all but the last tenth of its life, at most a minute.
+  private static func used(of seconds: Int64) -> Int64 {
+    let seconds = min(max(seconds, 1), 100_000_000)
+    return max(seconds * 1_000_000_000 - min(seconds * 100_000_000, 60_000_000_000), 100_000_000)
+  }
+
+  static func tokenRequest(_ credentials: HTTPOptions.OAuth2, _ options: HTTPOptions) -> HTTPRequest {
+    var pairs = [("grant_type", "client_credentials")]
+    if !credentials.scope.isEmpty { pairs.append(("scope", credentials.scope)) }
+    pairs += credentials.parameters.map { ($0.name, $0.value) }
+    var request = HTTPRequest(method: "POST", url: credentials.tokenURL)
+    request.options = options
+    request.options.maxResponseBytes = 64 << 10
+    request.options.cutsResponse = false
+    request.options.maxRedirects = 0
+    request.options.tls.certificateFile = nil
+    request.options.tls.keyFile = nil
+    request.options.auth = .none
+    if credentials.sendsCredentialsInBody {
+      pairs += [("client_id", credentials.clientID.revealed), ("client_secret", credentials.clientSecret.revealed)]
+    } else {
+      // Escaped first (RFC 6749, 2.3.1), so a ':' in the name does no harm.
+      request.options.auth = .basic(
+        user: FormText.escaped(credentials.clientID.revealed),
+        password: Secret(FormText.escaped(credentials.clientSecret.revealed)))
+    }
+    request.headers = [
+      HTTPHeader("Content-Type", "application/x-www-form-urlencoded"), HTTPHeader("Accept", "application/json"),
+    ]
+    request.body = Array(pairs.map { "\(FormText.escaped($0))=\(FormText.escaped($1))" }.joined(separator: "&").utf8)
+    request.maskedBody = Array(LocatedText.mask.utf8)
+    return request
+  }
+
+  /// What an answer of the endpoint says. A failure of kind `forbidden` will not pass by itself.
+  static func grant(
+    _ result: Result<HTTPResponse, HTTPFailure>, of credentials: HTTPOptions.OAuth2
+  ) -> Result<Grant, HTTPFailure> {
+    let place = "the token endpoint \(HTTPSyntax.printable(credentials.tokenURL))"
+    switch result {
+    case .failure(let failure):
+      return .failure(HTTPFailure(failure.kind, "no access token: \(failure.message)"))
+    case .success(let response):
+      let arena = Arena()
+      let json = JSONParser()
+      return response.body.withUnsafeBytes { body in
+        let document = json.parse(body, into: arena)
+        guard (200..<300).contains(response.status) else {
+          // The code alone: a description may quote what was sent.
+          let code = text("error", of: document).flatMap { isErrorCode($0) ? $0 : nil }.map { " (\($0))" } ?? ""
+          let isRefusal = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
+          return .failure(
+            HTTPFailure(isRefusal ? .forbidden : .protocolError, "\(place) answered \(response.status)\(code)"))
+        }
+        guard let token = text("access_token", of: document), !token.isEmpty,
+          token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
+        else {
+          return .failure(HTTPFailure(.protocolError, "\(place) answered without an access token that can be sent"))
+        }
+        if let type = text("token_type", of: document), type.lowercased() != "bearer" {
+          return .failure(HTTPFailure(.forbidden, "\(place) gives no tokens of the type Bearer"))
+        }
+        return .success(Grant(token: Secret(token), seconds: seconds(member("expires_in", of: document))))
+      }
+    }
+  }
+
+  private static func member(_ name: StaticString, of document: Value) -> Value {
+    guard document.is(.map) else { return .absent }
+    return name.withUTF8Buffer { name in
+      document.entries.first { $0.key.rawBytes.elementsEqual(name) }?.value ?? .absent
+    }
+  }
+
+  private static func text(_ name: StaticString, of document: Value) -> String? {
+    let value = member(name, of: document)
+    // Tokens, types and codes need no escapes.
+    return value.is(.string) && !value.isEscaped ? String(decoding: value.rawBytes, as: UTF8.self) : nil
+  }
+
+  /// Some servers write the number as a text.
+  private static func seconds(_ value: Value) -> Int64? {
+    switch value.what {
+    case .int: value.asInt
+    case .uint: .max
+    case .double: value.asDouble.isFinite && value.asDouble.magnitude < 1e15 ? Int64(value.asDouble) : nil
+    case .string: Int64(String(decoding: value.rawBytes, as: UTF8.self))
+    default: nil
+    }
+  }
+
+  private static func isErrorCode(_ text: String) -> Bool {
+    text.utf8.count <= 64 && text.utf8.allSatisfy { (0x61...0x7A).contains($0) || $0 == UInt8(ascii: "_") }
+  }
+}
