@@ -70,21 +70,11 @@ extension HTTPSink {
       return min(pause, retry.maxDelay).scaled(by: 0.5 + share / 2)
     }
 
-    private static let longestRetryAfter: Int64 = 600
+    private static let longestRetryAfter = TimeSpan.seconds(600)
 
-    /// The pause that the server asks for: digits, in seconds, or a date (RFC 9110, 10.2.3), up to ten minutes. Invalid
-    /// values and pauses of no length are ignored.
+    /// The pause that the server asks for with `Retry-After`, up to ten minutes.
     static func retryAfter(_ response: HTTPResponse, wallTime: Int64) -> TimeSpan? {
-      guard let text = response.header("retry-after") else { return nil }
-      let seconds: Int64
-      if !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) {
-        // Digits that do not fit mean a number that is too large.
-        seconds = Int64(text) ?? longestRetryAfter
-      } else {
-        guard let date = HTTPDate.seconds(text) else { return nil }
-        seconds = date.subtractingReportingOverflow(wallTime / 1_000_000_000).partialValue
-      }
-      return seconds > 0 ? .seconds(min(seconds, longestRetryAfter)) : nil
+      ServerPause.retryAfter(response, wallTime: wallTime, longest: longestRetryAfter)
     }
   }
 }

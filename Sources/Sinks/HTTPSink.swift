@@ -93,7 +93,7 @@ public struct HTTPSink: SinkComponent {
   var batch = Batch()
   var compress = Compression()
   var retry = RetryPolicy()
-  var auth: HTTPAuth?
+  var auth: ClientAuth?
   var tls = TLSParameter()
   var timeout = TimeSpan.seconds(30)
   var connectTimeout = TimeSpan.seconds(5)
@@ -158,6 +158,13 @@ public struct HTTPSink: SinkComponent {
       .snippet(
         "eight requests at once, where the order does not matter",
         "http: { url: 'http://127.0.0.1:8080/events', batch: 100, maxConcurrent: 8 }"),
+      .snippet(
+        "to a store of AWS's kind",
+        """
+        http:
+          url: https://example.execute-api.eu-central-1.amazonaws.com/events
+          auth: { awsSigV4: { region: eu-central-1, service: execute-api, accessKey: "${secret:key}", secretKey: "${secret:secret}" } }
+        """),
       .snippet(
         "compressed, quickly rather than well",
         "http: { url: 'http://127.0.0.1:8080/events', batch: 1000, compress: { format: gzip, level: 1 } }"),

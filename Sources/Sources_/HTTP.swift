@@ -19,8 +19,11 @@ public struct HTTP: SourceComponent {
   public var every: TimeSpan?
   var jitter = TimeSpan.zero
   var immediate = true
+  var conditional = false
+  var pages: Pages?
+  var cursor: Cursor?
   public var decode = DecodeParameter(.json)
-  var auth: HTTPAuth?
+  var auth: ClientAuth?
   var tls = TLSParameter()
   public var timeout = TimeSpan.seconds(30)
   var connectTimeout = TimeSpan.seconds(5)
@@ -44,6 +47,21 @@ public struct HTTP: SourceComponent {
       skipped. A failed request goes to the errors output (RX525), with the body of the response as its `event`, and \
       the next one follows; with `onError: fail` the signal ends with the error.
 
+      With `pages`, the pages of an answer are requested one after another, each once all events of the page before it have \
+      been sent. The expressions see the page as `response`: `response.status`, `response.headers` (their names in small \
+      letters), `response.body` (JSON for `decode: json`, otherwise a text) and `response.page`, counted from 1; and `link`, the URL \
+      of the header `Link` with `rel="next"`, or null. A next page must have the scheme, host and port of `url`. If the request for \
+      a page fails, the next poll goes on at that page; if the server refuses it for good (4xx), at the first one.
+
+      With `cursor`, `from` is evaluated for each page. Its value is sent from the next poll on, once all pages have come; with \
+      a state directory it is saved together with what the pipeline has made of their events, so a restart leaves nothing out. \
+      Where the newest item comes first, take the cursor of the first page: \
+      `response.page == 1 ? response.body.items[0].id : cursor`. A changed URL path or `parameter` starts with `start` again.
+
+      A server that asks for a pause gets it, up to an hour: `Retry-After` of an answer other than 2xx, or a used-up \
+      rate limit (`RateLimit`, `RateLimit-Remaining` and `-Reset`, or the same with `X-`). A poll or page that is due in \
+      the meantime follows at its end.
+
       In an inner signal, the templates see the event that it was made for as `event`. Event data may appear only \
       after the host of the URL, and stays where the template puts it: a `?` or `#` in the path, `..` in any \
       encoding, a space, or a line break in a header is refused. The event then goes to the errors output of the \
@@ -59,6 +77,15 @@ public struct HTTP: SourceComponent {
         "jitter", \.jitter, range: 0...Int64.max,
         "Adds a random delay of up to this to each later request."),
       .init("immediate", \.immediate, "With `every`: whether the first request starts at once."),
+      .init(
+        "conditional", \.conditional,
+        "With `every`: whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news."),
+      .init(
+        "pages", \.pages, variables: pageVariables,
+        "How an answer of several pages is read; by default the first page is the whole answer."),
+      .init(
+        "cursor", \.cursor, variables: pageVariables,
+        "With `every`: how far polls have come, which each request says, so that the server sends only what is new."),
       .init("decode", \.decode, "How the response body is decoded into events."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
@@ -83,6 +110,44 @@ public struct HTTP: SourceComponent {
     ],
     examples: [
       .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
+      .pipeline(
+        "only what is new, from all pages",
+        """
+        name: items
+        sources:
+          new:
+            http:
+              url: http://127.0.0.1:8080/items
+              every: 1m
+              cursor: { from: "response.body.items.last().?id", parameter: after, start: "0" }
+              pages: { next: "response.body.?next" }
+        signals:
+          items: { from: new, chain: [ { flattenMap: event.items } ] }
+        sinks:
+          out: { from: items, stdout: {} }
+        tests:
+          - name: two pages, then what is new
+            stubs:
+              http:
+                - { url: "*/items?after=0", reply: { json: { items: [ { id: 1 } ], next: "/items?after=0&page=2" } } }
+                - { url: "*/items?after=0&page=2", reply: { json: { items: [ { id: 2 } ] } } }
+                - { url: "*/items?after=2", reply: { json: { items: [] } } }
+            until: 90s
+            expect:
+              items: [ { at: 0ms, next: { id: 1 } }, { at: 0ms, next: { id: 2 } } ]
+        """),
+      .snippet(
+        "numbered pages, as far as there are any",
+        "http: { url: 'http://127.0.0.1:8080/users', pages: { page: page, until: size(response.body) == 0 } }"),
+      .snippet(
+        "only when it has changed", "http: { url: 'http://127.0.0.1:8080/config.json', every: 1m, conditional: true }"),
+      .snippet(
+        "with a token of OAuth 2.0",
+        """
+        http:
+          url: https://api.example.org/orders
+          auth: { oauth2: { tokenURL: 'https://id.example.org/token', clientID: rxd, clientSecret: "${secret:orders}", scope: read } }
+        """),
       .snippet("a text", "http: { url: 'http://127.0.0.1:8080/health', decode: text }"),
     ],
     edges: EdgeCases(
@@ -99,15 +164,23 @@ public struct HTTP: SourceComponent {
       disposal: "Cancels the request and frees the connection."),
     memory: """
       The request under way, and the response until it is decoded. After a restart, a request that was under way is \
-      repeated, and the schedule of `every` continues.
+      repeated, and the schedule of `every` continues, with the cursor, the page and what `conditional` knows. If parameters \
+      have changed, the source begins anew, with its cursor.
       """,
-    persistence: .state(version: 1),
+    persistence: .position(version: 2),
     lateness: .leavesOut("Requests that were due are left out; the next one comes in its period.") { http, _ in
       http.every == nil ? "it asks once" : nil
     },
     knownAs: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],
     useCases: [
       .init(.reading, "poll a URL periodically", "http: { url: \"http://127.0.0.1:8080/status\", every: 10s }"),
+      .init(
+        .reading, "read a list that comes in pages",
+        "http: { url: \"http://127.0.0.1:8080/users\", pages: { next: link } }"),
+      .init(
+        .reading, "poll an API for what is new",
+        "http: { url: \"http://127.0.0.1:8080/items\", every: 1m, cursor: { from: response.body.newest, parameter: since } }"
+      ),
       .init(.reading, "fetch something once", "http: { url: \"http://127.0.0.1:8080/config.json\" }"),
     ],
     seeAlso: ["httpServer", "flattenMap"])
@@ -117,6 +190,7 @@ public struct HTTP: SourceComponent {
     URLConfinement.validate(proxy: proxy, &context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
     tls.validate(at: "tls", &context)
+    validatePolling(&context)
   }
 
   public var outputType: EventType { decode.options.eventType }
@@ -128,107 +202,9 @@ public struct HTTP: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { true }
-  public var recovery: SourceRecovery { .request }
+  public var recovery: SourceRecovery { cursor == nil ? .request : .position }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
-  }
-
-  final class Node: PolledSource {
-    private let parameters: HTTP
-    private var options = HTTPOptions()
-    private lazy var frame = makeFrame()
-
-    init(_ parameters: HTTP, _ nodeContext: NodeContext, _ downstream: Downstream) {
-      self.parameters = parameters
-      super.init(
-        Schedule(
-          every: parameters.every, jitter: parameters.jitter, immediate: parameters.immediate,
-          stopTimeout: parameters.stopTimeout),
-        ("a request", "no response came"), nodeContext, downstream)
-      options.timeout = parameters.timeout
-      options.connectTimeout = parameters.connectTimeout
-      options.maxRedirects = parameters.redirects
-      options.maxResponseBytes = parameters.maxResponse.bytes
-      options.auth = parameters.auth?.value ?? .none
-      options.tls = parameters.tls.value
-      options.proxy = parameters.proxy
-      options.acceptCompressed = parameters.acceptCompressed
-      options.allowPrivate = parameters.allowPrivate
-    }
-
-    override func dryRun() {
-      if let fault = execution.services.http.fault {
-        endPipeline(because: SignalFailure(.source, fault.message, at: nodeContext.location))
-      }
-    }
-
-    override func ask() -> (any Cancellable)? {
-      frame.loadNothing()
-      let template = RequestTemplate(
-        method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
-        body: parameters.body)
-      switch template.render(frame) {
-      case .failure(let failure):
-        refused(.requestRefused, poll: .pollFailed, failure)
-        return nil
-      case .success(var request):
-        request.options = options
-        let executor = executor
-        let node = Weak(self)
-        let url = request.shownURL
-        return execution.services.http.send(request) { result in
-          let answer = Answer(result)
-          executor.post {
-            if let result = answer.take() { node.object?.answered(result, url) }
-          }
-        }
-      }
-    }
-
-    /// A response on its way into the turn. A long body exists only once, so no other owner retains it.
-    private final class Answer: @unchecked Sendable {
-      private var result: Result<HTTPResponse, HTTPFailure>?
-      init(_ result: Result<HTTPResponse, HTTPFailure>) { self.result = result }
-      func take() -> Result<HTTPResponse, HTTPFailure>? {
-        defer { result = nil }
-        return result
-      }
-    }
-
-    private func answered(_ result: consuming Result<HTTPResponse, HTTPFailure>, _ url: String) {
-      guard take() else { return }
-      switch consume result {
-      case .failure(let failure):
-        let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
-        if failure.kind == .unavailable { return endPipeline(because: reason) }
-        failed(.pollFailed, reason, from: makeOrigin(nil, url))
-      case .success(var response) where (200..<300).contains(response.status):
-        let origin = makeOrigin(response, url)
-        let body = response.body
-        response.body = []
-        sendBody(body, parameters.decode.options, origin)
-        return
-      case .success(let response):
-        let reason = SignalFailure(
-          .source, "\(parameters.method.rawValue) \(Self.shown(url)) answered \(response.status)",
-          at: nodeContext.location,
-          details: [.init("status", Int64(response.status))])
-        failed(.pollFailed, reason, response.body, from: makeOrigin(response, url))
-      }
-      end()
-    }
-
-    private func makeOrigin(_ response: HTTPResponse?, _ url: String) -> Origin {
-      let fields = response.map { OwnedValue(arena.map(["status": .int($0.status)])) } ?? OwnedValue()
-      return Origin(
-        source: origin.source, path: Self.shown(url), receivedAt: executor.wallTime, fields: fields,
-        reply: origin.reply, identity: origin.identity)
-    }
-
-    /// A URL for messages: without the query, which may contain keys.
-    static func shown(_ url: String) -> String {
-      String(decoding: url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }, as: UTF8.self)
-    }
   }
 }

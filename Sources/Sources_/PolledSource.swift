@@ -25,9 +25,17 @@ class PolledSource: DecodingSource {
   private var isEnding = false
   /// The restored state has a call under way.
   private var wasAsking = false
-  /// How many answers have been sent.
-  private let answers = PositionLedger(0)
-  private var answered = 0
+  /// The restored state is that of other parameters.
+  private var isRenewed = false
+  /// How far the answers go that have been sent.
+  private let answers = PositionLedger(PollPlace())
+  /// Behind the last answer that has been sent to its last event.
+  final var place = PollPlace()
+  /// Set while the server wants no call.
+  private var pause = Wake.none
+  /// A call follows as soon as the pause is over.
+  private var isDue = false
+  private static let pauseEnds = 1
   /// When the call that is under way began.
   private var asked = Instant(nanoseconds: 0)
 
@@ -44,7 +52,22 @@ class PolledSource: DecodingSource {
   /// Starts a call, which ends in a turn with ``take()``. Nil: there is none, and that has been reported.
   func ask() -> (any Cancellable)? { nil }
 
-  /// Called in a turn with the answer of the call under way; false: nobody waits for it any more. ``end()`` or
+  /// All events of an answer have been sent: the time to move ``place``.
+  func answerSent() {}
+
+  /// Whether another call follows the answer that has been sent, without waiting for its period.
+  var hasMore: Bool { false }
+
+  /// Makes no call for so long; one that is due waits.
+  final func pauseCalls(for span: TimeSpan) {
+    cancelWake(&pause)
+    pause = wake(after: span, Self.pauseEnds)
+  }
+
+  /// Whether calls wait for the end of a pause.
+  final var hasPause: Bool { pause.isSet }
+
+  /// Called in a turn with the answer of the call under way; false: nobody waits for it any more. ``end()``, ``endFailed()`` or
   /// ``sendBody(_:_:_:)`` follows.
   final func take() -> Bool {
     guard !isClosed, call != nil else { return false }
@@ -56,7 +79,6 @@ class PolledSource: DecodingSource {
 
   /// Sends the events of an answer's body; then the call is done.
   final func sendBody(_ body: consuming [UInt8], _ options: DecoderOptions, _ origin: Origin) {
-    answered += 1
     var options = options
     options.unit = .body
     guard let decoder = makeDecoder(options) else { return end() }
@@ -68,7 +90,6 @@ class PolledSource: DecodingSource {
 
   /// Sends one event that is the whole answer; then the call is done.
   final func sendAnswer(_ value: Value, _ origin: Origin) {
-    answered += 1
     beginPiece()
     produce(value, origin: origin)
     end()
@@ -76,7 +97,21 @@ class PolledSource: DecodingSource {
 
   /// The call is done, and all events of its answer have been sent.
   final func end() {
-    if !isClosed, schedule.every == nil || isEnding { finish() }
+    guard !isClosed else { return }
+    answerSent()
+    guard !isClosed else { return }
+    if hasMore, !isEnding { return makeCall() }
+    if isEnding, hasMore { return completeEarly() }
+    if schedule.every == nil || isEnding { finish() }
+  }
+
+  /// The call has failed, and that has been reported.
+  ///
+  /// - Parameter continues: Whether the same call is made again after a pause that the server asked for, rather than in its period.
+  final func endFailed(continues: Bool = false) {
+    guard !isClosed else { return }
+    if isEnding || schedule.every == nil { return finish() }
+    if continues, pause.isSet { isDue = true }
   }
 
   /// The call has failed. `body`: what came of it, for the errors output.
@@ -110,6 +145,12 @@ class PolledSource: DecodingSource {
   }
 
   private func makeCall() {
+    if pause.isSet {
+      isDue = true
+      if !hasPieces, held == nil { held = holdAck() }
+      return
+    }
+    isDue = false
     asked = executor.now
     call = ask()
     if call != nil, !hasPieces { held = holdAck() }
@@ -132,14 +173,22 @@ class PolledSource: DecodingSource {
       breakOff()
       return
     }
+    if token == Self.pauseEnds {
+      pause = .none
+      goOn(with: &held)
+      if isDue, call == nil, isBatchDone { makeCall() }
+      return
+    }
     wait()
     // The previous answer may still have events to send.
     if call == nil, isBatchDone { makeCall() }
   }
 
-  override func skipped(_ token: Int, _ late: Lateness) { wait() }
+  override func skipped(_ token: Int, _ late: Lateness) {
+    if token == Self.pauseEnds { woke(token) } else { wait() }
+  }
 
-  override func beginPiece() { beginPiece(of: answers) { [self] in isBatchDone ? answered : answered - 1 } }
+  override func beginPiece() { beginPiece(of: answers) { [self] in place } }
 
   // MARK: State
 
@@ -156,7 +205,33 @@ class PolledSource: DecodingSource {
     timer = try state.read()
   }
 
+  /// For a source whose calls depend on what came before: writes the place, and the pause that the server asked for.
+  final func savePlace(_ state: inout StateWriter) {
+    state.write(pause)
+    state.write(isDue)
+    state.write(state.positions == .acknowledged ? answers.acknowledged : place)
+  }
+
+  /// Reads what `savePlace` wrote.
+  final func restorePlace(_ state: inout StateReader) throws(StateFault) {
+    pause = try state.read()
+    isDue = try state.read()
+    place = try state.read()
+    answers.reset(to: place)
+  }
+
+  /// The restored schedule is that of other parameters: the source begins anew, from that place.
+  final func beginAnew(from place: PollPlace) {
+    cancelWake(&timer)
+    cancelWake(&pause)
+    isDue = false
+    isRenewed = true
+    self.place = place
+    answers.reset(to: place)
+  }
+
   override func resume() {
+    if isRenewed { return begin() }
     if schedule.every != nil, !timer.isSet { wait() }
     if wasAsking { makeCall() }
   }
@@ -167,9 +242,10 @@ class PolledSource: DecodingSource {
   override func drain() {
     isEnding = true
     cancelWake(&timer)
+    cancelWake(&pause)
     if call == nil {
       // After the remaining events of the last answer, if any.
-      if isBatchDone { finish() }
+      if isBatchDone { isDue && schedule.every == nil ? completeEarly() : finish() }
     } else if schedule.stopTimeout == .zero {
       breakOff()
     } else {
@@ -187,6 +263,7 @@ class PolledSource: DecodingSource {
 
   override func stop() {
     cancelWake(&timer)
+    cancelWake(&pause)
     goOn(with: &held, isGivenUp: true)
     let running = call
     call = nil

@@ -14,10 +14,11 @@ public enum PipelineText {
   }
 
   public static func compile(
-    _ yaml: String, name: String = "test.yaml", environment: [String: String] = [:],
+    _ yaml: String, name: String = "test.yaml", environment: [String: String] = [:], secrets: [String: String] = [:],
     plugins: any PluginProvider = NoPlugins()
   ) throws -> Plan {
-    var front = FrontEnd(catalogue, values: Interpolation(variables: environment), environment: environment)
+    var front = FrontEnd(
+      catalogue, values: Interpolation(variables: environment, secrets: secrets), environment: environment)
     front.plugins = plugins
     let result = front.compile(yaml, name: name)
     guard let plan = result.plan else { throw Refused(diagnostics: result.diagnostics) }

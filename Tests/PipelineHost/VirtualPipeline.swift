@@ -31,9 +31,9 @@ public final class VirtualPipeline {
   public init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
     restoring state: [UInt8]? = nil, isMoved: Bool = false,
-    delivery: DeliveryOptions? = nil, plugins: any PluginProvider = NoPlugins()
+    delivery: DeliveryOptions? = nil, secrets: [String: String] = [:], plugins: any PluginProvider = NoPlugins()
   ) throws {
-    let plan = try PipelineText.compile(yaml, plugins: plugins)
+    let plan = try PipelineText.compile(yaml, secrets: secrets, plugins: plugins)
     time = VirtualTime(origin: wallTime * 1_000_000_000)
     executor = Executor(clock: time)
     notes.random = random

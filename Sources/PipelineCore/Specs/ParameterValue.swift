@@ -376,7 +376,7 @@ public struct RecordField<R: RecordParameter>: Sendable {
 
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
-    required: Bool = false, range: ClosedRange<Int64>? = nil, _ help: String
+    required: Bool = false, range: ClosedRange<Int64>? = nil, expecting: ExpressionType? = nil, _ help: String
   ) {
     let initial = R()[keyPath: path]
     info = ParameterInfo(
@@ -394,7 +394,11 @@ public struct RecordField<R: RecordParameter>: Sendable {
       }
       (context.range, context.parameter) = outer
     }
-    bind = { record, binder, use in record[keyPath: path].bind(&binder, use) }
+    bind = { record, binder, use in
+      var use = use
+      if let expecting { use.expecting = expecting }
+      record[keyPath: path].bind(&binder, use)
+    }
     inner = { $0[keyPath: path].innerPlans }
   }
 }

@@ -28,3 +28,21 @@ extension KeyText {
     return nil
   }
 }
+
+extension EventFrame {
+  /// The text of a scalar for a place outside of the pipeline, such as a URL: numbers without an exponent, unless JSON text gave
+  /// them one. Nil: the value is no scalar.
+  public func text(of value: Value) -> String? {
+    let buffer = OutputBuffer(capacity: 64)
+    if value.is(.double) {
+      if value.hasNumberText {
+        buffer.append(value.numberText)
+      } else {
+        NumberText.appendPlain(value.asDouble, to: buffer)
+      }
+    } else if !ValueText.append(value, to: buffer, Context(state: evaluation)) {
+      return nil
+    }
+    return String(decoding: buffer.bytes, as: UTF8.self)
+  }
+}

@@ -100,7 +100,7 @@ public struct Fingerprint {
     for shift in stride(from: UInt64(0), to: 64, by: 8) { add(UInt8(truncatingIfNeeded: number &>> shift)) }
   }
 
-  static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
+  public static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
     var print = Fingerprint()
     print.add(bytes)
     return print.value

@@ -1,0 +1,352 @@
+import PipelineCore
+import Transport
+
+extension HTTP {
+  final class Node: PolledSource {
+    private let parameters: HTTP
+    private var options = HTTPOptions()
+    private lazy var frame = makeFrame()
+    /// How many pages of the present poll have come.
+    private var pagesOfPoll = 0
+    /// What follows the answer that is being sent.
+    private var next: Next?
+    private var goesOn = false
+
+    /// A request as it was made.
+    private struct Asked {
+      var url: String
+      /// For messages and events, which show no secret.
+      var shownURL: String
+      var page: PollPlace.Page?
+    }
+
+    /// What follows an answer.
+    private struct Next {
+      var place: PollPlace
+      /// Why no page follows.
+      var failure: SignalFailure?
+      var origin: Origin
+    }
+
+    private static let longestPause = TimeSpan.seconds(3600)
+    private static let longestCursor = 4096
+
+    init(_ parameters: HTTP, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(
+        Schedule(
+          every: parameters.every, jitter: parameters.jitter, immediate: parameters.immediate,
+          stopTimeout: parameters.stopTimeout),
+        ("a request", "no response came"), nodeContext, downstream)
+      options.timeout = parameters.timeout
+      options.connectTimeout = parameters.connectTimeout
+      options.maxRedirects = parameters.redirects
+      options.maxResponseBytes = parameters.maxResponse.bytes
+      options.auth = parameters.auth?.value ?? .none
+      options.tls = parameters.tls.value
+      options.proxy = parameters.proxy
+      options.acceptCompressed = parameters.acceptCompressed
+      options.allowPrivate = parameters.allowPrivate
+    }
+
+    override func dryRun() {
+      if let fault = execution.services.http.fault {
+        endPipeline(because: SignalFailure(.source, fault.message, at: nodeContext.location))
+      }
+    }
+
+    // MARK: Requests
+
+    override func ask() -> (any Cancellable)? {
+      frame.loadNothing()
+      let template = RequestTemplate(
+        method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
+        body: parameters.body)
+      switch template.render(frame) {
+      case .failure(let failure):
+        refused(.requestRefused, poll: .pollFailed, failure)
+        return nil
+      case .success(var request):
+        request.options = options
+        turnToPage(&request)
+        if parameters.conditional, place.page == nil { place.validators?.add(to: &request) }
+        let executor = executor
+        let node = Weak(self)
+        let asked = Asked(url: request.url, shownURL: request.shownURL, page: place.page)
+        return execution.services.http.send(request) { result in
+          let answer = Answer(result)
+          executor.post {
+            if let result = answer.take() { node.object?.answered(result, asked) }
+          }
+        }
+      }
+    }
+
+    /// Adds to the URL what the cursor and the page say.
+    private func turnToPage(_ request: inout HTTPRequest) {
+      if case .url(let url)? = place.page {
+        // The server may have put a secret of the file into the link.
+        if request.maskedURL != nil, let end = PageAddress.Origin(url)?.end {
+          request.maskedURL = String(decoding: url.utf8.prefix(end), as: UTF8.self) + "/\(LocatedText.mask)"
+        }
+        request.url = url
+        return
+      }
+      var added: [(name: String, value: String)] = []
+      if let cursor = parameters.cursor, let value = place.cursor ?? cursor.start {
+        added.append((cursor.parameter, value))
+      }
+      if let pages = parameters.pages {
+        switch place.page {
+        case .cursor(let value): added.append((pages.parameter ?? "", value))
+        case .number(let number): added.append((pages.page ?? "", String(number)))
+        default: if let page = pages.page { added.append((page, String(pages.from))) }
+        }
+      }
+      for (name, value) in added {
+        request.url = PageAddress.adding(name, value, to: request.url)
+        request.maskedURL = request.maskedURL.map { PageAddress.adding(name, value, to: $0) }
+      }
+    }
+
+    /// A response on its way into the turn. A long body exists only once, so no other owner retains it.
+    private final class Answer: @unchecked Sendable {
+      private var result: Result<HTTPResponse, HTTPFailure>?
+      init(_ result: Result<HTTPResponse, HTTPFailure>) { self.result = result }
+      func take() -> Result<HTTPResponse, HTTPFailure>? {
+        defer { result = nil }
+        return result
+      }
+    }
+
+    // MARK: Answers
+
+    private func answered(_ result: consuming Result<HTTPResponse, HTTPFailure>, _ asked: Asked) {
+      guard take() else { return }
+      switch consume result {
+      case .failure(let failure):
+        let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
+        if failure.kind == .unavailable { return endPipeline(because: reason) }
+        pollIsOver()
+        failed(.pollFailed, reason, from: makeOrigin(nil, asked))
+        endFailed()
+      case .success(var response) where (200..<300).contains(response.status):
+        pause(after: response)
+        let origin = makeOrigin(response, asked)
+        next = follow(response, asked, origin)
+        let body = response.body
+        response.body = []
+        sendBody(body, parameters.decode.options, origin)
+      case .success(let response) where response.status == 304 && parameters.conditional && place.page == nil:
+        pause(after: response)
+        end()
+      case .success(let response): refused(response, asked)
+      }
+    }
+
+    private func pause(after response: HTTPResponse) {
+      guard
+        let pause = ServerPause.after(response, wallTime: executor.wallTime, longest: Self.longestPause),
+        // A signal that ends with its answer has nobody to wait.
+        parameters.every != nil || parameters.pages != nil
+      else { return }
+      pauseCalls(for: pause)
+    }
+
+    private func refused(_ response: HTTPResponse, _ asked: Asked) {
+      pause(after: response)
+      var message = "\(parameters.method.rawValue) \(Self.shown(asked.shownURL)) answered \(response.status)"
+      let isForGood = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
+      if isForGood, place.page != nil, parameters.every != nil, !hasPause {
+        place.abandonPages()
+        message += "; the next poll begins at the first page"
+      }
+      pollIsOver()
+      let reason = SignalFailure(
+        .source, message, at: nodeContext.location, details: [.init("status", Int64(response.status))])
+      failed(.pollFailed, reason, response.body, from: makeOrigin(response, asked))
+      endFailed(continues: place.page != nil)
+    }
+
+    private func makeOrigin(_ response: HTTPResponse?, _ asked: Asked) -> Origin {
+      var fields = OwnedValue()
+      if let response {
+        let status = (key: Value.literal("status"), value: Value.int(response.status))
+        let page = (key: Value.literal("page"), value: Value.int(place.pages + 1))
+        fields = OwnedValue(arena.map(parameters.pages == nil ? [status] : [status, page]))
+      }
+      return Origin(
+        source: origin.source, path: Self.shown(asked.shownURL), receivedAt: executor.wallTime, fields: fields,
+        reply: origin.reply, identity: origin.identity)
+    }
+
+    /// A URL for messages: without the query, which may contain keys.
+    static func shown(_ url: String) -> String {
+      String(decoding: url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }, as: UTF8.self)
+    }
+
+    // MARK: Pages
+
+    override var hasMore: Bool { goesOn }
+
+    private func pollIsOver() {
+      pagesOfPoll = 0
+      goesOn = false
+    }
+
+    override func answerSent() {
+      guard let next else { return pollIsOver() }
+      self.next = nil
+      place = next.place
+      pagesOfPoll += 1
+      goesOn = place.page != nil
+      if let failure = next.failure {
+        pollIsOver()
+        failed(.pollFailed, failure, from: next.origin)
+      } else if goesOn, let most = parameters.pages?.max, pagesOfPoll >= most {
+        pollIsOver()
+        if parameters.every == nil {
+          finish(
+            failing: SignalFailure(
+              .source, "the answer has more than \(most) pages: raise 'max' of 'pages'", at: nodeContext.location))
+        }
+      }
+    }
+
+    /// What follows a page; nil: nothing, and nothing of it is kept.
+    private func follow(_ response: HTTPResponse, _ asked: Asked, _ origin: Origin) -> Next? {
+      guard parameters.pages != nil || parameters.cursor != nil || parameters.conditional else { return nil }
+      var place = place
+      place.pages += 1
+      if place.page == nil {
+        place.pages = 1
+        place.newValidators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
+      }
+      // Without a body there is nothing to ask for a cursor or a page.
+      guard parameters.pages != nil || parameters.cursor != nil, !response.body.isEmpty else {
+        place.finishPages()
+        return Next(place: place, origin: origin)
+      }
+      let failure = response.body.withUnsafeBytes { body -> SignalFailure? in
+        do throws(SignalFailure) {
+          load(response, body, place)
+          if let cursor = try newCursor() { place.newCursor = cursor }
+          place.page = try nextPage(place, asked)
+          return nil
+        } catch {
+          return error
+        }
+      }
+      if failure != nil {
+        place = self.place
+        place.abandonPages()
+      } else if place.page == nil {
+        place.finishPages()
+      }
+      return Next(place: place, failure: failure, origin: origin)
+    }
+
+    /// Sets the variables of expressions about an answer.
+    private func load(_ response: HTTPResponse, _ body: UnsafeRawBufferPointer, _ place: PollPlace) {
+      frame.loadNothing()
+      let isJSON = parameters.decode.options.format == .json
+      let document =
+        isJSON ? execution.json.parse(body, into: arena) : arena.string(String(decoding: body, as: UTF8.self))
+      frame.set(0, ResponseVariable.value(response, body: document, page: place.pages, in: arena))
+      frame.set(1, PageAddress.next(response.headers).map { arena.string($0) } ?? .null)
+      let cursor = place.newCursor ?? place.cursor ?? parameters.cursor?.start
+      frame.set(2, cursor.map { arena.string($0) } ?? .null)
+    }
+
+    private func newCursor() throws(SignalFailure) -> String? {
+      guard let cursor = parameters.cursor else { return nil }
+      return try text(cursor.from, "from", "cursor")
+    }
+
+    private func nextPage(_ place: PollPlace, _ asked: Asked) throws(SignalFailure) -> PollPlace.Page? {
+      guard let pages = parameters.pages else { return nil }
+      if let until = pages.until.program {
+        let value = until.evaluate(frame.frame)
+        guard value.is(.bool) else { throw failure(pages.until, value, "'until' of 'pages' is no boolean") }
+        if value.asBool { return nil }
+      }
+      if pages.page != nil {
+        guard case .number(let number)? = asked.page else { return .number(pages.from + pages.step) }
+        return .number(number + pages.step)
+      }
+      if pages.cursor.isGiven {
+        guard let text = try text(pages.cursor, "cursor", "pages"), !text.isEmpty else { return nil }
+        if asked.page == .cursor(text) {
+          throw SignalFailure(.source, "'cursor' of 'pages' leads to the same page again", at: pages.cursor.location)
+        }
+        return .cursor(text)
+      }
+      guard let reference = try text(pages.next, "next", "pages"), !reference.isEmpty else { return nil }
+      switch PageAddress.resolve(reference, against: asked.url) {
+      case .failure(let refusal):
+        throw SignalFailure(.source, "the link to the next page \(refusal.reason)", at: pages.next.location)
+      case .success(asked.url):
+        throw SignalFailure(.source, "the link to the next page leads to the same page again", at: pages.next.location)
+      case .success(let url): return .url(url)
+      }
+    }
+
+    /// The text of an expression's value; nil: null, or an absent optional.
+    private func text(
+      _ expression: ExpressionParameter, _ name: String, _ whose: String
+    ) throws(SignalFailure) -> String? {
+      guard let program = expression.program else { return nil }
+      var value = program.evaluate(frame.frame)
+      if value.is(.optional) { value = value.wrapped ?? .null }
+      if value.isNull { return nil }
+      guard !value.isError, let text = frame.text(of: value), text.utf8.count <= Self.longestCursor else {
+        throw failure(
+          expression, value,
+          "'\(name)' of '\(whose)' is \(value.isError || value.isAnyMap || value.isAnyList ? "no text or number" : "longer than \(Self.longestCursor) bytes")"
+        )
+      }
+      return text
+    }
+
+    private func failure(_ expression: ExpressionParameter, _ value: Value, _ message: String) -> SignalFailure {
+      guard value.isError, let program = expression.program else {
+        return SignalFailure(.expression, message, at: expression.location)
+      }
+      return SignalFailure(.expression, program.failureMessage(value, frame.frame), at: expression.location)
+    }
+
+    // MARK: State
+
+    /// What the cursor belongs to: the URL without its query, and the parameter.
+    private lazy var cursorKey: String? = makeCursorKey()
+
+    private func makeCursorKey() -> String? {
+      guard let cursor = parameters.cursor else { return nil }
+      let buffer = OutputBuffer(capacity: 64)
+      frame.loadNothing()
+      guard parameters.url.renderShown(frame, into: buffer) == nil else { return nil }
+      return "\(Self.shown(String(decoding: buffer.bytes, as: UTF8.self)))?\(cursor.parameter)"
+    }
+
+    override var hasPosition: Bool { parameters.cursor != nil }
+
+    override func save(_ state: inout StateWriter) {
+      super.save(&state)
+      state.write(cursorKey)
+      savePlace(&state)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try super.restore(&state)
+      var key: String?
+      if state.version > 1 {
+        key = try state.read()
+        try restorePlace(&state)
+      }
+      guard state.hasOtherParameters else { return }
+      var kept = PollPlace()
+      if key != nil, key == cursorKey { kept.cursor = place.cursor }
+      beginAnew(from: kept)
+    }
+  }
+}

@@ -1,0 +1,122 @@
+import PipelineCore
+
+/// What the next call of a source that polls depends on: part of its state, so that it goes on where it was.
+struct PollPlace: Sendable, Equatable {
+  /// The page that comes after the one that was read last.
+  enum Page: Sendable, Equatable {
+    case url(String)
+    case cursor(String)
+    case number(Int)
+  }
+
+  /// What tells the server which version of an answer is known.
+  struct Validators: Sendable, Equatable {
+    /// Of the URL that was asked for: they mean nothing for another one.
+    var address: UInt64
+    var etag: String?
+    var lastModified: String?
+  }
+
+  /// The cursor that requests carry; nil: none yet.
+  var cursor: String?
+  /// The cursor after the last page of those that are being read; it counts once all of them have come.
+  var newCursor: String?
+  /// Nil: the next request is for the first page.
+  var page: Page?
+  /// How many pages have come since the first one.
+  var pages = 0
+  /// Of the last answer that came whole.
+  var validators: Validators?
+  /// Of the first of the pages that are being read.
+  var newValidators: Validators?
+
+  /// All pages have come.
+  mutating func finishPages() {
+    cursor = newCursor ?? cursor
+    validators = newValidators
+    abandonPages()
+  }
+
+  /// The pages that are being read are read again from the first one.
+  mutating func abandonPages() {
+    newCursor = nil
+    newValidators = nil
+    page = nil
+    pages = 0
+  }
+}
+
+extension PollPlace: StateValue {
+  func save(to state: inout StateWriter) {
+    state.write(cursor)
+    state.write(newCursor)
+    switch page {
+    case nil: state.write(0)
+    case .url(let url):
+      state.write(1)
+      state.write(url)
+    case .cursor(let text):
+      state.write(2)
+      state.write(text)
+    case .number(let number):
+      state.write(3)
+      state.write(number)
+    }
+    state.write(pages)
+    state.write(validators)
+    state.write(newValidators)
+  }
+
+  init(from state: inout StateReader) throws(StateFault) {
+    cursor = try state.read()
+    newCursor = try state.read()
+    switch try state.read(in: 0...3) {
+    case 1: page = .url(try state.read())
+    case 2: page = .cursor(try state.read())
+    case 3: page = .number(try state.read())
+    default: page = nil
+    }
+    pages = try state.read(in: 0...Int.max)
+    validators = try state.read()
+    newValidators = try state.read()
+  }
+}
+
+extension PollPlace.Validators: StateValue {
+  func save(to state: inout StateWriter) {
+    state.write(address)
+    state.write(etag)
+    state.write(lastModified)
+  }
+
+  init(from state: inout StateReader) throws(StateFault) {
+    address = try state.read()
+    etag = try state.read()
+    lastModified = try state.read()
+  }
+
+  private static let longest = 1024
+
+  /// Those of an answer; nil: it has none that can be sent back.
+  init?(_ response: HTTPResponse, of url: String) {
+    func value(_ name: String) -> String? {
+      response.header(name).flatMap { text in
+        text.isEmpty || text.utf8.count > Self.longest || text.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F })
+          ? nil : text
+      }
+    }
+    address = Fingerprint.of(url.utf8)
+    etag = value("etag")
+    lastModified = value("last-modified")
+    if etag == nil, lastModified == nil { return nil }
+  }
+
+  /// Adds the conditions to a request, unless it has some of its own.
+  func add(to request: inout HTTPRequest) {
+    guard address == Fingerprint.of(request.url.utf8),
+      !request.headers.contains(where: { $0.name.lowercased().hasPrefix("if-") })
+    else { return }
+    if let etag { request.headers.append(HTTPHeader("If-None-Match", etag)) }
+    if let lastModified { request.headers.append(HTTPHeader("If-Modified-Since", lastModified)) }
+  }
+}
