@@ -83,14 +83,19 @@ public struct StepSettings: Sendable, Equatable {
 
   /// Whether a value of this name is most likely a credential, also where the file has it as plain text.
   static func isSecret(_ name: String) -> Bool {
-    let name = name.lowercased()
-    return ["authorization", "password", "secret", "token", "cookie", "apikey", "api-key", "api_key"]
-      .contains { name.contains($0) }
+    let name = Array(name.lowercased().utf8)
+    return secretNames.contains { secret in
+      name.count >= secret.count && (0...name.count - secret.count).contains { name[$0...].starts(with: secret) }
+    }
   }
+
+  private static let secretNames = [
+    "authorization", "password", "secret", "token", "cookie", "apikey", "api-key", "api_key",
+  ].map { Array($0.utf8) }
 
   /// `https://user:password@host` without the password.
   static func withoutPassword(_ text: String) -> String {
-    guard let scheme = text.firstRange(of: "://") else { return text }
+    guard text.utf8.contains(UInt8(ascii: "@")), let scheme = text.firstRange(of: "://") else { return text }
     let rest = text[scheme.upperBound...]
     let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
     guard let at = authority.lastIndex(of: "@"), let colon = authority[..<at].firstIndex(of: ":") else { return text }

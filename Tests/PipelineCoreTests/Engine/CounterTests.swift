@@ -101,6 +101,51 @@ import Testing
     #expect(restored > 0)
   }
 
+  /// An observer that has seen enough gets no further events, at edges between fused steps too; what it saw and what it was told to have missed
+  /// are all events, and nothing else changes.
+  @Test(arguments: 0..<8) func whoHasSeenEnoughIsToldTheRest(_ part: Int) throws {
+    final class Sated: EdgeObserver {
+      let limit: UInt64
+      var seen: UInt64 = 0
+      var unseen: UInt64 = 0
+      init(_ limit: UInt64) { self.limit = limit }
+      override func receive(_ event: Event) { seen += 1 }
+      override var isSated: Bool { seen >= limit }
+      override func missed(_ events: Int) { unseen += UInt64(events) }
+    }
+    var unseen: UInt64 = 0
+    for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 8) {
+      let graph = graph(seed)
+      guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
+      let alone = PipelineRun(plan, sources: sources(graph))
+      guard alone.isQuiet else { continue }
+      var observers: [Int: Sated] = [:]
+      var running: Execution?
+      var options = PipelineRun.Options()
+      options.prepare = { execution in
+        running = execution
+        for edge in plan.edges.indices.dropFirst() {
+          let observer = Sated(UInt64(edge) % 3)
+          observers[edge] = observer
+          execution.attach(observer, to: EdgeID(edge))
+        }
+      }
+      let run = PipelineRun(plan, sources: sources(graph), options: options)
+      #expect(
+        run.texts == alone.texts && run.statistics.counts == alone.statistics.counts, "seed \(seed)\n\(graph.yaml)")
+      for (edge, observer) in observers { running?.detach(observer, from: EdgeID(edge)) }
+      for (edge, counted) in run.statistics.edges.enumerated().dropFirst() {
+        guard let observer = observers[edge] else { continue }
+        unseen += observer.unseen
+        if observer.seen + observer.unseen != counted.events {
+          Issue.record(
+            "seed \(seed): edge \(edge): \(observer.seen) and \(observer.unseen) of \(counted.events)\n\(graph.yaml)")
+        }
+      }
+    }
+    #expect(unseen > 100)
+  }
+
   /// What a step keeps and waits for, in the middle of a run.
   @Test func whatThereIsNow() throws {
     let yaml = """

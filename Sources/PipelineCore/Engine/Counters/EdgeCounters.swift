@@ -3,7 +3,7 @@
 /// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of events
 /// that may pass before the edge is examined, and the count follows from it.
 struct EdgeCounters {
-  /// How many more events may pass until the edge is examined: one while it is observed or timed.
+  /// How many more events may pass until the edge is examined: one while it is timed, or observed by one that is not sated.
   var credit = Self.unseen
   /// The value of `credit` at the last `renew()`.
   private var granted = Self.unseen
@@ -15,6 +15,8 @@ struct EdgeCounters {
   fileprivate(set) var failures: UInt64 = 0
   /// The number of observers of this edge, and of the edges between the fused steps downstream of it.
   fileprivate(set) var watchers = 0
+  /// The observers are sated, and events pass unseen until the next `renew()`.
+  fileprivate(set) var isLetting = false
   fileprivate var observers: Unmanaged<EdgeObservers>?
   unowned(unsafe) let meters: Meters
   /// The number of the step downstream; -1: none.
@@ -27,12 +29,24 @@ struct EdgeCounters {
     self.consumer = consumer
   }
 
+  /// Each event is shown to the observers.
+  var isWatched: Bool { watchers > 0 && !isLetting }
+
   /// How many events have passed.
   var passed: UInt64 { before &+ UInt64(granted &- credit) }
 
-  mutating func renew() {
+  fileprivate mutating func renew() {
     before = passed
+    isLetting = false
     granted = watchers > 0 || meters.isTiming ? 1 : Self.unseen
+    credit = granted
+  }
+
+  /// Lets events pass unseen until the next `renew()`.
+  fileprivate mutating func letPass() {
+    renew()
+    isLetting = true
+    granted = Self.unseen
     credit = granted
   }
 
@@ -61,6 +75,7 @@ struct Edge {
 
   @inline(never)
   private func passWatched(_ event: Event) {
+    if counters.letsPass() { return downstream._withUnsafeGuaranteedRef { $0.receive(event) } }
     counters.watch(event) { downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) } }
   }
 
@@ -95,11 +110,13 @@ extension UnsafeMutablePointer<EdgeCounters> {
   }
 
   func completed() {
+    if pointee.isLetting { renew() }
     pointee.open &-= 1
     pointee.observers?.takeUnretainedValue().notify { $0.complete() }
   }
 
   func failed(_ failure: SignalFailure) {
+    if pointee.isLetting { renew() }
     pointee.open &-= 1
     pointee.failures &+= 1
     pointee.observers?.takeUnretainedValue().notify { $0.fail(failure) }
@@ -113,7 +130,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
   /// Runs `body`, in which the step downstream processes `event`: shows the event and its verdict to the observers, and
   /// takes the step's time.
   func watch(_ event: Event, _ body: () -> Void) {
-    pointee.renew()
+    renew(shown: 1)
     let meters = pointee.meters
     guard let observers = pointee.observers?.takeUnretainedValue() else {
       meters.timed(pointee.consumer, body)
@@ -133,12 +150,37 @@ extension UnsafeMutablePointer<EdgeCounters> {
   /// Whether all observers of this edge let events pass unseen.
   var isSated: Bool { pointee.observers?.takeUnretainedValue().list.allSatisfy { $0.isSated } ?? true }
 
-  /// So many events have passed unseen.
+  /// Begins a new grant, and tells the observers of the events that have passed unseen in the last one.
+  /// - Parameter shown: How many events have been counted here that will be shown.
+  func renew(shown: UInt64 = 0) {
+    let wasLetting = pointee.isLetting
+    pointee.renew()
+    if wasLetting { pointee.meters.observed(from: self) { $0.endUnseen(at: $1 &- shown) } }
+  }
+
+  /// Whether this event, which has been counted, and those after it pass unseen: all who observe the edge, or one between the fused steps
+  /// downstream of it, are sated. It is asked again soon.
+  func letsPass() -> Bool {
+    let meters = pointee.meters
+    guard pointee.watchers > 0, !meters.isTiming, meters.isSated(self) else { return false }
+    pointee.letPass()
+    meters.observed(from: self) { $0.beginUnseen(at: $1 &- 1) }
+    return true
+  }
+
+  /// Calls `body` with the observers, if there are any.
+  func withObservers(_ body: (EdgeObservers) -> Void) {
+    if let observers = pointee.observers?.takeUnretainedValue() { body(observers) }
+  }
+
+  /// So many events have passed unseen, in one block.
   func missed(_ events: Int) {
-    if events > 0 { pointee.observers?.takeUnretainedValue().notify { $0.missed(events) } }
+    guard events > 0, let observers = pointee.observers?.takeUnretainedValue(), !observers.isUnseen else { return }
+    observers.notify { $0.missed(events) }
   }
 
   func add(_ observer: EdgeObserver) {
+    renew()
     if pointee.observers == nil { pointee.observers = .passRetained(EdgeObservers()) }
     pointee.observers?.takeUnretainedValue().list.append(observer)
     watchedBy(1)
@@ -150,14 +192,16 @@ extension UnsafeMutablePointer<EdgeCounters> {
     guard let observers = pointee.observers?.takeUnretainedValue(),
       let index = observers.list.firstIndex(where: { $0 === observer })
     else { return false }
+    renew()
     observers.list.remove(at: index)
     watchedBy(-1)
     return true
   }
 
   func watchedBy(_ more: Int) {
+    renew()
     pointee.watchers &+= more
-    pointee.renew()
+    renew()
   }
 
   func free() {
@@ -169,6 +213,19 @@ extension UnsafeMutablePointer<EdgeCounters> {
 /// The observers of one edge, in the order in which they were attached.
 final class EdgeObservers {
   var list: [EdgeObserver] = []
+  /// The count of the edge from which on events pass unseen; nil: they are shown.
+  private var unseenFrom: UInt64?
+
+  /// Events pass unseen, and are told of later.
+  var isUnseen: Bool { unseenFrom != nil }
+
+  func beginUnseen(at count: UInt64) { unseenFrom = count }
+
+  func endUnseen(at count: UInt64) {
+    guard let from = unseenFrom else { return }
+    unseenFrom = nil
+    if count > from { notify { $0.missed(Int(clamping: count &- from)) } }
+  }
 
   /// Calls `body` for each observer. `body` may attach and detach observers; a detached one is not called any more.
   func notify(_ body: (EdgeObserver) -> Void) {

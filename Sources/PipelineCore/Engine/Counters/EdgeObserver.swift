@@ -1,7 +1,7 @@
 /// Observes an edge while the graph runs: receives each event that passes, and its verdict.
 ///
 /// An observer is no subscriber: it keeps no signal running and changes no result. While it is attached, events pass the edge
-/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns; while it is sated, blocks of events
+/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns; while it is sated, events
 /// pass unseen. All methods are called in turns.
 open class EdgeObserver: Downstream {
   /// A subscription begins, or exists when the observer is attached.
@@ -12,9 +12,9 @@ open class EdgeObserver: Downstream {
   open func decided(_ verdict: Verdict) {}
   /// A subscription was cancelled before its end.
   open func cancelled() {}
-  /// Whether the observer has seen enough for the moment, and lets blocks of events pass unseen. Single events are shown nevertheless.
+  /// Whether the observer has seen enough for the moment, and lets events pass unseen. A few are shown nevertheless.
   open var isSated: Bool { false }
-  /// So many events have passed unseen, in one block.
+  /// So many events have passed unseen since the last call.
   open func missed(_ events: Int) {}
 }
 
@@ -39,12 +39,14 @@ public enum Verdict: String, Sendable, CaseIterable {
 extension Execution {
   /// Notifies `observer` of all that passes the edge from now on. Call it in a turn.
   public func attach(_ observer: EdgeObserver, to edge: EdgeID) {
+    if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     meters.edge(edge).add(observer)
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(1) }
   }
 
   /// Ends the notifications; does nothing if `observer` is not attached to the edge. Call it in a turn.
   public func detach(_ observer: EdgeObserver, from edge: EdgeID) {
+    if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     guard meters.edge(edge).remove(observer) else { return }
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(-1) }
   }

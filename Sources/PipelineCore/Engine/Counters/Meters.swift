@@ -207,6 +207,22 @@ final class Meters {
     return plan.edges.indices.allSatisfy { plan.edges[$0].entry?.number != number || (edges + $0).isSated }
   }
 
+  /// Calls `body` with the observers of an edge, and with those of the edges between the fused steps downstream of it, and with how many
+  /// events have passed there.
+  func observed(from edge: UnsafeMutablePointer<EdgeCounters>, _ body: (EdgeObservers, UInt64) -> Void) {
+    var count = edge.pointee.passed
+    edge.withObservers { body($0, count) }
+    let number = edge - edges
+    guard (0..<edgeCount).contains(number) else { return }
+    // They are in the order of the steps, each of which counts what it stops and makes.
+    for (inner, planned) in plan.edges.enumerated() where planned.entry?.number == number {
+      guard case .step(let from) = planned.from else { continue }
+      let counters = steps[from.number]
+      count = count &+ counters.made &- counters.stopped
+      (edges + inner).withObservers { body($0, count) }
+    }
+  }
+
   // MARK: Verdicts
 
   /// The counts of a step before an event; compared with those after it, they give the event's verdict.
@@ -273,5 +289,5 @@ final class Meters {
     renew()
   }
 
-  private func renew() { for number in 0..<edgeCount { edges[number].renew() } }
+  private func renew() { for number in 0..<edgeCount { (edges + number).renew() } }
 }

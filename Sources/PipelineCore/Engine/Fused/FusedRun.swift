@@ -378,7 +378,7 @@ public final class FusedRun: OperatorNode {
 
   /// Passes on what a step has made.
   private func go(on event: UnsafeMutablePointer<Event>, from index: Int, _ own: OwnSteps?) -> Int {
-    entry.pointee.watchers > 0 || meters.isTiming ? runWatched(event, from: index, own) : run(event, from: index, own)
+    entry.pointee.isWatched || meters.isTiming ? runWatched(event, from: index, own) : run(event, from: index, own)
   }
 
   /// A step has made an event and given it up.
@@ -456,7 +456,7 @@ public final class FusedRun: OperatorNode {
   func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
     entry.pointee.credit &-= 1
     var ended = -1
-    if entry.pointee.credit == 0 {
+    if entry.pointee.credit == 0, !entry.letsPass() {
       entry.watch(event.pointee) { ended = runWatched(event, from: 0, own) }
     } else {
       ended = run(event, from: 0, own)
