@@ -70,10 +70,10 @@ faults: test-packages build
 	Tests/Faults/run --rxd $(RXD) $(FAULTS)
 
 fmt:
-	swift format --in-place --recursive Sources Tests Package.swift
+	swift format --in-place --recursive Sources Tests Package.swift Plugins/RxdPlugin/Sources Plugins/examples/swift-shout/Sources
 
 lint:
-	swift format lint --strict --recursive Sources Tests Package.swift
+	swift format lint --strict --recursive Sources Tests Package.swift Plugins/RxdPlugin/Sources Plugins/examples/swift-shout/Sources
 
 ## Takes the pictures of the live page for the documentation.
 pictures: test-packages build
@@ -97,7 +97,7 @@ install:
 	sed -i 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
 	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/lib/rxd/plugins
-	cd Plugins/swift && find Package.swift Sources -type f,l -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX))/share/rxd/swift/{} \;
+	cd Plugins/RxdPlugin && find Package.swift Sources -type f,l -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX))/share/rxd/RxdPlugin/{} \;
 	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
 	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/

@@ -16,7 +16,7 @@ struct PluginNew: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Of swift: the path or the URL of the package RxdPlugin; default is share/rxd/swift of the installation.",
+      "Of swift: the path or the URL of the package RxdPlugin; default is share/rxd/RxdPlugin of the installation.",
       valueName: "package"))
   var package: String?
 
@@ -79,10 +79,10 @@ struct PluginNew: ParsableCommand {
       return .path(path)
     }
     for directory in PluginOptions.directories([]) where directory.hasSuffix("/lib/rxd/plugins") {
-      let path = directory.dropLast("/lib/rxd/plugins".count) + "/share/rxd/swift"
+      let path = directory.dropLast("/lib/rxd/plugins".count) + "/share/rxd/RxdPlugin"
       if access(path + "/Package.swift", R_OK) == 0 { return .path(String(path)) }
     }
     throw ValidationError(
-      "Where is the package RxdPlugin? Name it with --package: Plugins/swift of rxd's repository, or a URL.")
+      "Where is the package RxdPlugin? Name it with --package: Plugins/RxdPlugin of rxd's repository, or a URL.")
   }
 }

@@ -126,11 +126,13 @@ extension PluginTemplate {
   var swiftMakefile: String {
     """
     # The Swift runtime is in the library, and only its two names are seen outside.
-    FLAGS := -c release --static-swift-stdlib -Xlinker -Bsymbolic -Xlinker --exclude-libs=ALL
+    FLAGS := -c release -Xswiftc -static-stdlib -Xlinker -Bsymbolic -Xlinker --exclude-libs=ALL
+    SCRATCH ?= .build
 
+    # Put in place as a new file: rxd may have the old one loaded.
     \(name).so: Package.swift $(wildcard Sources/*/*.swift)
-    \tswift build $(FLAGS)
-    \tcp .build/release/lib\(name).so $@
+    \tswift build $(FLAGS) --scratch-path $(SCRATCH)
+    \tinstall -m 0755 $(SCRATCH)/release/lib\(name).so $@
 
     .PHONY: clean
     clean:

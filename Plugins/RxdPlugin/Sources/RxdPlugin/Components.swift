@@ -21,7 +21,7 @@ public struct Retry: Error {
 public struct Opening {
   let raw: rxd_opening
   public let call: Call
-  /// All that are given or have a default; durations as nanoseconds, sizes as bytes.
+  /// All that are given or have a default, but for expressions and templates; sizes as bytes.
   public var parameters: Value { Value(raw.parameters, call) }
   /// What was saved, and the version of the spec that it was saved under; nil: nothing.
   public var state: (bytes: [UInt8], version: Int)? {
@@ -30,8 +30,8 @@ public struct Opening {
   /// Of a source: behind what it goes on; nil: nothing.
   public var position: [UInt8]? { raw.position.bytes == nil ? nil : Array(raw.position.buffer) }
   /// Where it stands in the pipeline file: "out/2 geoip".
-  public var step: String { String(decoding: raw.step.buffer, as: UTF8.self) }
-  public var pipeline: String { String(decoding: raw.pipeline.buffer, as: UTF8.self) }
+  public var step: String { raw.step.string }
+  public var pipeline: String { raw.pipeline.string }
   /// In `rxd test`, where time is virtual.
   public var isTest: Bool { raw.is_test != 0 }
   /// The log and the counters of the instance, which may be kept.
@@ -44,9 +44,9 @@ public struct Log: @unchecked Sendable {
   let instance: OpaquePointer?
 
   public func callAsFunction(_ level: Level, _ message: String) {
-    level.rawValue.lent { level in message.lent { host.log(instance, level, $0) } }
+    level.rawValue.withText { level in message.withText { host.log(instance, level, $0) } }
   }
-  public func count(_ name: String, by number: Int64 = 1) { name.lent { host.count_up(instance, $0, number) } }
+  public func count(_ name: String, by number: Int64 = 1) { name.withText { host.count_up(instance, $0, number) } }
   /// Nobody waits for what it does any more.
   public var isClosing: Bool { host.is_closing(instance) != 0 }
 }
@@ -105,10 +105,12 @@ public struct Output {
   let raw: OpaquePointer?
   let index: Int
   public func send(_ event: Value) { withUnsafePointer(to: event.raw) { host.send(raw, index, $0) } }
-  public func reject(_ message: String) { message.lent { host.reject(raw, index, $0) } }
-  /// In nanoseconds from now on, on the pipeline's clock; moves one of the same name.
-  public func setTimer(_ name: String, after nanoseconds: Int64) { name.lent { host.timer(raw, $0, max(0, nanoseconds)) } }
-  public func cancelTimer(_ name: String) { name.lent { host.timer(raw, $0, -1) } }
+  public func reject(_ message: String) { message.withText { host.reject(raw, index, $0) } }
+  /// From now on, on the pipeline's clock; moves one of the same name. rxd keeps timers with the state: a restored instance sets none again.
+  public func setTimer(_ name: String, after duration: Duration) {
+    name.withText { host.timer(raw, $0, max(0, duration.nanoseconds)) }
+  }
+  public func cancelTimer(_ name: String) { name.withText { host.timer(raw, $0, -1) } }
 }
 
 /// What a source sends with, on its own thread.
@@ -118,24 +120,30 @@ public struct Sender {
   public var call: Call { Call(scope: host.source_scope(raw)) }
   /// False: the event is taken, and it was the last. `token`: above 0, of the author's choice, to hear what becomes of it.
   @discardableResult
-  public func add(_ event: Value, token: UInt64 = 0) -> Bool { withUnsafePointer(to: event.raw) { host.add(raw, $0, token) } == 0 }
+  public func add(_ event: Value, token: UInt64 = 0) -> Bool {
+    withUnsafePointer(to: event.raw) { host.add(raw, $0, token) } == 0
+  }
   /// Input that is no event, for the errors output.
   public func reject(_ input: String, _ message: String, token: UInt64 = 0) {
-    input.lent { input in message.lent { host.reject_input(raw, input, $0, token) } }
+    input.withText { input in message.withText { host.reject_input(raw, input, $0, token) } }
   }
   /// Behind the last event that was added: what a restart goes on behind.
-  public func position(_ bytes: [UInt8]) { bytes.lent { host.position(raw, $0) } }
+  public func position(_ bytes: [UInt8]) { bytes.withText { host.position(raw, $0) } }
   /// Hands over what was added; waits while nobody wants more. False: it is to stop.
   @discardableResult
   public func flush() -> Bool { host.flush(raw) == 0 }
-  /// What has become of events with a token. `wait`: at most so many nanoseconds; below 0: for ever.
-  public func settled(wait nanoseconds: Int64) -> [(token: UInt64, hasFailed: Bool)] {
+  /// What has become of events with a token. Waits until something has, or the source is to stop.
+  ///
+  /// - Parameter duration: How long, at most; nil: for ever.
+  public func settled(within duration: Duration?) -> [(token: UInt64, hasFailed: Bool)] {
     var acks = [rxd_ack](repeating: rxd_ack(), count: 256)
-    let count = host.acks(raw, &acks, acks.count, nanoseconds)
+    let count = host.acks(raw, &acks, acks.count, duration.map { max(0, $0.nanoseconds) } ?? -1)
     return acks.prefix(count).map { ($0.token, $0.is_failed != 0) }
   }
   /// Send nothing more: settle, and return from `run`.
   public var isStopping: Bool { host.is_stopping(raw) != 0 }
+  /// Nothing more becomes known of events with a token: take what ``settled(within:)`` has, and return from `run`.
+  public var isOver: Bool { host.is_stopping(raw) == 2 }
   /// Readable while something is settled, or it is to stop: for `poll`.
   public var wakeDescriptor: Int32 { host.wake_descriptor(raw) }
 }
@@ -149,7 +157,7 @@ public struct SinkBatch {
   public func event(_ index: Int) -> Value { Value(batch.input(index).event, call) }
   public func arguments(_ index: Int) -> Arguments { Arguments(raw: batch.input(index).arguments, call: call) }
   /// For good: it goes to the errors output.
-  public func refuse(_ index: Int, _ message: String) { message.lent { host.refuse(verdicts, index, $0) } }
+  public func refuse(_ index: Int, _ message: String) { message.withText { host.refuse(verdicts, index, $0) } }
   /// The first so many are, whatever `write` does then.
   public func delivered(_ count: Int) { host.delivered(verdicts, count) }
 }

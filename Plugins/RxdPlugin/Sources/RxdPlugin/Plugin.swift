@@ -111,7 +111,7 @@ private func open(
   _ kind: String, _ raw: UnsafePointer<rxd_opening>?, _ result: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
 ) -> Int32 {
   let call = Call(scope: raw!.pointee.scope)
-  let name = String(decoding: raw!.pointee.component.buffer, as: UTF8.self)
+  let name = raw!.pointee.component.string
   return Instance.attempt(call) {
     guard let component = known.first(where: { $0.kind == kind && $0.name == name }) else {
       throw Failure("the plugin has no \(kind) '\(name)'")
@@ -126,16 +126,18 @@ private func open(
 class Instance {
   static func attempt(_ call: Call, _ body: () throws -> Int32) -> Int32 {
     do { return try body() } catch let retry as Retry {
-      retry.message.lent { message in "".lent { host.fail(call.scope, message, $0) } }
+      retry.message.withText { message in "".withText { host.fail(call.scope, message, $0) } }
       return 3
     } catch {
       let failure = error as? Failure ?? Failure("\(error)")
-      failure.message.lent { message in failure.place.lent { host.fail(call.scope, message, $0) } }
+      failure.message.withText { message in failure.place.withText { host.fail(call.scope, message, $0) } }
       return 2
     }
   }
 
-  func row(_ scope: OpaquePointer?, _ event: UnsafeMutablePointer<rxd_value>, _ arguments: UnsafePointer<rxd_value>?) -> Int32 { 2 }
+  func row(_ scope: OpaquePointer?, _ event: UnsafeMutablePointer<rxd_value>, _ arguments: UnsafePointer<rxd_value>?)
+    -> Int32
+  { 2 }
   func process(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ output: OpaquePointer?) -> Int32 { 2 }
   func save(_ scope: OpaquePointer?, _ state: UnsafeMutablePointer<rxd_bytes>) -> Int32 { 2 }
   func run(_ scope: OpaquePointer?, _ source: OpaquePointer?) -> Int32 { 2 }
@@ -165,18 +167,20 @@ final class StreamInstance<T: StreamOperator>: Instance {
   init(_ one: T) { self.one = one }
 
   override func process(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ output: OpaquePointer?) -> Int32 {
-    let call = Call(scope: scope)
+    let call = Call(scope: scope, batch: batch)
     for index in 0..<Int(batch.pointee.count) {
       let raw = batch.input(index)
       let input: Input
       switch raw.kind {
       case 0: input = .event(Value(raw.event, call), Arguments(raw: raw.arguments, call: call))
-      case 1: input = .timer(String(decoding: raw.name.buffer, as: UTF8.self))
+      case 1: input = .timer(raw.name.string)
       case 2: input = .complete
       default: continue
       }
       let output = Output(raw: output, index: index)
-      do { try one.process(input, output, in: call) } catch { output.reject((error as? Failure)?.message ?? "\(error)") }
+      do { try one.process(input, output, in: call) } catch {
+        output.reject((error as? Failure)?.message ?? "\(error)")
+      }
     }
     return 0
   }
@@ -187,7 +191,8 @@ final class StreamInstance<T: StreamOperator>: Instance {
       let saved = try one.save(in: call)
       let memory = UnsafeMutableRawPointer.allocate(byteCount: max(1, saved.count), alignment: 1)
       saved.withUnsafeBytes { if let start = $0.baseAddress { memory.copyMemory(from: start, byteCount: $0.count) } }
-      state.pointee = rxd_bytes(bytes: memory, count: saved.count, release: { $0?.pointee.owner?.deallocate() }, owner: memory)
+      state.pointee = rxd_bytes(
+        bytes: memory, count: saved.count, release: { $0?.pointee.owner?.deallocate() }, owner: memory)
       return 0
     }
   }
@@ -210,7 +215,7 @@ final class SinkInstance<T: Sink>: Instance {
   init(_ one: T) { self.one = one }
 
   override func write(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?) -> Int32 {
-    let call = Call(scope: scope)
+    let call = Call(scope: scope, batch: batch)
     return Self.attempt(call) {
       try one.write(SinkBatch(batch: batch, verdicts: verdicts, call: call), in: call)
       return 0

@@ -1,0 +1,1 @@
+../../../../../Sources/CPlugin/include/rxd_plugin.h

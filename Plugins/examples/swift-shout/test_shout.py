@@ -1,0 +1,139 @@
+"""Calls each component without rxd; `RXD=path` also runs pipelines in rxd and holds the library to the contract."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "testing"))
+import host  # noqa: E402
+
+RXD = os.environ.get("RXD")
+LIBRARY = HERE / os.environ.get("BUILD", "build") / "shout.so"
+plugin = host.Plugin(LIBRARY)
+
+
+class Shout(unittest.TestCase):
+    def test_writes_capitals_and_leaves_the_rest(self):
+        with plugin.open("operator", "exampleShout", field="t", marks=2) as shout:
+            self.assertEqual(shout.row({"n": 1.50, "t": "größe"})["event"], {"n": 1.5, "t": "GRÖSSE!!"})
+            self.assertEqual(shout.row({"t": ""})["status"], host.DROP)
+            answer = shout.row({"t": 5})
+            self.assertEqual((answer["status"], answer["error"]), (host.FAILED, "no text 't'"))
+
+    def test_an_empty_name_is_refused_at_its_place(self):
+        with self.assertRaisesRegex(host.Refused, "must not be empty") as caught:
+            plugin.open("operator", "exampleShout", field="")
+        self.assertEqual(caught.exception.at, "field")
+
+
+class Tally(unittest.TestCase):
+    def test_every_cut_and_restore_gives_the_same(self):
+        inputs = [{"event": 1, "with": ["a"]}, {"event": 2, "with": ["b"]}, {"event": 3, "with": [4]}, {"event": 5, "with": ["a"]},
+                  {"timer": "period"}, {"event": 6, "with": ["c"]}, {"complete": True}]
+        counts = [{"key": "a", "count": 2}, {"key": "b", "count": 1}, {"key": "c", "count": 1}]
+        for cut in range(len(inputs) + 1):
+            answers, state = [], None
+            for part in (inputs[:cut], inputs[cut:]):
+                with plugin.open("operator", "exampleTally", state=state, every="5ms") as tally:
+                    answers += tally.process(*part)["sent"]
+                    state = tally.save()
+            self.assertEqual([a["event"] for a in answers if "event" in a], counts, f"cut after {cut}")
+            self.assertEqual([a["error"] for a in answers if "error" in a], ["the key is no text"])
+
+    def test_the_first_event_of_a_period_sets_the_timer(self):
+        with plugin.open("operator", "exampleTally", every="5ms") as tally:
+            first = tally.process({"event": 1, "with": ["a"]}, {"event": 2, "with": ["a"]})
+            self.assertEqual((first["sent"], first["timers"]), ([], {"period": 5_000_000}))
+            self.assertEqual(tally.process({"event": 1, "with": ["a"]})["timers"], {})
+            self.assertEqual(tally.log(), ["count keys 1"])
+
+
+class Letters(unittest.TestCase):
+    def test_goes_on_behind_each_position(self):
+        text = "åbc" * 100
+        with plugin.open("source", "exampleLetters", of=text) as letters:
+            letters.start()
+            self.assertEqual(letters.join()["status"], host.OK)
+            batches = [letters.take(0) for _ in range(3)]
+            self.assertIsNone(letters.take(0))
+        self.assertEqual("".join(item["event"]["letter"] for events, _ in batches for item in events), text)
+        self.assertEqual([position for _, position in batches], [b"100", b"200", b"300"])
+        with plugin.open("source", "exampleLetters", of=text, position=b"299") as letters:
+            letters.start()
+            self.assertEqual(letters.join()["status"], host.OK)
+            self.assertEqual(letters.take(0), ([{"token": 0, "event": {"letter": "c"}}], b"300"))
+
+    def test_stops_while_it_has_no_credit(self):
+        with plugin.open("source", "exampleLetters", of="x" * 1000) as letters:
+            letters.start(credit=100)
+            self.assertEqual(len(letters.take()[0]), 100)
+            self.assertEqual(letters.stop()["status"], host.OK)
+
+
+class Lines(unittest.TestCase):
+    def test_appends_lines_and_refuses_events_without_the_text(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "lines"
+            with plugin.open("sink", "exampleLines", path=str(path)) as lines:
+                answer = lines.write({"text": "ä"}, {"n": 1}, {"text": "b"})
+                self.assertEqual((answer["status"], answer["refused"]), (host.OK, {"1": "no text 'text'"}))
+            self.assertEqual(path.read_text(), "ä\nb\n")
+
+    def test_a_full_disk_asks_for_another_try(self):
+        with plugin.open("sink", "exampleLines", path="/dev/full") as lines:
+            answer = lines.write({"text": "a"})
+            self.assertEqual((answer["status"], answer["error"]), (host.RETRY, "cannot write: No space left on device"))
+
+    def test_a_file_that_cannot_be_opened_is_refused_at_its_place(self):
+        with self.assertRaisesRegex(host.Refused, "cannot open the file: No such file or directory") as caught:
+            plugin.open("sink", "exampleLines", path="/nowhere/lines")
+        self.assertEqual(caught.exception.at, "path")
+
+
+class Library(unittest.TestCase):
+    def test_it_shares_no_runtime(self):
+        """Its own Swift runtime is inside, and nothing but the two names of the contract, and what the plugin itself exports, is seen."""
+        needed = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("libswift", needed)
+        names = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
+        defined = [line.split()[-1] for line in names.splitlines()]
+        self.assertIn("rxd_plugin_init", defined)
+        self.assertEqual([name for name in defined if name.startswith("swift_")], [])
+
+
+@unittest.skipUnless(RXD, "needs RXD, the path of rxd")
+class InRxd(unittest.TestCase):
+    def run_rxd(self, *arguments, **options):
+        return subprocess.run([RXD, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options)
+
+    def test_it_keeps_the_contract(self):
+        done = self.run_rxd("plugin", "test", LIBRARY, "--format", "json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for check in ("state", "threads", "position", "lifetimes", "memory"):
+            self.assertIn(f'"check":"{check}"', done.stdout.replace('": "', '":"'))
+
+    def test_the_tests_of_the_pipeline_pass(self):
+        done = self.run_rxd("test", HERE / "pipelines/letters.yaml")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_pipeline_runs(self):
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "pipeline.yaml").write_text(f"""
+plugins: {{ shout: '{LIBRARY}' }}
+sources: {{ words: {{ stdin: {{ decode: json }} }} }}
+sinks:
+  out: {{ from: words, chain: [ {{ exampleShout: text }} ], exampleLines: out.txt }}
+""")
+            events = "".join(json.dumps({"text": f"w{n}"}) + "\n" for n in range(5000))
+            done = self.run_rxd("pipeline.yaml", cwd=directory, input=events)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(Path(directory, "out.txt").read_text().splitlines(), [f"W{n}!" for n in range(5000)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,1 +1,0 @@
-../../../../../Sources/CPlugin/include/rxd_plugin.h
