@@ -1,4 +1,4 @@
-// A small host for native plugins, for their tests: offers rxd_host over values that are trees of JSON, and is called
+// The host of native plugins in their tests, without rxd: offers rxd_host over values that are trees of JSON, and is called
 // from Python (host.py). It checks nothing of what rxd checks; it shows what a plugin does, without rxd.
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,7 +90,7 @@ struct rxd_source {
   char **batches;  // handed over
   size_t batch_count;
   int64_t credit;
-  int is_stopping, wake;
+  int is_stopping, is_stop_known, wake;  // a stop ends one wait
   rxd_ack *acks;
   size_t ack_count;
 };
@@ -157,20 +157,22 @@ static void host_position(rxd_source *source, rxd_text position) {
 static size_t host_acks(rxd_source *source, rxd_ack *acks, size_t most, int64_t wait_nanoseconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += wait_nanoseconds / 1000000000;
-  until.tv_nsec += wait_nanoseconds % 1000000000;
+  int64_t wait = wait_nanoseconds < 0 ? 0 : wait_nanoseconds;
+  until.tv_sec += wait / 1000000000;
+  until.tv_nsec += wait % 1000000000;
   if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
   pthread_mutex_lock(&source->lock);
-  while (source->ack_count == 0 && !source->is_stopping) {
-    if (pthread_cond_timedwait(&source->change, &source->lock, &until) != 0) break;
+  while (source->ack_count == 0 && (!source->is_stopping || source->is_stop_known)) {
+    if (wait_nanoseconds < 0) pthread_cond_wait(&source->change, &source->lock);
+    else if (pthread_cond_timedwait(&source->change, &source->lock, &until) != 0) break;
   }
+  if (source->is_stopping) source->is_stop_known = 1;
   size_t count = source->ack_count < most ? source->ack_count : most;
   memcpy(acks, source->acks, count * sizeof *acks);
   memmove(source->acks, source->acks + count, (source->ack_count - count) * sizeof *acks);
   source->ack_count -= count;
   uint64_t ignored;
-  if (source->ack_count == 0 && !source->is_stopping && read(source->wake, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
-    abort();
+  if (source->ack_count == 0 && read(source->wake, &ignored, sizeof ignored) < 0 && errno != EAGAIN) abort();
   pthread_mutex_unlock(&source->lock);
   return count;
 }
@@ -273,6 +275,8 @@ char *test_log(handle *self) {
 static void put_failure(FILE *to, rxd_scope *scope, int status) {
   fprintf(to, "\"status\":%d,\"error\":", status);
   put_string(to, scope->message ? scope->message : "", scope->message ? strlen(scope->message) : 0);
+  fputs(",\"at\":", to);
+  put_string(to, scope->at ? scope->at : "", scope->at ? strlen(scope->at) : 0);
 }
 
 char *test_row(handle *self, const char *event, const char *arguments) {
@@ -377,6 +381,8 @@ void test_begin_source(handle *self, int64_t credit) {
 /// Blocks until the source has ended.
 char *test_run(handle *self) {
   int status = self->component->run(self->instance, &self->scope, self->source);
+  // What it has added and not handed over.
+  if (status != RXD_FAILED) host_flush(self->source);
   char *text = NULL;
   size_t count;
   FILE *to = open_memstream(&text, &count);

@@ -78,6 +78,10 @@ class Refused(Exception):
         self.at = at
 
 
+# Of `write` and `process`: an argument that the pipeline file does not give.
+ABSENT = {"$absent": 0}
+
+
 def duration(nanoseconds: int) -> dict[str, int]:
     return {"$duration": nanoseconds}
 
@@ -90,6 +94,8 @@ def _typed(value: Any, kind: str) -> Any:
     if kind == "size" and isinstance(value, str):
         number, unit = re.fullmatch(r"(\d+)([A-Za-z]+)", value).groups()
         return int(number) * _SIZES[unit]
+    if kind == "list" and not isinstance(value, list):
+        return [value]
     return value
 
 
@@ -203,9 +209,17 @@ class Instance:
     def acknowledge(self, token: int, failed: bool = False) -> None:
         _library.test_acknowledge(self._handle, token, failed)
 
+    @property
+    def has_ended(self) -> bool:
+        return self.end is not None
+
+    def begin_stop(self) -> None:
+        """Asks the source to stop."""
+        _library.test_stop(self._handle)
+
     def stop(self, seconds: float = 10) -> dict[str, Any]:
         """Asks the source to stop and waits for its end."""
-        _library.test_stop(self._handle)
+        self.begin_stop()
         return self.join(seconds)
 
     def join(self, seconds: float = 10) -> dict[str, Any]:

@@ -179,6 +179,7 @@ static node *parse_items(parser *p, int kind) {
     int64_t integer = made->items.values[0]->integer;
     if (!strcmp(name, "$duration")) made->kind = RXD_DURATION, made->integer = integer;
     else if (!strcmp(name, "$timestamp")) made->kind = RXD_TIMESTAMP, made->integer = integer;
+    else if (!strcmp(name, "$absent")) made->kind = RXD_ABSENT, made->integer = 0;
     else if (!strcmp(name, "$bytes")) { made = made->items.values[0]; made->kind = RXD_BYTES; }
   }
   return made;

@@ -1,16 +1,24 @@
-"""What the tests of the plugins share: real servers on loopback, rxd, and the harness."""
+"""What the tests of the plugins share: real servers on loopback, rxd, and components that run without rxd."""
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
-SUPPORT = os.path.dirname(os.path.abspath(__file__))
-HARNESS = os.path.join(SUPPORT, "harness")
+import host
+
+# A component in a process of its own; `host` is built when it is imported.
+RUNNER = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(host.__file__)), "run_component.py")]
+# With SANITIZE, the sanitizers of a plugin that was built with them: Python has none.
+SANITIZERS = {
+    "LD_PRELOAD": " ".join(subprocess.run(["cc", f"-print-file-name=lib{name}.so"], capture_output=True, text=True).stdout.strip()
+                           for name in ("asan", "ubsan")),
+    "ASAN_OPTIONS": "detect_leaks=0"} if os.environ.get("SANITIZE") else {}
 # The program to test with; without it, the tests of whole pipelines are skipped.
 RXD = os.environ.get("RXD")
 
@@ -92,23 +100,24 @@ class PluginTest(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    # Components in the harness.
+    # Components without rxd.
 
     def source(self, component, parameters, more=None, name="source"):
-        arguments = [HARNESS, self.plugin, "source", component, json.dumps(parameters)]
-        return self.start(arguments + ([str(more)] if more is not None else []), name)
+        arguments = [*RUNNER, self.plugin, "source", component, json.dumps(parameters)]
+        return self.start(arguments + ([str(more)] if more is not None else []), name, environment=SANITIZERS)
 
     def sink(self, component, parameters, events, name="sink"):
         """Starts a sink that is given the events."""
         with open(self.path(name + ".in"), "w") as file:
             file.writelines(json.dumps(event) + "\n" for event in events)
         with open(self.path(name + ".in")) as file:
-            return self.start([HARNESS, self.plugin, "sink", component, json.dumps(parameters)], name, stdin=file)
+            return self.start([*RUNNER, self.plugin, "sink", component, json.dumps(parameters)], name, stdin=file,
+                              environment=SANITIZERS)
 
     def refused(self, kind, component, parameters):
         """What the plugin says to wrong parameters: their place and the reason."""
-        run = subprocess.run([HARNESS, self.plugin, kind, component, json.dumps(parameters)], capture_output=True,
-                             text=True, stdin=subprocess.DEVNULL, timeout=20)
+        run = subprocess.run([*RUNNER, self.plugin, kind, component, json.dumps(parameters)], capture_output=True,
+                             text=True, stdin=subprocess.DEVNULL, timeout=20, env={**os.environ, **SANITIZERS})
         self.assertEqual(run.returncode, 78, run.stderr)
         return [line for line in run.stderr.splitlines() if line.startswith("refused at ")][0][len("refused at "):]
 

@@ -1,0 +1,147 @@
+"""Runs one component of a native plugin without rxd, until it ends or gets SIGTERM:
+
+    run_component.py PLUGIN.so source NAME PARAMETERS [MILLISECONDS | "fail N"]
+    run_component.py PLUGIN.so sink NAME PARAMETERS < EVENTS
+
+A source's events go to standard output, a line each. They are delivered in rounds, each of all that is there: a round takes
+MILLISECONDS, or each Nth fails. A sink gets the events of standard input, at most 1024 at once. What the component logs goes to
+standard error. Status: 0, 1: it has failed, 78: the parameters are refused."""
+
+import json
+import signal
+import sys
+import time
+from typing import Any
+
+import host
+
+CREDIT = 4096
+MOST = 1024
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def tell_log(instance: host.Instance) -> None:
+    for line in instance.log():
+        level, _, message = line.partition(" ")
+        say(f"{level}: {message}")
+
+
+def failed(end: dict[str, Any]) -> int:
+    if end["status"] != host.FAILED:
+        return 0
+    say(f"failed at '{end['at']}': {end['error']}")
+    return 1
+
+
+def run_source(instance: host.Instance, more: str) -> int:
+    fail_each = int(more[5:]) if more.startswith("fail ") else 0
+    pause = 0 if fail_each or not more else int(more) / 1000
+    signal.signal(signal.SIGTERM, lambda *_: instance.begin_stop())
+    instance.start(CREDIT)
+    rounds = 0
+    while True:
+        is_over = instance.has_ended  # before the last look: nothing comes behind it
+        batch = instance.take(0 if is_over else 0.02)
+        tell_log(instance)
+        if batch is None:
+            if is_over:
+                break
+            continue
+        events = batch[0]
+        while (batch := instance.take(0)) is not None:
+            events += batch[0]
+        rounds += 1
+        fails = fail_each > 0 and rounds % fail_each == 0
+        if pause:
+            time.sleep(pause)
+        if not fails:
+            sys.stdout.write("".join(
+                json.dumps(item["event"] if "event" in item else {"rejected": item["rejected"], "reason": item["error"]}) + "\n"
+                for item in events))
+            sys.stdout.flush()
+        for item in events:
+            if item["token"] != 0:
+                instance.acknowledge(item["token"], fails)
+        instance.credit(len(events))
+    tell_log(instance)
+    return failed(instance.join())
+
+
+def evaluate(template: Any, event: Any) -> Any:
+    """The result of a template that has `event` or members of it."""
+    if not isinstance(template, str):
+        return host.ABSENT
+    parts = template.split("{{ event")
+    text = parts[0]
+    for part in parts[1:]:
+        path, _, rest = part.partition(" }}")
+        value = event
+        if path:
+            value = event.get(path[1:]) if isinstance(event, dict) else None
+        text += (value if isinstance(value, str) else json.dumps(value)) + rest
+    return text
+
+
+def run_sink(instance: host.Instance, templates: list[Any]) -> int:
+    waiting: list[Any] = []
+    delivered = refused = 0
+    is_over = is_failing = False
+    pause = 0.5
+    end: dict[str, Any] = {"status": host.OK}
+    while True:
+        while len(waiting) < MOST and not is_over:
+            line = sys.stdin.readline()
+            is_over = not line
+            if line:
+                waiting.append(json.loads(line))
+        if not waiting:
+            break
+        end = instance.write(*waiting, arguments=[[evaluate(template, event) for template in templates] for event in waiting])
+        tell_log(instance)
+        for message in end["refused"].values():
+            say(f"refused: {message}")
+        status = end["status"]
+        if status == host.FAILED:
+            break
+        if status == host.RETRY and not is_failing:
+            say(f"warning: {end['error']}; trying again")
+        if status == host.OK and is_failing:
+            say("info: works again")
+        is_failing = status == host.RETRY
+        settled = len(waiting) if status == host.OK else end["delivered"]
+        left = [event for index, event in enumerate(waiting) if index >= settled and str(index) not in end["refused"]]
+        refused += len(end["refused"])
+        delivered += len(waiting) - len(left) - len(end["refused"])
+        waiting = left
+        if is_failing:
+            time.sleep(pause)
+            pause = min(2 * pause, 30)
+        else:
+            pause = 0.5
+    say(f"delivered {delivered}, refused {refused}")
+    return failed(end)
+
+
+def main() -> int:
+    if len(sys.argv) < 5 or sys.argv[2] not in ("source", "sink"):
+        say(__doc__ or "")
+        return 64
+    path, kind, name, given = sys.argv[1:5]
+    plugin = host.Plugin(path)
+    parameters = json.loads(given)
+    templates = [parameters.pop(its["name"], its.get("default")) for its in plugin.component(kind, name).get("parameters", [])
+                 if its["type"] in ("expression", "template")]
+    try:
+        instance = plugin.open(kind, name, **parameters)
+    except host.Refused as refusal:
+        say(f"refused at '{refusal.at}': {refusal}")
+        return 78
+    with instance:
+        return run_source(instance, sys.argv[5] if len(sys.argv) > 5 else "") if kind == "source" else run_sink(instance, templates)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
