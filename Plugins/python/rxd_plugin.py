@@ -452,14 +452,15 @@ class _Component:
 
 
 class Plugin:
-    """A plugin. `name`: letters, digits, ``-``, ``_``; `summary`: one sentence with a full stop."""
+    """A plugin. `name`: letters, digits, ``-``, ``_``; `summary`: one sentence with a full stop; `uses`: further files that the
+    plugin is made of, such as a module that it imports, from the directory of its file: a change of one is a change of the plugin."""
 
-    def __init__(self, name: str, version: str, summary: str) -> None:
+    def __init__(self, name: str, version: str, summary: str, uses: Iterable[str] = ()) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise ValueError(f"the name of a plugin has letters, digits, '-' and '_': {name!r}")
         if not summary.endswith("."):
             raise ValueError(f"the summary is a sentence with a full stop: {summary!r}")
-        self.name, self.version, self.summary = name, version, summary
+        self.name, self.version, self.summary, self.uses = name, version, summary, list(uses)
         self.components: List[_Component] = []
 
     def operator(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (),
@@ -474,19 +475,22 @@ class Plugin:
         return self._declare("operator", target, name, examples, members)
 
     def source(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (), output: Any = None,
-               recovery: Optional[str] = None, known_as: Optional[List[str]] = None,
-               see_also: Optional[List[str]] = None) -> Any:
+               recovery: Optional[str] = None, when: Optional[List[Mapping[str, Any]]] = None,
+               known_as: Optional[List[str]] = None, see_also: Optional[List[str]] = None) -> Any:
         """Declares a source: a generator function, or a subclass of `Source`. `recovery`: how its events come again after a
-        crash: ``never``, ``sender`` (with tokens), ``request``, ``position`` (with positions)."""
-        members = {"output": output, "recovery": recovery, "known_as": known_as, "see_also": see_also}
+        crash: ``never``, ``sender`` (with tokens), ``request``, ``position`` (with positions). `when`: where it depends on a
+        parameter: ``[{"parameter": "qos", "is": 0, "recovery": "never"}]``, by the names of pipeline files."""
+        members = {"output": output, "recovery": recovery, "when": when, "known_as": known_as, "see_also": see_also}
         return self._declare("source", target, name, examples, members)
 
     def sink(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (), input: Any = None,
-             confirmation: Optional[str] = None, credit: Optional[int] = None, known_as: Optional[List[str]] = None,
-             see_also: Optional[List[str]] = None) -> Any:
+             confirmation: Optional[str] = None, when: Optional[List[Mapping[str, Any]]] = None, credit: Optional[int] = None,
+             known_as: Optional[List[str]] = None, see_also: Optional[List[str]] = None) -> Any:
         """Declares a sink: a function of an event and of parameters, or a subclass of `Sink`. `confirmation`: what is certain
-        of a delivered event: ``nothing``, ``system``, ``disk``, ``receiver``."""
-        members = {"input": input, "confirmation": confirmation, "credit": credit, "known_as": known_as, "see_also": see_also}
+        of a delivered event: ``nothing``, ``system``, ``disk``, ``receiver``. `when`: where it depends on a parameter:
+        ``[{"parameter": "sync", "is": False, "confirmation": "system"}]``, by the names of pipeline files."""
+        members = {"input": input, "confirmation": confirmation, "when": when, "credit": credit, "known_as": known_as,
+                   "see_also": see_also}
         return self._declare("sink", target, name, examples, members)
 
     def _declare(self, kind: str, target: Any, name: Optional[str], examples: Iterable[Example],
@@ -500,7 +504,7 @@ class Plugin:
     def spec(self) -> Dict[str, Any]:
         """The spec, as rxd gets it."""
         return {"plugin": self.name, "version": self.version, "summary": self.summary, "contract": CONTRACT,
-                "components": [component.spec for component in self.components]}
+                **({"uses": self.uses} if self.uses else {}), "components": [component.spec for component in self.components]}
 
     def run(self) -> None:
         """Serves rxd on the standard streams until it closes them; with ``--spec`` or ``--test`` does that instead."""

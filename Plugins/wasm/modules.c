@@ -184,6 +184,32 @@ static bool take_components(module *module, buffer *spec, buffer *problem) {
   }
 }
 
+/// Adds a text as JSON.
+static void append_string(buffer *buffer, const char *text) {
+  append_text(buffer, "\"");
+  for (; *text != 0; text++) {
+    char escaped[8];
+    unsigned char byte = (unsigned char)*text;
+    if (byte == '"' || byte == '\\') snprintf(escaped, sizeof escaped, "\\%c", byte);
+    else if (byte < 0x20) snprintf(escaped, sizeof escaped, "\\u%04x", byte);
+    else snprintf(escaped, sizeof escaped, "%c", byte);
+    append_text(buffer, escaped);
+  }
+  append_text(buffer, "\"");
+}
+
+/// Names the modules that are files of their own: rxd reads the spec anew when one of them has changed.
+static void append_uses(buffer *spec) {
+  int count = 0;
+  for (int index = 0; index < module_count; index++) {
+    char *path = modules[index].is_file ? realpath(modules[index].path, NULL) : NULL;
+    if (path == NULL) continue;
+    append_text(spec, count++ == 0 ? "\"uses\": [" : ", "), append_string(spec, path);
+    free(path);
+  }
+  if (count > 0) append_text(spec, "], ");
+}
+
 // ---- Modules ----
 
 static bool read_number(const uint8_t **at, const uint8_t *end, uint32_t *number) {
@@ -196,12 +222,12 @@ static bool read_number(const uint8_t **at, const uint8_t *end, uint32_t *number
   return false;
 }
 
-static bool add_module(const char *path, const uint8_t *bytes, size_t count, buffer *problem) {
+static bool add_module(const char *path, const uint8_t *bytes, size_t count, bool is_file, buffer *problem) {
   const uint8_t *at = bytes + 8, *end = bytes + count;
   if (count < 8 || memcmp(bytes, "\0asm\1\0\0\0", 8) != 0) return refuse(problem, path, "this is no WebAssembly module");
   if (module_count == most_operators) return refuse(problem, path, "there are more than 64 modules");
   module *made = &modules[module_count];
-  *made = (module){.path = strdup(path), .bytes = bytes, .count = count};
+  *made = (module){.path = strdup(path), .is_file = is_file, .bytes = bytes, .count = count};
   while (at < end) {
     uint32_t size, name_count;
     uint8_t kind = *at++;
@@ -252,7 +278,7 @@ static bool add_bundled(buffer *problem) {
     for (int index = 0; index < 8; index++) size |= (uint64_t)bytes[count - 16 + (size_t)index] << (8 * index);
     if (size > count - 16) return refuse(problem, info.dli_fname, "a bundled module is cut off");
     is_used = true;
-    if (!add_module(info.dli_fname, bytes + count - 16 - size, size, problem)) return false;
+    if (!add_module(info.dli_fname, bytes + count - 16 - size, size, false, problem)) return false;
     count -= 16 + size;
   }
   if (!is_used) free((void *)bytes);
@@ -292,7 +318,7 @@ static bool add_path(const char *path, buffer *problem) {
   size_t count;
   const uint8_t *bytes = read_file(path, &count);
   if (bytes == NULL) return refuse(problem, path, "it cannot be read");
-  return add_module(path, bytes, count, problem);
+  return add_module(path, bytes, count, true, problem);
 }
 
 bool find_modules(buffer *spec, buffer *problem) {
@@ -324,6 +350,7 @@ bool find_modules(buffer *spec, buffer *problem) {
     else append(spec, value.bytes, value.count);
     append_text(spec, ", ");
   }
+  append_uses(spec);
   append_text(spec, "\"contract\": 1, \"components\": [\n");
   for (int index = 0; index < module_count; index++) {
     if (!take_components(&modules[index], spec, problem)) return false;

@@ -60,12 +60,20 @@ class Finding(unittest.TestCase):
         self.assertEqual((spec["plugin"], len(spec["components"])), ("wasm", 4))
         self.assertEqual(len(loaded(MADE).spec["components"]), 4)
 
+    def test_modules_that_are_files_are_named_for_the_digest(self):
+        spec = loaded(MADE / "text.wasm", MADE / "bad.wasm").spec
+        self.assertEqual(spec["uses"], [str(MADE / "text.wasm"), str(MADE / "bad.wasm")])
+        with tempfile.TemporaryDirectory() as directory:
+            odd = shutil.copy(MADE / "text.wasm", f'{directory}/a "b"\\c.wasm')
+            self.assertEqual(loaded(Path(odd)).spec["uses"], [os.path.realpath(odd)])
+
     def test_a_bundle_needs_no_environment(self):
         with tempfile.TemporaryDirectory() as directory:
             bundle = f"{directory}/both.so"
             subprocess.run([HERE / "rxd-wasm-bundle", BUILD / "wasm.so", bundle, MADE / "text.wasm", MADE / "bad.wasm"], check=True)
             plugin = host.Plugin(bundle)
             self.assertEqual(len(plugin.spec["components"]), 4)
+            self.assertNotIn("uses", plugin.spec)
 
     def test_what_is_wrong_is_said_with_the_path(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -21,6 +21,7 @@ rxd_text text_of(const char *string);
 
 typedef struct {
   char *path;
+  bool is_file;               // of its own, and not a part of this library
   const uint8_t *bytes;
   size_t count;
   rxd_text spec;              // of the section rxd_spec

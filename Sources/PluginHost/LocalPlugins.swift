@@ -57,7 +57,7 @@ package struct LocalPlugins: PluginProvider {
 
   package func files(of file: PipelineFile) -> [String] {
     var unread = Diagnostics()
-    return (installed() + named(by: file, into: &unread)).flatMap(\.files)
+    return (installed() + named(by: file, into: &unread)).flatMap(SpecStore.files)
   }
 
   /// The plugins that a pipeline file names; reports what is wrong with how it does.
@@ -100,29 +100,45 @@ package struct LocalPlugins: PluginProvider {
   package func load(_ file: PluginFile) -> Result<LoadedPlugin, Fault> {
     if let refusal = file.refusal() { return .failure(Fault(message: refusal)) }
     guard let digest = file.digest() else { return .failure(Fault(message: "'\(file.ownFile)' cannot be read")) }
-    if let document = SpecStore.document(file, digest) { return read(document, file, digest) }
+    let kept = SpecStore.entry(file, digest)
+    if let kept {
+      let result = read(kept.document, file, digest)
+      guard case .success(let plugin) = result, plugin.digest != kept.whole ?? digest else { return result }
+      // One of the files that the spec names has changed, and the spec may have, too.
+    }
     guard asks else {
       return .failure(
         Fault(
-          message: "what it offers is not known yet, and checking starts no plugin",
+          message: kept == nil
+            ? "what it offers is not known yet, and checking starts no plugin"
+            : "a file that it uses has changed since it said what it offers, and checking starts no plugin",
           help: "Run 'rxd plugin check \(Printable.cut(file.ownFile))' once; it starts the plugin and keeps its spec",
           isUnknown: true))
     }
     return ask(file, digest)
   }
 
-  /// Loads or starts a plugin and asks for its spec.
+  /// Loads or starts a plugin and asks for its spec. `digest`: of the file.
   package func ask(_ file: PluginFile, _ digest: String) -> Result<LoadedPlugin, Fault> {
     do throws(PluginFault) {
-      let document =
-        file.form == .native
-        ? try NativeLibrary.load(file, digest: digest).document : try ProcessPlugin.ask(file, log)
-      let result = read(document, file, digest)
-      if case .success = result { SpecStore.keep(document, digest) }
-      return result
+      guard file.form == .native else { return keep(read(try ProcessPlugin.ask(file, log), file, digest), digest) }
+      let isFresh = !NativeLibrary.isLoaded(file, digest: digest)
+      let result = read(try NativeLibrary.load(file, digest: digest).document, file, digest)
+      guard case .success(let plugin) = result, plugin.digest != digest else { return keep(result, digest) }
+      if isFresh {
+        NativeLibrary.note(file, digest: digest, as: plugin.digest)
+        return keep(result, digest)
+      }
+      // What it has read when it was loaded may be older than its files are now: then another one is loaded, or none can be.
+      return keep(read(try NativeLibrary.load(file, digest: plugin.digest).document, file, digest), digest)
     } catch {
       return .failure(Fault(message: error.message))
     }
+  }
+
+  private func keep(_ result: Result<LoadedPlugin, Fault>, _ digest: String) -> Result<LoadedPlugin, Fault> {
+    if case .success(let plugin) = result { SpecStore.keep(plugin.entry, digest) }
+    return result
   }
 
   private func read(_ document: [UInt8], _ file: PluginFile, _ digest: String) -> Result<LoadedPlugin, Fault> {
@@ -135,15 +151,31 @@ package struct LocalPlugins: PluginProvider {
           help: "docs/plugin-contract.md says what a spec contains",
           diagnostics: diagnostics.all))
     }
-    return .success(LoadedPlugin(file: file, spec: spec, digest: digest))
+    let whole = file.using(spec)
+    SpecStore.note(Array(whole.uses.dropFirst(file.uses.count)), of: file)
+    guard !spec.uses.isEmpty else {
+      return .success(LoadedPlugin(file: file, spec: spec, digest: digest, ownDigest: digest))
+    }
+    if let refusal = whole.refusal() { return .failure(Fault(message: refusal)) }
+    guard let all = whole.digest() else { return .failure(Fault(message: "a file that it uses cannot be read")) }
+    return .success(LoadedPlugin(file: whole, spec: spec, digest: all, ownDigest: digest))
   }
 }
 
 /// A plugin whose spec is known.
 package struct LoadedPlugin: Sendable {
+  /// With the files that the spec names.
   package let file: PluginFile
   package let spec: PluginSpec
+  /// Of all of its files.
   package let digest: String
+  /// Without the files that the spec names: what the spec is kept by.
+  let ownDigest: String
+
+  /// As it is kept.
+  var entry: SpecStore.Entry {
+    SpecStore.Entry(document: spec.document, whole: spec.uses.isEmpty ? nil : digest)
+  }
 
   /// `location`: where the pipeline file names it.
   package func components(at location: SourceLocation?) -> [OfferedComponent] {
@@ -216,6 +248,6 @@ final class NativePlugin: PluginMaker {
 extension LoadedPlugin {
   /// Writes the spec beside the plugin, for packages.
   package func writeSpec() throws {
-    try SpecStore.write(spec.document, digest, to: SpecStore.fileBeside(file))
+    try SpecStore.write(entry, ownDigest, to: SpecStore.fileBeside(file))
   }
 }

@@ -53,6 +53,14 @@ package struct PluginFile: Sendable, Hashable {
   /// The file itself, where it is one of the author's: not an interpreter.
   package var ownFile: String { script ?? path }
 
+  /// The same with the files that its spec names.
+  func using(_ spec: PluginSpec) -> PluginFile {
+    var file = self
+    let folder = ownFile.lastIndex(of: "/").map { ownFile[...$0] } ?? ""
+    file.uses += spec.uses.map { $0.hasPrefix("/") ? $0 : folder + $0 }
+    return file
+  }
+
   /// What an interpreter runs.
   private var script: String? {
     if case .program(let arguments, true) = form { return script(arguments) }
@@ -99,6 +107,9 @@ package struct PluginFile: Sendable, Hashable {
   }
 
   // MARK: Digest
+
+  /// The digest of a library alone, without the further files: of the code that is loaded.
+  var codeDigest: String? { PluginFile(path: path, form: .native, directory: directory).digest() }
 
   /// A hash of the contents of its files, 32 hexadecimal digits and the size; nil: one cannot be read.
   package func digest() -> String? {

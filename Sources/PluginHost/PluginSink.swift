@@ -7,7 +7,7 @@ struct PluginSink: SinkComponent, BoundComponent {
 
   init(_ plugin: BoundPlugin) { self.plugin = plugin }
 
-  var confirmation: SinkConfirmation { offered.confirmation }
+  var confirmation: SinkConfirmation { offered.resolved(arguments).confirmation }
   var threads: String? { "a thread of the plugin writes" }
 
   func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }

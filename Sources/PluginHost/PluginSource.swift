@@ -8,7 +8,7 @@ struct PluginSource: SourceComponent, BoundComponent {
   init(_ plugin: BoundPlugin) { self.plugin = plugin }
 
   var outputType: EventType { EventType(offered.output) }
-  var recovery: SourceRecovery { offered.recovery }
+  var recovery: SourceRecovery { offered.resolved(arguments).recovery }
   func threads(_ limit: Int?) -> String? { "a thread of the plugin reads" }
 
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
@@ -30,13 +30,14 @@ struct PluginSource: SourceComponent, BoundComponent {
 
     init(_ parameters: PluginSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
+      hasPositions = parameters.recovery == .position
       share = PluginShare(nodeContext)
       slot = nodeContext.pluginMeter?.kept { ProgramSlot() } ?? ProgramSlot()
       super.init(nodeContext, downstream: downstream)
     }
 
     private var label: String { nodeContext.label }
-    private var hasPositions: Bool { parameters.offered.recovery == .position }
+    private let hasPositions: Bool
 
     override func begin() { open() }
     override func resume() { open() }

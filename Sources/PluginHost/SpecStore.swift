@@ -6,10 +6,18 @@ import Transport
 
 /// What is known of plugins without loading or starting them: by the digest of their files.
 enum SpecStore {
-  private static let known = Mutex<[String: [UInt8]]>([:])
+  /// What a plugin has handed over.
+  struct Entry {
+    var document: [UInt8]
+    /// The digest of its files and of those that the spec names, when it did; nil: the spec names none.
+    var whole: String?
+  }
+  private static let known = Mutex<[String: Entry]>([:])
+  /// The files that specs name, by the plugin's own file.
+  private static let uses = Mutex<[String: [String]]>([:])
 
-  /// The spec that the plugin handed over when it had this digest; nil: it is not known.
-  static func document(_ file: PluginFile, _ digest: String) -> [UInt8]? {
+  /// What the plugin handed over when it had this digest; nil: it is not known.
+  static func entry(_ file: PluginFile, _ digest: String) -> Entry? {
     if let known = known.withLock({ $0[digest] }) { return known }
     for path in places(file, digest) {
       guard let bytes = PluginFile.contents(path), let found = parse(bytes, digest) else { continue }
@@ -20,19 +28,28 @@ enum SpecStore {
   }
 
   /// Keeps a spec for later runs, where there is a directory for it.
-  static func keep(_ document: [UInt8], _ digest: String) {
-    known.withLock { $0[digest] = document }
+  static func keep(_ entry: Entry, _ digest: String) {
+    known.withLock { $0[digest] = entry }
     guard let directory = directory, makeDirectories(directory) else { return }
-    try? write(document, digest, to: "\(directory)/\(digest).json")
+    try? write(entry, digest, to: "\(directory)/\(digest).json")
+  }
+
+  /// Notes which files the spec of a plugin names.
+  static func note(_ uses: [String], of file: PluginFile) { self.uses.withLock { $0[file.ownFile] = uses } }
+
+  /// All files of a plugin, as far as its spec has been read.
+  static func files(of file: PluginFile) -> [String] {
+    file.files + (uses.withLock { $0[file.ownFile] } ?? []).filter { !file.uses.contains($0) }
   }
 
   /// The file beside the plugin, for packages: `NAME.so.spec`.
   static func fileBeside(_ file: PluginFile) -> String { file.ownFile + ".spec" }
 
-  static func write(_ document: [UInt8], _ digest: String, to path: String) throws(PosixError) {
+  static func write(_ entry: Entry, _ digest: String, to path: String) throws(PosixError) {
     // The spec may be written over several lines; as JSON text it has none of its own.
-    var bytes = Array("{\"digest\":\"\(digest)\",\"spec\":".utf8)
-    bytes += document
+    let whole = entry.whole.map { "\"whole\":\"\($0)\"," } ?? ""
+    var bytes = Array("{\"digest\":\"\(digest)\",\(whole)\"spec\":".utf8)
+    bytes += entry.document
     bytes += Array("}\n".utf8)
     let result = bytes.withUnsafeBytes { bytes -> PosixError? in
       do throws(PosixError) {
@@ -43,12 +60,13 @@ enum SpecStore {
     if let result { throw result }
   }
 
-  private static func parse(_ bytes: [UInt8], _ digest: String) -> [UInt8]? {
+  private static func parse(_ bytes: [UInt8], _ digest: String) -> Entry? {
     let arena = Arena()
     let root = bytes.withUnsafeBytes { HostTable.json(rxd_text($0), arena) }
     guard root["digest"].text == digest else { return nil }
-    let spec = root["spec"]
-    return spec.is(.jsonMap) ? Array(spec.rawBytes) : nil
+    let (spec, whole) = (root["spec"], root["whole"])
+    guard spec.is(.jsonMap) else { return nil }
+    return Entry(document: Array(spec.rawBytes), whole: whole.is(.string) ? whole.text : nil)
   }
 
   private static func places(_ file: PluginFile, _ digest: String) -> [String] {

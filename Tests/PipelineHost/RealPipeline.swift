@@ -32,10 +32,10 @@ public final class RealPipeline {
   public init(
     _ yaml: String, name: String = "test.yaml", onLoop: Bool = false, http: (any HTTPClient)? = nil,
     environment: [String: String] = [:], restoring state: [UInt8]? = nil, before: (Execution) -> Void = { _ in },
-    worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }
+    worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }, plugins: any PluginProvider = NoPlugins()
   ) throws {
     signal(SIGPIPE, SIG_IGN)
-    let plan = try PipelineText.compile(yaml, name: name, environment: environment)
+    let plan = try PipelineText.compile(yaml, name: name, environment: environment, plugins: plugins)
     executor = Executor(clock: SystemClock.shared)
     loop = onLoop ? Loop() : nil
     let bell = bell

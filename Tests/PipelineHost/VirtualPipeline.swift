@@ -26,11 +26,12 @@ public final class VirtualPipeline {
   ///   - wallTime: the time of day at the start, in seconds since 1970.
   ///   - random: the number that jitter is made of.
   ///   - worker: who works beside the turns; if left out, everything is done in them.
+  ///   - workers: makes a worker for each who asks for one, instead of `worker`.
   ///   - state: what another run saved, to go on from; `isMoved`: a moment ago.
   ///   - delivery: how its state is kept; nil: nothing is.
   public init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
-    restoring state: [UInt8]? = nil, isMoved: Bool = false,
+    workers: (@Sendable (String) -> any Worker)? = nil, restoring state: [UInt8]? = nil, isMoved: Bool = false,
     delivery: DeliveryOptions? = nil, secrets: [String: String] = [:], plugins: any PluginProvider = NoPlugins()
   ) throws {
     let plan = try PipelineText.compile(yaml, secrets: secrets, plugins: plugins)
@@ -41,7 +42,7 @@ public final class VirtualPipeline {
     let services = Services(
       http: http, log: { notes.log.append("\($0.rawValue) \($1): \($2)") },
       deadLetter: { notes.deadLetters.append(String(decoding: $0, as: UTF8.self)) },
-      random: { notes.random }, worker: { _ in worker })
+      random: { notes.random }, worker: workers ?? { _ in worker })
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {
       probes[sink.name] = ProbeSink.Recording()

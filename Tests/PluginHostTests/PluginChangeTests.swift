@@ -99,4 +99,89 @@ import Testing
         """, plugins: PluginFixtures.plugins)
     }
   }
+
+  // MARK: Files that a spec names
+
+  /// A program whose spec is in part in another file, which it names.
+  private func divided(_ name: String, _ summary: String) throws -> (path: String, other: String) {
+    let path = PluginFixtures.scratch(name)
+    let other = PluginFixtures.scratch(name + ".txt")
+    try Data(summary.utf8).write(to: URL(fileURLWithPath: other))
+    try Data(
+      """
+      #!/usr/bin/python3 -S
+      import json, sys
+      for line in sys.stdin:
+          print(json.dumps({"spec": {"plugin": "divided", "version": "1", "summary": "Divided.", "uses": ["\(name).txt"],
+              "components": [{"kind": "operator", "name": "work", "summary": open('\(other)').read()}]}}), flush=True)
+
+      """.utf8
+    ).write(to: URL(fileURLWithPath: path))
+    chmod(path, 0o755)
+    return (path, other)
+  }
+
+  @Test func aChangedFileOfASpecIsAChangeOfThePlugin() throws {
+    let (path, other) = try divided("divided", "Works once.")
+    let file = PluginFile(path: path, directory: "")
+    let checking = LocalPlugins(asks: false, directories: [])
+    let first = try PluginFixtures.plugins.load(file).get()
+    #expect(first.spec.components[0].summary == "Works once.")
+    #expect(first.file.uses == [other])
+    // Nothing is asked while nothing has changed.
+    #expect(try checking.load(file).get().digest == first.digest)
+    try Data("Works twice.".utf8).write(to: URL(fileURLWithPath: other))
+    guard case .failure(let fault) = checking.load(file) else {
+      Issue.record("the old spec is believed")
+      return
+    }
+    #expect(fault.message.contains("a file that it uses has changed"), "\(fault.message)")
+    let second = try PluginFixtures.plugins.load(file).get()
+    #expect(second.spec.components[0].summary == "Works twice." && second.digest != first.digest)
+    #expect(try checking.load(file).get().digest == second.digest)
+    // Who may write it counts as for the plugin itself.
+    chmod(other, 0o666)
+    #expect(PluginFixtures.plugins.refusal(path).hasPrefix("others may write '\(other)'"))
+    unlink(other)
+    #expect(PluginFixtures.plugins.refusal(path).hasPrefix("'\(other)' cannot be opened"))
+  }
+
+  /// The file is looked at by those who look for changes, and the spec beside the plugin has both digests.
+  @Test func aFileOfASpecIsWatched() throws {
+    let (path, other) = try divided("watched", "Watches.")
+    let file = PluginFile(path: path, directory: "")
+    let loaded = try PluginFixtures.plugins.load(file).get()
+    let result = FrontEnd(.builtIn).parse(SourceText(name: "a.yaml", text: "plugins: ['\(path)']\n"))
+    let named = try #require(result.file)
+    #expect(PluginFixtures.plugins.files(of: named) == [path, other])
+    try loaded.writeSpec()
+    let text = try String(contentsOfFile: path + ".spec", encoding: .utf8)
+    let own = try #require(file.digest())
+    #expect(text.contains(loaded.digest) && text.contains(own) && loaded.digest != own, "\(text)")
+  }
+
+  /// A library has read its files when it was loaded: it goes on with them, and a copy of it reads the new ones.
+  @Test func aLibraryWhoseFileHasChangedIsLoadedFromACopy() throws {
+    let other = PluginFixtures.scratch("library.txt")
+    try Data("one".utf8).write(to: URL(fileURLWithPath: other))
+    let spec =
+      #"SPEC="{\"plugin\":\"probe\",\"version\":\"1\",\"summary\":\"Probes.\",\"uses\":[\"library.txt\"],\"components\":[{\"kind\":\"operator\",\"name\":\"probe\",\"summary\":\"Does.\",\"parameters\":[{\"name\":\"mode\",\"type\":\"text\",\"primary\":true,\"help\":\"What.\"}]}]}""#
+    let path = try copy(PluginFixtures.probe("with-file", spec), as: "library.so")
+    func events() throws -> [String] {
+      let pipeline = try PluginFixtures.pipeline(path, values: "[1, 2]", chain: "[ { probe: count } ]")
+      pipeline.run()
+      return pipeline.probe().events
+    }
+    #expect(try events() == ["1", "2"])
+    let old = try PluginFixtures.pipeline(
+      path, values: "{ list: [1, 2], every: 1s }", chain: "[ { probe: count } ]")
+    old.run(until: .milliseconds(10))
+    try Data("two".utf8).write(to: URL(fileURLWithPath: other))
+    #expect(PluginFixtures.plugins.refusal(path).contains("a file that it uses has changed since it was loaded"))
+    let again = try copy(path, as: "library-again.so")
+    #expect(rename(again, path) == 0)
+    #expect(try events() == ["1", "2"])
+    old.run()
+    #expect(old.probe().events == ["1", "2"])
+  }
 }

@@ -94,4 +94,76 @@ import Testing
     #expect(spec == nil)
     #expect(problems.contains { $0.contains(problem) }, "\(problems)")
   }
+
+  // MARK: What depends on a parameter
+
+  private static let qos =
+    #""parameters": [{"name": "qos", "type": "integer", "default": 1, "minimum": 0, "maximum": 2, "help": "Q."}, {"name": "topic", "type": "template", "help": "T."}]"#
+
+  private func source(_ members: String) -> String {
+    component(members).replacing(#""kind": "operator""#, with: #""kind": "source""#)
+  }
+
+  @Test func aCaseOfAParameterIsRead() throws {
+    let (found, problems) = read(
+      source(
+        Self.qos
+          + #", "recovery": "sender", "when": [{"parameter": "qos", "is": 0, "recovery": "never"}, {"parameter": "qos", "is": 0, "recovery": "position"}, {"parameter": "qos", "is": 2, "recovery": "position"}]"#
+      ))
+    let spec = try #require(found, "\(problems)").components[0]
+    func recovery(_ value: PluginValue?) -> SourceRecovery {
+      spec.resolved(PluginArguments(values: [value, nil])).recovery
+    }
+    #expect(recovery(.integer(1)) == .sender && recovery(nil) == .sender)
+    // The first one counts.
+    #expect(recovery(.integer(0)) == .never && recovery(.integer(2)) == .position)
+  }
+
+  @Test(
+    arguments: [
+      (#""when": {}"#, "'when' is a list"),
+      (#""when": [1]"#, "a case of 'when' is an object, not a number"),
+      (#""when": [{"is": 0, "recovery": "never"}]"#, "a case of 'when' needs 'parameter'"),
+      (#""when": [{"parameter": "qos", "recovery": "never"}]"#, "a case of 'when' needs 'is'"),
+      (#""when": [{"parameter": "qos", "is": 0}]"#, "a case of 'when' needs 'recovery'"),
+      (#""when": [{"parameter": "qos", "is": 0, "recovery": "often"}]"#, "'recovery' of a case of 'when' cannot be"),
+      (
+        #""when": [{"parameter": "qso", "is": 0, "recovery": "never"}]"#,
+        "a case of 'when' names the parameter 'qso', which 'op' does not have"
+      ),
+      (
+        #""when": [{"parameter": "topic", "is": "a", "recovery": "never"}]"#,
+        "a case of 'when' cannot depend on 'topic'"
+      ),
+      (
+        #""when": [{"parameter": "qos", "is": 3, "recovery": "never"}]"#,
+        "'qos' of 'op' is 3, but must be between 0 and 2"
+      ),
+    ])
+  func casesAreChecked(_ members: String, _ problem: String) {
+    let (spec, problems) = read(source(Self.qos + ", " + members))
+    #expect(spec == nil)
+    #expect(problems.contains { $0.contains(problem) }, "\(problems)")
+  }
+
+  @Test func anOperatorHasNoCases() {
+    let (spec, problems) = read(component(#""when": []"#))
+    #expect(spec == nil)
+    #expect(
+      problems.contains { $0.contains("'when' is for sources and sinks, and 'op' is an operator") }, "\(problems)")
+  }
+
+  // MARK: Further files
+
+  @Test func furtherFilesAreRead() throws {
+    func text(_ uses: String) -> String { component("").replacing(#""components""#, with: uses + #", "components""#) }
+    let (found, problems) = read(text(#""uses": ["a.wasm", "/b"]"#).replacing(#"S.", }"#, with: #"S."}"#))
+    #expect(try #require(found, "\(problems)").uses == ["a.wasm", "/b"])
+    for wrong in [#""uses": "a""#, #""uses": [1, {}]"#, #""uses": [""]"#] {
+      let (spec, problems) = read(text(wrong).replacing(#"S.", }"#, with: #"S."}"#))
+      #expect(spec == nil && problems.contains { $0.contains("'uses'") }, "\(wrong): \(problems)")
+    }
+    let many = (0...256).map { "\"f\($0)\"" }.joined(separator: ",")
+    #expect(read(text("\"uses\": [\(many)]").replacing(#"S.", }"#, with: #"S."}"#)).spec == nil)
+  }
 }

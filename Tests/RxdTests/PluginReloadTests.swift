@@ -102,6 +102,42 @@ struct PluginReloadTests {
     try end(process)
   }
 
+  /// A file that the spec names counts as the plugin's own.
+  @Test func aChangedFileOfASpecIsNoticed() throws {
+    func set(_ factor: Int) throws {
+      let path = try folder.write("factor.new", "\(factor)")
+      #expect(rename(path, folder.path + "/factor.txt") == 0)
+    }
+    try set(1)
+    let path = try folder.write(
+      "sum.py",
+      """
+      #!/usr/bin/python3 -S
+      import json, sys
+      def say(frame): print(json.dumps(frame), flush=True)
+      factor = int(open(sys.argv[0].rsplit('/', 1)[0] + '/factor.txt').read())
+      for line in sys.stdin:
+          f = json.loads(line)
+          if 'hello' in f: say({"spec": {"plugin": "sums", "version": "1", "summary": "S.", "uses": ["factor.txt"], "components": [{"kind": "operator", "name": "sum", "summary": "S."}]}})
+          elif 'open' in f: say({"opened": f['open']})
+          elif 'ping' in f: say({"pong": f['ping']})
+          elif 'event' in f: say({"id": f['id'], "events": [str(factor * int(f['event']))]})
+          elif 'id' in f: say({"id": f['id']})
+
+      """)
+    chmod(path, 0o755)
+    try append("1\n")
+    let process = try RunningRxd(
+      ["--daemon", "--log-format", "text", "-w", try pipeline()],
+      environment: ["XDG_CACHE_HOME": folder.path + "/cache"])
+    #expect(try process.line() == "1")
+    try set(100)
+    try process.errorLine(with: "reloaded")
+    try append("2\n")
+    #expect(try process.line() == "200")
+    try end(process)
+  }
+
   /// A plugin of the directory that cannot be used concerns the files that have a component which nobody offers.
   @Test func onlyFilesThatMissAComponentHearOfUnusablePlugins() throws {
     let plugins = folder.path + "/plugins"

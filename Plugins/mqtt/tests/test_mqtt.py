@@ -1,4 +1,4 @@
-"""Tests of the plugin with a real mosquitto: in the harness, and in rxd if RXD names it."""
+"""Tests of the plugin with a real mosquitto: without rxd, and in rxd if RXD names it."""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from plugin_test import RXD, PluginTest, free_port, wait_for  # noqa: E402
 
 PLUGIN = os.path.join(os.path.dirname(HERE), "mqtt.so")
@@ -82,11 +82,18 @@ listener {self.port} 127.0.0.1
             wait_for(lambda: self.broker.errors().count("Sending SUBACK") > before or source.process.poll() is not None, "the subscription")
         return source
 
+    def quiet_source(self):
+        """The same with a broker that logs only errors and subscriptions."""
+        source = PluginTest.source(self, "mqtt", self.parameters())
+        wait_for(lambda: "reader 1 t/#" in self.broker.errors(), "the subscription")
+        return source
+
     def numbers(self, *runs):
         return [int(event["payload"]) for run in runs for event in run.lines()]
 
 
 LOG = "log_type all\nallow_anonymous true"
+QUIET = "log_type error\nlog_type subscribe\nallow_anonymous true"
 
 
 class ParameterTests(MQTTTest):
@@ -343,9 +350,8 @@ class DeliveryTests(MQTTTest):
 
     def test_restart_of_the_broker_sink(self):
         for version in self.versions():
-            self.start_broker("log_type error\nallow_anonymous true")
-            watcher = PluginTest.source(self, "mqtt", self.parameters())
-            time.sleep(0.5)
+            self.start_broker(QUIET)
+            watcher = self.quiet_source()
             sink = self.sink("mqtt", {"topic": "t/a", "payload": "{{ event.n }}", "version": version, "server": self.address}, [{"n": n} for n in range(COUNT)])
             wait_for(lambda: watcher.count() > COUNT // 5, "a fifth")
             # The broker acknowledges what is in its memory: all of that must have left it, or be saved.
@@ -416,9 +422,8 @@ class PipelineTests(MQTTTest):
                     self.assert_nothing_lost(range(COUNT), [int(n) for n in self.written()], f"rxd, source mqtt {version}, {kill} killed")
 
     def test_sink(self):
-        self.start_broker("log_type error\nallow_anonymous true")
-        watcher = PluginTest.source(self, "mqtt", self.parameters())
-        time.sleep(0.5)
+        self.start_broker(QUIET)
+        watcher = self.quiet_source()
         with open(self.path("in.ndjson"), "w") as file:
             file.writelines(json.dumps({"n": n}) + "\n" for n in range(COUNT))
         rxd = self.pipeline(f"""
@@ -453,6 +458,28 @@ class PipelineTests(MQTTTest):
         wait_for(lambda: watcher.count() > 0, "the warning")
         watcher.end()
         self.assertEqual([(event["topic"], event["payload"]) for event in watcher.lines()], [("warnings/oven", {"sensor": "oven", "celsius": 240})])
+
+    def test_what_is_promised_depends_on_qos(self):
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        environment = {**os.environ, "XDG_CACHE_HOME": self.path("cache")}
+        subprocess.run([RXD, "plugin", "check", self.plugin], env=environment, check=True, capture_output=True)
+        said = {}
+        for source in [0, 1]:
+            for sink in [0, 1]:
+                with open(self.path("promise.yaml"), "w") as file:
+                    file.write(f"""
+plugins: {{ mqtt: {self.plugin} }}
+sources: {{ in: {{ mqtt: {{ topics: a, clientID: a, qos: {source} }} }} }}
+sinks: {{ out: {{ from: in, mqtt: {{ topic: b, qos: {sink} }} }} }}
+""")
+                check = subprocess.run([RXD, "check", "-v", self.path("promise.yaml")], env=environment, capture_output=True, text=True)
+                self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+                said[source, sink] = check.stdout
+        self.assertIn("'mqtt' does not know what arrives", said[1, 0])
+        self.assertNotIn("'mqtt' does not know what arrives", said[1, 1])
+        self.assertNotIn("'mqtt' cannot be read again", said[1, 1])
+        self.assertIn("'mqtt' cannot be read again", said[0, 1])
 
     def test_a_wrong_server_is_reported_with_its_place(self):
         rxd = self.pipeline("""

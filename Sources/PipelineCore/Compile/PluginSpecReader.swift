@@ -47,10 +47,29 @@ public struct PluginSpecReader {
         report("the \(component.kind.rawValue) '\(component.name)' is there twice", items[index].location, nil)
       }
     }
+    let uses = uses(root)
     guard let name, let version, let summary, components.count == items.count else { return nil }
     for index in components.indices { components[index].plugin = "\(name) \(version)" }
     return PluginSpec(
-      name: name, version: version, summary: summary, components: components, document: source.bytes)
+      name: name, version: version, summary: summary, components: components, uses: uses, document: source.bytes)
+  }
+
+  /// The most files that a plugin can name.
+  private static let mostFiles = 256
+
+  private mutating func uses(_ root: YAMLNode) -> [String] {
+    guard let list = root["uses"] else { return [] }
+    guard let items = list.items, items.count <= Self.mostFiles else {
+      report(
+        "'uses' is a list of at most \(Self.mostFiles) paths", list.location,
+        "Name the files that the plugin is made of, besides its own")
+      return []
+    }
+    return items.compactMap { item in
+      if let path = item.string, !path.isEmpty, !path.utf8.contains(0) { return path }
+      report("an element of 'uses' must be a path, not \(item.kindName)", item.location, nil)
+      return nil
+    }
   }
 
   private mutating func component(_ node: YAMLNode) -> PluginComponentSpec? {
@@ -72,14 +91,8 @@ public struct PluginSpecReader {
     spec.details = text(node, "details", of: what, required: false) ?? ""
     spec.memory = text(node, "memory", of: what, required: false) ?? ""
     spec.form = choice(node, "form", of: what, ["row": .row, "stream": .stream]) ?? .stream
-    spec.recovery =
-      choice(
-        node, "recovery", of: what,
-        ["never": .never, "sender": .sender, "request": .request, "position": .position]) ?? .never
-    spec.confirmation =
-      choice(
-        node, "confirmation", of: what,
-        ["nothing": .nothing, "system": .system, "disk": .disk, "receiver": .receiver]) ?? .nothing
+    spec.recovery = choice(node, "recovery", of: what, Self.recoveries) ?? .never
+    spec.confirmation = choice(node, "confirmation", of: what, Self.confirmations) ?? .nothing
     spec.credit = number(node, "credit", of: what, 1...65536).map(Int.init) ?? 1024
     spec.setsTimers = flag(node, "timers", of: what)
     spec.hasClock = flag(node, "clock", of: what)
@@ -96,10 +109,72 @@ public struct PluginSpecReader {
       spec.examples.append((title, yaml))
     }
     spec.parameters = parameters(node, name)
+    spec.cases = cases(node, spec)
     if spec.form == .row, spec.stateVersion > 0 || spec.setsTimers {
       report("a component with 'form: row' has neither state nor timers", node.location, "Leave 'form' out")
     }
     return spec
+  }
+
+  private static let recoveries: [String: SourceRecovery] = [
+    "never": .never, "sender": .sender, "request": .request, "position": .position,
+  ]
+  private static let confirmations: [String: SinkConfirmation] = [
+    "nothing": .nothing, "system": .system, "disk": .disk, "receiver": .receiver,
+  ]
+
+  /// What depends on the values of parameters.
+  private mutating func cases(_ component: YAMLNode, _ spec: PluginComponentSpec) -> [PluginComponentSpec.Case] {
+    guard let list = component["when"] else { return [] }
+    let member = spec.kind == .source ? "recovery" : "confirmation"
+    guard spec.kind != .operator else {
+      report("'when' is for sources and sinks, and '\(spec.name)' is an operator", list.location, nil)
+      return []
+    }
+    guard let items = list.items else {
+      report("'when' is a list", list.location, "when: [{\"parameter\": ..., \"is\": ..., \"\(member)\": ...}]")
+      return []
+    }
+    return items.compactMap { item in
+      let what = "a case of 'when'"
+      guard item.entries != nil else {
+        report("\(what) is an object, not \(item.kindName)", item.location, nil)
+        return nil
+      }
+      guard let name = text(item, "parameter", of: what) else { return nil }
+      let place = item["parameter"]?.location ?? item.location
+      guard let index = spec.parameters.firstIndex(where: { $0.name == name }) else {
+        let near = Suggestion.nearest(to: name, among: spec.parameters.map(\.name))
+        report(
+          "\(what) names the parameter '\(Printable.cut(name))', which '\(spec.name)' does not have", place,
+          near.map { "Did you mean '\($0)'?" })
+        return nil
+      }
+      let type = spec.parameters[index].type
+      guard type.isComparable else {
+        report(
+          "\(what) cannot depend on '\(name)'", place,
+          "It can depend on a parameter of the type boolean, integer, text or choice")
+        return nil
+      }
+      guard let wanted = item["is"] else {
+        report("\(what) needs 'is'", item.location, "The value of '\(name)' for which it holds")
+        return nil
+      }
+      var context = DecodingContext(at: wanted.location)
+      context.component = spec.name
+      context.parameter = name
+      context.range = type.range
+      let value = type.decode(wanted, &context)
+      diagnostics.report(contentsOf: context.diagnostics.all)
+      var found = value.map { PluginComponentSpec.Case(parameter: index, value: $0) }
+      if spec.kind == .source {
+        found?.recovery = choice(item, member, of: what, Self.recoveries, required: true)
+      } else {
+        found?.confirmation = choice(item, member, of: what, Self.confirmations, required: true)
+      }
+      return found
+    }
   }
 
   private mutating func parameters(_ component: YAMLNode, _ owner: String) -> [PluginParameter] {

@@ -109,7 +109,7 @@ public struct CatalogueEntry: Sendable {
   /// One that a plugin offers; `make`: a component with the defaults.
   public init<C: SourceComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(
-      C.self, .source, make().offered.name, spec: { make().offered.spec(make) }, afterCrash: { $0.recovery.meaning },
+      C.self, .source, make().offered.name, spec: { make().offered.spec(make) }, afterCrash: { $0.offered.afterCrash },
       savedPositions: { state throws(StateFault) in try C.savedPositions(&state) }, wrap: { .source($0) })
   }
   public init<C: OperatorComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
@@ -123,7 +123,7 @@ public struct CatalogueEntry: Sendable {
   public init<C: SinkComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(
       C.self, .sink, make().offered.name, spec: { make().offered.spec(make) },
-      afterCrash: { $0.confirmation.meaning }, wrap: { .sink($0) })
+      afterCrash: { $0.offered.afterCrash }, wrap: { .sink($0) })
   }
 
   private init<C: Component>(

@@ -57,7 +57,7 @@ extension PluginComponentSpec {
   private var persistence: Persistence {
     switch kind {
     case .sink: .position(version: 1)
-    case .source: recovery == .position ? .position(version: 1) : .nothing
+    case .source: mayHavePosition ? .position(version: 1) : .nothing
     default: form == .row ? .nothing : .state(version: 1 + stateVersion)
     }
   }

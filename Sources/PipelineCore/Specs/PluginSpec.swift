@@ -6,6 +6,8 @@ public struct PluginSpec: Sendable {
   /// One sentence with a full stop.
   public var summary: String
   public var components: [PluginComponentSpec]
+  /// Further files that the plugin is made of; relative paths count from the directory of its file.
+  public var uses: [String] = []
   /// The document that it was read from.
   public var document: [UInt8]
 
@@ -41,6 +43,8 @@ public struct PluginComponentSpec: Sendable {
   public var hasClock = false
   public var recovery = SourceRecovery.never
   public var confirmation = SinkConfirmation.nothing
+  /// Where ``recovery`` or ``confirmation`` depends on a parameter; the first that applies counts.
+  public var cases: [Case] = []
   /// How many unanswered inputs it takes at once.
   public var credit = 1024
   public var examples: [(title: String, yaml: String)] = []
@@ -53,6 +57,51 @@ public struct PluginComponentSpec: Sendable {
     self.kind = kind
     self.name = name
     self.summary = summary
+  }
+
+  /// What holds in place of ``recovery`` or ``confirmation`` where a parameter has a value.
+  public struct Case: Sendable {
+    /// The index of the parameter: a boolean, an integer, a text or a choice.
+    public var parameter: Int
+    public var value: PluginValue
+    /// Of a source.
+    public var recovery: SourceRecovery?
+    /// Of a sink.
+    public var confirmation: SinkConfirmation?
+  }
+
+  /// The same with the ``recovery`` and the ``confirmation`` that a component with these parameters has.
+  public func resolved(_ arguments: PluginArguments) -> PluginComponentSpec {
+    let found = cases.first { one in
+      guard let given = arguments.values[one.parameter] else { return false }
+      return given.isSame(as: one.value)
+    }
+    guard let found else { return self }
+    var spec = self
+    spec.recovery = found.recovery ?? recovery
+    spec.confirmation = found.confirmation ?? confirmation
+    return spec
+  }
+
+  /// Whether a source has positions, with some of its parameters.
+  var mayHavePosition: Bool { recovery == .position || cases.contains { $0.recovery == .position } }
+
+  /// What a crash means for the events of a source or sink: with the defaults, and with what else a parameter makes of it.
+  var afterCrash: String {
+    func meaning(_ spec: PluginComponentSpec) -> String {
+      spec.kind == .source ? spec.recovery.meaning : spec.confirmation.meaning
+    }
+    let usual = meaning(resolved(PluginArguments(of: self)))
+    var text = usual
+    for one in cases {
+      var spec = self
+      spec.recovery = one.recovery ?? recovery
+      spec.confirmation = one.confirmation ?? confirmation
+      guard meaning(spec) != usual else { continue }
+      text += " With `\(parameters[one.parameter].name): \(one.value.defaultText ?? "")`: \(meaning(spec))"
+    }
+    if meaning(self) != usual { text += " Otherwise: \(meaning(self))" }
+    return text
   }
 
   /// The parameters whose results come with each event, in the order of the spec.
@@ -100,6 +149,14 @@ public indirect enum PluginParameterType: Sendable {
     }
   }
 
+  /// Whether ``PluginComponentSpec/Case`` can depend on it.
+  var isComparable: Bool {
+    switch self {
+    case .boolean, .integer, .text, .choice: true
+    default: false
+    }
+  }
+
   var range: ClosedRange<Int64>? {
     switch self {
     case .integer(let range), .duration(let range): range
@@ -140,6 +197,16 @@ public indirect enum PluginValue: Sendable {
   case table([(name: String, value: PluginValue)])
   case expression(ExpressionParameter)
   case template(TemplateParameter)
+
+  /// Of the types that a ``PluginComponentSpec/Case`` can depend on.
+  func isSame(as other: PluginValue) -> Bool {
+    switch (self, other) {
+    case (.boolean(let one), .boolean(let two)): one == two
+    case (.integer(let one), .integer(let two)): one == two
+    case (.text(let one), .text(let two)): one == two
+    default: false
+    }
+  }
 
   /// The value as a pipeline file would write it; nil: nothing to show.
   var defaultText: String? {

@@ -32,7 +32,8 @@ struct ContractCase: Sendable {
     guard let opening = maker.opening else { return .failure(Fault(diagnostics: [])) }
     return .success(
       ContractCase(
-        label: label, spec: spec, parameters: JSON.text { opening.parameters.value(spec, plain: true, in: $0) },
+        label: label, spec: spec.resolved(opening.parameters),
+        parameters: JSON.text { opening.parameters.value(spec, plain: true, in: $0) },
         inputs: maker.inputs.compactMap { step($0, spec) }))
   }
 

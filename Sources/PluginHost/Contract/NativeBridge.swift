@@ -233,7 +233,7 @@ final class BridgedInstance {
   private let output: BridgeOutput
   private let counts: BridgedCounts
   private var waiting: [PluginInput] = []
-  private var isWaitingForAgain = false
+  private let pause = RetryPause()
 
   init(
     _ spec: PluginComponentSpec, _ handle: NativeHandle, _ options: NativeBridge.Options, _ output: BridgeOutput,
@@ -284,44 +284,14 @@ final class BridgedInstance {
 
   /// Answers what waits.
   func work() throws(PluginFault) {
-    var inputs = waiting
+    let inputs = Array(pause.admit(waiting))
     waiting = []
-    if isWaitingForAgain {
-      guard let first = inputs.firstIndex(where: \.isAgain) else { return }
-      isWaitingForAgain = false
-      inputs.removeFirst(first)
-    }
     guard !inputs.isEmpty else { return }
     defer { counts.tell() }
     if let row { return try work(row, inputs) }
-    let answers = NativeAnswers(inputs)
-    var scope = NativeScope(answers.arena)
-    let status = NativeInstance.lend(inputs, answers.arena) { batch in
-      scope.lend { scope in
-        if let process = handle.component.process {
-          var output = rxd_output(target: Unmanaged.passUnretained(answers).toOpaque())
-          return process(handle.pointer, scope, batch, &output)
-        }
-        if let write = handle.component.write {
-          var verdicts = rxd_verdicts(target: Unmanaged.passUnretained(answers).toOpaque())
-          if inputs.count == 1, case .complete = inputs[0].kind { return 0 }
-          return write(handle.pointer, scope, batch, &verdicts)
-        }
-        return Int32(RXD_FAILED.rawValue)
-      }
-    }
-    switch status {
-    case 0:
-      scope.end()
-      write(answers.all())
-    case Int32(RXD_RETRY.rawValue) where handle.component.process == nil:
-      isWaitingForAgain = true
-      write(answers.all(again: scope.takeFailure().message))
-    default:
-      let fault = scope.takeFailure()
-      write(answers.answered())
-      throw PluginFault("the plugin failed: \(fault.message)", at: fault.place)
-    }
+    let (answers, fault) = handle.run(inputs, pausing: pause)
+    write(answers)
+    if let fault { throw PluginFault("the plugin failed: \(fault.message)", at: fault.place) }
   }
 
   private func write(_ answers: [PluginAnswer]) {

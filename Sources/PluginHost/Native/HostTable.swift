@@ -59,26 +59,26 @@ enum HostTable {
       return tree.is(.list) || tree.is(.map) ? Int(tree.length) : 0
     }
     host.member = { scope, object, name in
-      guard let value = object?.pointee.value else { return Value.absent.lent }
-      return HostTable.member(value, name.buffer).lent
+      guard let value = object?.pointee.value else { return Value.absent.raw }
+      return HostTable.member(value, name.buffer).raw
     }
     host.element = { scope, list, index in
-      guard let value = list?.pointee.value else { return Value.absent.lent }
+      guard let value = list?.pointee.value else { return Value.absent.raw }
       switch value.what {
       case .jsonList:
         let element = JSONParser.element(value, at: index)
-        return (element.isError ? .absent : element).lent
-      case .list: return (index < Int(value.length) ? value.elements[index] : .absent).lent
-      default: return Value.absent.lent
+        return (element.isError ? .absent : element).raw
+      case .list: return (index < Int(value.length) ? value.elements[index] : .absent).raw
+      default: return Value.absent.raw
       }
     }
     host.entry = { scope, object, index, name in
-      guard let scope, let value = object?.pointee.value else { return Value.absent.lent }
+      guard let scope, let value = object?.pointee.value else { return Value.absent.raw }
       let tree = HostTable.tree(value, scope)
-      guard tree.is(.map), index < Int(tree.length) else { return Value.absent.lent }
+      guard tree.is(.map), index < Int(tree.length) else { return Value.absent.raw }
       let entry = tree.entries[index]
       name?.pointee = rxd_text(JSONParser.unescape(entry.key, into: scope.memory).rawBytes)
-      return entry.value.lent
+      return entry.value.raw
     }
     host.json = { scope, value in
       guard let scope, let value = value?.pointee.value else { return .none }
@@ -92,7 +92,7 @@ enum HostTable {
     }
     host.decode = { scope, bytes, value in
       guard let scope, let decoded = KeptValue.decode(Array(bytes.buffer)) else { return Int32(RXD_FAILED.rawValue) }
-      value?.pointee = scope.memory.copy(decoded.value).lent
+      value?.pointee = scope.memory.copy(decoded.value).raw
       return 0
     }
   }
@@ -138,44 +138,44 @@ enum HostTable {
   // MARK: Making
 
   private static func write(_ host: inout rxd_host) {
-    host.make_null = { Value.null.lent }
-    host.make_bool = { Value.bool($0 != 0).lent }
-    host.make_int = { Value.int($0).lent }
-    host.make_double = { Value.double($0).lent }
+    host.make_null = { Value.null.raw }
+    host.make_bool = { Value.bool($0 != 0).raw }
+    host.make_int = { Value.int($0).raw }
+    host.make_double = { Value.double($0).raw }
     host.make_timestamp = { nanoseconds in
       let seconds = nanoseconds >= 0 ? nanoseconds / 1_000_000_000 : (nanoseconds - 999_999_999) / 1_000_000_000
-      return Value.timestamp(seconds: seconds, nanoseconds: UInt32(nanoseconds - seconds * 1_000_000_000)).lent
+      return Value.timestamp(seconds: seconds, nanoseconds: UInt32(nanoseconds - seconds * 1_000_000_000)).raw
     }
-    host.make_duration = { Value.duration(nanoseconds: $0).lent }
+    host.make_duration = { Value.duration(nanoseconds: $0).raw }
     host.make_text = { scope, text in
-      guard let scope else { return Value.absent.lent }
-      return HostTable.text(text, scope).lent
+      guard let scope else { return Value.absent.raw }
+      return HostTable.text(text, scope).raw
     }
     host.make_bytes = { scope, bytes in
-      guard let scope else { return Value.absent.lent }
-      return Value.bytes(scope.memory.copy(bytes.buffer)).lent
+      guard let scope else { return Value.absent.raw }
+      return Value.bytes(scope.memory.copy(bytes.buffer)).raw
     }
     host.make_list = { scope, elements, count in
-      guard let scope else { return Value.absent.lent }
+      guard let scope else { return Value.absent.raw }
       return scope.memory.list(UnsafeBufferPointer(start: elements, count: elements == nil ? 0 : count).map(\.value))
-        .lent
+        .raw
     }
     host.make_object = { scope, names, values, count in
-      guard let scope, let names, let values else { return Value.absent.lent }
+      guard let scope, let names, let values else { return Value.absent.raw }
       let members = (0..<count).map { (key: HostTable.text(names[$0], scope), value: values[$0].value) }
-      return scope.memory.map(members).lent
+      return scope.memory.map(members).raw
     }
     host.with_member = { scope, object, name, value in
       guard let scope, let object = object?.pointee.value, let value = value?.pointee.value else {
-        return Value.absent.lent
+        return Value.absent.raw
       }
-      return HostTable.with(object, HostTable.text(name, scope), value, scope).lent
+      return HostTable.with(object, HostTable.text(name, scope), value, scope).raw
     }
     host.parse_json = { scope, json, value in
       guard let scope else { return Int32(RXD_FAILED.rawValue) }
       let found = HostTable.json(json, scope.memory)
       guard !found.isError else { return Int32(RXD_FAILED.rawValue) }
-      value?.pointee = found.lent
+      value?.pointee = found.raw
       return 0
     }
   }

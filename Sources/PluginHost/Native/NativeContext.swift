@@ -46,15 +46,15 @@ final class NativeHandle: @unchecked Sendable {
     var step = opening.step
     let pipeline = arena.string(opening.pipeline)
     let status = step.withUTF8 { step in
-      Self.lend(opening.state) { state in
-        Self.lend(opening.position) { position in
-          scope.lend { scope in
+      Self.withText(opening.state) { state in
+        Self.withText(opening.position) { position in
+          scope.withPointer { scope in
             var raw = rxd_opening()
             raw.size = UInt32(MemoryLayout<rxd_opening>.size)
             raw.is_test = opening.isTest ? 1 : 0
             raw.instance = instance
             raw.scope = scope
-            raw.parameters = opening.parameters.value(spec, plain: false, in: arena).lent
+            raw.parameters = opening.parameters.value(spec, plain: false, in: arena).raw
             raw.step = rxd_text(UnsafeRawBufferPointer(step))
             raw.state = state
             raw.state_version = UInt32(spec.stateVersion)
@@ -70,7 +70,7 @@ final class NativeHandle: @unchecked Sendable {
     guard status == 0 else { throw scope.takeFailure() }
   }
 
-  private static func lend<Result>(_ bytes: [UInt8]?, _ body: (rxd_text) -> Result) -> Result {
+  private static func withText<Result>(_ bytes: [UInt8]?, _ body: (rxd_text) -> Result) -> Result {
     guard let bytes else { return body(.none) }
     // An empty array may have no address, which would mean that there is none.
     return (bytes + [0]).withUnsafeBytes { body(rxd_text(UnsafeRawBufferPointer(rebasing: $0.dropLast()))) }
@@ -88,7 +88,7 @@ final class NativeHandle: @unchecked Sendable {
     var scope = NativeScope(arena)
     defer { scope.end() }
     var bytes = rxd_bytes()
-    let status = scope.lend { save(pointer, $0, &bytes) }
+    let status = scope.withPointer { save(pointer, $0, &bytes) }
     defer { bytes.release?(&bytes) }
     guard status == 0 else {
       context.log(.warning, "the state cannot be saved: \(scope.takeFailure().message)")

@@ -12,15 +12,30 @@ final class NativeLibrary: @unchecked Sendable {
   /// What has been loaded from one path.
   private struct Versions {
     var byDigest: [String: Result<NativeLibrary, PluginFault>] = [:]
-    /// The files that are mapped.
-    var mapped: [(device: dev_t, inode: ino_t)] = []
+    /// The files that are mapped, and their digests without what they use.
+    var mapped: [(device: dev_t, inode: ino_t, code: String?)] = []
   }
   private static let loaded = Mutex<[String: Versions]>([:])
+
+  /// Whether the library is loaded, and so has read what it reads at its start.
+  static func isLoaded(_ file: PluginFile, digest: String) -> Bool {
+    loaded.withLock { $0[file.path]?.byDigest[digest] != nil }
+  }
+
+  /// The library that was loaded by `digest` is known by another one, too: with the files that its spec names.
+  static func note(_ file: PluginFile, digest: String, as whole: String) {
+    loaded.withLock { loaded in
+      let library = loaded[file.path]?.byDigest[digest]
+      loaded[file.path]?.byDigest[whole] = library
+    }
+  }
 
   /// Loads a library once in a process. A file that has taken its place is loaded beside it: the old one stays, and pipelines that
   /// were compiled with it go on with it.
   ///
-  /// - Parameter contract: the one that is offered to it; with another than ours, it is loaded for this call.
+  /// - Parameters:
+  ///   - digest: of the library and of the files that it uses.
+  ///   - contract: the one that is offered to it; with another than ours, it is loaded for this call.
   static func load(
     _ file: PluginFile, digest: String, contract: Int = PluginSpec.contract
   ) throws(PluginFault) -> NativeLibrary {
@@ -31,16 +46,18 @@ final class NativeLibrary: @unchecked Sendable {
       var status = stat()
       let isThere = stat(file.path, &status) == 0
       // The loader would give the old library again, with pages of the new file in it.
-      if isThere, versions.mapped.contains(where: { $0.device == status.st_dev && $0.inode == status.st_ino }) {
+      if isThere, let old = versions.mapped.first(where: { $0.device == status.st_dev && $0.inode == status.st_ino }) {
         return .failure(
           PluginFault(
-            "its file was written over while it is loaded, which changes code that runs; restart rxd, and put the next version in its place with 'mv' or 'install'"
+            old.code == file.codeDigest
+              ? "a file that it uses has changed since it was loaded; restart rxd, or put a copy of the library in its place with 'install'"
+              : "its file was written over while it is loaded, which changes code that runs; restart rxd, and put the next version in its place with 'mv' or 'install'"
           ))
       }
       let result: Result<NativeLibrary, PluginFault>
       do throws(PluginFault) {
         result = .success(try NativeLibrary(Self.alias(file.path, versions.mapped.count), contract))
-        versions.mapped.append((status.st_dev, status.st_ino))
+        versions.mapped.append((status.st_dev, status.st_ino, file.codeDigest))
       } catch { result = .failure(error) }
       versions.byDigest[digest] = result
       loaded[file.path] = versions
@@ -173,7 +190,7 @@ final class NativeRow: PluginRowFunction {
 
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict {
     var scope = NativeScope(arena)
-    let status = scope.lend { scope in
+    let status = scope.withPointer { scope in
       withUnsafeMutableBytes(of: &value) { value in
         row(
           UnsafeMutableRawPointer(bitPattern: instance), scope,

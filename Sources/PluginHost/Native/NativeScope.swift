@@ -10,7 +10,7 @@ struct NativeScope {
 
   /// Calls `body` with the scope as the plugin gets it.
   @inline(__always)
-  mutating func lend<Result>(_ body: (UnsafeMutablePointer<rxd_scope>) -> Result) -> Result {
+  mutating func withPointer<Result>(_ body: (UnsafeMutablePointer<rxd_scope>) -> Result) -> Result {
     withUnsafeMutablePointer(to: &raw, body)
   }
 
@@ -55,7 +55,7 @@ extension rxd_text {
 
 extension Value {
   /// As a plugin sees it: the same two words.
-  @inline(__always) var lent: rxd_value { rxd_value(word: (payload, head)) }
+  @inline(__always) var raw: rxd_value { rxd_value(word: (payload, head)) }
 }
 
 extension rxd_value {

@@ -1,6 +1,8 @@
 // A plugin that breaks the contract as the macros say.
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rxd_plugin.h"
 
@@ -48,7 +50,7 @@ RXD_EXPORT const rxd_magic rxd_plugin_magic = {
 static const rxd_host *host;
 
 typedef struct probe {
-  char mode[32];
+  char mode[256];
   int64_t seen;
   int failures;
   rxd_instance *instance;
@@ -60,7 +62,7 @@ static int open_probe(const rxd_opening *opening, void **instance) {
   self->instance = opening->instance;
   rxd_value mode = host->member(opening->scope, &opening->parameters, RXD_TEXT_OF("mode"));
   rxd_text text = host->text(opening->scope, &mode);
-  memcpy(self->mode, text.bytes, text.count < 31 ? text.count : 31);
+  memcpy(self->mode, text.bytes, text.count < 255 ? text.count : 255);
   if (strcmp(self->mode, "refuse") == 0) {
     host->fail(opening->scope, RXD_TEXT_OF("it does not like the mode"), RXD_TEXT_OF("mode"));
     return RXD_FAILED;
@@ -69,10 +71,16 @@ static int open_probe(const rxd_opening *opening, void **instance) {
   return RXD_OK;
 }
 
+// "hang:PATH": until somebody opens the pipe at PATH for writing.
+static void hang(const probe *self) {
+  if (strncmp(self->mode, "hang:", 5) == 0) close(open(self->mode + 5, O_RDONLY | O_CLOEXEC));
+}
+
 static void close_probe(void *instance) { free(instance); }
 
 static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_output *output) {
   probe *self = instance;
+  hang(self);
   for (uint32_t i = 0; i < batch->count; i++) {
     const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + i * batch->input_size);
     if (input->kind != RXD_EVENT) continue;
@@ -138,6 +146,7 @@ static int save(void *instance, rxd_scope *scope, rxd_bytes *state) {
 #ifndef NO_WRITE
 static int write_probe(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   probe *self = instance;
+  hang(self);
   if (strcmp(self->mode, "later") == 0 && self->failures++ < 3) {
     host->delivered(verdicts, 1);
     host->fail(scope, RXD_TEXT_OF("not now"), (rxd_text){0});

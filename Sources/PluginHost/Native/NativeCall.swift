@@ -1,0 +1,138 @@
+import CPlugin
+import PipelineCore
+
+// One call of `process` or `write`.
+extension NativeHandle {
+  /// Hands inputs to the plugin.
+  ///
+  /// - Parameter pause: begins if a sink asks for one.
+  /// - Returns: What it has answered, and why it has failed; then it must not be called again.
+  func run(_ inputs: [PluginInput], pausing pause: RetryPause) -> (answers: [PluginAnswer], fault: PluginFault?) {
+    let answers = NativeAnswers(inputs)
+    var scope = NativeScope(answers.arena)
+    let status = Self.withBatch(inputs, answers.arena) { batch in
+      scope.withPointer { scope in
+        if let process = component.process {
+          var output = rxd_output(target: Unmanaged.passUnretained(answers).toOpaque())
+          return process(pointer, scope, batch, &output)
+        }
+        if let write = component.write {
+          // The completion of a sink's input has no event.
+          if inputs.count == 1, case .complete = inputs[0].kind { return 0 }
+          var verdicts = rxd_verdicts(target: Unmanaged.passUnretained(answers).toOpaque())
+          return write(pointer, scope, batch, &verdicts)
+        }
+        return Int32(RXD_FAILED.rawValue)
+      }
+    }
+    switch status {
+    case 0:
+      scope.end()
+      if inputs[inputs.count - 1].wantsState { answers.state = save() }
+      return (answers.all(), nil)
+    case Int32(RXD_RETRY.rawValue) where component.process == nil:
+      pause.begin()
+      return (answers.all(again: scope.takeFailure().message), nil)
+    default: return (answers.answered(), scope.takeFailure())
+    }
+  }
+
+  /// Calls `body` with the inputs as the plugin gets them.
+  private static func withBatch(
+    _ inputs: [PluginInput], _ arena: Arena, _ body: (UnsafePointer<rxd_batch>) -> Int32
+  ) -> Int32 {
+    let raw = arena.allocate(inputs.count * MemoryLayout<rxd_input>.stride)
+      .bindMemory(to: rxd_input.self, capacity: inputs.count)
+    for (index, input) in inputs.enumerated() {
+      var one = rxd_input()
+      switch input.kind {
+      case .event:
+        one.kind = RXD_EVENT.rawValue
+        one.event = input.event.event.value.raw
+        if !input.arguments.isEmpty {
+          let places = arena.elements(input.arguments.count)
+          for (place, argument) in input.arguments.enumerated() { places[place] = argument.value }
+          one.argument_count = UInt32(input.arguments.count)
+          one.arguments = UnsafeRawPointer(places.baseAddress)?.assumingMemoryBound(to: rxd_value.self)
+        }
+      case .timer(let name):
+        one.kind = RXD_TIMER.rawValue
+        one.name = rxd_text(arena.string(name).rawBytes)
+      case .complete: one.kind = RXD_COMPLETE.rawValue
+      }
+      raw[index] = one
+    }
+    var batch = rxd_batch()
+    batch.size = UInt32(MemoryLayout<rxd_batch>.size)
+    batch.count = UInt32(inputs.count)
+    batch.inputs = UnsafePointer(raw)
+    batch.input_size = MemoryLayout<rxd_input>.stride
+    batch.wall_time = inputs[inputs.count - 1].wallTime
+    batch.monotonic_time = inputs[inputs.count - 1].time
+    return body(&batch)
+  }
+}
+
+/// What a native plugin makes of a batch. The plugin has a pointer to it during the call.
+final class NativeAnswers {
+  /// What the answers point to.
+  let arena = Arena()
+  var state: [UInt8]?
+  private let inputs: [PluginInput]
+  private var answers: [PluginAnswer]
+  /// The input that the last call was for: what is sent for an earlier one is sent for this one.
+  private var reached = 0
+  private var isSettled: [Bool]
+
+  init(_ inputs: [PluginInput]) {
+    self.inputs = inputs
+    answers = inputs.map { PluginAnswer(number: $0.number) }
+    isSettled = inputs.map { _ in false }
+  }
+
+  func send(_ index: Int, _ value: Value) {
+    reached = max(reached, min(index, inputs.count - 1))
+    // What the plugin has made is in this arena; what it passes on lives as long as the input. An absent value is no event.
+    if !value.isAbsent, !value.isError { answers[reached].events.append(value) }
+  }
+
+  func answer(_ index: Int, _ verdict: PluginAnswer.Verdict) {
+    guard inputs.indices.contains(index) else { return }
+    answers[index].verdict = verdict
+    isSettled[index] = true
+  }
+
+  func set(_ name: String, _ after: Int64?) { answers[reached].timers.append((name, after)) }
+
+  func delivered(_ count: Int) {
+    for index in 0..<min(max(0, count), inputs.count) { isSettled[index] = true }
+  }
+
+  func all() -> [PluginAnswer] {
+    let keeper = Keeper(arena, inputs)
+    for index in answers.indices where !answers[index].events.isEmpty { answers[index].owner = keeper }
+    answers[answers.count - 1].state = state
+    return answers
+  }
+
+  /// Those that are settled; the first other one comes again.
+  func all(again message: String) -> [PluginAnswer] {
+    guard let first = isSettled.firstIndex(of: false) else { return answers }
+    var found = answers.indices.filter { isSettled[$0] }.map { answers[$0] }
+    answers[first].verdict = .again(message)
+    found.append(answers[first])
+    return found
+  }
+
+  func answered() -> [PluginAnswer] { answers.indices.filter { isSettled[$0] }.map { answers[$0] } }
+
+  /// Keeps what the values of answers point to.
+  private final class Keeper {
+    let arena: Arena
+    let inputs: [PluginInput]
+    init(_ arena: Arena, _ inputs: [PluginInput]) {
+      self.arena = arena
+      self.inputs = inputs
+    }
+  }
+}
