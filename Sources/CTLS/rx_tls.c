@@ -19,7 +19,8 @@
   X(SSL_set_fd) X(SSL_do_handshake) X(SSL_set_accept_state) X(SSL_set_connect_state) X(SSL_read_ex) X(SSL_write_ex) X(SSL_get_error) X(SSL_shutdown)           \
   X(SSL_set1_host) X(SSL_ctrl) X(SSL_get0_param) X(SSL_get_verify_result) X(SSL_get1_peer_certificate)                 \
   X(SSL_is_init_finished) X(X509_verify_cert_error_string) X(X509_get_subject_name) X(X509_free) X(X509_NAME_print_ex) \
-  X(X509_VERIFY_PARAM_set1_ip_asc) X(BIO_new) X(BIO_s_mem) X(BIO_read) X(BIO_free) X(ERR_get_error)                    \
+  X(X509_VERIFY_PARAM_set1_ip_asc) X(BIO_new) X(BIO_s_mem) X(BIO_read) X(BIO_free) X(BIO_write) X(SSL_set_bio)         \
+  X(SSL_get_rbio) X(SSL_get_wbio) X(ERR_get_error)                                                                     \
   X(ERR_reason_error_string) X(ERR_clear_error)
 
 static struct {
@@ -153,6 +154,37 @@ void *rx_tls_begin(void *shared, int descriptor, int is_server, const char *host
   if (is_set) return session;
   lib.SSL_free(session);
   return NULL;
+}
+
+void *rx_tls_begin_apart(void *shared) {
+  SSL *session = lib.SSL_new(shared);
+  if (!session) return NULL;
+  BIO *in = lib.BIO_new(lib.BIO_s_mem());
+  BIO *out = lib.BIO_new(lib.BIO_s_mem());
+  if (!in || !out) {
+    lib.BIO_free(in);
+    lib.BIO_free(out);
+    lib.SSL_free(session);
+    return NULL;
+  }
+  lib.SSL_set_bio(session, in, out);
+  lib.SSL_set_accept_state(session);
+  return session;
+}
+
+int rx_tls_feed(void *session, const void *bytes, int count) {
+  return lib.BIO_write(lib.SSL_get_rbio(session), bytes, count) == count;
+}
+
+int rx_tls_drain(void *session, void *bytes, int count) {
+  int done = lib.BIO_read(lib.SSL_get_wbio(session), bytes, count);
+  return done > 0 ? done : 0;
+}
+
+void rx_tls_goodbye(void *session) {
+  lib.ERR_clear_error();
+  if (lib.SSL_is_init_finished(session)) lib.SSL_shutdown(session);
+  lib.ERR_clear_error();
 }
 
 void rx_tls_end(void *session) {

@@ -56,6 +56,7 @@ public struct HTTPServerSource: SourceComponent {
   public var decode: DecodeParameter?
   var answer: ServingRules.Answer?
   var auth: HTTPAuth?
+  var tls: ServingTLSParameter?
   var allowUnauthenticated = false
   var maxBody = ByteSize(1 << 20)
   var maxBuffered: ByteSize?
@@ -74,7 +75,11 @@ public struct HTTPServerSource: SourceComponent {
       path and query, and the server itself answers when the sinks have written the results of the events: a client \
       need not send again what was answered with 200. It also waits for the requests that inner signals make for the \
       events, but not for events that a step keeps for later (`throttle`, a window). By default it listens on the \
-      loopback address; any other address requires `auth` or `allowUnauthenticated`.
+      loopback address; any other address requires `auth`, `tls` with `clientCA`, or `allowUnauthenticated`.
+
+      With `tls`, clients speak https. The files are looked at again when connections come: those that come after a change \
+      have the new certificate. With `clientCA` only clients with a certificate of its authorities connect, and \
+      `meta.subject` has their name.
 
       Bodies may be compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; any other is answered 415), and \
       `maxBody` limits the decompressed size. The event of a compressed request has the decompressed content and no \
@@ -93,6 +98,7 @@ public struct HTTPServerSource: SourceComponent {
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
+      .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated,
         "Serve every client on an address other than loopback."),
@@ -119,6 +125,10 @@ public struct HTTPServerSource: SourceComponent {
       .snippet("requests to answer", "httpServer: { address: 127.0.0.1:8899, path: /search.json }"),
       .snippet("events to receive", "httpServer: { address: 8900, decode: ndjson }"),
       .snippet(
+        "encrypted, for clients with a certificate",
+        "httpServer: { address: '0.0.0.0:8443', decode: ndjson, tls: { certificate: /etc/rxd/server.pem, clientCA: /etc/rxd/clients.pem } }"
+      ),
+      .snippet(
         "large bodies, and little memory for them",
         "httpServer: { address: 8900, decode: ndjson, maxBody: 8MiB, maxBuffered: 16MiB, queueTimeout: 2s }"),
     ],
@@ -137,11 +147,12 @@ public struct HTTPServerSource: SourceComponent {
     seeAlso: ["http", "reply"])
 
   public func validate(_ context: inout DecodingContext) {
-    if !address.isLoopback, auth == nil, !allowUnauthenticated {
+    tls?.validate(at: "tls", &context)
+    if !address.isLoopback, auth == nil, tls?.clientCA == nil, !allowUnauthenticated {
       context.badValue(
         at: context.location, "'httpServer' would serve every client that can reach \(address.host)",
         .conflictingParameters,
-        help: "Add 'auth', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
+        help: "Add 'auth', or 'tls' with 'clientCA', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
     }
     if let maxBuffered, maxBuffered.bytes < maxBody.bytes {
       context.badValue(
@@ -210,6 +221,23 @@ public struct HTTPServerSource: SourceComponent {
       return options
     }
 
+    /// The options with the certificate; nil: it cannot be used, and the source has failed.
+    private func servingOptions() -> HTTPServer.Options? {
+      var options = options
+      guard let files = parameters.tls?.files else { return options }
+      let services = execution.services
+      let label = execution.plan.steps[nodeContext.step.number].label
+      let log = OncePerSecond { services.log(.warning, label, $0) }
+      options.tlsFailed = { reason in log.write("a connection is over: \(reason)") }
+      do throws(SocketFailure) {
+        options.tls = try TLSServing(files) { services.log(.info, label, $0) }
+        return options
+      } catch {
+        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+        return nil
+      }
+    }
+
     private func makesDecoder() -> Bool {
       guard var decoding = parameters.decode?.options else { return true }
       decoding.unit = .body
@@ -219,7 +247,7 @@ public struct HTTPServerSource: SourceComponent {
 
     /// Nobody else gets the address until the reload is over.
     override func dryRun() {
-      guard makesDecoder() else { return }
+      guard makesDecoder(), let options = servingOptions() else { return }
       do throws(HTTPServerFailure) {
         try HTTPServer.reserve(options)
       } catch {
@@ -228,8 +256,7 @@ public struct HTTPServerSource: SourceComponent {
     }
 
     override func begin() {
-      guard makesDecoder() else { return }
-      let options = options
+      guard makesDecoder(), let options = servingOptions() else { return }
       let server = HTTPServer(options: options)
       let executor = executor
       let node = Weak(self)
@@ -290,12 +317,17 @@ public struct HTTPServerSource: SourceComponent {
       let method = Value.string(arena.copy(request.methodBytes))
       let path = Value.string(arena.copy(request.pathBytes))
       let query = query(of: request)
-      let members = arena.entries(4)
+      let members = arena.entries(5)
       members[0] = Entry(key: .literal("method"), value: method)
       members[1] = Entry(key: .literal("path"), value: path)
       members[2] = Entry(key: .literal("query"), value: query)
       members[3] = Entry(key: .literal("peer"), value: arena.string(request.peer))
-      let fields = OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: 4))
+      var count = 4
+      if let subject = request.subject {
+        members[4] = Entry(key: .literal("subject"), value: arena.string(subject))
+        count = 5
+      }
+      let fields = OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: count))
       let source = Origin(
         source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
         reply: request.reply, identity: freshIdentity())

@@ -19,11 +19,14 @@ public final class ServerRequest: Sendable {
   let charge: ByteCharge?
   /// The compression of the body, if any.
   public let coding: Decompressor.Format?
+  /// The subject of the client's certificate; nil: it has shown none.
+  public let subject: String?
 
   init(
     head: RequestHead, body: Slab, peer: String, reply: any ReplyTarget, exchange: ServerExchange,
-    charge: ByteCharge?, coding: Decompressor.Format?
+    charge: ByteCharge?, coding: Decompressor.Format?, subject: String?
   ) {
+    self.subject = subject
     self.head = head
     self.body = body
     self.peer = peer
@@ -77,6 +80,10 @@ public final class HTTPServer: Sendable {
     public var port = 0
     /// The decisions of the server itself.
     public var rules = ServingRules()
+    /// The certificate; nil: connections are not encrypted.
+    public var tls: TLSServing?
+    /// Called with the reason when a connection fails because of TLS; on the network thread.
+    public var tlsFailed: @Sendable (String) -> Void = { _ in }
     /// The limit of a request's head in bytes.
     public var maxHeaderBytes = 64 << 10
     public var maxHeaderLines = 100
@@ -225,8 +232,15 @@ public final class HTTPServer: Sendable {
   private func configure(_ channel: any Channel, _ round: ServingRound) throws {
     let pipeline = channel.pipeline.syncOperations
     let refusal = state.withLock { $0.stopping ? .busy : options.rules.refusal(besides: $0.connections.count) }
-    if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
-    try pipeline.addHandler(ServerConnection(self, channel, round))
+    guard let serving = options.tls else {
+      if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
+      return try pipeline.addHandler(ServerConnection(self, channel, round, tls: nil))
+    }
+    // An answer would cost a handshake first.
+    if refusal != nil { throw ChannelError.ioOnClosedChannel }
+    let tls = ServerTLS(try serving.sessionApart()) { [options] reason in options.tlsFailed(reason) }
+    try pipeline.addHandler(tls)
+    try pipeline.addHandler(ServerConnection(self, channel, round, tls: tls))
   }
 
 }

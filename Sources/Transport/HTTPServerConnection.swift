@@ -27,8 +27,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private let channel: any Channel
   private let round: ServingRound
   private let peer: String
+  /// Encrypts it; nil: nothing does.
+  private let tls: ServerTLS?
   @exclusivity(unchecked) private var context: ChannelHandlerContext?
-  /// The socket, while the channel is active; -1 without one.
+  /// The socket, while the channel is active; -1 without one, and where bytes must go through the channel.
   @exclusivity(unchecked) private var socket: Int32 = -1
   /// The writes that the channel has not completed: later bytes must go through the channel too.
   @exclusivity(unchecked) private var writesOfChannel = 0
@@ -65,8 +67,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var timer: Scheduled<Void>?
   @exclusivity(unchecked) private var timerDeadline = NIODeadline.distantFuture
 
-  init(_ server: HTTPServer, _ channel: any Channel, _ round: ServingRound) {
+  init(_ server: HTTPServer, _ channel: any Channel, _ round: ServingRound, tls: ServerTLS?) {
     self.server = server
+    self.tls = tls
     self.channel = channel
     self.round = round
     peer = channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "?"
@@ -99,7 +102,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   func handlerAdded(context: ChannelHandlerContext) {
     self.context = context
     let operations = context.pipeline.syncOperations
-    socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
+    if tls == nil {
+      socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
+    }
     server.state.withLock { $0.connections[ObjectIdentifier(self)] = self }
     limit(server.options.headerTimeout)
   }
@@ -282,7 +287,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     self.exchange = exchange
     let request = ServerRequest(
       head: head, body: body, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
-      coding: coding)
+      coding: coding, subject: tls?.subject)
     letGo()
     round.pass(request)
   }

@@ -39,6 +39,14 @@ public final class TLSServing: Sendable {
 
   /// The TLS side of a connection that was accepted. Looks at the files at most once a second.
   func session(_ descriptor: Int32) throws(SocketFailure) -> TLSSession {
+    try TLSSession(current(), descriptor, isServer: true)
+  }
+
+  /// The same for a connection whose bytes another owner reads and writes.
+  func sessionApart() throws(SocketFailure) -> TLSSession { try TLSSession(apart: current()) }
+
+  /// What new connections share, by the files as they are.
+  private func current() -> TLSContext {
     let now = monotonicNow()
     let (context, message) = state.withLock { state -> (TLSContext, String?) in
       guard now &- state.looked >= 1_000_000_000 else { return (state.context, nil) }
@@ -56,7 +64,7 @@ public final class TLSServing: Sendable {
       }
     }
     if let message { notify(message) }
-    return try TLSSession(context, descriptor, isServer: true)
+    return context
   }
 }
 
@@ -125,6 +133,12 @@ public final class TLSSession: @unchecked Sendable {
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
   }
 
+  /// Of a server, without a descriptor: ``feed(_:)`` takes what has come, ``drain(into:)`` gives what is to be sent.
+  fileprivate init(apart context: TLSContext) throws(SocketFailure) {
+    pointer = rx_tls_begin_apart(context.pointer)
+    if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
+  }
+
   /// Of a client. `host`: whom the server's certificate must name; nil: anybody.
   public init(_ context: TLSContext, _ descriptor: Int32, host: String?) throws(SocketFailure) {
     let isAddress = host.flatMap { HostSyntax.kind($0) }.map { $0 != .name } ?? false
@@ -167,6 +181,22 @@ public final class TLSSession: @unchecked Sendable {
 
   func write(_ bytes: UnsafeRawBufferPointer) -> Outcome {
     outcome { rx_tls_write($0, bytes.baseAddress, bytes.count, $1, $2) }
+  }
+
+  /// Hands over bytes that have come; false: there is no memory. Only without a descriptor, as the two below.
+  func feed(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    guard let pointer else { return false }
+    return rx_tls_feed(pointer, bytes.baseAddress, Int32(bytes.count)) == 1
+  }
+
+  /// Takes bytes that are to be sent; 0: none are left. To be called after each handshake, reading and writing.
+  func drain(into space: UnsafeMutableRawBufferPointer) -> Int {
+    pointer.map { Int(rx_tls_drain($0, space.baseAddress, Int32(space.count))) } ?? 0
+  }
+
+  /// Says goodbye to the other end.
+  func sayGoodbye() {
+    if let pointer { rx_tls_goodbye(pointer) }
   }
 
   private func outcome(

@@ -1,7 +1,9 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import Synchronization
 import Testing
+import Transport
 
 private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) in access(path, X_OK) == 0 }
 
@@ -197,5 +199,119 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       server.runToEnd()
       #expect(server.failure?.message.contains(made.folder(file)) == true, "\(String(describing: server.failure))")
     }
+  }
+
+  // MARK: httpServer
+
+  private func serving(_ tls: String, _ rest: String = "decode: text") throws -> RealPipeline {
+    try RealPipeline(
+      """
+      sources: { in: { httpServer: { address: '127.0.0.1:0', tls: \(tls), maxBody: 8MiB, \(rest) } } }
+      sinks: { out: { from: in, chain: [ { map: "[event, has(meta.subject) ? meta.subject : '']" } ], probe: {} } }
+      """)
+  }
+
+  /// Sends requests one after another while the pipeline runs; the statuses, or why there is none.
+  private func post(_ pipeline: RealPipeline, _ requests: [HTTPRequest]) -> [String] {
+    let client = CurlClient()
+    let answers = Mutex<[String]>([])
+    for request in requests {
+      let ring = pipeline.ring
+      _ = client.send(request) { result in
+        answers.withLock {
+          switch result {
+          case .success(let response): $0.append("\(response.status)")
+          case .failure(let failure): $0.append("\(failure.kind)")
+          }
+        }
+        ring()
+      }
+      let count = answers.withLock(\.count) + 1
+      pipeline.run(within: .seconds(30)) { answers.withLock { $0.count >= count } }
+    }
+    return answers.withLock { $0 }
+  }
+
+  private func request(_ port: Int, _ made: Certificates, body: [UInt8] = Array("one".utf8)) -> HTTPRequest {
+    var request = HTTPRequest(method: "POST", url: "https://127.0.0.1:\(port)/", body: body)
+    request.options.tls.caFile = made.folder("ca.pem")
+    return request
+  }
+
+  @Test func anHTTPServerSpeaksTLS() throws {
+    let made = try Certificates()
+    let server = try serving("{ certificate: \(made.folder("server.pem")) }")
+    let port = try #require(server.port())
+    let large = [UInt8](repeating: UInt8(ascii: "x"), count: 3 << 20)
+    #expect(
+      post(server, [request(port, made), request(port, made, body: large), request(port, made)]) == [
+        "200", "200", "200",
+      ])
+    #expect(server.events.count == 3)
+    #expect(server.events.first == #"["one",""]"# && server.events.map(\.utf8.count).max() == (3 << 20) + 7)
+  }
+
+  @Test func anHTTPServerRefusesWhoShowsNoCertificate() throws {
+    let made = try Certificates()
+    let server = try serving(
+      "{ certificate: \(made.folder("server.pem")), clientCA: \(made.folder("ca.pem")) }")
+    let port = try #require(server.port())
+    var known = request(port, made)
+    known.options.tls.certificateFile = made.folder("client.pem")
+    known.options.tls.keyFile = made.folder("client.pem")
+    var plain = request(port, made)
+    plain.url = "http://127.0.0.1:\(port)/"
+    let answers = post(server, [request(port, made), plain, known])
+    #expect(
+      answers.count == 3 && answers.last == "200" && !answers.dropLast().contains { $0.hasPrefix("2") }, "\(answers)")
+    #expect(server.events == [#"["one","CN = alice"]"#])
+    server.run(within: .seconds(30)) {
+      server.log.contains { $0.contains("a connection is over: the TLS handshake failed") }
+    }
+    #expect(server.log.contains { $0.hasPrefix("warning") && $0.contains("a connection is over") }, "\(server.log)")
+  }
+
+  /// A large answer goes out in many records.
+  @Test func anHTTPServerAnswersOverTLS() throws {
+    let made = try Certificates()
+    let server = try RealPipeline(
+      """
+      sources: { in: { httpServer: { address: '127.0.0.1:0', tls: \(made.folder("server.pem")) } } }
+      signals: { answers: { from: in, chain: [ { map: { text: "event.body + event.body + event.body + event.body" } } ] } }
+      sinks: { out: { from: answers, reply: { encode: json } } }
+      """)
+    let port = try #require(server.port())
+    let body = [UInt8](repeating: UInt8(ascii: "y"), count: 1 << 20)
+    let client = CurlClient()
+    let answer = Mutex<Result<HTTPResponse, HTTPFailure>?>(nil)
+    let ring = server.ring
+    _ = client.send(request(port, made, body: body)) { result in
+      answer.withLock { $0 = result }
+      ring()
+    }
+    server.run(within: .seconds(30)) { answer.withLock { $0 != nil } }
+    let response = try #require(try answer.withLock { $0 }?.get())
+    #expect(response.status == 200 && response.body.count > 4 << 20)
+  }
+
+  @Test func anHTTPServerWithoutItsCertificateFails() throws {
+    let server = try serving("{ certificate: /nonexistent.pem }")
+    #expect(server.runToEnd(within: .seconds(30)) != .completed)
+    #expect(server.failure?.message.contains("TLS cannot be used") == true, "\(String(describing: server.outcome))")
+  }
+
+  /// What comes over a connection that closes without shaking hands is no request, and does no harm.
+  @Test func anHTTPServerSurvivesNonsense() throws {
+    let made = try Certificates()
+    let server = try serving("{ certificate: \(made.folder("server.pem")) }")
+    let port = try #require(server.port())
+    for text in ["", "\u{16}\u{03}\u{01}", "GET / HTTP/1.1\r\n\r\n", String(repeating: "z", count: 100_000)] {
+      let connection = try Connection(port: port)
+      connection.send(text)
+      connection.finishSending()
+      #expect(!connection.readAll().hasPrefix("HTTP"))
+      connection.close()
+    }
+    #expect(post(server, [request(port, made)]) == ["200"])
   }
 }
