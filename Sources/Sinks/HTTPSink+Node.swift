@@ -5,29 +5,36 @@ extension HTTPSink {
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink, TimerTarget {
-    private let parameters: HTTPSink
+    let parameters: HTTPSink
     private let writer: BodyWriter
     private var options = HTTPOptions()
-    private var queue: Queue
+    var queue: Queue
     private var share: MemoryShare
-    private var pace: Pace
+    var pace: Pace
     /// The requests under way, by number.
-    private var exchanges: [Int: Exchange] = [:]
+    var exchanges: [Int: Exchange] = [:]
     /// When waiting events are sent even if they fill no request.
     private var flush = Wake.none
     private var isBatchDue = false
     /// When requests may start again. Set exactly while there is a pause.
-    private var resumption = Wake.none
+    var resumption = Wake.none
     /// Compresses bodies; used by the worker alone; nil: no compression.
     private var compressor: Compressor?
     private var worker: (any Worker)?
     private var isFinishing = false
-    private var isOver = false
+    var isOver = false
     private var isInputPaused = false
     /// When requests started to fail, and how many have failed since.
-    private var trouble = (since: Instant(nanoseconds: 0), failures: 0)
+    var trouble = (since: Instant(nanoseconds: 0), failures: 0)
     /// The last response showed a wrong configuration, which has been logged.
-    private var isRefused = false
+    var isRefused = false
+    var servers: Servers
+    /// Evaluates the expressions; made when one of them is needed.
+    lazy var frame = makeFrame()
+    /// The URL or a header depends on the event.
+    private let hasTargets: Bool
+    /// The target of the last event, which the next one often shares.
+    private var lastTarget: Target?
     /// The receipt of the last event.
     private var receipt: Receipt?
     /// Why the sink ended before its input did.
@@ -37,14 +44,14 @@ extension HTTPSink {
     /// Holds the execution until the requests under way are answered, until this is due.
     private var patience = Wake.none
 
-    private struct Exchange {
+    struct Exchange {
       var request: Request
       /// Nil while the body is being compressed.
       var call: (any Cancellable)?
     }
 
     private static let flushes = 1
-    private static let resumes = 2
+    static let resumes = 2
     private static let waitsNoLonger = 3
     /// How long a suspended pipeline waits for answers, at most.
     private static let longestWait = TimeSpan.seconds(2)
@@ -59,9 +66,11 @@ extension HTTPSink {
       queue = Queue(parameters.batch)
       share = MemoryShare(of: nodeContext.execution.services.memory)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
+      servers = Servers(parameters.urls.count, parameters.balance, parameters.circuitBreaker)
+      hasTargets = parameters.hasTargets
       options.timeout = parameters.timeout
       options.connectTimeout = parameters.connectTimeout
-      options.maxResponseBytes = 4096
+      options.maxResponseBytes = parameters.partial.isGiven ? 16 << 20 : 4096
       options.cutsResponse = true
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
@@ -97,14 +106,39 @@ extension HTTPSink {
       switch writer.bytes(of: event) {
       case .failure(let failure): reject(event, because: failure)
       case .success(let bytes):
+        var target: Target?
+        if hasTargets {
+          switch makeTarget(event) {
+          case .failure(let failure): return reject(event, failure.message)
+          case .success(let made): target = made
+          }
+        }
         let receipt = take(1, joining: receipt)
         self.receipt = receipt
         queue.append(
           Item(
-            body: bytes, event: OwnedEvent(event), receipt: receipt, id: deliveryID(of: event, bytes),
+            body: bytes, event: OwnedEvent(event), receipt: receipt, target: target, id: deliveryID(of: event, bytes),
             since: executor.now))
         updatePressure()
       }
+    }
+
+    /// Renders the URL and the headers for an event; fails if its data would leave their places.
+    private func makeTarget(_ event: Event) -> Result<Target, SignalFailure> {
+      if let failure = frame.load(event) {
+        return .failure(SignalFailure(.sink, EventFrame.message(of: failure), at: nodeContext.location))
+      }
+      return template(parameters.url).render(frame).map { message in
+        if let lastTarget, lastTarget.message == message { return lastTarget }
+        let target = Target(message)
+        lastTarget = target
+        return target
+      }
+    }
+
+    private func template(_ url: TemplateParameter) -> RequestTemplate {
+      RequestTemplate(
+        method: parameters.method.rawValue, url: url, headers: parameters.headers, body: TemplateParameter())
     }
 
     override func turnEnded() { sendNext() }
@@ -133,7 +167,7 @@ extension HTTPSink {
     // MARK: Sending
 
     /// Starts as many requests as allowed.
-    private func sendNext() {
+    func sendNext() {
       while !isOver, !isSuspending, pace.admits(beside: exchanges.count), let request = next() { begin(request) }
       if isFinishing, !isOver, exchanges.isEmpty, queue.isEmpty { over() }
       if exchanges.isEmpty { waitNoLonger() }
@@ -147,14 +181,16 @@ extension HTTPSink {
         if !flush.isSet { flush = executor.schedule(at: executor.now + parameters.batch.every, self, Self.flushes) }
         return nil
       }
-      isBatchDue = false
       unset(&flush)
-      defer { updatePressure() }
-      return queue.makeRequest(key: newKey)
+      let request = queue.makeRequest(key: newKey)
+      // What goes elsewhere is as old.
+      if !hasTargets || queue.count == 0 { isBatchDue = false }
+      updatePressure()
+      return request
     }
 
     /// A hexadecimal number of 128 bits: of the names of the events or, where they have none, random.
-    private func newKey(_ items: [Item]) -> String {
+    func newKey(_ items: [Item]) -> String {
       let digits = Array("0123456789abcdef".utf8)
       var text: [UInt8] = []
       for number in Self.names(items) ?? [execution.services.random(), execution.services.random()] {
@@ -203,12 +239,15 @@ extension HTTPSink {
     private func send(_ request: Request, _ body: [UInt8]? = nil) {
       var request = request
       let place = request.place
-      let frame = makeFrame()
-      frame.loadNothing()
-      let template = RequestTemplate(
-        method: parameters.method.rawValue, url: parameters.url, headers: parameters.headers,
-        body: TemplateParameter())
-      switch template.render(frame) {
+      request.server = servers.choose(executor.now)
+      let rendered: Result<HTTPRequest, SignalFailure>
+      if let target = request.items.first?.target {
+        rendered = .success(target.message)
+      } else {
+        frame.loadNothing()
+        rendered = template(parameters.urls.isEmpty ? parameters.url : parameters.urls[request.server]).render(frame)
+      }
+      switch rendered {
       case .failure(let failure): stop(with: failure, request)
       case .success(var message):
         message.options = options
@@ -228,145 +267,6 @@ extension HTTPSink {
         request.attempts += 1
         exchanges[place] = Exchange(request: request, call: call)
       }
-    }
-
-    // MARK: Answers
-
-    private func answered(_ place: Int, _ result: Result<HTTPResponse, HTTPFailure>) {
-      guard !isOver, let request = exchanges.removeValue(forKey: place)?.request else { return }
-      switch result {
-      case .failure(let failure):
-        let reason = SignalFailure(.sink, failure.message, at: nodeContext.location)
-        switch failure.kind {
-        case .unavailable: stop(with: reason, request)
-        case .badRequest, .forbidden, .redirect: refuseAll(request, reason)
-        default: again(request, failure.message, after: nil)
-        }
-      case .success(let response):
-        let text = "\(parameters.method.rawValue) answered \(response.status)"
-        switch response.status {
-        case 200..<300: acknowledge(request)
-        case 408, 425, 429, 500...:
-          again(request, text, after: Pace.retryAfter(response, wallTime: executor.wallTime))
-        case 400, 413, 422: refuse(request, response)
-        case 415 where request.compressed != nil:
-          let format = parameters.compress.format.rawValue
-          refuseAll(
-            request,
-            SignalFailure(
-              .sink,
-              "\(text), so the server does not accept bodies compressed with \(format): leave 'compress' out",
-              at: nodeContext.location, details: [.init("status", Int64(response.status))]))
-        default:
-          refuseAll(
-            request,
-            SignalFailure(
-              .sink, "\(text), which will not change for other events: check the URL and 'auth'",
-              at: nodeContext.location, details: [.init("status", Int64(response.status))]))
-        }
-      }
-      sendNext()
-    }
-
-    /// The request has been answered and need not be repeated.
-    private func answered(_ request: Request) {
-      let wasInTrouble = pace.isInTrouble
-      pace.answered(request.place)
-      guard wasInTrouble, !pace.isInTrouble else { return }
-      let failures = trouble.failures
-      let lasted = (executor.now - trouble.since).nanoseconds
-      let unit: Int64 = lasted < 10_000_000_000 ? 1_000_000 : 1_000_000_000
-      let span = TimeSpan(nanoseconds: (lasted + unit / 2) / unit * unit)
-      log(
-        .info,
-        "the server responds again, after \(failures) failed request\(failures == 1 ? "" : "s") in \(span)"
-      )
-    }
-
-    private func log(_ level: Services.Level, _ message: String) {
-      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
-    }
-
-    private func acknowledge(_ request: Request) {
-      answered(request)
-      isRefused = false
-      countSent(request.items.count)
-      countBytes(request.items.reduce(0) { $0 + $1.body.count })
-      acknowledge(request.items)
-    }
-
-    private func acknowledge(_ items: [Item]) {
-      var count = 0
-      for (index, item) in items.enumerated() {
-        count += 1
-        if index + 1 < items.count, items[index + 1].receipt === item.receipt { continue }
-        item.receipt.acknowledge(count)
-        count = 0
-      }
-    }
-
-    /// The server rejects these events: as one batch or, if there is only one, for good.
-    private func refuse(_ request: Request, _ response: HTTPResponse) {
-      answered(request)
-      if request.items.count > 1 {
-        if response.status == 413 { queue.refused(request.items.count) }
-        queue.halve(request, key: newKey)
-        return
-      }
-      let answer = String(decoding: response.body.prefix(4096), as: UTF8.self)
-      reject(
-        request.items, "the server refused the event with \(response.status)\(answer.isEmpty ? "" : ": \(answer)")")
-    }
-
-    /// No event can be delivered with this configuration. If the errors output has a reader, the events of the request
-    /// go there and the sink continues, because the server's configuration may be the wrong one; otherwise the pipeline
-    /// ends.
-    private func refuseAll(_ request: Request, _ failure: SignalFailure) {
-      guard errorsAreRead else { return stop(with: failure, request) }
-      answered(request)
-      if !isRefused {
-        log(
-          .warning,
-          """
-          \(failure.message); events go to the errors output until the server accepts some
-          """)
-      }
-      isRefused = true
-      reject(request.items, failure.message)
-    }
-
-    /// Rejects events for good; their acknowledgements now belong to this turn.
-    private func reject(_ items: [Item], _ message: String) {
-      for item in items {
-        item.event.keep(in: executor.arena)
-        reject(item.event.event, message, on: item.receipt)
-      }
-    }
-
-    /// - Parameter after: The pause that the server asks for.
-    private func again(_ request: Request, _ reason: String, after: TimeSpan?) {
-      var request = request
-      request.failure = reason
-      let isLast = parameters.retry.attempts.map { request.attempts >= $0 } ?? false
-      let giving = "\(reason); gave up after \(request.attempts) attempt\(request.attempts == 1 ? "" : "s")"
-      if isLast, !errorsAreRead {
-        stop(with: SignalFailure(.sink, giving, at: nodeContext.location), request)
-        return
-      }
-      if !pace.isInTrouble {
-        trouble = (since: executor.now, failures: 0)
-        log(.warning, isLast ? giving : "\(reason); trying again")
-      }
-      trouble.failures += 1
-      let pause = pace.pause(after: request.attempts, random: execution.services.random())
-      pace.failed(request.place, executor.now, pause: after ?? pause)
-      if !isLast {
-        countRetry()
-        queue.insert(request)
-      }
-      unset(&resumption)
-      if let instant = pace.resumesAt { resumption = executor.schedule(at: instant, self, Self.resumes) }
-      if isLast { reject(request.items, giving) }
     }
 
     func woke(_ token: Int) {
@@ -393,7 +293,7 @@ extension HTTPSink {
     }
 
     /// - Parameter request: The request concerned, if it is no longer under way.
-    private func stop(with failure: SignalFailure, _ request: Request? = nil) {
+    func stop(with failure: SignalFailure, _ request: Request? = nil) {
       fault = failure.message
       if var request {
         request.failure = failure.message
@@ -425,7 +325,15 @@ extension HTTPSink {
             lost += 1
             return nil
           }
-          return Item(body: bytes, event: event, receipt: takeBack(1), since: executor.now)
+          var target: Target?
+          if hasTargets {
+            guard case .success(let made) = makeTarget(event.event) else {
+              lost += 1
+              return nil
+            }
+            target = made
+          }
+          return Item(body: bytes, event: event, receipt: takeBack(1), target: target, since: executor.now)
         }
       } catch {
         for (item, _) in restored.removeAll(beside: []) { item.receipt.acknowledge(1) }
@@ -436,7 +344,8 @@ extension HTTPSink {
       if lost > 0 {
         log(
           .error,
-          "'encode' cannot write \(lost == 1 ? "an event that was" : "\(lost) events that were") waiting to be sent")
+          "\(hasTargets ? "there is no request for" : "'encode' cannot write") \(lost == 1 ? "an event that was" : "\(lost) events that were") waiting to be sent"
+        )
       }
       updatePressure()
     }
@@ -514,7 +423,7 @@ extension HTTPSink {
       log(.warning, "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
     }
 
-    private func unset(_ timer: inout Wake) {
+    func unset(_ timer: inout Wake) {
       if timer.isSet { executor.unschedule(timer) }
       timer = .none
     }

@@ -8,10 +8,21 @@ extension HTTPSink {
     var event: OwnedEvent
     /// The receipt on which the sink took it.
     var receipt: Receipt
+    /// Where it goes, if the URL or a header depends on the event; nil: where all events go.
+    var target: Target?
     /// What it is called whenever it is sent again, also after a restart; nil: it has no such name.
     var id: DeliveryID?
     /// When the sink took it.
     var since: Instant
+  }
+
+  /// The URL and headers that templates gave an event, as a request without body.
+  final class Target: Sendable {
+    let message: HTTPRequest
+    init(_ message: HTTPRequest) { self.message = message }
+
+    /// Whether two events may share a request.
+    static func areSame(_ a: Target?, _ b: Target?) -> Bool { a === b || a?.message == b?.message }
   }
 
   /// Events of one request, from when they leave the queue until the server has answered for them.
@@ -28,6 +39,8 @@ extension HTTPSink {
     var failure: String?
     /// The compressed body, if any.
     var compressed: [UInt8]?
+    /// The index of the server that the last attempt went to.
+    var server = 0
   }
 
   /// What is to be sent: requests to be repeated, or halves of a rejected one, followed by further events.
@@ -90,18 +103,33 @@ extension HTTPSink {
       return all + rest
     }
 
-    /// Makes a request of the oldest events; there must be at least one.
+    /// How many events are looked at for those that share a request with the oldest.
+    private static let leastWindow = 1000
+
+    /// Makes a request of the oldest event, of which there must be one, and of those after it that go to the same place.
     mutating func makeRequest(key: ([Item]) -> String) -> Request {
       var items: [Item] = []
+      var others: [Item] = []
       var size = 0
-      while items.count < largest, let first = events.first {
+      let window = max(largest, Self.leastWindow)
+      while items.count < largest, items.count + others.count < window, let first = events.first {
+        guard items.isEmpty || Target.areSame(items[0].target, first.target) else {
+          others.append(events.removeFirst())
+          continue
+        }
         if !items.isEmpty, size + first.body.count > largestBytes { break }
         size += first.body.count
         items.append(events.removeFirst())
       }
+      for other in others.reversed() { events.prepend(other) }
       bytes -= size
       defer { place += items.count }
       return Request(place: place, items: items, key: key(items))
+    }
+
+    /// Makes a request of some events of another one, which is no longer under way.
+    func makeRequest(of items: [Item], from request: Request, key: ([Item]) -> String) -> Request {
+      Request(place: request.place, items: items, key: key(items), attempts: request.attempts, server: request.server)
     }
 
     /// Replaces a request of two or more events by its halves.

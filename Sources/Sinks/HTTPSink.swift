@@ -87,12 +87,16 @@ public struct HTTPSink: SinkComponent {
   }
 
   var url = TemplateParameter()
+  var urls: [TemplateParameter] = []
+  var balance = Balance.failover
   var method = Method.post
   var headers = Table<TemplateParameter>()
   var encode = EncodeParameter(.json)
   var batch = Batch()
   var compress = Compression()
   var retry = RetryPolicy()
+  var circuitBreaker: CircuitBreaker?
+  var partial = ExpressionParameter()
   var auth: ClientAuth?
   var tls = TLSParameter()
   var timeout = TimeSpan.seconds(30)
@@ -122,19 +126,43 @@ public struct HTTPSink: SinkComponent {
       `maxConcurrent`. The log says when requests start to fail and when the server responds again. While more than \
       `queue` events or 16 MiB wait, beside those of the requests under way, the pipeline reads no further input.
 
+      With `urls`, a failed request goes to the next server at once, and the one that failed gets none for 10s, or as \
+      `circuitBreaker` says. If no server takes requests, events wait until the first one may be tried again.
+
+      If the URL or a header has templates, a request has only events for which they are the same; their order is kept per \
+      URL. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
+      errors output.
+
+      `partial` sees the answer as `response` (`status`, `headers` in small letters, `body` as JSON or text) and the \
+      number of events of the request as `count`. Its value is a list: either a verdict for each event, in their order: \
+      `"ok"` or null, `"retry"`, or the reason of a refusal; or of maps `{ index, retry, reason }` for those that were not taken, \
+      counted from 0. Refused events go to the errors output, the ones to be retried are sent again in a request of their own. If \
+      the expression fails or the list does not fit, what was taken is not clear, and all go to the errors output.
+
       With `compress`, bodies of 1 KiB and more are compressed, with `Content-Encoding`; the content type stays. The \
       status 415 means that the server does not support the format, which is a wrong configuration as above. A \
       request counts as under way while its body is being compressed, so `maxConcurrent: 2` compresses one while \
       another is being sent. Repeated bodies are not compressed again.
       """,
     parameters: [
-      .init("url", \.url, primary: true, required: true, "The URL, http or https, without templates."),
+      .init(
+        "url", \.url, primary: true,
+        "The URL, http or https. Templates may fill what stands behind the host; this or `urls` is required."),
+      .init("urls", \.urls, "Several servers in place of `url`, without templates."),
+      .init("balance", \.balance, "With `urls`: which server a request goes to."),
       .init("method", \.method, "The method."),
-      .init("headers", \.headers, "Further headers, without templates."),
+      .init("headers", \.headers, "Further headers."),
       .init("encode", \.encode, "How events are encoded as bytes."),
       .init("batch", \.batch, "How many events one request has."),
       .init("compress", \.compress, "How bodies of 1 KiB and more are compressed; by default they are not."),
       .init("retry", \.retry, "How failed requests are repeated."),
+      .init(
+        "circuitBreaker", \.circuitBreaker,
+        "When a server gets no request for a while, instead of the pauses of `retry`. With `urls`, by default: after one failure, for 10s."
+      ),
+      .init(
+        "partial", \.partial, variables: [("response", ResponseVariable.type), ("count", .int)],
+        "Which events of a request the server has taken, from its answer with the status 2xx; by default all."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
       .init(
@@ -166,6 +194,21 @@ public struct HTTPSink: SinkComponent {
           auth: { awsSigV4: { region: eu-central-1, service: execute-api, accessKey: "${secret:key}", secretKey: "${secret:secret}" } }
         """),
       .snippet(
+        "two servers, the second if the first one fails",
+        "http: { urls: ['http://10.0.0.1:8080/events', 'http://10.0.0.2:8080/events'], circuitBreaker: { failures: 3, pause: 1m } }"
+      ),
+      .snippet(
+        "an index for each day and customer",
+        "http: { url: 'http://127.0.0.1:9200/{{ urlEncode(event.customer) }}-{{ formatTime(now, \"%F\") }}/_doc' }"),
+      .snippet(
+        "in bulk, where the answer has a status for each event",
+        """
+        http:
+          url: http://127.0.0.1:8080/bulk
+          batch: { count: 500, form: array }
+          partial: 'response.body.items.map(i, i.status < 300 ? "ok" : i.status == 429 ? "retry" : string(i.error))'
+        """),
+      .snippet(
         "compressed, quickly rather than well",
         "http: { url: 'http://127.0.0.1:8080/events', batch: 1000, compress: { format: gzip, level: 1 } }"),
     ],
@@ -193,18 +236,21 @@ public struct HTTPSink: SinkComponent {
       .init(
         .writing, "send several requests at once", "http: { url: \"http://127.0.0.1:8080/ingest\", maxConcurrent: 8 }"),
       .init(
+        .writing, "send events to one of several servers",
+        "http: { urls: [\"http://10.0.0.1/ingest\", \"http://10.0.0.2/ingest\"], balance: roundRobin }"),
+      .init(
+        .writing, "send each event to a URL of its own",
+        "http: { url: \"http://127.0.0.1:8080/users/{{ urlEncode(event.user) }}\" }"),
+      .init(
         .writing, "send compressed requests",
         "http: { url: \"http://127.0.0.1:8080/ingest\", batch: 500, compress: gzip }"),
     ],
     seeAlso: ["reply"])
 
   public func validate(_ context: inout DecodingContext) {
-    URLConfinement.validate(url, &context)
-    for template in [url] + headers.entries.map(\.value) where !template.isConstant {
-      context.badValue(
-        at: template.location ?? context.location,
-        "the 'http' sink sends all events to one URL with the same headers, so these cannot hold {{ }}")
-    }
+    context.requireOne("url", url.isGiven, or: "urls", !urls.isEmpty)
+    for url in urls + (url.isGiven ? [url] : []) { URLConfinement.validate(url, &context) }
+    validateServers(&context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
     tls.validate(at: "tls", &context)
     if retry.delay > retry.maxDelay {
@@ -221,6 +267,38 @@ public struct HTTPSink: SinkComponent {
         .conflictingParameters, help: "Use 'encode: json', or 'form: lines'")
     }
     validateCompression(&context)
+  }
+
+  private func validateServers(_ context: inout DecodingContext) {
+    guard !urls.isEmpty else {
+      if balance != Balance.failover {
+        context.badValue(
+          at: context.location(of: "balance"), "'balance' of 'http' has no effect without 'urls'",
+          .conflictingParameters,
+          help: "Leave it out")
+      }
+      return
+    }
+    for template in urls + headers.entries.map(\.value) where !template.isConstant {
+      context.badValue(
+        at: template.location ?? context.location,
+        "with 'urls' all events go to the same servers with the same headers, so these cannot hold {{ }}",
+        help: "Use 'url' for a URL that depends on the event")
+    }
+  }
+
+  /// Whether the URL or a header depends on the event.
+  var hasTargets: Bool { !url.isConstant || headers.entries.contains { !$0.value.isConstant } }
+
+  /// A server for messages: scheme, host and port.
+  func shownServer(_ index: Int) -> String {
+    guard urls.indices.contains(index), let url = urls[index].template?.literalPrefix else { return "the server" }
+    var slashes = 0
+    let origin = url.utf8.prefix { byte in
+      if byte == UInt8(ascii: "/") { slashes += 1 }
+      return slashes < 3 && byte != UInt8(ascii: "?")
+    }
+    return String(decoding: origin, as: UTF8.self)
   }
 
   private func validateCompression(_ context: inout DecodingContext) {

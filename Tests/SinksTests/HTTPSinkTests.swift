@@ -479,8 +479,8 @@ import Testing
   }
 
   @Test(arguments: [
-    ("'http://h.example/{{ event }}'", "cannot hold {{ }}"),
-    ("{ url: 'http://h.example/', headers: { X: '{{ event }}' } }", "cannot hold {{ }}"),
+    ("'http://h{{ event }}'", "the host of a URL must be written out"),
+    ("{ urls: ['http://h.example/'], headers: { X: '{{ event }}' } }", "cannot hold {{ }}"),
     ("'ftp://h.example/'", "is neither"),
     ("{ url: 'http://h.example/', method: GET }", "GET"),
     ("{ url: 'http://h.example/', batch: 0 }", "count"),
