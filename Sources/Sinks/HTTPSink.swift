@@ -130,7 +130,7 @@ public struct HTTPSink: SinkComponent {
       `circuitBreaker` says. If no server takes requests, events wait until the first one may be tried again.
 
       If the URL or a header has templates, a request has only events for which they are the same; their order is kept per \
-      URL. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
+      URL, and `batch.count` is that of all events that wait. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
       errors output.
 
       `partial` sees the answer as `response` (`status`, `headers` in small letters, `body` as JSON or text) and the \

@@ -48,7 +48,7 @@ import Testing
     }
     sending.run()
     // The first one is tried again after ten seconds.
-    #expect(sent(sending) == ["4s a 1", "4s b 1", "8s b 2", "12s b 3"])
+    #expect(sent(sending) == ["0s a 1", "0s b 1", "4s b 2", "8s b 3"])
     #expect(sending.outcome == .completed)
     #expect(sending.counters.sent == 3)
     #expect(sending.log.count == 1)
@@ -62,7 +62,7 @@ import Testing
       number == 0 ? .failure(HTTPFailure(.connect, "cannot connect to a.example:80")) : ScriptedHTTP.status(200)
     }
     sending.run()
-    #expect(sent(sending) == ["6s a 1", "6s b 1", "12s b 2", "18s a 3", "24s a 4"])
+    #expect(sent(sending) == ["0s a 1", "0s b 1", "6s b 2", "12s a 3", "18s a 4"])
     #expect(sending.log.last?.contains("http://a.example takes requests again") == true, "\(sending.log)")
   }
 
@@ -71,7 +71,7 @@ import Testing
       ScriptedHTTP.status(number == 2 ? 500 : 200)
     }
     sending.run()
-    #expect(sent(sending) == ["1s a 1", "2s b 2", "3s a 3", "3s b 3", "4s b 4", "5s b 5"])
+    #expect(sent(sending) == ["0s a 1", "1s b 2", "2s a 3", "2s b 3", "3s b 4", "4s b 5"])
   }
 
   @Test func eventsWaitIfNoServerTakesThem() throws {
@@ -94,7 +94,7 @@ import Testing
       number == 0 ? ScriptedHTTP.status(429, "", [HTTPHeader("Retry-After", "15")]) : ScriptedHTTP.status(200)
     }
     sending.run()
-    #expect(sent(sending) == ["10s a 1", "10s b 1", "20s b 2", "30s a 3"])
+    #expect(sent(sending) == ["0s a 1", "0s b 1", "10s b 2", "20s a 3"])
   }
 
   @Test func theBreakerOpensAfterFailuresInARow() throws {
@@ -148,7 +148,6 @@ import Testing
   @Test(arguments: [
     (#"["a b"]"#, "space or control character"), (#"["../x"]"#, "leaves its directory"),
     (#"["a?b=1"]"#, "'?' would end the path"),
-    (#"[ { a: 1 } ]"#, ""),
   ]) func anEventThatLeavesItsPlaceIsRefused(_ events: String, _ reason: String) throws {
     let sending = try pipeline(
       "url: 'http://a.example/in/{{ event }}'", events: "[one, \(events.dropFirst().dropLast()), two]"
@@ -172,7 +171,8 @@ import Testing
       ScriptedHTTP.status(200)
     }
     second.run()
-    #expect(second.http.exchanges.map(\.request.url).sorted() == ["http://a.example/x", "http://a.example/y"])
+    #expect(second.http.exchanges.map(\.request.url) == ["x", "y", "x"].map { "http://a.example/\($0)" })
+    #expect(second.http.bodies == ["\"x\"\n", "\"y\"\n", "\"x\"\n"])
   }
 
   // MARK: Partial answers
@@ -188,8 +188,6 @@ import Testing
     #expect(sending.http.bodies == [#"["a","b","c"]"#, #"["b"]"#])
     #expect(sending.probe("lost").events == [#"["c","the server refused the event: 400"]"#])
     #expect(sending.counters.sent == 2)
-    let keys = sending.http.exchanges.compactMap { $0.header("idempotency-key") }
-    #expect(Set(keys).count == 2)
     // After a pause.
     #expect(sending.http.times[1].nanoseconds == sending.http.times[0].nanoseconds + 100_000_000)
     #expect(sending.outcome == .completed)
@@ -218,7 +216,9 @@ import Testing
     sending.run()
     let lost = sending.probe("lost").events
     #expect(lost.count == 3, "\(lost)")
-    #expect(lost.allSatisfy { $0.contains("what it took is not clear") && $0.contains(reason) }, "\(lost)")
+    #expect(
+      lost.allSatisfy { $0.contains("what it took is not clear") && (reason.isEmpty || $0.contains(reason)) }, "\(lost)"
+    )
     #expect(sending.http.exchanges.count == 1)
     #expect(sending.counters.sent == 0)
   }

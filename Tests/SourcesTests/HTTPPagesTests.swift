@@ -286,6 +286,36 @@ import Testing
     #expect(urls(second) == ["http://h.example/?since=7&p=2", "http://h.example/?since=9"])
   }
 
+  /// What no sink has acknowledged is asked for again, with the cursor of before.
+  @Test func theCursorWaitsForTheSinks() throws {
+    let yaml = """
+      name: t
+      sources: { answers: { http: { url: 'http://h.example/', every: 10s, \(since) } } }
+      sinks: { shop: { from: answers, http: 'http://shop.example/' } }
+      """
+    func restored(_ state: [UInt8]?) throws -> [String] {
+      let second = try VirtualPipeline(yaml, restoring: try #require(state))
+      second.run(until: .seconds(10))
+      return Array(urls(second).filter { $0.contains("h.example") }.prefix(1))
+    }
+    let first = try VirtualPipeline(yaml)
+    first.http.script = { _, exchange in
+      exchange.request.url.contains("shop") ? nil : ScriptedHTTP.status(200, #"{"newest":7}"#)
+    }
+    first.run(until: .seconds(1))
+    #expect(
+      try restored(first.execution.saveState(keeping: { _ in false }, positions: .acknowledged)) == [
+        "http://h.example/?since=2020-01-01"
+      ])
+    #expect(try restored(first.execution.saveState(keeping: { _ in false })) == ["http://h.example/?since=7"])
+    first.http.open.first?.answer(200)
+    first.settle()
+    #expect(
+      try restored(first.execution.saveState(keeping: { _ in false }, positions: .acknowledged)) == [
+        "http://h.example/?since=7"
+      ])
+  }
+
   @Test(arguments: [
     ("{ url: 'http://h.example/?limit=5', every: 5s, ", "http://h.example/?limit=5&since=7"),
     ("{ url: 'http://h.example/other', every: 10s, ", "http://h.example/other?since=2020-01-01"),
