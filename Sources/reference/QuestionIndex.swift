@@ -90,6 +90,9 @@ enum GeneralUseCases {
     .init(
       .shaping, "parse dates and format them", "parseTime(event.at, '%d/%b/%Y:%H:%M:%S %z')", "functions.md",
       "functions"),
+    .init(
+      .reading, "read the access log of Apache or nginx", "file: { path: access.log, decode: { regex: combined } }",
+      "sources/file.md", "file"),
     .init(.shaping, "hash or anonymise a field", "hash(event.user, 'sha256')", "functions.md", "functions"),
     .init(
       .combining, "know why a diamond fires twice", "settle: true", "\(contracts)#a-diamond-fires-once-per-arrival",

@@ -52,6 +52,11 @@ struct VerbTests {
     let file = try Rxd.run("describe", "file").output
     #expect(file.contains("file (source)") && file.contains("file (sink)"))
     #expect(try Rxd.run("describe", "size").output.contains("size (function)"))
+    // Formats that are parameters of a decoder lead there.
+    let log = try Rxd.run("describe", "nginx").output
+    #expect(log.contains("decode: { regex: combined }"), "\(log)")
+    let decoder = try Rxd.run("check", "-", input: "sources: { a: { stdin: { decode: nginx } } }\n")
+    #expect(decoder.errors.contains("fix: replace with { regex: combined }"), "\(decoder.errors)")
   }
 
   @Test func explainTellsPlansAndCodes() throws {

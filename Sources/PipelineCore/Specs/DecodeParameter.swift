@@ -105,9 +105,22 @@ public struct DecodeParameter: ParameterValue {
       if let text = node.string, let format = DecoderFormat(rawValue: text) {
         return Format(format: format)
       }
+      if let text = node.string, let form = written[text] {
+        context.diagnostics.report(
+          Diagnostic(
+            .unknownChoice, "there is no decoder '\(text)'", at: node.location, help: "Write 'decode: \(form)'",
+            fixIts: [.init(node.location, form)]))
+        return nil
+      }
       context.unknownFormat("decoder", node.shown, node.location, among: known)
       return nil
     }
+
+    /// Formats that are written as parameters of a decoder.
+    private static let written = [
+      "apache": combined, "nginx": combined, "combined": combined, "tsv": "{ csv: { delimiter: \"\\t\" } }",
+    ]
+    private static let combined = "{ regex: \(RegexDecoding.combined) }"
   }
 }
 

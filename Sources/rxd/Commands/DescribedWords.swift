@@ -15,7 +15,22 @@ struct DescribedWord {
 
   static func named(_ name: String) -> [DescribedWord] { all.filter { $0.name == name } }
 
-  static let all: [DescribedWord] = grammar + variables + formats
+  static let all: [DescribedWord] = grammar + variables + formats + lineFormats
+
+  private static let lineFormats = ["apache", "nginx", "combined"].map { name in
+    DescribedWord(
+      name: name, kind: "log format", summary: "The access log of Apache and nginx, a line a request.",
+      details: """
+        The fields are host, user, time, method, path, protocol, status, bytes, referrer and agent. For a format of your own write its \
+        expression in place of 'combined', or take the lines apart with the function 'grok'.
+        """,
+      example: """
+        sources:
+          requests: { file: { path: /var/log/nginx/access.log, follow: true, decode: { regex: combined } } }
+        sinks:
+          failed: { from: requests, chain: [ { filter: event.status >= 500 } ], stdout: {} }
+        """, seeAlso: ["regex", "grok"])
+  }
 
   private static let grammar: [DescribedWord] = [
     .init(
