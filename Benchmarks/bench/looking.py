@@ -69,13 +69,13 @@ def looking(bench, rounds=5, seconds=4):
                 with open(output, "r+") as file:
                     file.truncate(0)
     remove(output)
-    base = statistics.median(found["nobody looks"])
     for way, costs in found.items():
         ratios = sorted(cost / quiet for cost, quiet in zip(costs, found["nobody looks"]))
         say(f"looking        {way:<26}{statistics.median(costs):>7.0f} ns of CPU an event ({min(costs):.0f}-{max(costs):.0f}),"
             f" {statistics.median(ratios):.3f} of nobody ({ratios[0]:.3f}-{ratios[-1]:.3f}); {sent[way] / rounds / seconds / 1000:.0f} kB/s")
-    open_page = statistics.median(found["the page is open"]) / base
-    say(f"{'':<15}{verdict([('of the CPU of nobody', open_page, 1.02, True)])}")
+        if way == "the page is open":
+            open_page = statistics.median(ratios)
+    say(f"{'':<15}with the page open, {verdict([('of the CPU of nobody', open_page, 1.02, True)])}")
     return found
 
 
