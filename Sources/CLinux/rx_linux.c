@@ -18,9 +18,21 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 const int RX_O_TMPFILE = O_TMPFILE;
+const int RX_O_PATH = O_PATH;
+
+int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count) {
+  return fsetxattr(descriptor, name, bytes, (size_t)count, 0);
+}
+
+long rx_get_attribute(int descriptor, const char *name, void *bytes, long count) {
+  return fgetxattr(descriptor, name, bytes, (size_t)count);
+}
+
+void rx_remove_attribute(int descriptor, const char *name) { fremovexattr(descriptor, name); }
 
 int rx_stream_socket(int family) { return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 

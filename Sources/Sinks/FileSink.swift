@@ -23,17 +23,21 @@ public struct FileSink: SinkComponent {
     }
   }
 
-  public var path = FilePathParameter()
+  public var path = FilePathTemplate()
   public var encode = EncodeParameter(.json)
   var mode = Mode.append
   var sync = Sync.never
   var syncInterval = TimeSpan.seconds(1)
+  /// Nil: ``TemplatedFileSink/usualMaxOpenFiles``.
+  var maxOpenFiles: Int?
+  /// Nil: ``TemplatedFileSink/usualIdleTimeout``.
+  var idleTimeout: TimeSpan?
 
   public init() {}
 
   public static let spec = ComponentSpec<FileSink>(
     "file",
-    summary: "Writes events to a file.",
+    summary: "Writes events to a file, or to one of many that each event names.",
     details: """
       A file that log rotation renames is reopened. While the disk is full, the pipeline waits. An event counts as \
       delivered when the system has taken it, with `sync: batch` or a state directory when it is on the disk. Events \
@@ -45,47 +49,103 @@ public struct FileSink: SinkComponent {
       and a warning says that lines may be repeated; so it is with a file that others write to, too. A reader that \
       has read the cut lines sees the file become shorter. Without a state directory, and where nothing can be cut, a \
       line that an earlier run left incomplete gets its line feed before the first event.
+
+      With `{{ }}` in `path`, each event names its file, below the directory that is written out before the first `{{ }}`. \
+      Directories behind it are made as needed. No event leaves it: a value that is empty or has a slash or a control \
+      character, a name `.` or `..`, and a path through a symbolic link are refused; the event goes to the errors output, \
+      and the pipeline continues. So does an event whose file cannot be opened for a reason of its path, such as missing \
+      permission. At most `maxOpenFiles` files are open; the one that was used least recently is closed first.
+
+      With a state directory every row is in its file once after a crash, as for one file: the state has the lengths of the \
+      open files and of the 1,000 that were closed last, and an extended attribute (`user.rxd.file`) tells what a file had \
+      before, if it was opened after the last checkpoint. A row whose path depends on `now` may be written to another file \
+      when it comes again, so a time of the event is the better name. Where the file system has no extended attributes, \
+      rows of newly opened files may be repeated.
       """,
     parameters: [
-      .init("path", \.path, primary: true, required: true, "The file; its directory must exist."),
+      .init(
+        "path", \.path, primary: true, required: true,
+        """
+        The file; its directory must exist. With `{{ }}`, a file for each event below the directory that is written out, \
+        which must exist.
+        """),
       .init("encode", \.encode, "How events are encoded as bytes."),
       .init("mode", \.mode, "Whether events are added or replace each other."),
       .init("sync", \.sync, "When data must be on the disk."),
       .init("syncInterval", \.syncInterval, range: 1...Int64.max, "The longest delay of `sync: interval`."),
+      .init(
+        "maxOpenFiles", \.maxOpenFiles, range: 1...10_000,
+        "With `{{ }}` in `path`: how many files are open; 64 by default."),
+      .init(
+        "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
+        "With `{{ }}` in `path`: a file without events for so long is closed; 30s by default."),
     ],
     examples: [
       .snippet("a log of events", "file: { path: /tmp/events.ndjson }"),
+      .snippet(
+        "a file for each day and service",
+        "file: \"/tmp/out/{{ formatTime(timestamp(event.at), '%F') }}/{{ event.service }}.ndjson\""),
       .snippet("the newest state", "file: { path: /tmp/state.json, mode: replace, sync: batch }"),
     ],
     edges: EdgeCases(
-      empty: "The file is created and stays empty.",
-      error: "A file that cannot be written ends the pipeline; a full disk makes it wait.",
+      empty: "The file is created and stays empty; with `{{ }}` in `path` there is none.",
+      error: """
+        A file that cannot be written ends the pipeline; a full disk makes it wait. An event whose own file cannot be opened \
+        goes to the errors output.
+        """,
       completion: "Waiting events are written, then the file is closed.",
       disposal: "Waiting events are written within the time limit for stopping."),
-    memory: "With `mode: append`: which file it writes, and where that ends.",
-    knownAs: ["Vector file", "Benthos file"],
+    memory: """
+      With `mode: append`: which file it writes, and where that ends. With `{{ }}` in `path`: the same of the open files and of \
+      the 1,000 that were closed last.
+      """,
+    knownAs: ["Vector file", "Benthos file", "Fluent Bit file", "rsyslog dynaFile"],
     useCases: [
       .init(.writing, "append events to a file", "file: { path: out.ndjson }"),
       .init(.writing, "write a file a program can rely on after a crash", "file: { path: out.ndjson, sync: interval }"),
       .init(.writing, "write CSV", "file: { path: out.csv, encode: csv }"),
+      .init(
+        .writing, "write a file for each day, tenant or service", "file: \"/tmp/out/{{ event.service }}.ndjson\""),
     ],
     seeAlso: ["stdout"])
 
-  public var threads: String? { StreamSink.threads }
+  public func validate(_ context: inout DecodingContext) {
+    if path.template != nil {
+      guard mode == .replace else { return }
+      context.badValue(
+        at: context.location(of: "mode"), "'mode: replace' of 'file' takes one path, without {{ }}",
+        .conflictingParameters,
+        help: "Leave 'mode' out, or write a component for each path, with a 'filter' before it")
+      return
+    }
+    for (name, isGiven) in [("maxOpenFiles", maxOpenFiles != nil), ("idleTimeout", idleTimeout != nil)] where isGiven {
+      context.badValue(
+        at: context.location(of: name), "'\(name)' of 'file' has no effect without {{ }} in 'path'",
+        .conflictingParameters,
+        help: "Leave it out")
+    }
+  }
+
+  public var threads: String? {
+    path.template == nil ? StreamSink.threads : "encoded on the pipeline's thread, written by a thread of its own"
+  }
   public var encoding: EncodeParameter? { encode }
-  public var streamEncoding: EncodeParameter? { mode == .append ? encode : nil }
-  public var writesFile: FilePathParameter? { path }
+  public var streamEncoding: EncodeParameter? { mode == .append && path.template == nil ? encode : nil }
+  public var writesFile: FilePathParameter? { path.literal }
   // Whatever `sync` says: see `Execution.acknowledgesOnDisk`.
   public var confirmation: SinkConfirmation { .disk }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    let sync: FileWriter.Sync =
+      switch sync {
+      case .never: .never
+      case .batch: .batch
+      case .interval: .interval(syncInterval)
+      }
+    if path.template != nil { return TemplatedFileSink(nodeContext, self, sync) }
     var options = FileWriter.Options()
-    switch sync {
-    case .never: options.sync = .never
-    case .batch: options.sync = .batch
-    case .interval: options.sync = .interval(syncInterval)
-    }
-    return StreamSink(
-      nodeContext, encode, mode == .append ? .append(path: path.text) : .replace(path: path.text), options)
+    options.sync = sync
+    let text = path.literal.text
+    return StreamSink(nodeContext, encode, mode == .append ? .append(path: text) : .replace(path: text), options)
   }
 }

@@ -358,7 +358,7 @@ class StreamSink: RunningSink {
 }
 
 /// How many events have been delivered. Counted by the writing thread, read in turns.
-private final class Delivery: Sendable {
+final class Delivery: Sendable {
   private let total = Atomic(0)
   private let bytes = Atomic(0)
   private let first = Mutex<PosixError?>(nil)

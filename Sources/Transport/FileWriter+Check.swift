@@ -12,6 +12,7 @@ extension FileWriter.Target {
         throw PosixError("write to", path, code: EINVAL, detail: "it is \(status.kind.rawValue)")
       }
       guard faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 else { throw PosixError("open", path) }
+    case .below(let tree, _, _): try tree.check()
     case .replace(let path, _): try Self.checkDirectory(of: path, "replace")
     }
   }

@@ -23,6 +23,8 @@ public final class FileWriter: Sendable {
     /// Appends to a file, which is created if needed. A file that was renamed or removed, as by log rotation, is
     /// reopened.
     case append(path: String, permissions: mode_t = 0o640)
+    /// The same for a path below a directory that it cannot leave. Its directories are made if needed.
+    case below(FileTree, path: String, permissions: mode_t = 0o640)
     /// Each block replaces the content of the file atomically. Of waiting blocks only the newest is written.
     case replace(path: String, permissions: mode_t = 0o640)
   }
@@ -47,6 +49,10 @@ public final class FileWriter: Sendable {
     public var waitsForRoom = true
     /// Where an earlier writer ended (``FileWriter/place(after:)``): what the file has behind that is cut off.
     public var resume: FilePosition?
+    /// How many bytes earlier writers of this execution have written for the file.
+    var start: Int64 = 0
+    /// The number of the file, to be noted in it; nil: nothing is noted.
+    var mark: (marks: WriterMarks, number: UInt64)?
     public init() {}
   }
 
@@ -460,6 +466,8 @@ public final class FileWriter: Sendable {
 
 extension FileWriter.Options {
   var acknowledgesLater: Bool { if case .acknowledged = sync { true } else { false } }
+  /// Whether written data is synced at all.
+  var isSynced: Bool { sync != .never }
 }
 
 extension FileWriter.Target {
@@ -468,6 +476,7 @@ extension FileWriter.Target {
     switch self {
     case .descriptor(let file): file.name
     case .append(let path, _), .replace(let path, _): path
+    case .below(let tree, let path, _): tree.name(path)
     }
   }
 }

@@ -14,6 +14,10 @@ final class WriterWork: @unchecked Sendable {
   private var haveStretchesChanged = false
   /// What became of the place where an earlier writer ended.
   private(set) var resumption: FileWriter.Resumption?
+  /// How many bytes were cut off when the file was opened, because they come again.
+  private(set) var cutBytes: Int64 = 0
+  /// Why the path of a moved file could not be opened again.
+  private var refused: PosixError?
   /// How many bytes of blocks have been written so far.
   private var written: Int64 = 0
   /// The size of the file behind them.
@@ -53,7 +57,8 @@ final class WriterWork: @unchecked Sendable {
     case .descriptor(let descriptor):
       file = SyncedFile(Self.withoutBlocking(descriptor))
       waitsForDevice = (try? descriptor.status())?.kind == .regular
-    case .append:
+    case .append, .below:
+      written = options.start
       try openForAppending(resuming: options.resume)
       isRegular = waitsForDevice
       haveStretchesChanged = false
@@ -87,7 +92,11 @@ final class WriterWork: @unchecked Sendable {
         try replace(path, permissions, blocks)
         return Outcome()
       }
-      if case .append(let path, _) = target { try reopenIfMoved(path) }
+      switch target {
+      case .append(let path, _): try reopenIfMoved(path)
+      case .below(let tree, let path, _): try reopenIfMoved(tree.name(path))
+      case .descriptor, .replace: break
+      }
       if needsNewline {
         try writeAll([10])
         needsNewline = false
@@ -221,9 +230,19 @@ final class WriterWork: @unchecked Sendable {
   }
 
   private func openForAppending(resuming saved: FilePosition? = nil) throws(PosixError) {
-    guard case .append(let path, let permissions) = target else { return }
-    let opened = try FileDescriptor.openForAppending(path, permissions: permissions)
+    let path: String
+    let opened: FileDescriptor
+    switch target {
+    case .descriptor, .replace: return
+    case .append(let name, let permissions):
+      path = name
+      opened = try FileDescriptor.openForAppending(name, permissions: permissions)
+    case .below(let tree, let name, let permissions):
+      path = tree.name(name)
+      opened = try tree.openForAppending(name, permissions: permissions, syncs: options.isSynced)
+    }
     var status = try opened.status()
+    cutBack(opened, &status)
     needsNewline = false
     waitsForDevice = status.kind == .regular
     if waitsForDevice {
@@ -253,7 +272,40 @@ final class WriterWork: @unchecked Sendable {
     }
     if nextSync != nil || options.sync == .batch || options.acknowledgesLater { try sync() }
     nextSync = nil
-    try openForAppending()
+    do throws(PosixError) {
+      try openForAppending()
+    } catch {
+      // What the path names now must not end the writer: the moved file takes the rest.
+      guard case .below(let tree, _, _) = target, tree.isRefusal(error) else { throw error }
+      if refused != error { trouble(error) }
+      refused = error
+    }
+  }
+
+  // MARK: - Marks
+
+  /// What an earlier execution wrote after the state from which this one goes on comes again.
+  private func cutBack(_ opened: FileDescriptor, _ status: inout FileDescriptor.Status) {
+    guard let (marks, _) = options.mark, let mark = WriterMark(of: opened), marks.isLost(mark),
+      status.size > mark.size,
+      uninterrupted({ ftruncate(opened.number, off_t(mark.size)) }) == 0
+    else { return }
+    cutBytes = status.size - mark.size
+    status.size = mark.size
+  }
+
+  private func putMark(_ stretch: Stretch) {
+    guard let (marks, number) = options.mark, let opened = file?.descriptor else { return }
+    if stretch.isShared { return WriterMark.remove(from: opened) }
+    let mark = WriterMark(
+      writer: marks.writer, number: number, start: written, size: stretch.size + (stretch.needsNewline ? 1 : 0))
+    // It says the same of a file that was closed and is opened again.
+    if let known = WriterMark(of: opened), known.writer == mark.writer, known.number == number,
+      known.end(after: written) == mark.size
+    {
+      return
+    }
+    mark.put(on: opened)
   }
 
   // MARK: - What has been written where
@@ -270,6 +322,7 @@ final class WriterWork: @unchecked Sendable {
   }
 
   private func begin(_ stretch: Stretch) {
+    putMark(stretch)
     stretches.append(stretch)
     end = stretch.size
     haveStretchesChanged = true

@@ -33,6 +33,9 @@ public struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
   /// There is no room: disk, quota or file size limit; may be temporary.
   public var isFull: Bool { code == ENOSPC || code == EDQUOT || code == EFBIG }
 
+  /// The disk or a table of descriptors is full.
+  public var isShortage: Bool { isFull || code == EMFILE || code == ENFILE }
+
   /// The system's text for an errno.
   public static func text(_ code: Int32) -> String { String(cString: rx_error_text(code)) }
 }

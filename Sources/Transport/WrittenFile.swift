@@ -136,18 +136,27 @@ struct PlaceOfWriter {
     return (resumption, nil)
   }
 
+  /// Cuts the file back under the name that it has now; nil: it is not in its directory any more.
+  func restoreRenamed() -> FileWriter.Resumption? { find().map { cut($0, $1, $0.name) } }
+
   private func cut(
     _ file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String
   ) -> FileWriter.Resumption {
-    if status.size < saved.offset {
-      return .lost(
-        "\(path) has \(status.size) bytes, and had \(saved.offset) at the last checkpoint; lines may be repeated")
+    Self.cut(file, status, path, to: saved.offset)
+  }
+
+  /// Cuts a file back to `end` bytes.
+  static func cut(
+    _ file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, to end: Int64
+  ) -> FileWriter.Resumption {
+    if status.size < end {
+      return .lost("\(path) has \(status.size) bytes, and had \(end) at the last checkpoint; lines may be repeated")
     }
-    if status.size == saved.offset { return .exact }
-    if uninterrupted({ ftruncate(file.number, off_t(saved.offset)) }) != 0 {
+    if status.size == end { return .exact }
+    if uninterrupted({ ftruncate(file.number, off_t(end)) }) != 0 {
       return .lost("\(PosixError("shorten", path).message); lines may be repeated")
     }
-    return .cut(path: path, bytes: status.size - saved.offset)
+    return .cut(path: path, bytes: status.size - end)
   }
 
   private func find() -> (FileDescriptor, FileDescriptor.Status)? {

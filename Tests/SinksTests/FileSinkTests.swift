@@ -148,7 +148,6 @@ import Testing
   @Test(arguments: [
     ("''", "'path' of 'file' is empty"), ("{ encode: json }", "path"),
     ("\"a\\0b\"", "'path' of 'file' holds a NUL character"), ("\"a\\nb\"", "'path' of 'file' holds a line feed"),
-    ("'a-{{ event.day }}.log'", "'path' of 'file' is used literally, so 'a-{{ event.day }}.log' is no template"),
     ("{ path: a, mode: prepend }", "prepend"), ("{ path: a, syncInterval: 0s }", "syncInterval"),
     ("{ path: a, encode: xml }", "there is no encoder 'xml'"),
   ])

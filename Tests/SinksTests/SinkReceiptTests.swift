@@ -80,7 +80,11 @@ import Transport
     case "file":
       ["never", "batch", "interval"].flatMap { sync in
         ["append", "replace"].map { "file: { path: '\(scratch("\(sync)-\($0)"))', mode: \($0), sync: \(sync) }" }
-      } + ["file: { path: /dev/null, encode: csv }"]
+      } + [
+        "file: { path: /dev/null, encode: csv }", "file: \"\(scratch.path)/{{ event % 7 }}.log\"",
+        "file: { path: \"\(scratch.path)/{{ event % 9 }}\", maxOpenFiles: 2, sync: batch }",
+        "file: { path: \"\(scratch.path)/{{ event % 2 == 0 ? '..' : 'a' }}\", sync: interval }",
+      ]
     case "http":
       [
         "http: { url: 'http://h.example/', retry: { delay: 1ms } }",

@@ -9,6 +9,13 @@
 
 /// For `open`: a file without a name.
 extern const int RX_O_TMPFILE;
+/// For `open`: a descriptor that only names a file or directory.
+extern const int RX_O_PATH;
+/// Notes `count` bytes under a name of the open file; 0, or -1 and errno.
+int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count);
+/// Reads what is noted under the name, at most `count` bytes; the number of bytes, or -1 and errno.
+long rx_get_attribute(int descriptor, const char *name, void *bytes, long count);
+void rx_remove_attribute(int descriptor, const char *name);
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
 /// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.

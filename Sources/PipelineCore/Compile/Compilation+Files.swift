@@ -20,15 +20,20 @@ extension Compilation {
   func checkFiles(_ sinks: [SinkPlan]) {
     let written = sinks.compactMap { sink -> WrittenFile? in
       guard let path = sink.component.writesFile, !path.isPlaceholder, let location = path.location else { return nil }
-      return WrittenFile(sink: sink.name, path: path, resolved: files.resolve(path.text), location: location)
+      return WrittenFile(
+        sink: sink.name, path: path,
+        resolved: path.fixedDirectory == nil ? files.resolve(path.text) : resolvedPattern(path.text), location: location
+      )
     }
     for file in written {
-      let directory = Self.directory(of: file.path.text)
+      let directory = file.path.fixedDirectory ?? Self.directory(of: file.path.text)
       guard files.isMissingDirectory(directory) else { continue }
       diagnostics.report(
         Diagnostic(
           .missingDirectory, "\(file.path.shown) lies in a directory that does not exist", at: file.location,
-          help: "Make the directory before the pipeline starts: a file is made where it is missing, a directory is not")
+          help: file.path.fixedDirectory == nil
+            ? "Make the directory before the pipeline starts: a file is made where it is missing, a directory is not"
+            : "Make the directory before the pipeline starts: only directories behind the first {{ }} are made")
       )
     }
     refuseFileCycles(written)
@@ -72,7 +77,7 @@ extension Compilation {
         waiting.removeFirst()
         for reading in byOwner[next.name] ?? [] {
           guard let pattern = patternOf[reading.path.text] else { continue }
-          for other in written where Self.matches(pattern, other.resolved) {
+          for other in written where Self.mayMatch(pattern, other) {
             if other.sink == file.sink { found = (next.way + [reading], next.sinks) }
             if seen.insert(other.sink).inserted {
               waiting.append((other.sink, next.way + [reading], next.sinks + [other.sink]))
@@ -85,9 +90,15 @@ extension Compilation {
       }
       guard let found else { continue }
       reported.formUnion(found.sinks)
+      // Whether an expression ever gives that name is not known.
+      let isSure = written.allSatisfy {
+        $0.path.fixedDirectory == nil || $0.sink != file.sink && !found.sinks.contains($0.sink)
+      }
       diagnostics.report(
         Diagnostic(
-          .cycle, "the sink '\(file.sink)' writes a file that its own events are read from", at: file.location,
+          isSure ? .cycle : .possibleFileCycle,
+          "the sink '\(file.sink)' \(isSure ? "writes" : "may write") a file that its own events are read from",
+          at: file.location,
           notes: found.way.map { .init("'\($0.owner)' reads \($0.path.shown) here", at: $0.path.location) },
           help: "Every event would come back to it for ever: write somewhere else, or narrow the pattern"))
     }
@@ -105,6 +116,10 @@ extension Compilation {
     return resolved == "/" ? "/" + rest : resolved + "/" + rest
   }
 
+  private static func mayMatch(_ pattern: String, _ file: WrittenFile) -> Bool {
+    matches(pattern, file.resolved) || file.path.fixedDirectory != nil && matches(file.resolved, pattern)
+  }
+
   private static func matches(_ pattern: String, _ path: String) -> Bool {
     pattern == path || fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
   }
@@ -117,5 +132,11 @@ extension Diagnostic.Code {
     "RX337", "One source of a process can read standard input.", severity: .warning)
   public static let sharedName = Diagnostic.Code(
     "RX338", "Pipelines that run together have a name each.", severity: .warning)
-  static let files: [Diagnostic.Code] = [.missingDirectory, .sharedStandardInput, .sharedName]
+  public static let pathTemplate = Diagnostic.Code(
+    "RX350", "A path with {{ }} begins with a directory, and names a file below it.")
+  public static let possibleFileCycle = Diagnostic.Code(
+    "RX351", "A sink may write a file that its own events are read from.", severity: .warning)
+  static let files: [Diagnostic.Code] = [
+    .missingDirectory, .sharedStandardInput, .sharedName, .pathTemplate, .possibleFileCycle,
+  ]
 }

@@ -219,6 +219,13 @@ public struct CodeExample: Sendable {
     "RX337": file(
       "sources: { s: { stdin: {} }, t: { stdin: {} } }\nsinks: { a: { from: s, stdout: {} }, b: { from: t, stderr: {} } }",
       "sources: { s: { stdin: {} } }\nsinks: { a: { from: s, stdout: {} }, b: { from: s, stderr: {} } }"),
+    "RX350": file(
+      "sources: { s: { stdin: { decode: json } } }\nsinks: { out: { from: s, file: \"/{{ event.name }}.ndjson\" } }",
+      "sources: { s: { stdin: { decode: json } } }\nsinks: { out: { from: s, file: \"/tmp/{{ event.name }}.ndjson\" } }"
+    ),
+    "RX351": file(
+      "sources: { s: { file: /tmp/in/a.log } }\nsinks: { out: { from: s, file: \"/tmp/in/{{ event }}.log\" } }",
+      "sources: { s: { file: /tmp/in/a.log } }\nsinks: { out: { from: s, file: \"/tmp/out/{{ event }}.log\" } }"),
     "RX321": when(
       "Inner signals lie in each other more than 16 deep.", do: "Give inner signals names and refer to them."),
     "RX323": source("stdin: { decode: json }\nschema: { id: number }", "stdin: { decode: json }\nschema: { id: int }"),

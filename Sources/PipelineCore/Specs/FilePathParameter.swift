@@ -7,8 +7,19 @@ public struct FilePathParameter: ParameterValue {
   public private(set) var shown = "''"
   /// The environment was not read: the text is a placeholder, not the path.
   public private(set) var isPlaceholder = false
+  /// Of a template: the directory that the file writes out. Then `text` is a pattern, with `*` for each expression.
+  public private(set) var fixedDirectory: String?
 
   public init() {}
+
+  /// A pattern of the paths that a template makes.
+  init(pattern: String, below directory: String, _ scalar: YAMLScalar) {
+    text = pattern
+    location = scalar.location
+    shown = "'\(scalar.shown)'"
+    isPlaceholder = scalar.isPlaceholder
+    fixedDirectory = directory
+  }
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
   public var defaultText: String? { text.isEmpty ? nil : text }
@@ -39,7 +50,7 @@ public struct FilePathParameter: ParameterValue {
       context.diagnostics.report(
         Diagnostic(
           .templateInLiteral, "\(name) is used literally, so \(path.shown) is no template", at: node.location,
-          severity: .error, help: "Write one path; for several files, one component each, with a 'filter' before it"))
+          severity: .error, help: "Write the path; '*' stands for any part of a name"))
       return nil
     }
     return path

@@ -16,6 +16,17 @@ extension TemplateParameter {
     return try finished(frame, buffer, render(frame, into: buffer, inserted: &inserted))
   }
 
+  /// Renders the text for the loaded event into `buffer`, which is cleared first; `inserted` receives the ranges that expressions have
+  /// filled, in order.
+  public func render(
+    _ frame: EventFrame, over buffer: OutputBuffer, inserted: inout [Range<Int>]
+  ) throws(SignalFailure) {
+    buffer.clear()
+    inserted.removeAll(keepingCapacity: true)
+    guard let error = render(frame, into: buffer, inserted: &inserted) else { return }
+    throw SignalFailure(.expression, program?.failureMessage(error, frame.frame) ?? "a template failed", at: location)
+  }
+
   private func finished(
     _ frame: EventFrame, _ buffer: OutputBuffer, _ error: Value?
   ) throws(SignalFailure) -> [UInt8] {

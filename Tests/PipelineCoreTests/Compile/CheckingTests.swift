@@ -394,7 +394,8 @@ import Testing
         beside: { from: typed, file: /var/log/app/typed.log }
         deeper: { from: kept, file: /var/log/app/old/out.log }
         missing: { from: typed, file: /nowhere/typed.log }
-        daily: { from: typed, file: "out-{{ event.day }}.ndjson" }
+        daily: { from: typed, file: "/nowhere/{{ event.day }}/out.ndjson" }
+        around: { from: back, file: "/q/b{{ event[0] }}.log" }
       """
     let found = Self.check(Array(yaml.utf8)).diagnostics
     func itself(_ sink: String) -> String { "the sink '\(sink)' writes a file that its own events are read from" }
@@ -404,7 +405,8 @@ import Testing
         "14 RX303 error \(itself("inline"))", "15 RX303 error \(itself("table"))", "16 RX303 error \(itself("errors"))",
         "17 RX303 error \(itself("first"))",
         "21 RX336 warning '/nowhere/typed.log' lies in a directory that does not exist",
-        "22 RX424 error 'path' of 'file' is used literally, so 'out-{{ event.day }}.ndjson' is no template",
+        "22 RX336 warning '/nowhere/{{ event.day }}/out.ndjson' lies in a directory that does not exist",
+        "23 RX351 warning the sink 'around' may write a file that its own events are read from",
       ])
     let first = found.first { $0.message == itself("first") }
     #expect(first?.notes.map(\.message) == ["'there' reads '/q/there.log' here", "'back' reads '/q/b*.log' here"])

@@ -1,0 +1,522 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+/// The `file` sink whose path is a template: each event names its file. The sink decides which files are open, and one thread writes them.
+///
+/// An event whose file is not known to be open is kept until it is, because it is rejected if the file cannot be opened.
+final class TemplatedFileSink: RunningSink, TimerTarget {
+  /// One file, open or closed.
+  private final class Target {
+    let file: FilesWriter.File
+    let encoder: any EventEncoder
+    /// What the file has from an earlier execution, if anything is known of it.
+    let restored: Restored?
+    /// The events of this turn; nil: there are none.
+    var buffer: OutputBuffer?
+    var events = 0
+    /// The same events, if the file is not known to be open.
+    var kept: [OwnedEvent] = []
+    /// How many bytes have been encoded for it, and how many of these have been handed to the writer.
+    var count: Int64
+    var handedOver: Int64
+    /// How often it was opened.
+    var opening = 0
+    var isOpen = false
+    /// What its count was at marks of the sink that were asked for, as far as it has changed since; ascending.
+    var marks: [(mark: Int64, count: Int64)] = []
+    /// When it last had an event; `order` tells events of one turn apart.
+    var lastUse = Instant(nanoseconds: 0)
+    var order: UInt64 = 0
+
+    init(_ file: FilesWriter.File, _ encoder: any EventEncoder, _ restored: Restored? = nil) {
+      self.file = file
+      self.encoder = encoder
+      self.restored = restored
+      count = restored?.file.count ?? 0
+      handedOver = count
+    }
+
+    /// Its count at that mark.
+    func count(at mark: Int64) -> Int64 {
+      if let first = marks.firstIndex(where: { $0.mark >= mark }) { marks.removeFirst(first) } else { marks = [] }
+      return marks.first?.count ?? count
+    }
+  }
+
+  private struct Restored {
+    var file: SavedFile
+    var memory: [String]
+  }
+
+  private let parameters: FileSink
+  private let path: TemplateParameter
+  private let tree: FileTree
+  private var options = FilesWriter.Options()
+  private let maxOpenFiles: Int
+  private let idleTimeout: TimeSpan
+  private var writer: FilesWriter?
+  private lazy var frame = makeFrame()
+  private let text = OutputBuffer()
+  private var inserted: [Range<Int>] = []
+  /// By their whole paths.
+  private var targets: [String: Target] = [:]
+  private var openTargets: [Target] = []
+  private var closedCount = 0
+  /// The target of the last event, and its whole path.
+  private var last: Target?
+  private var lastPath: [UInt8] = []
+  /// Those with events of this turn.
+  private var filled: [Target] = []
+  private var order: UInt64 = 0
+  private var idle = Wake.none
+  /// The next number of a file.
+  private var nextNumber: UInt64 = 1
+  private var restored: (marks: WriterMarks, number: UInt64, files: [Restored])?
+  /// How this sink tells its files apart from those of others, and of its lost executions.
+  private lazy var marks = WriterMarks(writer: execution.services.random(), lost: [])
+  /// All bytes that have been encoded, and what that was when a mark was last asked for.
+  private var encoded: Int64 = 0
+  private var lastMark: Int64 = 0
+  private let delivery = Delivery()
+  private let unsure = Unsure()
+  private var handedOver = 0
+  private var counted = 0
+  private var countedBytes = 0
+  private var isInputPaused = false
+  private var isOver = false
+  private var lastFailure: PosixError?
+
+  static let usualMaxOpenFiles = 64
+  static let usualIdleTimeout = TimeSpan.seconds(30)
+  /// How many closed files are remembered.
+  private static let mostClosed = 1000
+  /// A larger block is handed over before the end of the turn.
+  private static let largeBlock = 256 << 10
+
+  init(_ nodeContext: NodeContext, _ parameters: FileSink, _ sync: FileWriter.Sync) {
+    self.parameters = parameters
+    path = parameters.path.template ?? TemplateParameter()
+    tree = FileTree(parameters.path.directory)
+    options.sync = sync
+    maxOpenFiles = parameters.maxOpenFiles ?? Self.usualMaxOpenFiles
+    idleTimeout = parameters.idleTimeout ?? Self.usualIdleTimeout
+    super.init(nodeContext)
+  }
+
+  // MARK: The start
+
+  override func open() {
+    let label = execution.plan.steps[nodeContext.step.number].label
+    let services = execution.services
+    // Numbers are above those of any earlier execution, unless the clock was set back.
+    nextNumber = max(UInt64(max(1, executor.wallTime / 1000)), (restored?.number ?? 0) + 1)
+    if let restored {
+      marks = restored.marks
+      marks.goOn(after: restored.number, at: nextNumber)
+    }
+    if execution.acknowledgesOnDisk {
+      options.sync = options.sync.acknowledging
+      options.marks = marks
+    }
+    do throws(PosixError) {
+      writer = try FilesWriter(
+        tree, options: options,
+        trouble: { error in
+          let rest = error.isShortage ? "waiting until it can be written" : "events go to the file that had this path"
+          services.log(.error, label, "\(error.message); \(rest)")
+        },
+        cut: { path, bytes in
+          services.log(
+            .info, label,
+            "cut \(bytes) bytes off \(path) that were written after the last checkpoint; they are written again")
+        })
+      goOn()
+    } catch {
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+    }
+  }
+
+  override func dryRun() {
+    do throws(PosixError) {
+      try tree.check()
+    } catch {
+      fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+    }
+  }
+
+  /// Cuts every file back to where the state says that it ended.
+  private func goOn() {
+    guard let files = restored?.files else { return }
+    restored = nil
+    var (cutFiles, cutBytes, lost) = (0, Int64(0), 0)
+    for known in files {
+      let found = tree.resume(known.file, marks)
+      switch found.outcome {
+      case nil, .exact: break
+      case .cut(_, let bytes):
+        cutFiles += 1
+        cutBytes += bytes
+      case .lost(let reason):
+        lost += 1
+        if lost <= 5 { log(.warning, reason) }
+      }
+      guard found.position != nil else { continue }
+      var file = known
+      file.file.position = found.position
+      let encoder = parameters.encode.makeEncoder()
+      if !encoder.goOn(after: known.memory) { file.memory = [] }
+      let target = Target(FilesWriter.File(file.file.path, number: file.file.number), encoder, file)
+      targets[tree.name(file.file.path)] = target
+      closedCount += 1
+    }
+    if cutFiles > 0 {
+      log(
+        .info,
+        """
+        cut \(cutBytes) bytes off \(cutFiles == 1 ? "a file" : "\(cutFiles) files") that were written after the last \
+        checkpoint; they are written again
+        """)
+    }
+    if lost > 5 { log(.warning, "so it is with \(lost - 5) more files") }
+  }
+
+  // MARK: Taking events in
+
+  override func receive(_ event: Event) {
+    guard !isOver else { return }
+    if let failure = frame.load(event) { return reject(event, EventFrame.message(of: failure)) }
+    do throws(SignalFailure) {
+      try path.render(frame, over: text, inserted: &inserted)
+    } catch {
+      return reject(event, "its path has no value: \(error.message)")
+    }
+    if let problem = parameters.path.problem(text.bytes, inserted: inserted) { return reject(event, problem) }
+    let target = target()
+    let buffer = target.buffer ?? OutputBuffer(capacity: 1024)
+    let start = buffer.count
+    if let failure = target.encoder.append(event.value, to: buffer) {
+      buffer.truncate(to: start)
+      return reject(event, because: failure)
+    }
+    if target.buffer == nil {
+      target.buffer = buffer
+      filled.append(target)
+    }
+    if !target.isOpen { openFile(target) }
+    if !target.file.isOpen(target.opening) || !target.kept.isEmpty { target.kept.append(OwnedEvent(event)) }
+    if target.marks.last.map({ $0.mark < lastMark }) ?? true { target.marks.append((encoded, target.count)) }
+    target.events += 1
+    target.count += Int64(buffer.count - start)
+    encoded += Int64(buffer.count - start)
+    order += 1
+    target.order = order
+    target.lastUse = executor.now
+    if buffer.count >= Self.largeBlock { handOver(target) }
+  }
+
+  /// The target of the rendered path.
+  private func target() -> Target {
+    if let last, lastPath.elementsEqual(text.bytes) { return last }
+    lastPath.removeAll(keepingCapacity: true)
+    lastPath.append(contentsOf: text.bytes)
+    let name = String(decoding: text.bytes, as: UTF8.self)
+    let found: Target
+    if let known = targets[name] {
+      found = known
+    } else {
+      let below = String(decoding: text.bytes[parameters.path.directoryBytes...], as: UTF8.self)
+      found = Target(FilesWriter.File(below, number: nextNumber), parameters.encode.makeEncoder())
+      nextNumber += 1
+      order += 1
+      found.order = order
+      targets[name] = found
+      closedCount += 1
+      forgetOldest()
+    }
+    last = found
+    return found
+  }
+
+  private func openFile(_ target: Target) {
+    if openTargets.count >= maxOpenFiles, let oldest = openTargets.min(by: { $0.order < $1.order }) {
+      closeFile(oldest)
+    }
+    target.opening += 1
+    target.isOpen = true
+    openTargets.append(target)
+    closedCount -= 1
+    if !idle.isSet { idle = executor.schedule(at: executor.now + idleTimeout, self, 0) }
+  }
+
+  private func closeFile(_ target: Target) {
+    guard target.isOpen else { return }
+    handOver(target)
+    writer?.close(target.file)
+    target.isOpen = false
+    openTargets.removeAll { $0 === target }
+    closedCount += 1
+    forgetOldest()
+  }
+
+  /// Forgets closed files from time to time, the oldest first.
+  private func forgetOldest() {
+    guard closedCount > Self.mostClosed + Self.mostClosed / 4 else { return }
+    let closed = targets.filter { !$0.value.isOpen && $0.value.events == 0 }.sorted { $0.value.order < $1.value.order }
+    for (name, target) in closed.prefix(closedCount - Self.mostClosed) {
+      targets[name] = nil
+      if last === target { last = nil }
+      closedCount -= 1
+    }
+  }
+
+  func woke(_ token: Int) {
+    idle = .none
+    guard !isOver else { return }
+    for target in openTargets where target.lastUse + idleTimeout <= executor.now { closeFile(target) }
+    guard let next = openTargets.lazy.map(\.lastUse).min() else { return }
+    idle = executor.schedule(at: next + idleTimeout, self, 0)
+  }
+
+  // MARK: Handing over
+
+  override func turnEnded() {
+    guard !filled.isEmpty else { return }
+    let all = filled
+    filled = []
+    for target in all { handOver(target) }
+  }
+
+  private func handOver(_ target: Target) {
+    guard target.events > 0, let buffer = target.buffer else { return }
+    let (events, kept, start, opening) = (target.events, target.kept, target.handedOver, target.opening)
+    target.buffer = nil
+    target.events = 0
+    target.kept = []
+    target.handedOver = target.count
+    handedOver += events
+    let receipt = take(events)
+    guard buffer.count > 0, let writer else {
+      // Events may be nothing but empty bytes.
+      delivery.count(events)
+      receipt.acknowledgeAll()
+      return
+    }
+    let (delivery, unsure, executor, node) = (delivery, unsure, executor, Weak(self))
+    let isUnsure = !kept.isEmpty
+    let held = Held(events: kept, receipt: receipt, target: target, opening: opening)
+    if isUnsure { unsure.change(by: 1) }
+    let block = FilesWriter.Block(
+      .buffer(buffer), start: start, opening: opening,
+      completion: { result in
+        delivery.count(events, result) { buffer.bytes }
+        if isUnsure { unsure.change(by: -1) }
+      },
+      acknowledgement: { result in
+        receipt.acknowledgeAll(result)
+        if case .failure(let failure) = result { executor.post { node.object?.failed(failure.error) } }
+      },
+      refusal: { error in executor.post { node.object?.refused(held, error) } })
+    writer.add(block, to: target.file)
+    holdBack(writer)
+  }
+
+  /// What is needed to reject a block. Looked into in turns only.
+  private struct Held: @unchecked Sendable {
+    let events: [OwnedEvent]
+    let receipt: Receipt
+    let target: Target
+    let opening: Int
+  }
+
+  private func refused(_ block: Held, _ error: PosixError) {
+    unsure.change(by: -1)
+    handedOver -= block.events.count
+    if !isOver, block.target.opening == block.opening { closeFile(block.target) }
+    for event in block.events {
+      event.keep(in: executor.arena)
+      reject(event.event, error.message, on: block.receipt)
+    }
+  }
+
+  private func holdBack(_ writer: FilesWriter) {
+    guard !isInputPaused, writer.queuedBytes > options.queueBytes / 2 else { return }
+    isInputPaused = true
+    pauseInput()
+    let executor = executor
+    let node = Weak(self)
+    writer.whenRoom { executor.post { node.object?.hasRoom() } }
+  }
+
+  private func hasRoom() {
+    guard isInputPaused else { return }
+    isInputPaused = false
+    resumeInput()
+  }
+
+  override var queued: PipelineStatistics.Queue? {
+    let buffered = filled.reduce(0) { $0 + $1.events }
+    return PipelineStatistics.Queue(
+      events: max(0, handedOver + buffered - delivery.delivered),
+      bytes: (writer?.queuedBytes ?? 0) + filled.reduce(0) { $0 + ($1.buffer?.count ?? 0) })
+  }
+
+  override func countDelivered() {
+    let (delivered, written) = (delivery.delivered, delivery.written)
+    countSent(delivered - counted)
+    counted = delivered
+    countBytes(written - countedBytes)
+    countedBytes = written
+  }
+
+  override var awaitsAnswers: Bool { unsure.isAny }
+
+  // MARK: The places
+
+  override var placeVersion: Int { 2 }
+
+  override var mark: Int64 {
+    lastMark = encoded
+    return encoded
+  }
+
+  override func acknowledgeSoon() {
+    turnEnded()
+    writer?.acknowledgeSoon()
+  }
+
+  override func savePlace(_ state: inout StateWriter) {
+    let saved = savedMark ?? mark
+    state.write(marks.writer)
+    state.write(each: marks.lost) { state, lost in
+      state.write(lost.after)
+      state.write(lost.before)
+    }
+    state.write(nextNumber - 1)
+    let known = state.positions == .taken ? targets.values.sorted { $0.file.number < $1.file.number } : []
+    state.write(each: known) { state, target in
+      let count = target.count(at: saved)
+      let isOld = count == target.restored?.file.count
+      state.write(target.file.path)
+      state.write(target.file.number)
+      state.write(count)
+      state.write(target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil))
+      state.write(isOld || count == 0 ? target.restored?.memory ?? [] : target.encoder.memory)
+    }
+  }
+
+  override func restorePlace(_ state: inout StateReader) throws(StateFault) {
+    // A path without expressions leaves its one place.
+    guard state.version >= 2 else {
+      _ = try state.read(FilePosition?.self)
+      _ = try state.read([String].self)
+      return
+    }
+    let writer = try state.read(UInt64.self)
+    var lost: [WriterMarks.Lost] = []
+    for _ in 0..<(try state.count()) {
+      lost.append(WriterMarks.Lost(after: try state.read(), before: try state.read()))
+    }
+    let number = try state.read(UInt64.self)
+    var files: [Restored] = []
+    for _ in 0..<(try state.count()) {
+      let path = try state.read(String.self)
+      let number = try state.read(UInt64.self)
+      let count = try state.read(Int64.self)
+      let position = try state.read(FilePosition?.self)
+      let memory = try state.read([String].self)
+      guard count >= 0 else { throw StateFault("the length of a file is negative") }
+      // Another directory has other files.
+      if let position, position.path != tree.name(path) { continue }
+      files.append(
+        Restored(file: SavedFile(path: path, number: number, count: count, position: position), memory: memory))
+    }
+    guard number < .max else { throw StateFault("the number of a file is too large") }
+    restored = (WriterMarks(writer: writer, lost: lost), number, files)
+  }
+
+  private func log(_ level: Services.Level, _ message: String) {
+    execution.services.log(
+      level, execution.plan.steps[nodeContext.step.number].label,
+      (nodeContext.location.map { "\($0): " } ?? "") + message)
+  }
+
+  // MARK: The end
+
+  private func failed(_ error: PosixError) {
+    guard !isOver else {
+      lastFailure = lastFailure ?? error
+      return
+    }
+    isOver = true
+    hasRoom()
+    fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+  }
+
+  override func finish() {
+    turnEnded()
+    isOver = true
+    unset()
+    guard let writer else {
+      drained()
+      return
+    }
+    let executor = executor
+    let node = Weak(self)
+    // Closing may wait for the device; another thread does that.
+    do throws(PosixError) {
+      _ = try OwnThread("rxd close") {
+        writer.close()
+        executor.post { node.object?.over() }
+      }
+    } catch {
+      writer.close()
+      executor.post { node.object?.over() }
+    }
+  }
+
+  private func over() {
+    hasRoom()
+    // The last sync may fail when no block is queued.
+    lastFailure = lastFailure ?? writer?.failure
+    writer = nil
+    countLost()
+    if let lastFailure {
+      fail(because: SignalFailure(.sink, lastFailure.message, at: nodeContext.location))
+    } else {
+      drained()
+    }
+  }
+
+  override func cancel() {
+    if !isOver { turnEnded() }
+    isOver = true
+    unset()
+    hasRoom()
+    writer?.close(within: .milliseconds(500))
+    writer = nil
+    countLost()
+  }
+
+  private func unset() {
+    if idle.isSet { executor.unschedule(idle) }
+    idle = .none
+  }
+
+  /// Nothing more is written: whatever has not been written is lost.
+  private func countLost() {
+    let left = handedOver - delivery.delivered
+    handedOver = delivery.delivered
+    guard left > 0, !isRepeatedLater else { return }
+    countUndelivered(left)
+    let reason = delivery.failure?.message ?? "\(tree.root) did not take \(left == 1 ? "it" : "them") in time"
+    log(.warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
+  }
+}
+
+/// How many blocks wait for their files to be opened. Changed by the writing thread, read in turns.
+private final class Unsure: Sendable {
+  private let count = Atomic(0)
+  var isAny: Bool { count.load(ordering: .acquiring) > 0 }
+  func change(by number: Int) { count.add(number, ordering: .acquiringAndReleasing) }
+}

@@ -1,0 +1,101 @@
+import CLinux
+import Glibc
+
+/// The files below one directory. No path leads out of it: symbolic links below it are not followed.
+public struct FileTree: Sendable {
+  /// The directory. Links in its own path are followed.
+  public let root: String
+
+  public init(_ root: String) { self.root = root }
+
+  /// The path of a file below the directory, for messages.
+  public func name(_ path: String) -> String { Glob.join(root, path) }
+
+  /// Whether an open failed because of the path below the directory, so that other paths may be fine.
+  func isRefusal(_ error: PosixError) -> Bool {
+    error.path != root
+      && [
+        EACCES, EPERM, ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, EINVAL, ENXIO, EMLINK, EILSEQ, ETXTBSY, EOPNOTSUPP,
+      ].contains(error.code)
+  }
+
+  /// Throws if the directory cannot be entered.
+  public func check() throws(PosixError) { _ = try openRoot() }
+
+  private func openRoot() throws(PosixError) -> FileDescriptor {
+    let number = uninterrupted { open(root, RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }
+    if number < 0 { throw PosixError("open the directory", root) }
+    return FileDescriptor(number, name: root)
+  }
+
+  /// Opens a regular file for appending.
+  ///
+  /// - Parameters:
+  ///   - path: Names with `/` between them, none of them empty, `.` or `..`.
+  ///   - makes: Whether the file and its directories are made where they are missing, with `permissions` and 0750 less the umask.
+  ///   - syncs: Whether new directories are on the device when this returns.
+  func openForAppending(
+    _ path: String, permissions: mode_t = 0o640, makes: Bool = true, syncs: Bool = false
+  ) throws(PosixError) -> FileDescriptor {
+    var directory = try openRoot()
+    var shown = root
+    var names = path.split(separator: "/", omittingEmptySubsequences: false).map { String($0) }
+    let last = names.removeLast()
+    for name in names + [last] where name.isEmpty || name == "." || name == ".." || name.utf8.contains(0) {
+      throw PosixError("open", self.name(path), code: EINVAL, detail: "it is not a path below \(root)")
+    }
+    for name in names {
+      shown = Glob.join(shown, name)
+      directory = try enter(name, of: directory, shown, makes: makes, syncs: syncs)
+    }
+    shown = Glob.join(shown, last)
+    let flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | (makes ? O_CREAT : 0)
+    var number = uninterrupted { openat(directory.number, last, flags, permissions) }
+    if number < 0, errno == EACCES {  // Write permission alone is enough for appending.
+      number = uninterrupted { openat(directory.number, last, flags & ~O_RDWR | O_WRONLY, permissions) }
+    }
+    if number < 0 { throw failure("open", last, of: directory, shown) }
+    let opened = FileDescriptor(number, name: shown)
+    let kind = try opened.status().kind
+    guard kind == .regular else { throw PosixError("write to", shown, code: EINVAL, detail: "it is \(kind.rawValue)") }
+    return opened
+  }
+
+  private func enter(
+    _ name: String, of directory: FileDescriptor, _ shown: String, makes: Bool, syncs: Bool
+  ) throws(PosixError) -> FileDescriptor {
+    let flags = RX_O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
+    var number = uninterrupted { openat(directory.number, name, flags) }
+    if number < 0, errno == ENOENT, makes {
+      if mkdirat(directory.number, name, 0o750) == 0 {
+        if syncs { try sync(directory) }
+      } else if errno != EEXIST {
+        throw PosixError("make the directory", shown)
+      }
+      number = uninterrupted { openat(directory.number, name, flags) }
+    }
+    if number < 0 { throw failure("open the directory", name, of: directory, shown) }
+    return FileDescriptor(number, name: shown)
+  }
+
+  private func failure(_ operation: String, _ name: String, of directory: FileDescriptor, _ shown: String) -> PosixError
+  {
+    let code = errno
+    var status = stat()
+    if code == ELOOP || code == ENOTDIR, fstatat(directory.number, name, &status, AT_SYMLINK_NOFOLLOW) == 0,
+      status.st_mode & S_IFMT == S_IFLNK
+    {
+      return PosixError(
+        operation, shown, code: ELOOP, detail: "it is a symbolic link, and links below \(root) are not followed")
+    }
+    return PosixError(operation, shown, code: code)
+  }
+
+  private func sync(_ directory: FileDescriptor) throws(PosixError) {
+    let number = uninterrupted { openat(directory.number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    // A directory that may be entered and not read cannot be synced.
+    if number < 0 { return }
+    defer { close(number) }
+    if uninterrupted({ fsync(number) }) != 0, errno != EINVAL { throw PosixError("sync", directory.name) }
+  }
+}

@@ -1,0 +1,70 @@
+public import PipelineCore
+
+/// One file of a ``FilesWriter`` in a saved state.
+public struct SavedFile: Sendable {
+  /// Below the directory.
+  public var path: String
+  /// Its number among those of the sink.
+  public var number: UInt64
+  /// How many bytes had been written for it.
+  public var count: Int64
+  /// Where it ended; nil: that was not known yet.
+  public var position: FilePosition?
+
+  public init(path: String, number: UInt64, count: Int64, position: FilePosition?) {
+    self.path = path
+    self.number = number
+    self.count = count
+    self.position = position
+  }
+}
+
+extension FileTree {
+  /// Cuts a file back to where it ended in the state; what it has behind that is written again.
+  ///
+  /// - Returns: `outcome`: what became of it; nil: nothing of it was on the disk. `position`: where the file that has the path now ends;
+  ///   nil: there is none, or it is not known to be the sink's.
+  public func resume(
+    _ saved: SavedFile, _ marks: WriterMarks
+  ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
+    let name = name(saved.path)
+    let place = saved.position.map { PlaceOfWriter($0, name) }
+    let opened: FileDescriptor
+    let status: FileDescriptor.Status
+    do throws(PosixError) {
+      opened = try openForAppending(saved.path, makes: false)
+      status = try opened.status()
+    } catch {
+      guard let place else { return (nil, nil) }
+      return (
+        place.restoreRenamed() ?? .lost("\(name) was removed since the last checkpoint; lines may be repeated"), nil
+      )
+    }
+    let mark = WriterMark(of: opened).flatMap { $0.writer == marks.writer && $0.number == saved.number ? $0 : nil }
+    if let position = saved.position, opened.isFile(of: position, status) {
+      return cut(opened, status, name, to: position.offset)
+    }
+    let renamed = place?.restoreRenamed()
+    if let mark {
+      // A file that was begun after the state has nothing that does not come again.
+      let found = cut(opened, status, name, to: mark.end(after: saved.count) ?? mark.size)
+      return (renamed ?? found.outcome, found.position)
+    }
+    guard place != nil else { return (nil, nil) }
+    if status.size > 0 || renamed == nil {
+      return (.lost("\(name) was truncated or replaced since the last checkpoint; lines may be repeated"), nil)
+    }
+    return (renamed, nil)
+  }
+
+  private func cut(
+    _ file: FileDescriptor, _ status: FileDescriptor.Status, _ name: String, to end: Int64
+  ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
+    let outcome = PlaceOfWriter.cut(file, status, name, to: end)
+    if case .lost = outcome { return (outcome, nil) }
+    guard let now = try? file.status() else { return (outcome, nil) }
+    var position = FilePosition(of: file, now, name)
+    position.offset = now.size
+    return (outcome, position)
+  }
+}
