@@ -10,6 +10,18 @@ public struct File: SourceComponent {
     }
   }
 
+  enum Compression: String, ChoiceParameter {
+    case auto, none, gzip, zstd
+    var help: String {
+      switch self {
+      case .auto: "files that begin as gzip or zstd do are decompressed, if `decode` reads text"
+      case .none: "files are read as they are"
+      case .gzip: "all files are decompressed as gzip"
+      case .zstd: "all files are decompressed as zstd"
+      }
+    }
+  }
+
   var paths: [FilePathParameter] = []
   public var decode = DecodeParameter(.text)
   public var follow = false
@@ -18,6 +30,7 @@ public struct File: SourceComponent {
   public var whenTooLong = WhenTooLong.reject
   public var maxBytes = ByteSize(16 << 20)
   var rotateWait = TimeSpan.seconds(5)
+  var compression = Compression.auto
 
   public init() {}
 
@@ -30,8 +43,13 @@ public struct File: SourceComponent {
       does not exist is an error, and so is a directory that cannot be listed. A pattern without a match is a \
       warning. With `follow`, files are read through renames and replacements, new files from their start, and the \
       source never completes. If a directory cannot be listed for a while, that is a warning: its known files are \
-      read on, and listing is tried again. A compressed file (gzip, zstd, xz, bzip2) is an error; with `follow` it \
-      is skipped with a warning. `meta.path` and `meta.offset` give the origin of an event.
+      read on, and listing is tried again.
+
+      Files compressed with gzip or zstd are decompressed as a stream, whatever their names (`compression`); \
+      `meta.offset` and saved positions count bytes of the content, and going on in the middle decompresses what comes \
+      before again. A file that is damaged or ends in the middle ends the source with an error that names the place, \
+      after the whole lines before it. A file compressed with xz or bzip2 is an error. With `follow`, files that are \
+      compressed when they are found are skipped with a warning. `meta.path` and `meta.offset` give the origin of an event.
 
       With a state directory, reading goes on after the last event of the saved state. A file is known by its inode, \
       its birth time and its first bytes. One that was renamed meanwhile is read to its end before its successors; so \
@@ -52,6 +70,7 @@ public struct File: SourceComponent {
       .init(
         "rotateWait", \.rotateWait, range: 0...Int64.max,
         "With `follow`: how long a renamed file is read on after it last grew."),
+      .init("compression", \.compression, "Without `follow`: which files are decompressed."),
     ],
     examples: [
       .snippet("one file", "file: pipelines/data/apache-combined.log"),
@@ -70,6 +89,7 @@ public struct File: SourceComponent {
       .init(.reading, "read files once", "file: { path: access.log }"),
       .init(.reading, "follow a log file through rotations", "file: { path: '/var/log/app/*.log', follow: true }"),
       .init(.reading, "read JSON lines from a file", "file: { path: events.ndjson, decode: json }"),
+      .init(.reading, "read compressed files", "file: { path: '/var/log/app/*.log.*.gz', decode: json }"),
       .init(.reading, "read a CSV file with a header", "file: { path: people.csv, decode: csv }"),
     ],
     seeAlso: ["stdin"])
@@ -83,6 +103,20 @@ public struct File: SourceComponent {
         at: context.location,
         "a followed file has no end, which 'decode: \(decode.options.format.rawValue)' needs",
         .conflictingParameters, help: "Decode lines, or leave 'follow' out")
+    }
+    if follow, compression != .auto {
+      context.badValue(
+        at: context.location(of: "compression"), "'compression' of 'file' has no effect with 'follow'",
+        .conflictingParameters, help: "Leave it out: files that rotation has compressed are read on as they are found")
+    }
+  }
+
+  var decompression: BlockReader.Decompression {
+    switch compression {
+    case .auto: decode.options.readsText ? .detected : .none
+    case .none: .none
+    case .gzip: .all(.gzip)
+    case .zstd: .all(.zstd)
     }
   }
 

@@ -101,6 +101,7 @@ extension File {
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decode.options.readsText
+      options.decompresses = parameters.decompression
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       let inputQueue = inputQueue
       let node = Weak(self)
@@ -110,7 +111,8 @@ extension File {
         if let resumption {
           let file = try reopen(resumption.position)
           let status = try file.status()
-          if file.isFile(of: resumption.position, status), resumption.place.offset <= status.size {
+          let isCompressed = options.decompresses.format(of: file) != nil
+          if file.isFile(of: resumption.position, status), isCompressed || resumption.place.offset <= status.size {
             place = resumption.place
           } else {
             log(.warning, "\(file.name) was replaced or truncated; it is read from its start")

@@ -26,9 +26,32 @@ public final class BlockReader: Sendable {
     public var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
     public var refusesCompressed = false
+    /// Which regular files are decompressed. Offsets are then those of the content.
+    public var decompresses = Decompression.none
     /// Bytes before the input, in mode `lines`.
     public var beginning: [UInt8] = []
     public init() {}
+  }
+
+  public enum Decompression: Sendable, Equatable {
+    case none
+    /// Those whose first bytes show that they are compressed in a format that can be decompressed.
+    case detected
+    /// All; one in another format is a failure.
+    case all(Decompressor.Format)
+
+    /// How an open file is decompressed; nil: it is read as it is.
+    public func format(of file: FileDescriptor) -> Decompressor.Format? {
+      switch self {
+      case .none: return nil
+      case .all(let format): return format
+      case .detected:
+        var start = [UInt8](repeating: 0, count: 16)
+        let count = uninterrupted { pread(file.number, &start, start.count, 0) }
+        guard count > 0 else { return nil }
+        return start.withUnsafeBytes { Compression(startOf: UnsafeRawBufferPointer(rebasing: $0[..<count])) }?.format
+      }
+    }
   }
 
   public enum End: Sendable, Equatable {

@@ -6,6 +6,8 @@ import Synchronization
 struct BlockReading {
   /// The open file; nil: the next of `waiting` must be opened.
   private var file: FileDescriptor?
+  /// The decompressed content of the file; nil: it is read as it is.
+  private var content: CompressedContent?
   /// The paths of the files after it, the next one last.
   private var waiting: [String]
   /// Whether the ends and starts of files are reported.
@@ -124,6 +126,7 @@ struct BlockReading {
     let status = try next.status()
     pieces.append(.opened(FilePosition(of: next, status, path)))
     file = next
+    content = nil
     self.status = status
     isPrepared = false
     checksStart = options.refusesCompressed
@@ -150,11 +153,55 @@ struct BlockReading {
       throw PosixError("read", file.name, code: EISDIR)
     }
     stop = status.kind == .regular ? nil : stopEvent
-    if start > 0, lseek(file.number, off_t(start), SEEK_SET) < 0 {
+    if status.kind == .regular, let format = options.decompresses.format(of: file) {
+      checksStart = false
+      try decompress(file, format)
+    } else if start > 0, lseek(file.number, off_t(start), SEEK_SET) < 0 {
       throw PosixError("seek in", file.name)
     }
     if status.kind == .regular, status.size > Self.leastBlock {
       posix_fadvise(file.number, 0, 0, POSIX_FADV_SEQUENTIAL)
+    }
+  }
+
+  /// Opens the content of a file, and skips what comes before the start of reading.
+  private mutating func decompress(_ file: FileDescriptor, _ format: Decompressor.Format) throws(PosixError) {
+    guard let opened = CompressedContent(file, format) else {
+      throw PosixError(
+        "decompress", file.name, code: ENOENT,
+        detail: "the library for \(format.rawValue) is not installed, or memory is short")
+    }
+    content = opened
+    let skipped = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
+    defer { skipped.deallocate() }
+    while opened.offset < start, !stopEvent.isAwake {
+      let rest = Int(min(Int64(skipped.count), start - opened.offset))
+      guard try fill(UnsafeMutableRawBufferPointer(rebasing: skipped[..<rest])) != 0 else {
+        throw PosixError(
+          "decompress", file.name, code: EINVAL,
+          detail: "its content has \(opened.offset) bytes, and \(start) of it had been read")
+      }
+    }
+  }
+
+  /// Reads once from the file or its content; 0 at the end; nil if `stop` was woken first.
+  private mutating func fill(_ room: UnsafeMutableRawBufferPointer) throws(PosixError) -> Int? {
+    guard let file else { return 0 }
+    guard let content else { return try file.read(into: room, stop: stop) }
+    let count = try content.read(into: room)
+    guard count == 0 else { return count }
+    switch content.state {
+    case .whole, .more: return 0
+    case .unfinished:
+      throw PosixError(
+        "decompress", file.name, code: EINVAL,
+        detail: "it ends in the middle, behind \(content.offset) bytes of its content")
+    case .damaged:
+      throw PosixError(
+        "decompress", file.name, code: EINVAL,
+        detail: content.offset == 0
+          ? "it is damaged, or not in the format that is expected"
+          : "it is damaged behind \(content.offset) bytes of its content")
     }
   }
 
@@ -168,9 +215,9 @@ struct BlockReading {
   }
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    guard let file else { return .finished(offset: place) }
+    guard file != nil else { return .finished(offset: place) }
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
-    guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
+    guard let count = try fill(room) else { return .stopped(offset: place) }
     try checkStart(at: room, count)
     if count == 0 {
       lines.finish(deliver: deliver)
@@ -218,11 +265,11 @@ struct BlockReading {
   private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    guard let file else { return .finished(offset: place) }
+    guard file != nil else { return .finished(offset: place) }
     let buffer = buffer ?? Slab(capacity: options.blockBytes)
     self.buffer = buffer
     let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
-    guard let count = try file.read(into: room, stop: stop) else { return .stopped(offset: place) }
+    guard let count = try fill(room) else { return .stopped(offset: place) }
     if count == 0 { return .finished(offset: offset) }
     let start = offset
     offset &+= Int64(count)
@@ -246,7 +293,7 @@ struct BlockReading {
       }
       let room = UnsafeMutableRawBufferPointer(
         start: slab.start + slab.count, count: slab.capacity - slab.count)
-      guard let count = try file.read(into: room, stop: stop) else { break }
+      guard let count = try fill(room) else { break }
       try checkStart(at: room, count)
       slab.count += count
       if slab.count > limit {

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Compressed formats that cannot be read here, recognised by their first bytes. No text can start with them.
+/// Compressed formats, recognised by their first bytes. No text can start with them.
 enum Compression: String, CaseIterable {
   case gzip, zstd, xz, bzip2
 
@@ -19,6 +19,15 @@ enum Compression: String, CaseIterable {
       return
     }
     return nil
+  }
+
+  /// Nil: it cannot be decompressed.
+  var format: Decompressor.Format? {
+    switch self {
+    case .gzip: .gzip
+    case .zstd: .zstd
+    case .xz, .bzip2: nil
+    }
   }
 
   private var start: [UInt8] {

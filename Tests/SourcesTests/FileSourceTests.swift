@@ -88,7 +88,7 @@ import Testing
     scratch.append("x\n", to: "a.log")
     scratch.append(start + Array("\n\n\n".utf8), to: "b.log")
     for decode in ["text", "json", "csv", "whole"] {
-      let reading = try read("{ path: '\(scratch("*.log"))', decode: \(decode) }")
+      let reading = try read("{ path: '\(scratch("*.log"))', decode: \(decode), compression: none }")
       let failure = try #require(reading.failure)
       #expect(failure.message.hasPrefix("cannot read \(scratch("b.log")): it is compressed with \(form), "))
       #expect(failure.message.contains("\(form) -dc FILE | rxd"))
