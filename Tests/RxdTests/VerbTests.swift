@@ -56,7 +56,7 @@ struct VerbTests {
     let log = try Rxd.run("describe", "nginx").output
     #expect(log.contains("decode: { regex: combined }"), "\(log)")
     let decoder = try Rxd.run("check", "-", input: "sources: { a: { stdin: { decode: nginx } } }\n")
-    #expect(decoder.errors.contains("fix: replace with { regex: combined }"), "\(decoder.errors)")
+    #expect(decoder.output.contains("fix: replace with { regex: combined }"), "\(decoder.output)")
   }
 
   @Test func explainTellsPlansAndCodes() throws {
