@@ -38,6 +38,7 @@ let package = Package(
     .target(name: "CEdit", path: "Sources/CEdit"),
     .target(name: "CSQLite", path: "Sources/CSQLite"),
     .target(name: "CTLS", path: "Sources/CTLS"),
+    .target(name: "CJournal", path: "Sources/CJournal"),
 
     .target(name: "CLinux", path: "Sources/CLinux"),
     // rxd_plugin.h, which plugins are compiled with; `make install` puts it among the system's headers.
@@ -51,7 +52,7 @@ let package = Package(
     .target(
       name: "Transport",
       dependencies: [
-        "PipelineCore", "CCompress", "CCurl", "CDigest", "CLinux", "CTLS",
+        "PipelineCore", "CCompress", "CCurl", "CDigest", "CJournal", "CLinux", "CTLS",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),

@@ -2,6 +2,7 @@
 #include "rx_socket.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -13,8 +14,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(struct sockaddr_storage) <= 128, "an address fits");
 
@@ -126,6 +129,40 @@ int rx_accept(int descriptor, rx_address *peer) {
 
 long rx_send(int descriptor, const void *bytes, long count) { return send(descriptor, bytes, (size_t)count, MSG_NOSIGNAL); }
 
+static int sealed_file(const void *bytes, long count) {
+  int file = memfd_create("rxd-message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file < 0) return -1;
+  for (long done = 0; done < count;) {
+    ssize_t written = write(file, (const char *)bytes + done, (size_t)(count - done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) goto failed;
+    done += written;
+  }
+  if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0) return file;
+failed:;
+  int code = errno;
+  close(file);
+  errno = code;
+  return -1;
+}
+
+int rx_send_as_file(int descriptor, const void *bytes, long count) {
+  int file = sealed_file(bytes, count);
+  if (file < 0) return -1;
+  union {
+    struct cmsghdr head;
+    char space[CMSG_SPACE(sizeof(int))];
+  } control = {0};
+  struct msghdr message = {.msg_control = &control, .msg_controllen = sizeof control.space};
+  control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+  memcpy(CMSG_DATA(&control.head), &file, sizeof file);
+  ssize_t sent = sendmsg(descriptor, &message, MSG_NOSIGNAL);
+  int code = errno;
+  close(file);
+  errno = code;
+  return sent < 0 ? -1 : 0;
+}
+
 int rx_socket_error(int descriptor) {
   int code = 0;
   socklen_t length = sizeof code;
@@ -183,6 +220,11 @@ int rx_peer_process(int descriptor, int *pid, int *uid) {
 long rx_unacknowledged(int descriptor) {
   int count = 0;
   return ioctl(descriptor, SIOCOUTQ, &count) == 0 ? count : -1;
+}
+
+long rx_unread(int descriptor) {
+  int count = 0;
+  return ioctl(descriptor, FIONREAD, &count) == 0 ? count : -1;
 }
 
 int rx_has_hung_up(int descriptor) {

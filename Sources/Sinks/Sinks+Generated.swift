@@ -6,8 +6,11 @@ extension Catalogue {
   /// The components of Sources/Sinks.
   public static let sinks = Catalogue([
     CatalogueEntry(sink: Discard.self, "discard"),
+    CatalogueEntry(sink: ExecSink.self, "exec"),
     CatalogueEntry(sink: FileSink.self, "file"),
     CatalogueEntry(sink: HTTPSink.self, "http"),
+    CatalogueEntry(sink: JournaldSink.self, "journald"),
+    CatalogueEntry(sink: PrometheusExporter.self, "prometheusExporter"),
     CatalogueEntry(sink: Reply.self, "reply"),
     CatalogueEntry(sink: Stderr.self, "stderr"),
     CatalogueEntry(sink: Stdout.self, "stdout"),

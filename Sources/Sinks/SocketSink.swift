@@ -16,11 +16,13 @@ enum SentFraming: String, ChoiceParameter {
   }
 }
 
-/// A sink that sends messages to a socket: encodes and frames events as they come, and hands those of each turn to the sender in one piece.
+/// A sink that sends messages to a socket or a program: encodes and frames events as they come, and hands those of each turn to the sender in one piece.
 final class SocketSink: RunningSink {
   struct Settings {
     var place: SocketPlace
     var options = SocketSender.Options()
+    /// In place of the socket.
+    var program: (call: ProgramCall, options: ProgramSender.Options)?
     var encode: EncodeParameter
     var framing = SentFraming.lines
     /// The longest message, in bytes.
@@ -29,6 +31,8 @@ final class SocketSink: RunningSink {
     var queue = 16 << 20
     /// In place of `encode`.
     var syslog: SyslogEncoding?
+    /// In place of both.
+    var journal: JournalEncoding?
   }
 
   private let settings: Settings
@@ -39,7 +43,7 @@ final class SocketSink: RunningSink {
   private let message = OutputBuffer()
   private let buffer = OutputBuffer()
   private var ends: [Int] = []
-  private var sender: SocketSender?
+  private var sender: (any MessageSender)?
   private let book = Book()
   private var counted = 0
   private var taken = 0
@@ -53,8 +57,11 @@ final class SocketSink: RunningSink {
     settings.encode.options.csv.header = false
     self.settings = settings
     syslog = settings.syslog.map { SyslogEncoder($0) }
-    encoder = syslog.map { $0 as any EventEncoder } ?? settings.encode.makeEncoder()
-    endsLines = settings.syslog == nil && [.lines, .csv, .logfmt].contains(settings.encode.options.format)
+    encoder =
+      syslog ?? settings.journal.map { JournalEncoder($0) as any EventEncoder } ?? settings.encode.makeEncoder()
+    endsLines =
+      settings.syslog == nil && settings.journal == nil
+      && [.lines, .csv, .logfmt].contains(settings.encode.options.format)
     super.init(nodeContext)
   }
 
@@ -63,6 +70,7 @@ final class SocketSink: RunningSink {
   }
 
   override func open() {
+    if let program = settings.program { return open(program.call, program.options) }
     let services = execution.services
     let label = execution.plan.steps[nodeContext.step.number].label
     do throws(SocketFailure) {
@@ -80,8 +88,43 @@ final class SocketSink: RunningSink {
     }
   }
 
+  private func open(_ call: ProgramCall, _ options: ProgramSender.Options) {
+    let services = execution.services
+    let label = execution.plan.steps[nodeContext.step.number].label
+    let name = call.program
+    let executor = executor
+    let node = Weak(self)
+    do throws(ProgramFailure) {
+      sender = try ProgramSender(call, options) { notice in
+        switch notice {
+        case .said(let level, let text): services.log(level, label, text)
+        case .failing(let reason): services.log(.warning, label, "'\(name)' \(reason); starting it again")
+        case .restarted(let failures):
+          services.log(
+            .info, label, "'\(name)' runs again, after it had ended \(failures == 1 ? "once" : "\(failures) times")")
+        case .badEnd(let reason): services.log(.warning, label, "'\(name)' \(reason)")
+        case .ended(let reason): executor.post { node.object?.programEnded("'\(name)' \(reason)") }
+        }
+      }
+    } catch {
+      fail(because: SignalFailure(.sink, "'\(name)' \(error.message)", at: nodeContext.location))
+    }
+  }
+
+  private func programEnded(_ message: String) {
+    guard sender != nil else { return }
+    fail(because: SignalFailure(.sink, message, at: nodeContext.location))
+  }
+
   /// Whether it can connect shows later: a receiver that is not there is waited for.
   override func dryRun() {
+    if let program = settings.program {
+      do throws(ProgramFailure) { _ = try ProgramSender.path(of: program.call) } catch {
+        fail(
+          because: SignalFailure(.sink, "'\(program.call.program)' \(error.message)", at: nodeContext.location))
+      }
+      return
+    }
     guard let tls = settings.options.tls else { return }
     do throws(SocketFailure) { _ = try TLSContext(asking: tls) } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
@@ -210,7 +253,10 @@ final class SocketSink: RunningSink {
     let left = max(taken - sent, givenUp)
     guard left > 0, !isRepeatedLater else { return }
     countUndelivered(left)
-    log(.warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not sent to \(settings.place.text)")
+    log(
+      .warning,
+      "\(left) event\(left == 1 ? " was" : "s were") taken but not sent to \(settings.program?.call.program ?? settings.place.text)"
+    )
   }
 
   /// How far a block has been sent. Used on the sending thread only.

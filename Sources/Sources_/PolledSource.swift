@@ -95,6 +95,13 @@ class PolledSource: DecodingSource {
     end()
   }
 
+  /// Sends several events that are the whole answer; then the call is done.
+  final func sendAnswers(_ values: [Value], _ origin: Origin) {
+    beginPiece()
+    for value in values where !isClosed { produce(value, origin: origin) }
+    end()
+  }
+
   /// The call is done, and all events of its answer have been sent.
   final func end() {
     guard !isClosed else { return }

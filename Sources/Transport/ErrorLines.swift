@@ -1,6 +1,6 @@
 public import PipelineCore
 
-/// The lines of a program's standard error on their way to the log: at most 20 a second.
+/// The lines of a program's standard error, or output, on their way to the log: at most 20 a second.
 public struct ErrorLines {
   private var partial: [UInt8] = []
   /// The last line that was not empty.
@@ -12,8 +12,13 @@ public struct ErrorLines {
 
   /// Called for each line that is not logged.
   private let missed: @Sendable () -> Void
+  /// What stands before each line.
+  private let stream: String
 
-  public init(missed: @escaping @Sendable () -> Void = {}) { self.missed = missed }
+  public init(_ stream: String = "stderr", missed: @escaping @Sendable () -> Void = {}) {
+    self.stream = stream
+    self.missed = missed
+  }
 
   /// When the number of dropped lines is to be said.
   public var due: Int64? { dropped > 0 ? (second + 1) * 1_000_000_000 : nil }
@@ -52,13 +57,13 @@ public struct ErrorLines {
       dropped += 1
       missed()
     } else if !line.isEmpty {
-      log(.info, "stderr: \(Printable.cut(line, limit: 2000))")
+      log(.info, "\(stream): \(Printable.cut(line, limit: 2000))")
     }
   }
 
   private mutating func report(_ log: (Services.Level, String) -> Void) {
     guard dropped > 0 else { return }
-    log(.warning, "stderr: \(Printable.count(dropped, "further line")) within a second")
+    log(.warning, "\(stream): \(Printable.count(dropped, "further line")) within a second")
     dropped = 0
   }
 }

@@ -16,6 +16,8 @@ public final class SocketSender: Sendable {
     public var delay = TimeSpan.milliseconds(100)
     public var maxDelay = TimeSpan.seconds(10)
     public var keepAlive = true
+    /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
+    public var sendsLargeAsFiles = false
     public init() {}
   }
 
@@ -302,8 +304,11 @@ public final class SocketSender: Sendable {
       while first < entry.block.ends.count {
         let start = first == 0 ? 0 : entry.block.ends[first - 1]
         let end = entry.block.ends[first]
-        let sent = entry.block.bytes.withUnsafeBytes { bytes in
-          uninterrupted { rx_send(descriptor, bytes.baseAddress.map { $0 + start }, end - start) }
+        let sent = entry.block.bytes.withUnsafeBytes { bytes -> Int in
+          let message = bytes.baseAddress.map { $0 + start }
+          let sent = uninterrupted { rx_send(descriptor, message, end - start) }
+          guard sent < 0, options.sendsLargeAsFiles, errno == EMSGSIZE || errno == ENOBUFS else { return sent }
+          return uninterrupted { Int(rx_send_as_file(descriptor, message, end - start)) }
         }
         if sent >= 0 {
           entry.done(1, 0)

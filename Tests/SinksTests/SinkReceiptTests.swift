@@ -99,6 +99,14 @@ import Transport
     case "syslog": ["syslog: { address: '127.0.0.1:\(receiver.port)', transport: tcp }"]
     case "udp": ["udp: '127.0.0.1:\(receiver.port)'"]
     case "unix": ["unix: \(receiver.path)"]
+    // No event is a metric: each is rejected.
+    case "prometheusExporter": ["prometheusExporter: '127.0.0.1:0'"]
+    case "exec":
+      [
+        "exec: { shell: 'cat > /dev/null' }",
+        "exec: { shell: 'head -c 2000 > /dev/null', restart: { delay: 1ms, maxDelay: 1ms }, queue: 1KiB }",
+      ]
+    case "journald": ["journald: \(receiver.datagrams)"]
     // To no request: each is rejected.
     case "reply": ["reply: {}"]
     // Three lines on the screen of whoever runs the tests.
@@ -223,11 +231,17 @@ import Transport
 private final class Swallower: Sendable {
   let port: Int
   let path: String
+  /// A socket that takes datagrams.
+  let datagrams: String
   private let folder = Scratch()
   private let receivers: [StreamReceiver]
+  private let datagramReceiver: DatagramReceiver?
 
   init() {
     path = folder("s")
+    datagrams = folder("d")
+    datagramReceiver = try? DatagramReceiver(.unix(path: datagrams, isDatagram: true), DatagramReceiver.Options())
+    try? datagramReceiver?.start(notify: { _ in }, deliver: { _ in true })
     receivers = [
       SocketPlace.network(host: "127.0.0.1", port: 0, isDatagram: false), .unix(path: path, isDatagram: false),
     ].compactMap { try? StreamReceiver($0, StreamReceiver.Options()) }
@@ -235,5 +249,8 @@ private final class Swallower: Sendable {
     port = receivers.first.flatMap { Int($0.text.split(separator: ":").last ?? "") } ?? 0
   }
 
-  deinit { for receiver in receivers { receiver.cancel() } }
+  deinit {
+    for receiver in receivers { receiver.cancel() }
+    datagramReceiver?.cancel()
+  }
 }

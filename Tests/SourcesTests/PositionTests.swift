@@ -117,6 +117,46 @@ import Testing
     #expect(seen + sink.held.all == wanted, "seed \(seed)")
   }
 
+  /// The same of the journal, whose positions are cursors.
+  @Test(
+    .enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"), arguments: 0..<8 as Range<UInt64>)
+  func journalsGoOnInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    let journal = JournalFiles()
+    let wanted = (0..<450).map { "\"\($0)\"" }
+    for part in 0..<3 {
+      try journal.write(messages: (0..<150).map { "\(part * 150 + $0)" })
+      if part < 2 { try journal.rotate() }
+    }
+    journal.close()
+    let yaml = """
+      sources: { in: { journald: { directory: '\(journal.path)', follow: false } } }
+      sinks: { out: { from: in, chain: [ { map: event.MESSAGE } ], discard: {} } }
+      """
+    let events = random.pick([1, 3, .max])
+    var seen: [String] = []
+    var state: [UInt8]?
+    for _ in 0..<3 {
+      let sink = GatedSink()
+      let running = try pipeline(yaml, sink, events: events, restoring: state)
+      #expect(running.execution.refusals.isEmpty)
+      let count = 1 + random.below(140)
+      running.run { sink.held.count >= count || running.outcome != nil }
+      for _ in 0..<random.below(2 * sink.held.turns.count + 1) {
+        sink.held.acknowledge(random.below(sink.held.turns.count))
+      }
+      state = acknowledgedState(running)
+      if state == nil { return }
+      let acknowledged = sink.held.turns.prefix { $0.isAcknowledged }
+      seen += acknowledged.flatMap(\.texts)
+      #expect(seen == Array(wanted.prefix(seen.count)))
+    }
+    let sink = GatedSink()
+    let last = try pipeline(yaml, sink, events: events, restoring: state)
+    #expect(last.runToEnd() == .completed)
+    #expect(seen + sink.held.all == wanted, "seed \(seed)")
+  }
+
   /// Each followed file for itself, also one that was renamed and read to its end.
   @Test(arguments: 0..<8 as Range<UInt64>)
   func followedFilesGoOnInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {

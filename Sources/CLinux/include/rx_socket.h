@@ -29,6 +29,10 @@ int rx_connect(int descriptor, const rx_address *address);
 int rx_accept(int descriptor, rx_address *peer);
 /// Sends without SIGPIPE.
 long rx_send(int descriptor, const void *bytes, long count);
+/// Bytes of a pipe that its reader has not read, seen from either end; -1: unknown.
+long rx_unread(int descriptor);
+/// Sends a datagram without bytes, with the descriptor of a sealed file in memory that has them. 0; -1 and errno on failure.
+int rx_send_as_file(int descriptor, const void *bytes, long count);
 /// The error of a connection that was under way; 0: it stands.
 int rx_socket_error(int descriptor);
 /// Whether the descriptor is a socket of datagrams (1), a stream (0), or no socket (-1).

@@ -80,7 +80,7 @@ public enum InputUnit: Sendable {
 
 /// The formats of `decode:`.
 public enum DecoderFormat: String, Sendable, CaseIterable {
-  case text, lines, whole, json, ndjson, csv, logfmt, regex, syslog, bytes
+  case text, lines, whole, json, ndjson, csv, logfmt, regex, syslog, statsd, prometheus, bytes
 
   public var summary: String {
     switch self {
@@ -93,6 +93,8 @@ public enum DecoderFormat: String, Sendable, CaseIterable {
     case .logfmt: "Each line of key=value pairs is a map."
     case .regex: "Each line becomes a map of the named groups of a regular expression."
     case .syslog: "Each line, datagram or body is a syslog message (RFC 5424 or RFC 3164)."
+    case .statsd: "Each line is a metric of StatsD, with the tags of DogStatsD."
+    case .prometheus: "Each sample of an exposition of Prometheus or OpenMetrics is a map."
     case .bytes: "Each body, or each piece of a stream as it was read, is raw bytes."
     }
   }
@@ -126,9 +128,9 @@ public struct DecoderOptions: Sendable, Equatable {
   /// How the input must be cut, according to the decoder.
   public var framing: Framing {
     switch format {
-    case .text, .json, .syslog: unit == .stream ? .lines : .whole
+    case .text, .json, .syslog, .statsd: unit == .stream ? .lines : .whole
     case .lines, .ndjson, .csv, .logfmt, .regex: .lines
-    case .whole: .whole
+    case .whole, .prometheus: .whole
     case .bytes: .chunks
     }
   }
@@ -140,9 +142,9 @@ public struct DecoderOptions: Sendable, Equatable {
   /// given all blocks: no block depends on earlier blocks.
   public var readsBlocksApart: Bool {
     switch format {
-    case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog: framing == .lines
+    case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .statsd: framing == .lines
     // The first row of CSV may name the columns, and a quoted row may continue in the next block.
-    case .csv, .whole, .bytes: false
+    case .csv, .whole, .prometheus, .bytes: false
     }
   }
 
@@ -162,6 +164,8 @@ public struct DecoderOptions: Sendable, Equatable {
     case .regex:
       regex.pattern == RegexDecoding.combined ? try CombinedLogDecoder(self) : try RegexDecoder(self)
     case .syslog: SyslogDecoder(self)
+    case .statsd: StatsDDecoder(self)
+    case .prometheus: PrometheusDecoder()
     case .bytes: BytesDecoder()
     }
   }

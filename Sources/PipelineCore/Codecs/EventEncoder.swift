@@ -188,7 +188,7 @@ func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
 
 extension Value {
   /// The value inside optionals; null for an optional without a value.
-  var unwrapped: Value {
+  public var unwrapped: Value {
     var value = self
     while value.is(.optional) { value = value.wrapped ?? .null }
     return value

@@ -227,6 +227,8 @@ public enum RejectReason: Error, Sendable, Equatable {
   case noMatch
   /// A syslog message that is not as its RFC says; what is expected at which byte.
   case syslog(expected: String, at: Int)
+  /// A line that is not as its format says; what is expected at which byte.
+  case malformed(DecoderFormat, expected: String, at: Int)
   /// The text of a field is not of its type.
   case type(FieldType, field: String)
 
@@ -242,6 +244,7 @@ public enum RejectReason: Error, Sendable, Equatable {
     case .tooManyFields: "too_many_fields"
     case .noMatch: "no_match"
     case .syslog: "malformed_syslog"
+    case .malformed(let format, _, _): "malformed_\(format.rawValue)"
     case .type: "wrong_type"
     }
   }
@@ -259,6 +262,8 @@ extension RejectReason: CustomStringConvertible {
     case .tooManyFields(let limit): "the row has more than \(limit) fields"
     case .noMatch: "the line does not match the pattern"
     case .syslog(let expected, let at): "no syslog message: \(expected) is expected at byte \(at)"
+    case .malformed(let format, let expected, let at):
+      "no metric of \(format.rawValue): \(expected) is expected at byte \(at)"
     case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"
     }
   }

@@ -132,6 +132,8 @@ extension DecoderOptions {
       return EventType(.object(fields: fields, open: false))
     case .text, .lines, .whole, .bytes: return .text
     case .syslog: return EventType(.object(fields: Self.syslogFields, open: false))
+    case .statsd: return EventType(.object(fields: Self.statsdFields, open: false))
+    case .prometheus: return EventType(.object(fields: Self.prometheusFields, open: false))
     case .json, .ndjson, .logfmt: return .dyn
     }
   }
@@ -146,6 +148,29 @@ extension DecoderOptions {
       Field("appname", .string, mayBeAbsent: true), Field("procid", .string, mayBeAbsent: true),
       Field("msgid", .string, mayBeAbsent: true), Field("structuredData", data, mayBeAbsent: true),
       Field("message", .string),
+    ]
+  }
+
+  private static var statsdFields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    return [
+      Field("name", .string), Field("type", .string), Field("labels", .map(.string, .string)), Field("value", .dyn),
+      Field("sampleRate", .double), Field("relative", .bool, mayBeAbsent: true),
+      Field("timestamp", .timestamp, mayBeAbsent: true), Field("container", .string, mayBeAbsent: true),
+    ]
+  }
+
+  private static var prometheusFields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    let labels = ExpressionType.map(.string, .string)
+    let exemplar = [
+      Field("labels", labels), Field("value", .double), Field("timestamp", .timestamp, mayBeAbsent: true),
+    ]
+    return [
+      Field("name", .string), Field("type", .string), Field("labels", labels), Field("value", .double),
+      Field("family", .string, mayBeAbsent: true), Field("unit", .string, mayBeAbsent: true),
+      Field("timestamp", .timestamp, mayBeAbsent: true),
+      Field("exemplar", .object(fields: exemplar, open: false), mayBeAbsent: true),
     ]
   }
 

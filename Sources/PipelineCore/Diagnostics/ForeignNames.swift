@@ -292,8 +292,7 @@ enum ForeignNames {
     ("stdin", "", "console file_descriptor standardInput"),
     (
       "stdin", "Another program's output is read from 'stdin': journalctl -f -o json | rxd FILE",
-      "exec command execute_process journald systemd docker_logs kubernetes_logs kafka nats redis amqp mqtt pulsar "
-        + "statsd subprocess"
+      "docker_logs kubernetes_logs kafka nats redis amqp mqtt pulsar"
     ),
     (
       "http", "", "http_client httpClient http_poller http_scrape prometheus_scrape scrape ajax fetch fromFetch request"
@@ -305,6 +304,11 @@ enum ForeignNames {
     ("tcp", "'tcp', 'udp' and 'unix' are sources and sinks of their own", "socket socket_server tcp_server tcp_input"),
     ("unix", "", "unix_socket unixSocket unixgram"),
     ("syslog", "", "syslog_sink syslog_server rsyslog"),
+    ("host", "", "host_metrics node_exporter hostmetrics node_exporter_metrics diskio"),
+    ("statsd", "", "dogstatsd statsd_exporter"),
+    ("prometheusExporter", "", "prometheus_exporter prometheus_client"),
+    ("journald", "", "journal systemd imjournal omjournal journalctl sd_journal"),
+    ("exec", "", "command execute_process execd subprocess"),
     ("stdout", "", "console print screen terminal"),
     ("discard", "", "blackhole null devnull drop noop none"),
     (

@@ -402,6 +402,7 @@ public enum EncodingFailure: Error, Sendable, Equatable {
   case unknownColumn
   /// The format needs text, but the value has bytes that are not UTF-8.
   case invalidUTF8
+  case tooManyFields(limit: Int)
 }
 
 extension EncodingFailure: CustomStringConvertible {
@@ -414,6 +415,7 @@ extension EncodingFailure: CustomStringConvertible {
     case .unknownColumn:
       "the event has a key that the first event had not; name the columns under 'columns'"
     case .invalidUTF8: "the value holds bytes that are no UTF-8"
+    case .tooManyFields(let limit): "the event has more than \(limit) fields"
     }
   }
 }

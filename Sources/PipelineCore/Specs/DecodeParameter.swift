@@ -19,6 +19,7 @@ public struct DecodeParameter: ParameterValue {
         Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
         Self.info("regex", RegexFields.self, "Lines parsed by a regular expression."),
         Self.info("syslog", TextFields.self, "Syslog messages."),
+        Self.info("statsd", TextFields.self, "Metrics of StatsD."),
       ]),
     ])
   }
@@ -46,7 +47,7 @@ public struct DecodeParameter: ParameterValue {
     context.parameter = format.rawValue
     defer { context.parameter = outer }
     switch format {
-    case .text, .lines, .whole, .syslog:
+    case .text, .lines, .whole, .syslog, .statsd:
       guard let fields = TextFields.decode(entry.value, &context) else { return nil }
       parameter.options.invalidUTF8 = fields.invalidUTF8.value
     case .json, .ndjson:
@@ -70,7 +71,7 @@ public struct DecodeParameter: ParameterValue {
       guard let fields = RegexFields.decode(entry.value, &context) else { return nil }
       parameter.options.regex.pattern = fields.pattern
       parameter.options.regex.types = fields.types.dictionary
-    case .bytes:
+    case .prometheus, .bytes:
       break
     }
     return checked(parameter, entry.value, &context)

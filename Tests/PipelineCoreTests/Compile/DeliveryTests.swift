@@ -88,7 +88,8 @@ import Testing
       "http": ("http: 'http://127.0.0.1:1/'", .request), "httpServer": ("httpServer: 8080", .sender),
       "stdin": ("stdin: {}", .never), "tcp": ("tcp: 5170", .never), "udp": ("udp: 5170", .never),
       "exec": ("exec: { command: [a] }", .request), "unix": ("unix: /run/a", .never),
-      "syslog": ("syslog: 5514", .never),
+      "syslog": ("syslog: 5514", .never), "journald": ("journald: {}", .position),
+      "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
     for (name, entry) in expected {
@@ -102,7 +103,8 @@ import Testing
       "discard": ("discard: {}", .dropped), "stdout": ("stdout: {}", .system), "stderr": ("stderr: {}", .system),
       "reply": ("reply: {}", .client), "http": ("http: 'http://127.0.0.1:1/'", .receiver), "file": ("file: x", .disk),
       "tcp": ("tcp: 5170", .nothing), "udp": ("udp: 5170", .nothing), "unix": ("unix: /run/a", .nothing),
-      "syslog": ("syslog: 5514", .nothing),
+      "syslog": ("syslog: 5514", .nothing), "journald": ("journald: {}", .nothing),
+      "exec": ("exec: [cat]", .nothing), "prometheusExporter": ("prometheusExporter: 9464", .nothing),
       "file2": ("file: { path: x, sync: batch }", .disk),
       "file3": ("file: { path: x, sync: interval, syncInterval: 5s }", .disk),
     ]

@@ -1,0 +1,151 @@
+/// `statsd`: each line is a metric, with the tags of DogStatsD.
+///
+/// An event is `{ name, type, labels, value, sampleRate }`; of several values in a line each is an event. Counters, and gauges with a sign, are changes: `relative`
+/// is true. The value of a set is the text that is counted.
+final class StatsDDecoder: EventDecoder {
+  private let invalidUTF8: InvalidUTF8
+  let framing: Framing
+  private var members: [Entry] = []
+  private var tags: [(key: Value, value: Value)] = []
+  /// More tags, or values in a line, make it malformed.
+  static let fieldLimit = 1000
+
+  init(_ options: DecoderOptions) {
+    invalidUTF8 = options.invalidUTF8
+    framing = options.unit == .stream ? .lines : .whole
+  }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    slab.bytes.part(range.lowerBound, range.upperBound).forEachLine { line, at in
+      guard !line.isBlank else { return }
+      let place = offset &+ Int64(at)
+      guard let text = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
+      do throws(RejectReason) { try read(text, place, arena, rows) } catch { rows.reject(line, offset: place, error) }
+    }
+  }
+
+  private static let types: [(short: StaticString, name: StaticString)] = [
+    ("c", "counter"), ("g", "gauge"), ("ms", "timer"), ("h", "histogram"), ("d", "distribution"), ("s", "set"),
+  ]
+
+  private func read(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch)
+    throws(RejectReason)
+  {
+    func fault(_ expected: String, _ at: Int) -> RejectReason { .malformed(.statsd, expected: expected, at: at) }
+    guard let colon = line.offset(of: UInt8(ascii: ":")), colon > 0 else { throw fault("a name and ':'", 0) }
+    // Events and service checks of DogStatsD.
+    if line[0] == UInt8(ascii: "_"),
+      line.part(0, min(3, line.count)).equals("_sc") || line.part(0, min(3, line.count)).equals("_e{")
+    {
+      throw fault("the name of a metric", 0)
+    }
+    guard let bar = line.offset(of: UInt8(ascii: "|")), bar > colon else { throw fault("'|' and a type", line.count) }
+    var at = bar + 1
+    func section() -> UnsafeRawBufferPointer {
+      let start = at
+      while at < line.count, line[at] != UInt8(ascii: "|") { at += 1 }
+      defer { at += 1 }
+      return line.part(start, at)
+    }
+    let short = section()
+    guard let type = Self.types.first(where: { short.equals($0.short) }) else {
+      throw fault("one of the types c, g, ms, h, d and s", bar + 1)
+    }
+    var rate = 1.0
+    var time: Value?
+    var container: Value?
+    tags.removeAll(keepingCapacity: true)
+    while at <= line.count, at < line.count {
+      let start = at
+      let part = section()
+      switch part.first {
+      case UInt8(ascii: "@"):
+        guard let number = MetricText.number(part.part(1, part.count)), number > 0, number <= 1 else {
+          throw fault("a sample rate above 0, and at most 1", start + 1)
+        }
+        rate = number
+      case UInt8(ascii: "#"): try readTags(part.part(1, part.count))
+      case UInt8(ascii: "c") where part.count > 1 && part[1] == UInt8(ascii: ":"):
+        container = .string(part.part(2, part.count))
+      case UInt8(ascii: "T"):
+        guard let number = MetricText.number(part.part(1, part.count)), number.magnitude < 1e11 else {
+          throw fault("a time in seconds since 1970", start + 1)
+        }
+        time = .timestamp(seconds: Int64(number.rounded(.down)), nanoseconds: 0)
+      // Newer clients add further parts.
+      default: if part.isEmpty { throw fault("'@', '#' or the end", start) }
+      }
+    }
+    let labels = arena.map(tags)
+    let isSet = short.equals("s")
+    var values = 0
+    var from = colon + 1
+    while from <= bar {
+      var to = from
+      // A set may hold any text.
+      while to < bar, isSet || line[to] != UInt8(ascii: ":") { to += 1 }
+      let text = line.part(from, to)
+      values += 1
+      if values > Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
+      members.removeAll(keepingCapacity: true)
+      add("name", .string(line.part(0, colon)))
+      add("type", .literal(type.name))
+      add("labels", labels)
+      if isSet {
+        add("value", .string(text))
+      } else {
+        guard let number = MetricText.number(text), number.isFinite else { throw fault("a number", from) }
+        add("value", .double(number))
+      }
+      add("sampleRate", .double(rate))
+      let isSigned = text.first == UInt8(ascii: "+") || text.first == UInt8(ascii: "-")
+      if short.equals("c") || short.equals("g") && isSigned { add("relative", .bool(true)) }
+      if let time { add("timestamp", time) }
+      if let container { add("container", container) }
+      let entries = arena.entries(members.count)
+      _ = entries.update(fromContentsOf: members)
+      rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: offset)
+      from = to + 1
+    }
+  }
+
+  private func add(_ key: StaticString, _ value: Value) { members.append(Entry(key: .literal(key), value: value)) }
+
+  private func readTags(_ text: UnsafeRawBufferPointer) throws(RejectReason) {
+    var from = 0
+    while from < text.count {
+      var to = from
+      while to < text.count, text[to] != UInt8(ascii: ",") { to += 1 }
+      let tag = text.part(from, to)
+      from = to + 1
+      if tag.isEmpty { continue }
+      if tags.count == Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
+      let colon = tag.offset(of: UInt8(ascii: ":")) ?? tag.count
+      let key = Value.string(tag.part(0, colon))
+      // Of equal tags the last counts.
+      tags.removeAll { $0.key.rawBytes.equals(key.rawBytes) }
+      tags.append((key, colon < tag.count ? .string(tag.part(colon + 1, tag.count)) : .literal("")))
+    }
+  }
+}
+
+/// Numbers as formats of metrics write them.
+enum MetricText {
+  /// Nil: it is no number. Prometheus also writes `NaN`, `+Inf` and `-Inf`.
+  static func number(_ text: UnsafeRawBufferPointer, special: Bool = false) -> Double? {
+    guard let first = text.first, text.count <= 64 else { return nil }
+    if special {
+      if text.equals("NaN") || text.equals("nan") || text.equals("Nan") { return .nan }
+      if text.equals("+Inf") || text.equals("Inf") || text.equals("+inf") || text.equals("inf") { return .infinity }
+      if text.equals("-Inf") || text.equals("-inf") { return -.infinity }
+    }
+    let isPlain = text.allSatisfy {
+      $0 &- 0x30 < 10 || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "+")
+        || $0 == UInt8(ascii: "e") || $0 == UInt8(ascii: "E")
+    }
+    guard isPlain else { return nil }
+    return Double(String(decoding: first == UInt8(ascii: "+") ? text.part(1, text.count) : text, as: UTF8.self))
+  }
+}

@@ -1,0 +1,235 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+/// The newest values of metrics, and the page that Prometheus scrapes. Written in turns, read by other threads.
+final class MetricStore: Sendable {
+  struct Metric {
+    var name = ""
+    var type = ""
+    /// The metric that it is a part of, if somebody else has made that.
+    var family: String?
+    var help = ""
+    var labels: [(name: String, value: String)] = []
+    var value = 0.0
+    var isRelative = false
+    /// How many events it stands for.
+    var weight = 1.0
+  }
+
+  private enum Kind: String {
+    case counter, gauge, histogram, summary, untyped
+  }
+
+  private enum Content {
+    case value(Double)
+    /// How many observations each bucket has, without those before it; the last one is `+Inf`.
+    case histogram(counts: [Double], sum: Double)
+  }
+
+  private struct Series {
+    var name: String
+    /// As they are written, without braces.
+    var labels: String
+    var content: Content
+    var seen: Int64
+  }
+
+  private struct Family {
+    var kind: Kind
+    var help: String
+    /// In the order in which they came.
+    var series: [Series] = []
+    var index: [String: Int] = [:]
+  }
+
+  private struct State {
+    var order: [String] = []
+    var families: [String: Family] = [:]
+    var count = 0
+    var swept: Int64 = 0
+  }
+
+  private let buckets: [Double]
+  private let mostSeries: Int
+  private let expire: Int64?
+  private let state = Mutex(State())
+
+  init(buckets: [Double], mostSeries: Int, expire: Int64?) {
+    self.buckets = buckets
+    self.mostSeries = mostSeries
+    self.expire = expire
+  }
+
+  /// A name as Prometheus allows it.
+  static func name(_ text: String, mayHaveColon: Bool = true) -> String {
+    var bytes = text.utf8.map { byte in
+      let isFine =
+        (byte | 0x20) &- 0x61 < 26 || byte &- 0x30 < 10 || mayHaveColon && byte == UInt8(ascii: ":")
+      return isFine ? byte : UInt8(ascii: "_")
+    }
+    if bytes.first.map({ $0 &- 0x30 < 10 }) ?? true { bytes.insert(UInt8(ascii: "_"), at: 0) }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  private static func escaped(_ text: String, quotes: Bool) -> String {
+    var bytes: [UInt8] = []
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\\"): bytes += [byte, byte]
+      case 0x0A: bytes += Array("\\n".utf8)
+      case UInt8(ascii: "\"") where quotes: bytes += Array("\\\"".utf8)
+      default: bytes.append(byte)
+      }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  private static func kind(of type: String, isPart: Bool) -> (kind: Kind, observes: Bool)? {
+    switch type {
+    case "counter": (.counter, false)
+    case "gauge", "info", "stateset": (.gauge, false)
+    case "", "untyped", "unknown": (.untyped, false)
+    case "histogram": (.histogram, !isPart)
+    case "timer", "distribution": (.histogram, true)
+    case "summary": (.summary, false)
+    case "gaugehistogram": (.untyped, false)
+    default: nil
+    }
+  }
+
+  /// Keeps a value. Returns why it cannot be kept.
+  func take(_ metric: Metric, at now: Int64 = monotonicNow()) -> String? {
+    let shown = Printable.cut(metric.name)
+    let isPart = metric.family.map { $0 != metric.name } ?? false
+    guard let (typed, observes) = Self.kind(of: metric.type, isPart: isPart) else {
+      return "the metric '\(shown)' has the type '\(Printable.cut(metric.type))', which Prometheus has no form for"
+    }
+    // The time at which a counter began is no counter.
+    let kind = typed == .counter && isPart && metric.name.hasSuffix("_created") ? .gauge : typed
+    let name = Self.name(metric.name)
+    let family = kind == .histogram || kind == .summary ? Self.name(metric.family ?? metric.name) : name
+    let value = metric.type == "timer" ? metric.value / 1000 : metric.value
+    var labels = metric.labels.sorted { $0.name < $1.name }
+    for index in labels.indices.dropFirst().reversed() where labels[index].name == labels[index - 1].name {
+      labels.remove(at: index)
+    }
+    if observes, labels.contains(where: { $0.name == "le" }) {
+      return "the metric '\(shown)' has a label 'le', which the buckets of its histogram have"
+    }
+    let text = labels.map { "\($0.name)=\"\(Self.escaped($0.value, quotes: true))\"" }.joined(separator: ",")
+    let key = "\(name){\(text)"
+    return state.withLock { state in
+      sweep(&state, now)
+      if let known = state.families[family] {
+        if known.kind != kind {
+          return "the metric '\(shown)' is a \(kind.rawValue), and an earlier one of its name a \(known.kind.rawValue)"
+        }
+      }
+      if state.families[family]?.index[key] == nil {
+        if state.count >= mostSeries {
+          return "the metric '\(shown)' would be a new series, and there are \(mostSeries), which 'maxSeries' allows"
+        }
+        if state.families[family] == nil {
+          state.families[family] = Family(kind: kind, help: metric.help)
+          state.order.append(family)
+        }
+        state.count += 1
+        let count = state.families[family]!.series.count
+        state.families[family]!.index[key] = count
+        state.families[family]!.series.append(
+          Series(
+            name: name, labels: text,
+            content: observes
+              ? .histogram(counts: Array(repeating: 0, count: buckets.count + 1), sum: 0) : .value(0), seen: now))
+      }
+      guard let index = state.families[family]?.index[key] else { return nil }
+      return add(&state.families[family]!.series[index], kind, metric, value, shown, now)
+    }
+  }
+
+  private func add(
+    _ series: inout Series, _ kind: Kind, _ metric: Metric, _ value: Double, _ shown: String, _ now: Int64
+  ) -> String? {
+    switch series.content {
+    case .histogram(var counts, let sum):
+      guard value.isFinite else { return "the metric '\(shown)' has observed \(value), which is no number" }
+      counts[buckets.firstIndex { value <= $0 } ?? buckets.count] += metric.weight
+      // The array is not copied.
+      series.content = .value(0)
+      series.content = .histogram(counts: counts, sum: sum + value * metric.weight)
+    case .value(let old):
+      if metric.isRelative {
+        if kind == .counter, !(value >= 0) { return "the counter '\(shown)' would fall by \(-value)" }
+        series.content = .value(old + value * metric.weight)
+      } else {
+        series.content = .value(value)
+      }
+    }
+    series.seen = now
+    return nil
+  }
+
+  /// Removes what is too old; at most once a second.
+  private func sweep(_ state: inout State, _ now: Int64) {
+    guard let expire, now - state.swept >= 1_000_000_000 else { return }
+    state.swept = now
+    for name in state.order {
+      guard var family = state.families[name], family.series.contains(where: { now - $0.seen > expire }) else {
+        continue
+      }
+      let old = family.series.count
+      family.series.removeAll { now - $0.seen > expire }
+      state.count -= old - family.series.count
+      family.index = Dictionary(
+        uniqueKeysWithValues: family.series.enumerated().map { ("\($1.name){\($1.labels)", $0) })
+      state.families[name] = family.series.isEmpty ? nil : family
+    }
+    state.order.removeAll { state.families[$0] == nil }
+  }
+
+  // MARK: The page
+
+  /// In the text format of Prometheus.
+  func page(at now: Int64 = monotonicNow()) -> [UInt8] {
+    state.withLock { state in
+      sweep(&state, now)
+      var page: [UInt8] = []
+      for name in state.order {
+        guard let family = state.families[name] else { continue }
+        if !family.help.isEmpty {
+          page += Array("# HELP \(name) \(Self.escaped(family.help, quotes: false))\n".utf8)
+        }
+        page += Array("# TYPE \(name) \(family.kind.rawValue)\n".utf8)
+        for series in family.series { append(series, &page) }
+      }
+      return page
+    }
+  }
+
+  private func append(_ series: Series, _ page: inout [UInt8]) {
+    func line(_ name: String, _ labels: String, _ value: Double) {
+      page += Array("\(name)\(labels.isEmpty ? "" : "{\(labels)}") \(Self.text(value))\n".utf8)
+    }
+    switch series.content {
+    case .value(let value): line(series.name, series.labels, value)
+    case .histogram(let counts, let sum):
+      let before = series.labels.isEmpty ? "" : series.labels + ","
+      var total = 0.0
+      for (index, count) in counts.enumerated() {
+        total += count
+        let bound = index < buckets.count ? Self.text(buckets[index]) : "+Inf"
+        line(series.name + "_bucket", "\(before)le=\"\(bound)\"", total)
+      }
+      line(series.name + "_sum", series.labels, sum)
+      line(series.name + "_count", series.labels, total)
+    }
+  }
+
+  private static func text(_ value: Double) -> String {
+    if value.isNaN { return "NaN" }
+    if value.isInfinite { return value > 0 ? "+Inf" : "-Inf" }
+    if value == value.rounded(), value.magnitude < 1e15 { return "\(Int64(value))" }
+    return "\(value)"
+  }
+}

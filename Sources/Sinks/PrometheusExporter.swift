@@ -1,0 +1,230 @@
+public import PipelineCore
+import Transport
+
+/// `prometheusExporter`: keeps the newest values of metrics for Prometheus to scrape.
+public struct PrometheusExporter: SinkComponent {
+  var address = NetworkAddress()
+  var path = "/metrics"
+  var buckets: [Double] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+  var expire: TimeSpan?
+  var maxSeries = 10_000
+  var auth: HTTPAuth?
+  var allowUnauthenticated = false
+
+  public init() {}
+
+  public static let spec = ComponentSpec<PrometheusExporter>(
+    "prometheusExporter",
+    summary: "Serves metrics over HTTP for Prometheus to scrape.",
+    details: """
+      An event is a metric: `{ name, type, labels, value }`, as the sources `host` and `statsd` and `decode: prometheus` make it; `help` is the text of the metric. What \
+      names and labels cannot contain becomes `_`. `type` is `counter`, `gauge`, `untyped`, or:
+
+      - `timer`, `histogram` or `distribution`: the value is one observation, and a histogram with `buckets` is made of them. A `timer` is in milliseconds, and is \
+      served in seconds.
+      - `histogram` or `summary` with `family`, or `summary` with a label `quantile`: a part of a metric that somebody else has made, served as it is.
+
+      Where `relative` is true, the value is added to the one before (divided by `sampleRate`, if there is one); otherwise it takes its place. An event that is no such \
+      metric, a counter that would fall, a name with two types, and a new series beyond `maxSeries` go to the errors output.
+
+      An event counts as delivered when its value is kept in memory. After a restart or a reload all begin anew, which Prometheus takes as a reset of counters. \
+      By default it listens on the loopback address; any other address requires `auth` or `allowUnauthenticated`. A reload keeps the port.
+      """,
+    parameters: [
+      .init(
+        "listen", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
+      .init("path", \.path, "The path that is served; others are answered 404."),
+      .init("buckets", \.buckets, "The upper bounds of the buckets of histograms, ascending; `+Inf` is added."),
+      .init(
+        "expire", \.expire, range: 1_000_000_000...Int64.max,
+        "How long a series is served after its last event; by default for ever."),
+      .init(
+        "maxSeries", \.maxSeries, range: 1...1_000_000,
+        "The most series; a histogram with its buckets is one."),
+      .init("auth", \.auth, "The credentials that clients must present."),
+      .init("allowUnauthenticated", \.allowUnauthenticated, "Serve every client on an address other than loopback."),
+    ],
+    examples: [
+      .snippet("on a port of this machine", "prometheusExporter: 9464"),
+      .snippet(
+        "of what comes and goes", "prometheusExporter: { listen: 9464, expire: 5m, buckets: [0.1, 0.5, 1, 5] }"),
+    ],
+    edges: EdgeCases(
+      empty: "An empty page is served.",
+      error: "A port that cannot be used ends the pipeline; an event that is no metric goes to the errors output.",
+      completion: "The port is closed.", disposal: "Closes the port."),
+    memory: "The series, up to `maxSeries`.",
+    knownAs: ["Vector prometheus_exporter", "Telegraf prometheus_client", "statsd_exporter", "node_exporter"],
+    useCases: [
+      .init(.writing, "let Prometheus scrape metrics of events", "prometheusExporter: 9464")
+    ],
+    seeAlso: ["host", "statsd", "http"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if !address.isLoopback, auth == nil, !allowUnauthenticated {
+      context.badValue(
+        at: context.location, "'prometheusExporter' would serve every client that can reach \(address.host)",
+        .conflictingParameters,
+        help: "Add 'auth', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
+    }
+    if !path.hasPrefix("/") || path.utf8.contains(where: { $0 <= 0x20 || $0 == UInt8(ascii: "?") || $0 >= 0x7F }) {
+      context.badValue(
+        at: context.location(of: "path"), "no request has the path '\(Printable.cut(path))'",
+        help: "Write a path such as /metrics")
+    }
+    if zip(buckets, buckets.dropFirst()).contains(where: { $0 >= $1 }) || buckets.count > 200 {
+      context.badValue(
+        at: context.location(of: "buckets"), "'buckets' must ascend, and be 200 at most",
+        help: "Write them in order, each once, such as [0.1, 0.5, 1]")
+    }
+  }
+
+  public var threads: String? { "kept on the pipeline thread, served by the threads of the HTTP server" }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+
+  final class Node: RunningSink {
+    private let parameters: PrometheusExporter
+    private let series: MetricStore
+    private let parser = JSONParser()
+    private let store = Arena()
+    private var server: HTTPServer?
+    private var isSuspending = false
+
+    init(_ parameters: PrometheusExporter, _ nodeContext: NodeContext) {
+      self.parameters = parameters
+      series = MetricStore(
+        buckets: parameters.buckets, mostSeries: parameters.maxSeries, expire: parameters.expire?.nanoseconds)
+      super.init(nodeContext)
+    }
+
+    private var options: HTTPServer.Options {
+      var options = HTTPServer.Options()
+      options.host = parameters.address.host
+      options.port = parameters.address.port
+      options.maxHeaderBytes = 16 << 10
+      options.rules.maxConnections = 64
+      options.rules.maxBodyBytes = 1 << 10
+      options.rules.maxBufferedBytes = 4 << 20
+      options.rules.replyTimeout = .seconds(10)
+      options.rules.auth = parameters.auth?.value ?? .none
+      return options
+    }
+
+    override func open() {
+      let options = options
+      let rules = options.rules
+      let (series, path) = (series, parameters.path)
+      let asksForAuth = if case .none = rules.auth { false } else { true }
+      let server = HTTPServer(options: options)
+      do throws(HTTPServerFailure) {
+        let port = try server.start { request in
+          if asksForAuth, let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
+            request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
+          } else if request.path != path {
+            request.reply.reply(status: 404, headers: [], body: [])
+          } else if request.method != "GET" && request.method != "HEAD" {
+            request.reply.reply(status: 405, headers: [("Allow", "GET, HEAD")], body: [])
+          } else {
+            request.reply.reply(
+              status: 200, headers: [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], body: series.page())
+          }
+        }
+        self.server = server
+        execution.services.log(
+          .info, execution.plan.steps[nodeContext.step.number].label, "listening on \(options.host):\(port)")
+      } catch {
+        fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+      }
+    }
+
+    /// Nobody else gets the address until the reload is over.
+    override func dryRun() {
+      do throws(HTTPServerFailure) { try HTTPServer.reserve(options) } catch {
+        fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+      }
+    }
+
+    override func receive(_ event: Event) {
+      defer { store.reset() }
+      switch metric(parser.expand(event.value.unwrapped, into: store)) {
+      case .failure(let fault): reject(event, fault.message)
+      case .success(let metric):
+        if let fault = series.take(metric) { reject(event, fault) } else { delivered() }
+      }
+    }
+
+    private struct Fault: Error { var message: String }
+
+    private func metric(_ value: Value) -> Result<MetricStore.Metric, Fault> {
+      guard value.is(.map) else { return .failure(Fault(message: "the event is no metric: it is no map")) }
+      var metric = MetricStore.Metric()
+      var number: Double?
+      var rate = 1.0
+      for entry in value.entries {
+        let member = parser.expand(entry.value.unwrapped, into: store)
+        let key = String(decoding: entry.key.rawBytes, as: UTF8.self)
+        switch key {
+        case "name": metric.name = text(member) ?? ""
+        case "type": metric.type = text(member) ?? ""
+        case "family": metric.family = text(member)
+        case "help": metric.help = text(member) ?? ""
+        case "value": number = Self.number(member)
+        case "sampleRate": rate = Self.number(member) ?? 1
+        case "relative": metric.isRelative = member.isTrue
+        case "labels":
+          guard member.is(.map) else { continue }
+          for label in member.entries {
+            guard let content = text(parser.expand(label.value.unwrapped, into: store)) else { continue }
+            metric.labels.append((MetricStore.name(text(label.key) ?? "", mayHaveColon: false), content))
+          }
+        default: continue
+        }
+      }
+      if metric.name.isEmpty { return .failure(Fault(message: "the event is no metric: it has no 'name'")) }
+      guard let number else {
+        return .failure(Fault(message: "the metric '\(Printable.cut(metric.name))' has no 'value' that is a number"))
+      }
+      metric.value = number
+      metric.weight = rate > 0 && rate <= 1 ? 1 / rate : 1
+      return .success(metric)
+    }
+
+    private func text(_ value: Value) -> String? {
+      switch value.what {
+      case .string: return String(decoding: JSONParser.unescape(value, into: store).rawBytes, as: UTF8.self)
+      case .null, .absent, .list, .map: return nil
+      default:
+        let buffer = OutputBuffer()
+        return JSONWriter.append(value, to: buffer) == nil ? String(decoding: buffer.bytes, as: UTF8.self) : nil
+      }
+    }
+
+    private static func number(_ value: Value) -> Double? {
+      switch value.what {
+      case .double: value.asDouble
+      case .int: Double(value.asInt)
+      case .uint: Double(value.asUInt)
+      case .bool: value.asBool ? 1 : 0
+      default: nil
+      }
+    }
+
+    override func willSuspend() { isSuspending = true }
+
+    override func finish() {
+      close()
+      drained()
+    }
+
+    override func cancel() { close() }
+
+    private func close() {
+      guard let server else { return }
+      self.server = nil
+      server.stopListening(handsOver: isSuspending)
+      // What is being answered has a second.
+      if (try? OwnThread("rxd close") { server.stop(within: .seconds(1)) }) == nil { server.stop(within: .zero) }
+    }
+  }
+}

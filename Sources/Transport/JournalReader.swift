@@ -1,0 +1,351 @@
+internal import CJournal
+import CLinux
+import Glibc
+public import PipelineCore
+import Synchronization
+
+/// Why the journal cannot be read.
+public struct JournalFailure: Error, Sendable, Equatable {
+  /// A sentence without a full stop.
+  public var message: String
+  /// libsystemd is not there: trying again does not help.
+  public var isMissingLibrary = false
+}
+
+/// Reads the journal of systemd on a thread of its own, and decodes its entries there.
+public final class JournalReader: Sendable {
+  /// A part of the condition that entries must fulfil. Matches of one field are alternatives; those of different fields hold together.
+  public enum Match: Sendable, Equatable {
+    case field(String, String)
+    /// What follows is an alternative to what stands since the last `and`.
+    case or
+    /// What follows must hold, too.
+    case and
+  }
+
+  /// Where to start.
+  public enum Start: Sendable, Equatable {
+    case beginning, end
+    /// With the first entry of the present boot; at the end if there is none.
+    case boot
+    /// In microseconds since 1970.
+    case time(UInt64)
+    /// Behind that entry; nil: behind none.
+    case behind(cursor: String?)
+  }
+
+  public struct Options: Sendable {
+    /// Nil: the journal of this machine.
+    public var directory: String?
+    public var matches: [Match] = []
+    public var start = Start.beginning
+    /// Whether to wait for further entries.
+    public var follows = true
+    /// The most bytes of a value.
+    public var maxField = 64 << 10
+    /// The most bytes of the values of an entry.
+    public var maxEntry = 16 << 20
+    public init() {}
+  }
+
+  /// Entries that are handed over together.
+  public struct Piece: Sendable {
+    /// Nil: there are none.
+    public var rows: DecodedBlock?
+    /// The cursor of each entry, with the offset of its row.
+    public var entries: [(number: Int64, cursor: String)] = []
+    /// Set in the last piece.
+    public var end: End?
+  }
+
+  public enum End: Sendable, Equatable {
+    case finished
+    case failed(String)
+  }
+
+  public enum Notice: Sendable, Equatable {
+    /// The entry to go on behind is gone; reading goes on with the next one.
+    case goneCursor
+    /// So many journal files cannot be read.
+    case unreadable(Int)
+    /// There are no journal files yet.
+    case nothing
+    /// An entry of a damaged file could be read in part, or not at all.
+    case damaged
+  }
+
+  private let options: Options
+  private let wake: WakeEvent
+  private let isStopped = Atomic(false)
+  /// The cursor behind which reading starts, or why nothing can be read. Set by the thread.
+  private let begun = Guarded<Result<String?, JournalFailure>?>(nil)
+
+  private static let mostEntries = 256
+  private static let mostBytes = 256 << 10
+
+  public init(_ options: Options) throws(JournalFailure) {
+    self.options = options
+    do throws(PosixError) { wake = try WakeEvent() } catch { throw JournalFailure(message: error.message) }
+  }
+
+  /// A number for an entry, the same each time that it is read: a hash of its cursor, at least 0.
+  static func number(of cursor: UnsafeRawBufferPointer) -> Int64 {
+    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+    for byte in cursor { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    return Int64(hash >> 1)
+  }
+
+  /// Starts the thread, and waits until it knows where it starts. Returns the cursor of the entry before; nil: there is none.
+  ///
+  /// - Parameters:
+  ///   - notify: Called on the thread.
+  ///   - deliver: Called on the thread with pieces, in order; blocks while there is no room. False: nothing more is wanted.
+  public func start(
+    notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable (Piece) -> Bool
+  ) throws(JournalFailure) -> String? {
+    do throws(PosixError) {
+      _ = try OwnThread("rxd journal") { [self] in run(notify, deliver) }
+    } catch {
+      throw JournalFailure(message: error.message)
+    }
+    guard let result = begun.wait(until: nil, { $0 }) else { throw JournalFailure(message: "it cannot be started") }
+    return try result.get()
+  }
+
+  /// Ends soon; what was not delivered is read again by another reader that goes on behind the last entry delivered.
+  public func stop() {
+    isStopped.store(true, ordering: .releasing)
+    wake.wake()
+  }
+
+  /// Whether it could be started; reads nothing.
+  public static func check(directory: String?) throws(JournalFailure) {
+    rx_journal_close(try open(directory))
+    _ = try look(at: directory)
+  }
+
+  // MARK: The thread
+
+  private func run(
+    _ notify: @escaping @Sendable (Notice) -> Void, _ deliver: @escaping @Sendable (Piece) -> Bool
+  ) {
+    let journal: OpaquePointer
+    let descriptor: Int32
+    var skipped: String?
+    do throws(JournalFailure) {
+      let found = try Self.look(at: options.directory)
+      journal = try Self.open(options.directory)
+      if found.unreadable > 0 { notify(.unreadable(found.unreadable)) }
+      if found.readable == 0 { notify(.nothing) }
+      // Before anything is read, so that no change goes unnoticed.
+      descriptor = options.follows ? rx_journal_descriptor(journal) : -1
+      skipped = try position(journal, notify)
+      try check(apply(journal), "its matches cannot be used")
+      try check(seek(journal, behind: skipped), "its entries cannot be found")
+    } catch {
+      begun.withLock { $0 = .failure(error) }
+      begun.notify()
+      return
+    }
+    defer { rx_journal_close(journal) }
+    begun.withLock { [skipped] in $0 = .success(skipped) }
+    begun.notify()
+    var work = Work(JournalDecoder(), deliver)
+    while !isStopped.load(ordering: .acquiring) {
+      let found = rx_journal_next(journal)
+      guard found > 0 else {
+        guard work.handOver() else { return }
+        if found < 0 {
+          _ = deliver(Piece(end: .failed("the journal cannot be read: \(PosixError.text(-found))")))
+          return
+        }
+        guard options.follows else {
+          _ = deliver(Piece(end: .finished))
+          return
+        }
+        wait(journal, descriptor)
+        continue
+      }
+      // Only the first entry can be that one.
+      if let cursor = skipped {
+        skipped = nil
+        if rx_journal_is_at(journal, cursor) != 0 { continue }
+      }
+      let code = work.read(journal, options)
+      if code != 0 { notify(.damaged) }
+      if code == -ENOMEM {
+        _ = work.handOver() && deliver(Piece(end: .failed("the journal cannot be read: \(PosixError.text(ENOMEM))")))
+        return
+      }
+      if work.count >= Self.mostEntries || work.bytes >= Self.mostBytes, !work.handOver() { return }
+    }
+  }
+
+  /// Entries that were read and not handed over yet.
+  private struct Work: ~Copyable {
+    private var buffer = rx_journal_bytes()
+    private var ranges: [Range<Int>] = []
+    private let decoding: BlockDecoding
+    private let deliver: (Piece) -> Bool
+    private var offset: Int64 = 0
+
+    init(_ decoder: JournalDecoder, _ deliver: @escaping (Piece) -> Bool) {
+      decoding = BlockDecoding(decoder)
+      self.deliver = deliver
+    }
+
+    deinit {
+      var buffer = buffer
+      rx_journal_free(&buffer)
+    }
+
+    var count: Int { ranges.count }
+    var bytes: Int { buffer.count }
+
+    /// Zero, or what `rx_journal_read` says.
+    mutating func read(_ journal: OpaquePointer, _ options: Options) -> Int32 {
+      let start = buffer.count
+      let code = rx_journal_read(journal, options.maxField, options.maxEntry, &buffer)
+      if code >= 0 { ranges.append(start..<buffer.count) }
+      return code
+    }
+
+    mutating func handOver() -> Bool {
+      guard !ranges.isEmpty else { return true }
+      let bytes = UnsafeRawBufferPointer(start: buffer.start, count: buffer.count)
+      let slab = Slab(bytes)
+      var piece = Piece()
+      for range in ranges {
+        let head = bytes.loadUnaligned(fromByteOffset: range.lowerBound, as: rx_journal_entry_head.self)
+        let start = range.lowerBound + MemoryLayout<rx_journal_entry_head>.size
+        let cursor = UnsafeRawBufferPointer(rebasing: bytes[start..<(start + Int(head.cursor_length))])
+        piece.entries.append((JournalReader.number(of: cursor), String(decoding: cursor, as: UTF8.self)))
+      }
+      piece.rows = decoding.decode(slab, messages: ranges, offset: offset)
+      offset &+= Int64(slab.count)
+      ranges.removeAll(keepingCapacity: true)
+      buffer.count = 0
+      // An unusually large entry does not keep its memory.
+      if buffer.capacity > 4 << 20 { rx_journal_free(&buffer) }
+      return deliver(piece)
+    }
+  }
+
+  private func wait(_ journal: OpaquePointer, _ descriptor: Int32) {
+    let timeout = rx_journal_timeout(journal)
+    // What cannot be watched is looked at each quarter of a second.
+    let limit = descriptor < 0 ? 250 : timeout
+    let ready = rx_wait_two(descriptor, 0, wake.descriptor, limit)
+    if ready & 2 != 0 { wake.clear() }
+    _ = rx_journal_process(journal)
+  }
+
+  // MARK: The start
+
+  private static func open(_ directory: String?) throws(JournalFailure) -> OpaquePointer {
+    guard rx_journal_is_available() != 0 else {
+      throw JournalFailure(
+        message: "the journal needs libsystemd, which is not installed: apt-get install libsystemd0",
+        isMissingLibrary: true)
+    }
+    var code: Int32 = 0
+    guard let journal = rx_journal_open(directory, &code) else {
+      throw JournalFailure(
+        message: "\(directory ?? "the journal of this machine") cannot be opened: \(PosixError.text(code))")
+    }
+    return journal
+  }
+
+  private func check(_ code: Int32, _ message: String) throws(JournalFailure) {
+    if code < 0 { throw JournalFailure(message: "\(message): \(PosixError.text(-code))") }
+  }
+
+  private func apply(_ journal: OpaquePointer) -> Int32 {
+    for match in options.matches {
+      let code =
+        switch match {
+        case .field(let name, let value): rx_journal_match(journal, "\(name)=\(value)")
+        case .or: rx_journal_or(journal)
+        case .and: rx_journal_and(journal)
+        }
+      if code < 0 { return code }
+    }
+    return 0
+  }
+
+  private func seek(_ journal: OpaquePointer, behind cursor: String?) -> Int32 {
+    cursor.map { rx_journal_seek_cursor(journal, $0) } ?? rx_journal_seek_head(journal)
+  }
+
+  /// The cursor of the entry before the first one wanted, whatever the matches; nil: all are wanted.
+  private func position(_ journal: OpaquePointer, _ notify: (Notice) -> Void) throws(JournalFailure) -> String? {
+    switch options.start {
+    case .beginning, .behind(nil): return nil
+    case .end: return try before(journal, rx_journal_seek_tail(journal))
+    case .time(let time): return try before(journal, rx_journal_seek_time(journal, max(1, time) - 1))
+    case .boot:
+      guard let boot = Self.boot else { return nil }
+      try check(rx_journal_match(journal, "_BOOT_ID=\(boot)"), "the entries of this boot cannot be found")
+      defer { rx_journal_flush_matches(journal) }
+      try check(rx_journal_seek_head(journal), "the entries of this boot cannot be found")
+      let found = rx_journal_next(journal)
+      guard found > 0, let first = Self.cursor(journal) else {
+        rx_journal_flush_matches(journal)
+        return try before(journal, rx_journal_seek_tail(journal))
+      }
+      rx_journal_flush_matches(journal)
+      try check(rx_journal_seek_cursor(journal, first), "the entries of this boot cannot be found")
+      _ = rx_journal_next(journal)
+      return rx_journal_previous(journal) > 0 ? Self.cursor(journal) : nil
+    case .behind(let cursor?):
+      try check(rx_journal_seek_cursor(journal, cursor), "'\(Printable.cut(cursor))' is no cursor")
+      if rx_journal_next(journal) > 0, rx_journal_is_at(journal, cursor) != 0 { return cursor }
+      notify(.goneCursor)
+      return cursor
+    }
+  }
+
+  /// The cursor of the last entry before the place that was sought.
+  private func before(_ journal: OpaquePointer, _ code: Int32) throws(JournalFailure) -> String? {
+    try check(code, "its entries cannot be found")
+    let found = rx_journal_previous(journal)
+    try check(found, "its entries cannot be found")
+    return found > 0 ? Self.cursor(journal) : nil
+  }
+
+  private static func cursor(_ journal: OpaquePointer) -> String? {
+    guard let text = rx_journal_cursor(journal) else { return nil }
+    defer { free(text) }
+    return String(cString: text)
+  }
+
+  /// The present boot, as entries name it.
+  private static var boot: String? {
+    guard let text = SystemFile.read("/proc/sys/kernel/random/boot_id", limit: 64) else { return nil }
+    return String(decoding: text.filter { $0 != UInt8(ascii: "-") && $0 > 0x20 }, as: UTF8.self)
+  }
+
+  /// How many journal files there are, by whether they can be read: libsystemd leaves out those that cannot.
+  private static func look(at directory: String?) throws(JournalFailure) -> (readable: Int, unreadable: Int) {
+    var found = (readable: 0, unreadable: 0)
+    for folder in directory.map({ [$0] }) ?? ["/var/log/journal", "/run/log/journal"] {
+      for pattern in ["", "/*"] {
+        let names = Glob.expand(folder + pattern + "/*.journal").paths
+        for name in names {
+          if access(name, R_OK) == 0 { found.readable += 1 } else { found.unreadable += 1 }
+        }
+      }
+      for name in [folder] + Glob.expand(folder + "/*").paths {
+        var status = stat()
+        if stat(name, &status) == 0, status.st_mode & S_IFMT == S_IFDIR, access(name, R_OK | X_OK) != 0 {
+          found.unreadable += 1
+        }
+      }
+    }
+    if found.readable == 0, found.unreadable > 0 {
+      throw JournalFailure(
+        message: "the journal cannot be read: \(PosixError.text(EACCES)); add the user to the group systemd-journal")
+    }
+    return found
+  }
+}

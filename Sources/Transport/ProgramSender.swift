@@ -1,0 +1,423 @@
+import CLinux
+import Glibc
+public import PipelineCore
+
+/// What takes blocks of messages and sends them, on a thread of its own.
+public protocol MessageSender: AnyObject, Sendable {
+  /// Bytes that wait.
+  var queuedBytes: Int { get }
+  /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
+  func send(_ block: SocketSender.Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void)
+  /// Calls `body` once, on the sending thread, when at most `limit` bytes wait.
+  func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void)
+  /// Sends what waits, however long that takes, then ends. Not on the sending thread.
+  func close()
+  /// Ends soon; gives up what waits.
+  func cancel()
+  /// Waits until the thread has ended; false: it has not, within the limit.
+  func waitForEnd(within limit: TimeSpan) -> Bool
+}
+
+extension SocketSender: MessageSender {}
+
+/// Writes messages to the standard input of a program, which is started again where it ends.
+///
+/// A message counts as sent when the program has read it. What a program that ends has not read goes to the next one, from the start of the
+/// message; what it has read is its own.
+public final class ProgramSender: MessageSender {
+  public struct Options: Sendable {
+    /// The first pause before it is started again, and the longest. A program that has run for the longest begins anew.
+    public var delay = TimeSpan.milliseconds(100)
+    public var maxDelay = TimeSpan.seconds(10)
+    /// How long it may go on after the end of its input.
+    public var stopTimeout = TimeSpan.seconds(10)
+    /// Whether it is started again where it ends before its input does.
+    public var restarts = true
+    /// The exit statuses that are no error at the end.
+    public var success: [Int] = [0]
+    public init() {}
+  }
+
+  public enum Notice: Sendable, Equatable {
+    /// A line of its output or of its standard error.
+    case said(Services.Level, String)
+    /// It could not be started, or has ended, and is started again.
+    case failing(String)
+    case restarted(failures: Int)
+    /// It has ended, and is not started again.
+    case ended(String)
+    /// It has ended behind its input with another status than it should, or had to be ended.
+    case badEnd(String)
+  }
+
+  private struct Entry: Sendable {
+    var block: SocketSender.Block
+    var done: @Sendable (Int, Int) -> Void
+    /// The first message that has not been counted.
+    var first = 0
+  }
+
+  private struct State {
+    var queue: [Entry] = []
+    var bytes = 0
+    var isClosing = false
+    var isCancelled = false
+    var hasEnded = false
+    var roomWaiter: (limit: Int, body: @Sendable () -> Void)?
+  }
+
+  private let call: ProgramCall
+  private let path: String
+  private let options: Options
+  private let state = Guarded(State())
+  private let wake: WakeEvent
+  private let notify: @Sendable (Notice) -> Void
+
+  /// - Parameters:
+  ///   - call: Its input, time-out and limit of output do not count.
+  ///   - notify: Called on the thread.
+  public init(
+    _ call: ProgramCall, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
+  ) throws(ProgramFailure) {
+    self.call = call
+    self.options = options
+    self.notify = notify
+    path = try Self.path(of: call)
+    do throws(PosixError) {
+      wake = try WakeEvent()
+      _ = try OwnThread("rxd exec") { [self] in
+        var work = Work(self)
+        work.run()
+        let left = state.withLock { state in
+          state.hasEnded = true
+          defer { (state.queue, state.bytes, state.roomWaiter) = ([], 0, nil) }
+          return (state.queue, state.roomWaiter)
+        }
+        for entry in left.0 { entry.done(0, entry.block.ends.count - entry.first) }
+        left.1?.body()
+        state.notify()
+      }
+    } catch {
+      throw ProgramFailure(.start, "cannot be started: \(error.message)")
+    }
+  }
+
+  /// Where the program is; throws if it is nowhere, or cannot be run.
+  public static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
+    guard let path = ChildProgram.path(of: call.program) else {
+      throw ProgramFailure(.start, "cannot be started: there is no such program")
+    }
+    if access(path, X_OK) != 0 { throw ProgramFailure(.start, "cannot be started: \(PosixError.text(errno))") }
+    return path
+  }
+
+  public var queuedBytes: Int { state.withLock(\.bytes) }
+
+  public func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
+    let isTaken = state.withLock { state in
+      guard !state.hasEnded, !state.isCancelled else { return false }
+      state.queue.append(Entry(block: block, done: done))
+      state.bytes += block.bytes.count
+      return true
+    }
+    guard isTaken else { return done(0, block.ends.count) }
+    wake.wake()
+  }
+
+  public func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
+    let isNow = state.withLock { state in
+      if state.bytes <= limit || state.hasEnded { return true }
+      state.roomWaiter = (limit, body)
+      return false
+    }
+    if isNow { body() }
+  }
+
+  public func close() {
+    state.withLock { $0.isClosing = true }
+    wake.wake()
+    let ended: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    _ = state.wait(until: nil, ended)
+  }
+
+  public func cancel() {
+    state.withLock { $0.isCancelled = true }
+    wake.wake()
+  }
+
+  public func waitForEnd(within limit: TimeSpan) -> Bool {
+    let ended: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
+  }
+
+  private func freed(_ bytes: Int) {
+    let body = state.withLock { state -> (@Sendable () -> Void)? in
+      state.bytes -= bytes
+      guard let waiter = state.roomWaiter, state.bytes <= waiter.limit else { return nil }
+      state.roomWaiter = nil
+      return waiter.body
+    }
+    body?()
+  }
+
+  // MARK: - The thread
+
+  private struct Work {
+    private let owner: ProgramSender
+    private let options: Options
+    /// Blocks that are being written or read; with the position of the start of each in the program's input.
+    private var open: [(entry: Entry, start: Int)] = []
+    /// Bytes that the program's pipe has taken.
+    private var written = 0
+    private var failures = 0
+    private var standardOutput = ErrorLines("stdout")
+    private var standardError = ErrorLines()
+    /// Between two looks at what the program has read, in milliseconds.
+    private var pace: Int64 = 1
+
+    private static let second: Int64 = 1_000_000_000
+    private static let patience = 5 * second
+
+    private enum Outcome {
+      /// Everything is read, and the program has ended behind its input.
+      case done
+      case cancelled
+      /// It has ended by itself.
+      case ended(String)
+    }
+
+    init(_ owner: ProgramSender) {
+      self.owner = owner
+      options = owner.options
+    }
+
+    private var isCancelled: Bool { owner.state.withLock(\.isCancelled) }
+
+    mutating func run() {
+      while !isCancelled {
+        let began = monotonicNow()
+        var reason: String
+        do throws(PosixError) {
+          let call = owner.call.options
+          var child = try ChildProgram(
+            owner.path, owner.call.arguments, environment: call.environment, directory: call.directory,
+            memory: call.memory, cpu: call.cpu)
+          if failures > 0 { owner.notify(.restarted(failures: failures)) }
+          switch serve(&child) {
+          case .done, .cancelled: return giveBack()
+          case .ended(let why): reason = why
+          }
+        } catch {
+          reason = "cannot be started: \(PosixError.text(error.code))"
+        }
+        giveBack()
+        guard options.restarts else { return owner.notify(.ended(reason)) }
+        // Nothing is left to do for another one.
+        if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }) { return owner.notify(.badEnd(reason)) }
+        if monotonicNow() &- began >= options.maxDelay.nanoseconds { failures = 0 }
+        failures += 1
+        owner.notify(.failing(reason))
+        pause()
+      }
+    }
+
+    /// What no program has read waits again, before all others.
+    private mutating func giveBack() {
+      let again = open.map { one -> Entry in
+        var entry = one.entry
+        guard entry.first > 0 else { return entry }
+        let start = entry.block.ends[entry.first - 1]
+        entry.block = SocketSender.Block(
+          bytes: Array(entry.block.bytes[start...]), ends: entry.block.ends[entry.first...].map { $0 - start })
+        entry.first = 0
+        return entry
+      }
+      let less = open.reduce(0) { $0 + $1.entry.block.bytes.count } - again.reduce(0) { $0 + $1.block.bytes.count }
+      open = []
+      written = 0
+      owner.state.withLock { state in
+        state.queue.insert(contentsOf: again, at: 0)
+        state.bytes -= less
+      }
+    }
+
+    private mutating func pause() {
+      let shift = min(failures - 1, 20)
+      let (grown, isOver) = options.delay.nanoseconds.multipliedReportingOverflow(by: 1 << Int64(shift))
+      let end = monotonicNow() &+ min(isOver ? .max : grown, options.maxDelay.nanoseconds)
+      while !isCancelled {
+        let left = end &- monotonicNow()
+        guard left > 0 else { return }
+        _ = rx_wait_two(-1, 0, owner.wake.descriptor, Int32(clamping: left / 1_000_000 + 1))
+        owner.wake.clear()
+      }
+    }
+
+    /// Gives the program messages until it has ended.
+    private mutating func serve(_ child: inout ChildProgram) -> Outcome {
+      /// The next signals, on the monotonic clock.
+      var signals: [(at: Int64, signal: Int32)] = []
+      /// Why it is being ended; nil: it is not.
+      var ending: String?
+      while true {
+        owner.wake.clear()
+        let (isClosing, isCancelled) = owner.state.withLock { ($0.isClosing, $0.isCancelled) }
+        var now = monotonicNow()
+        say(now)
+        if isCancelled, ending == nil {
+          ending = ""
+          child.signal(SIGTERM)
+          signals = [(now &+ TimeSpan.seconds(1).nanoseconds, SIGKILL)]
+        }
+        if let status = child.status() {
+          // Nobody reads on: what is in the pipe was not read.
+          confirm(child)
+          while child.output >= 0, read(&child, isError: false) {}
+          while child.errors >= 0, read(&child, isError: true) {}
+          standardOutput.end(now, log)
+          standardError.end(now, log)
+          if isCancelled { return .cancelled }
+          let exit = status & 0x7F == 0 ? Int(status >> 8 & 0xFF) : nil
+          let why = ending ?? exit.map { "exited with \($0)" } ?? "was ended by signal \(status & 0x7F)"
+          guard child.input < 0 else { return .ended(why + lastWords) }
+          if ending != nil || exit.map(options.success.contains) != true { owner.notify(.badEnd(why + lastWords)) }
+          return .done
+        }
+        confirm(child)
+        if child.input >= 0, ending == nil {
+          refill()
+          if let failure = write(child) {
+            ending = failure
+            child.signal(SIGTERM)
+            signals = [(now &+ Self.patience, SIGKILL)]
+          } else if isClosing, open.isEmpty, owner.state.withLock(\.queue.isEmpty) {
+            child.closeInput()
+            signals = [
+              (now &+ options.stopTimeout.nanoseconds, SIGTERM),
+              (now &+ options.stopTimeout.nanoseconds &+ Self.patience, SIGKILL),
+            ]
+          }
+        }
+        while let next = signals.first, next.at <= now {
+          signals.removeFirst()
+          if child.input < 0, ending == nil {
+            ending = "had not ended \(options.stopTimeout) after the end of its input"
+          }
+          child.signal(next.signal)
+        }
+        var polls = [
+          pollfd(fd: isCancelled ? -1 : owner.wake.descriptor, events: Int16(POLLIN), revents: 0),
+          pollfd(fd: child.ending, events: Int16(POLLIN), revents: 0),
+          pollfd(fd: hasMore && ending == nil ? child.input : -1, events: Int16(POLLOUT), revents: 0),
+          pollfd(fd: child.output, events: Int16(POLLIN), revents: 0),
+          pollfd(fd: child.errors, events: Int16(POLLIN), revents: 0),
+        ]
+        now = monotonicNow()
+        var due = Int64.max
+        if let next = signals.first { due = next.at }
+        if !open.isEmpty { due = min(due, now + pace * 1_000_000) }
+        if child.ending < 0 { due = min(due, now + Self.second / 100) }
+        for lines in [standardOutput, standardError] { if let next = lines.due { due = min(due, next) } }
+        _ = poll(&polls, 5, due == .max ? -1 : Int32(clamping: max(0, (due - now + 999_999) / 1_000_000)))
+        if polls[3].revents != 0 { _ = read(&child, isError: false) }
+        if polls[4].revents != 0 { _ = read(&child, isError: true) }
+      }
+    }
+
+    private var lastWords: String {
+      standardError.last.isEmpty ? "" : ", after it had written: \(Printable.cut(standardError.last, limit: 200))"
+    }
+
+    /// Takes blocks from the queue as far as the pipe may soon take them.
+    private mutating func refill() {
+      let end = open.last.map { $0.start + $0.entry.block.bytes.count } ?? written
+      guard end - written < 64 << 10 else { return }
+      let more = owner.state.withLock { state -> [Entry] in
+        var count = 0
+        var bytes = end - written
+        while count < state.queue.count, bytes < 256 << 10 {
+          bytes += state.queue[count].block.bytes.count
+          count += 1
+        }
+        defer { state.queue.removeFirst(count) }
+        return Array(state.queue.prefix(count))
+      }
+      var start = end
+      for entry in more {
+        open.append((entry, start))
+        start += entry.block.bytes.count
+      }
+    }
+
+    private var hasMore: Bool {
+      open.last.map { $0.start + $0.entry.block.bytes.count > written } ?? false
+    }
+
+    /// Writes what the pipe takes. Returns why nothing more can be written; nil: it can.
+    private mutating func write(_ child: borrowing ChildProgram) -> String? {
+      for (entry, start) in open where start + entry.block.bytes.count > written {
+        while written < start + entry.block.bytes.count {
+          let count = entry.block.bytes.withUnsafeBytes { bytes in
+            uninterrupted {
+              Glibc.write(child.input, bytes.baseAddress! + (written - start), bytes.count - (written - start))
+            }
+          }
+          if count < 0 { return errno == EAGAIN ? nil : "reads no more" }
+          written += count
+          pace = 1
+        }
+      }
+      return nil
+    }
+
+    /// Counts messages that the program has read.
+    private mutating func confirm(_ child: borrowing ChildProgram) {
+      guard !open.isEmpty, child.input >= 0 else { return }
+      let read = written - max(0, Int(rx_unread(child.input)))
+      var hasRead = false
+      while let (head, start) = open.first {
+        var entry = head
+        let done = entry.block.ends[entry.first...].prefix { start + $0 <= read }.count
+        if done > 0 {
+          hasRead = true
+          entry.first += done
+          entry.done(done, 0)
+        }
+        guard entry.first == entry.block.ends.count else {
+          open[0].entry = entry
+          break
+        }
+        open.removeFirst()
+        owner.freed(entry.block.bytes.count)
+      }
+      pace = hasRead ? 1 : min(pace * 2, 64)
+    }
+
+    // MARK: What it says
+
+    private func log(_ level: Services.Level, _ text: String) { owner.notify(.said(level, text)) }
+
+    private mutating func say(_ now: Int64) {
+      standardOutput.flush(now, log)
+      standardError.flush(now, log)
+    }
+
+    /// Whether there may be more at once.
+    private mutating func read(_ child: inout ChildProgram, isError: Bool) -> Bool {
+      var buffer = [UInt8](repeating: 0, count: 16 << 10)
+      let count = Glibc.read(isError ? child.errors : child.output, &buffer, buffer.count)
+      guard count > 0 else {
+        if count == 0 || errno != EAGAIN && errno != EINTR {
+          if isError { child.closeErrors() } else { child.closeOutput() }
+        }
+        return false
+      }
+      if isError {
+        standardError.take(buffer[..<count], monotonicNow(), log)
+      } else {
+        standardOutput.take(buffer[..<count], monotonicNow(), log)
+      }
+      return true
+    }
+  }
+}

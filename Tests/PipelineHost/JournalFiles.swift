@@ -1,0 +1,157 @@
+import Foundation
+
+/// Journal files that Debian's systemd-journal-remote writes: where no journald runs, and for entries of any content.
+public final class JournalFiles {
+  private static func path(_ name: String) -> String? {
+    ["/lib/systemd/", "/usr/lib/systemd/", "/usr/bin/", "/bin/"].map { $0 + name }.first { access($0, X_OK) == 0 }
+  }
+  public static var canBeMade: Bool { path("systemd-journal-remote") != nil && path("journalctl") != nil }
+
+  public struct Entry {
+    public var fields: [(name: String, value: [UInt8])]
+    /// In microseconds since 1970; nil: a second after the entry before.
+    public var time: UInt64?
+
+    public init(_ fields: KeyValuePairs<String, String>, at time: UInt64? = nil) {
+      self.fields = fields.map { ($0.key, Array($0.value.utf8)) }
+      self.time = time
+    }
+  }
+
+  public let folder = Scratch()
+  public var path: String { folder.path }
+  private var writer: Process?
+  private var input: FileHandle?
+  private var files = 0
+  public private(set) var time: UInt64 = 1_700_000_000_000_000
+  public static let boot = "0123456789abcdef0123456789abcdef"
+
+  public init() {}
+  deinit { close() }
+
+  private static func text(_ entry: Entry, _ time: UInt64) -> [UInt8] {
+    var text = Array("__REALTIME_TIMESTAMP=\(time)\n__MONOTONIC_TIMESTAMP=\(time / 1000)\n_BOOT_ID=\(boot)\n".utf8)
+    for (name, value) in entry.fields {
+      text += Array(name.utf8)
+      if value.contains(0x0A) || value.contains(where: { $0 < 0x20 || $0 > 0x7E }) {
+        text.append(0x0A)
+        withUnsafeBytes(of: UInt64(value.count).littleEndian) { text += $0 }
+      } else {
+        text.append(UInt8(ascii: "="))
+      }
+      text += value
+      text.append(0x0A)
+    }
+    return text + [0x0A]
+  }
+
+  /// Adds entries to the present file, which is made if need be. They stand in it some time later.
+  public func write(_ entries: [Entry]) throws {
+    if writer == nil { try start() }
+    var text: [UInt8] = []
+    for entry in entries {
+      time = entry.time ?? time + 1_000_000
+      text += Self.text(entry, time)
+    }
+    try input?.write(contentsOf: Data(text))
+  }
+
+  /// Entries with these messages.
+  public func write(messages: some Sequence<String>) throws { try write(messages.map { Entry(["MESSAGE": $0]) }) }
+
+  private func start() throws {
+    let (process, pipe) = (Process(), Pipe())
+    process.executableURL = URL(fileURLWithPath: Self.path("systemd-journal-remote") ?? "")
+    process.arguments = ["--split-mode=none", "-o", folder("system.journal"), "-"]
+    process.standardInput = pipe
+    process.standardOutput = FileHandle.nullDevice
+    process.standardError = FileHandle.nullDevice
+    try process.run()
+    try? pipe.fileHandleForReading.close()
+    writer = process
+    input = pipe.fileHandleForWriting
+  }
+
+  /// Waits until everything stands in the file, which then is complete.
+  public func close() {
+    try? input?.close()
+    writer?.waitUntilExit()
+    (writer, input) = (nil, nil)
+  }
+
+  /// Completes the file and gives it the name of an archive, as journald does; the next entry begins a new one.
+  public func rotate() throws {
+    close()
+    files += 1
+    func hex(_ number: UInt64, _ digits: Int) -> String {
+      let text = String(number, radix: 16)
+      return String(repeating: "0", count: digits - text.count) + text
+    }
+    let name = "system@\(hex(UInt64(files), 32))-\(hex(UInt64(files), 16))-\(hex(time, 16)).journal"
+    try FileManager.default.moveItem(atPath: folder("system.journal"), toPath: folder(name))
+  }
+
+  /// Removes archives but for so many, the oldest first.
+  public func vacuum(keeping count: Int) throws {
+    _ = try Self.run("journalctl", "-D", path, "--vacuum-files=\(count)")
+  }
+
+  /// What journalctl prints.
+  public func journalctl(_ arguments: String...) throws -> String {
+    try Self.run("journalctl", ["-D", path, "-q", "--no-pager"] + arguments)
+  }
+
+  @discardableResult
+  public static func run(_ name: String, _ arguments: String...) throws -> String { try run(name, arguments) }
+
+  private static func run(_ name: String, _ arguments: [String]) throws -> String {
+    let (process, pipe) = (Process(), Pipe())
+    process.executableURL = URL(fileURLWithPath: path(name) ?? "")
+    process.arguments = arguments
+    process.standardOutput = pipe
+    process.standardError = FileHandle.nullDevice
+    try process.run()
+    let output = pipe.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    return String(decoding: output, as: UTF8.self)
+  }
+}
+
+/// A journald of the test's own, in a namespace: it has its own sockets and files. Only root can start one.
+public final class JournalDaemon {
+  public static var canRun: Bool {
+    geteuid() == 0 && access("/lib/systemd/systemd-journald", X_OK) == 0 && access("/etc/machine-id", R_OK) == 0
+  }
+  public let name = "rxdtest\(getpid())\(UInt16.random(in: 0 ... .max))"
+  private let process = Process()
+
+  public init() throws {
+    process.executableURL = URL(fileURLWithPath: "/lib/systemd/systemd-journald")
+    process.arguments = [name]
+    process.standardOutput = FileHandle.nullDevice
+    process.standardError = FileHandle.nullDevice
+    try process.run()
+    let end = Date(timeIntervalSinceNow: 60)
+    while access(socket, F_OK) != 0 || directory == nil, Date() < end { usleep(5000) }
+  }
+
+  public var socket: String { "/run/systemd/journal.\(name)/socket" }
+
+  /// Where its files are.
+  public var directory: String? {
+    let machine = (try? String(contentsOfFile: "/etc/machine-id", encoding: .utf8))?.trimmingCharacters(in: .newlines)
+    return ["/var/log/journal", "/run/log/journal"].map { "\($0)/\(machine ?? "").\(name)" }
+      .first { access($0 + "/system.journal", F_OK) == 0 }
+  }
+
+  /// Begins new files.
+  public func rotate() { kill(process.processIdentifier, SIGUSR2) }
+
+  deinit {
+    let directory = directory
+    kill(process.processIdentifier, SIGKILL)
+    process.waitUntilExit()
+    if let directory { try? FileManager.default.removeItem(atPath: directory) }
+    try? FileManager.default.removeItem(atPath: "/run/systemd/journal.\(name)")
+  }
+}
