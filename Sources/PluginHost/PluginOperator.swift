@@ -107,19 +107,14 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     override func receive(_ event: Event) {
       guard !isClosed else { return }
-      var arguments: [OwnedValue] = []
-      if !perEvent.isEmpty {
-        if let failure = frame.load(event) {
-          reject(event, .eventNotReadable, EventFrame.message(of: failure))
-          return
-        }
-        arguments.reserveCapacity(perEvent.count)
-        if let problem = perEvent.evaluate(frame, { arguments.append(OwnedValue($1)) }) {
-          reject(event, .expressionFailed, problem)
-          return
+      do throws(PerEventArguments.Failure) {
+        append(.event, OwnedEvent(event), try perEvent.values(event, frame), holdAck())
+      } catch {
+        switch error {
+        case .unreadable: reject(event, .eventNotReadable, error.message)
+        case .failed: reject(event, .expressionFailed, error.message)
         }
       }
-      append(.event, OwnedEvent(event), arguments, holdAck())
     }
 
     override func complete() { append(.complete, OwnedEvent(Event(.null)), [], nil) }

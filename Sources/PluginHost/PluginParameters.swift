@@ -83,6 +83,29 @@ struct PerEventArguments {
     }
   }
 
+  /// Why there are no arguments for an event.
+  enum Failure: Error {
+    case unreadable(String)
+    case failed(String)
+
+    var message: String {
+      switch self {
+      case .unreadable(let message), .failed(let message): message
+      }
+    }
+  }
+
+  /// Evaluates all for an event, to be kept. `frame`: loaded with it where there is something to evaluate.
+  func values(_ event: Event, _ frame: @autoclosure () -> EventFrame) throws(Failure) -> [OwnedValue] {
+    if isEmpty { return [] }
+    let frame = frame()
+    if let failure = frame.load(event) { throw .unreadable(EventFrame.message(of: failure)) }
+    var values: [OwnedValue] = []
+    values.reserveCapacity(count)
+    if let problem = evaluate(frame, { values.append(OwnedValue($1)) }) { throw .failed(problem) }
+    return values
+  }
+
   /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `place`: of each result, valid in this turn.
   func evaluate(_ frame: EventFrame, _ place: (Int, Value) -> Void) -> String? {
     for (index, part) in parts.enumerated() {

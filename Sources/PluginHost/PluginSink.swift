@@ -98,18 +98,10 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     override func receive(_ event: Event) {
       guard !isOver else { return }
-      var arguments: [OwnedValue] = []
-      if !perEvent.isEmpty {
-        if let failure = frame.load(event) {
-          reject(event, EventFrame.message(of: failure))
-          return
-        }
-        arguments.reserveCapacity(perEvent.count)
-        if let problem = perEvent.evaluate(frame, { arguments.append(OwnedValue($1)) }) {
-          reject(event, problem)
-          return
-        }
-      }
+      let arguments: [OwnedValue]
+      do throws(PerEventArguments.Failure) {
+        arguments = try perEvent.values(event, frame)
+      } catch { return reject(event, error.message) }
       let receipt = take(1, joining: receipt)
       self.receipt = receipt
       append(OwnedEvent(event), arguments, receipt)
@@ -395,10 +387,9 @@ struct PluginSink: SinkComponent, BoundComponent {
       // Other parameters may have other expressions; the events are evaluated again.
       if state.hasOtherParameters, !perEvent.isEmpty {
         for index in restored.indices {
-          var arguments: [OwnedValue] = []
-          let event = restored[index].event.event
-          let isFine = frame.load(event) == nil && perEvent.evaluate(frame) { arguments.append(OwnedValue($1)) } == nil
-          if isFine { restored[index].arguments = arguments }
+          if let arguments = try? perEvent.values(restored[index].event.event, frame) {
+            restored[index].arguments = arguments
+          }
         }
       }
       for one in restored { append(one.event, one.arguments, takeBack(1)) }

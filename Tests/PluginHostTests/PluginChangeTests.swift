@@ -53,6 +53,18 @@ import Testing
     #expect(pipeline.failure?.location?.line == 6 && pipeline.failure?.location?.column == 23)
   }
 
+  /// The same in an inner signal, which has not begun, and may never.
+  @Test func aRefusedRowOfAnInnerSignalFailsAtTheStart() throws {
+    let pipeline = try PluginFixtures.pipeline(
+      try PluginFixtures.probe("row", "ROW"), values: "{ list: [1], every: 1h }",
+      chain:
+        "[ { filter: event > 5 }, { flattenMap: { signal: { from: { values: [1] }, chain: [ { probe: refuse } ] } } } ]"
+    )
+    pipeline.run(until: .milliseconds(1))
+    #expect(pipeline.failure?.message == "the plugin refuses: it does not like the mode")
+    #expect(pipeline.failure?.location?.line == 6, "\(String(describing: pipeline.failure))")
+  }
+
   /// A reload tries sources, operators and sinks out without starting any: what is known of the files fails there.
   @Test(arguments: [
     ("source", "sources: { in: { work: {} } }\nsinks: { out: { from: in, discard: {} } }"),

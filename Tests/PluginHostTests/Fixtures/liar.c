@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "rxd_plugin.h"
@@ -62,15 +63,18 @@ static void close_tally(void *instance) {
 }
 
 #ifdef RACE
-static volatile int64_t progress;
+static int inside;
 static int row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)instance, (void)scope, (void)arguments;
-  // How many are inside at once decides.
-  progress++;
-  usleep(2000);
-  *event = host->make_int(progress > 1);
-  usleep(2000);
-  progress--;
+  // How many are inside at once decides. Lets the others come, who may be none.
+  __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+  int others = 0;
+  for (int turn = 0; turn < 20000 && others == 0; turn++) {
+    sched_yield();
+    others = __atomic_load_n(&inside, __ATOMIC_SEQ_CST) > 1;
+  }
+  *event = host->make_int(others);
+  __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
   return RXD_OK;
 }
 #else
