@@ -14,6 +14,11 @@ package struct PipelineLoader {
     package var variables: [String: [UInt8]] = [:]
     /// Variables that take precedence over all others: those of a test.
     package var overrides: [String: String] = [:]
+    /// Values that take the place of those in the files, each `PATH=VALUE`.
+    package var settings: [String] = []
+    /// Signals that are printed, and in which form.
+    package var printed: [String] = []
+    package var printedFormat = EncoderFormat.ndjson
     /// The directories of `${secret:NAME}`, besides the credentials directory.
     package var secretDirectories: [String] = []
     /// Finds the components of plugins.
@@ -71,6 +76,9 @@ package struct PipelineLoader {
     if !checksFiles { files.isMissingDirectory = { _ in false } }
     var front = FrontEnd(catalogue, environment: environment, files: files)
     front.plugins = inputs.plugins
+    front.overrides = inputs.settings
+    front.printed = inputs.printed
+    front.printedFormat = inputs.printedFormat
     self.front = front
   }
 
@@ -114,14 +122,22 @@ package struct PipelineLoader {
   /// Reads a whole file, at most one byte more than a pipeline file may have; `-` is standard input.
   package static func read(_ path: String) throws(PosixError) -> SourceText {
     let limit = YAMLLimits.standard.fileBytes + 1
-    if path == "-" || path == "/dev/stdin" {
-      return SourceText(name: SourceText.standardInputName, bytes: try drain(.standardInput, limit: limit))
-    }
+    if path == "-" || path == "/dev/stdin" { return try standardInput(limit) }
     // A shell's <(command) is a pipe under /dev/fd; any other pipe could block for ever.
     let isShellPipe = path.hasPrefix("/dev/fd/") || path.hasPrefix("/proc/self/fd/")
     let file = try FileDescriptor.openForReading(path, kinds: isShellPipe ? [.regular, .fifo] : [.regular])
     return SourceText(name: path, bytes: try drain(file, limit: limit))
   }
+
+  /// Standard input can be read once: a reload compiles the same text again.
+  private static func standardInput(_ limit: Int) throws(PosixError) -> SourceText {
+    if let known = standardInputText.withLock({ $0 }) { return known }
+    let text = SourceText(name: SourceText.standardInputName, bytes: try drain(.standardInput, limit: limit))
+    standardInputText.withLock { $0 = text }
+    return text
+  }
+
+  private static let standardInputText = Mutex<SourceText?>(nil)
 
   private static func drain(_ file: FileDescriptor, limit: Int) throws(PosixError) -> [UInt8] {
     var bytes: [UInt8] = []

@@ -159,14 +159,20 @@ public struct SyslogSink: SinkComponent {
     settings.options.serverName = serverName
     settings.options.delay = reconnect.delay
     settings.options.maxDelay = reconnect.maxDelay
+    settings.syslog = encodingOfMessages
+    return SocketSink(nodeContext, settings)
+  }
+
+  public var shownEncoder: (any EventEncoder)? { SyslogEncoder(encodingOfMessages) }
+
+  private var encodingOfMessages: SyslogEncoding {
     var encoding = SyslogEncoding()
     encoding.isOld = format == .rfc3164
     encoding.facility = facility.number
     encoding.severity = severity.number
     encoding.hostname = hostname
     encoding.appname = appname
-    encoding.isLine = isStream && framing == .lines
-    settings.syslog = encoding
-    return SocketSink(nodeContext, settings)
+    encoding.isLine = transport == .tcp && framing == .lines
+    return encoding
   }
 }

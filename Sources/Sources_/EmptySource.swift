@@ -35,6 +35,7 @@ public struct EmptySource: SourceComponent {
     seeAlso: ["never", "error", "values"])
 
   public var runsOnVirtualTime: Bool { true }
+  public var once: (any SourceComponent)? { self }
   public var recovery: SourceRecovery { .made }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

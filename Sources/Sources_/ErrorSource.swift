@@ -45,6 +45,7 @@ public struct ErrorSource: SourceComponent {
     seeAlso: ["empty", "never", "try", "catch"])
 
   public var runsOnVirtualTime: Bool { true }
+  public var once: (any SourceComponent)? { self }
   public var recovery: SourceRecovery { .made }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

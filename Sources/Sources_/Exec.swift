@@ -184,6 +184,13 @@ public struct Exec: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { !streaming }
+
+  public var once: (any SourceComponent)? {
+    var once = self
+    once.every = nil
+    return once
+  }
+
   public var recovery: SourceRecovery { streaming ? .never : .request }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

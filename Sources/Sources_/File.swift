@@ -125,6 +125,14 @@ public struct File: SourceComponent {
   public var readsFiles: [FilePathParameter] { paths }
   // It opens regular files only.
   public var recovery: SourceRecovery { .position }
+
+  public var once: (any SourceComponent)? {
+    var once = self
+    once.follow = false
+    once.start = .beginning
+    return once
+  }
+
   public var namesEvents: Bool { true }
 
   public func threads(_ limit: Int?) -> String? {

@@ -202,6 +202,13 @@ public struct HTTP: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { true }
+
+  public var once: (any SourceComponent)? {
+    var once = self
+    once.every = nil
+    return once
+  }
+
   public var recovery: SourceRecovery { cursor == nil ? .request : .position }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

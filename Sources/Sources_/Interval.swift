@@ -7,6 +7,8 @@ public struct Interval: SourceComponent {
   public var leeway = TimeSpan.zero
   public var cron: CronParameter?
   public var timezone = "UTC"
+  /// Whether it sends one tick, at once, and completes.
+  private var isSingle = false
 
   public init() {}
 
@@ -74,6 +76,13 @@ public struct Interval: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { true }
+
+  public var once: (any SourceComponent)? {
+    var once = self
+    once.isSingle = true
+    return once
+  }
+
   public var recovery: SourceRecovery { .made }
 
   public var pace: EventPace? { every.map { .every($0) } }
@@ -103,10 +112,14 @@ public struct Interval: SourceComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
-    override var isEndless: Bool { true }
+    override var isEndless: Bool { !parameters.isSingle }
 
     override func begin() {
       start = now
+      if parameters.isSingle {
+        send()
+        return finish()
+      }
       if let cron = parameters.cron {
         watchClock()
         follow(cron.schedule, after: executor.wallTime)

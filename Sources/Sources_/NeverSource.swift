@@ -34,6 +34,7 @@ public struct NeverSource: SourceComponent {
     seeAlso: ["empty", "error"])
 
   public var runsOnVirtualTime: Bool { true }
+  public var once: (any SourceComponent)? { EmptySource() }
   public var recovery: SourceRecovery { .made }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

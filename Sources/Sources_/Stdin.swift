@@ -45,6 +45,7 @@ public struct Stdin: SourceComponent {
   public var namesEvents: Bool { true }
   public var decodesBlocks: Bool { true }
   public var readsStandardInput: Bool { true }
+  public var once: (any SourceComponent)? { self }
 
   public func threads(_ limit: Int?) -> String? { decode.options.threads(limit) }
 

@@ -41,6 +41,7 @@ public struct Values: SourceComponent {
   }
 
   public var runsOnVirtualTime: Bool { true }
+  public var once: (any SourceComponent)? { self }
   public var recovery: SourceRecovery { .made }
   public var namesEvents: Bool { true }
 

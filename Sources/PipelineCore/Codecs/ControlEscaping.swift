@@ -1,5 +1,12 @@
 import CJSON
 
+extension EventEncoder {
+  /// The same for a terminal, for texts of one line: control characters are escaped.
+  public func escapingControls() -> any EventEncoder {
+    ControlEscapingEncoder(self, keepsLineBreaks: false, terminated: false)
+  }
+}
+
 /// Makes another encoder's text safe to show on a terminal.
 ///
 /// Control characters, invisible ones (``Printable/isHidden(_:)``) and bytes that are no UTF-8 (`\xff`) become
@@ -17,6 +24,11 @@ final class ControlEscapingEncoder: EventEncoder {
   }
 
   var mediaType: StaticString { encoder.mediaType }
+
+  var now: Int64 {
+    get { encoder.now }
+    set { encoder.now = newValue }
+  }
 
   var keepsState: Bool { encoder.keepsState }
 

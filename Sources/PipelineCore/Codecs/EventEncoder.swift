@@ -6,6 +6,9 @@ public protocol EventEncoder: AnyObject {
   /// Appends the text of one event with its terminator. On failure returns the reason and appends nothing.
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure?
 
+  /// The time of day, in nanoseconds since 1970, for formats that write it. Set before an event.
+  var now: Int64 { get set }
+
   /// Whether its output depends on earlier events, so that one encoder must see all of them.
   var keepsState: Bool { get }
 
@@ -29,6 +32,10 @@ public protocol EventEncoder: AnyObject {
 }
 
 extension EventEncoder {
+  public var now: Int64 {
+    get { 0 }
+    set {}
+  }
   public var keepsState: Bool { false }
   public func reset() {}
   public var memory: [String] { [] }

@@ -6,6 +6,12 @@ public struct FrontEnd: Sendable {
   public var values: Interpolation
   /// Finds the components of plugins.
   public var plugins: any PluginProvider = NoPlugins()
+  /// Values that take the place of those in the file, each `PATH=VALUE`: see ``Override``.
+  public var overrides: [String] = []
+  /// References to signals that are printed, each by a sink of its own: a file then needs no other.
+  public var printed: [String] = []
+  /// What the sinks of ``printed`` write.
+  public var printedFormat = EncoderFormat.ndjson
 
   /// - Parameters:
   ///   - catalogue: the components that files can name.
@@ -61,12 +67,17 @@ public struct FrontEnd: Sendable {
   public func parse(_ source: SourceText) -> Result {
     var result = Result(source: source)
     var diagnostics = Diagnostics()
-    if let root = YAMLReader.read(source, into: &diagnostics) {
+    if var root = YAMLReader.read(source, into: &diagnostics) {
+      for text in overrides {
+        root = Override(text, into: &diagnostics)?.apply(to: root, compiler.catalogue, into: &diagnostics) ?? root
+      }
       result.raw = root
       result.catalogue = compiler.catalogue
       let node = values.apply(to: root, into: &diagnostics)
       result.node = node
-      result.file = PipelineFileParser.parse(node, into: &diagnostics)
+      var file = PipelineFileParser.parse(node, into: &diagnostics)
+      file.print(printed, as: printedFormat, into: &diagnostics)
+      result.file = file
     }
     result.diagnostics = diagnostics.all
     return result

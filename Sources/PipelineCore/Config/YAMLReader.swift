@@ -6,10 +6,12 @@ public enum YAMLReader {
   /// that later phases can report further errors; it must not be run.
   ///
   /// `limits` bound time and memory for any bytes.
+  ///
+  /// - Parameter offset: Where the text begins; what stands before is no part of it.
   public static func read(
-    _ source: SourceText, limits: YAMLLimits = .standard, into diagnostics: inout Diagnostics
+    _ source: SourceText, from offset: Int = 0, limits: YAMLLimits = .standard, into diagnostics: inout Diagnostics
   ) -> YAMLNode? {
-    guard let start = YAMLBytes.check(source, limits: limits, into: &diagnostics),
+    guard let start = YAMLBytes.check(source, limits: limits, into: &diagnostics).map({ max($0, offset) }),
       !YAMLDirectives.refuse(source, from: start, into: &diagnostics)
     else { return nil }
     var composer = YAMLComposer(source: source, limits: limits)

@@ -175,6 +175,18 @@ public struct CodeExample: Sendable {
       "A pipeline has more than 2,500 operators.", do: "Divide it into several files, which run in one process."),
     "RX212": when(
       "A file uses a name of another tool. Today RX201 and RX220 say so.", do: "Take the name that the message offers."),
+    "RX215": when(
+      "An option is --set sources.typed.stdin.decode, without a value.",
+      do: "Write --set PATH=VALUE: --set sources.typed.stdin.decode=lines"),
+    "RX216": when(
+      "An option is --set sources.typd.stdin.decode=lines, and the file has no source 'typd'.",
+      do: "Name the parts of the path as the file does: --set sources.typed.stdin.decode=lines"),
+    "RX217": when(
+      "A file with a source 'httpServer' is run with --once.",
+      do: "Leave --once out, and end the run with --limit or a signal; or take another source."),
+    "RX218": when(
+      "'rxd fmt' is given a file whose layout cannot be changed without changing its meaning.",
+      do: "Correct the errors that 'rxd check' reports, or leave the file as it is."),
     "RX220": step("debounce: 300ms", "throttle: 300ms"),
     "RX221": source("stdin: { format: json }", "stdin: { decode: json }"),
     "RX222": step("throttle", "throttle: 300ms"),

@@ -83,6 +83,10 @@ extension Diagnostic.Code {
   public static let tooMany = Self("RX211", "A pipeline may have at most 2,500 operators.")
   public static let foreignName = Self(
     "RX212", "Each component has one name: ReactiveCocoa's, in camelCase.")
+  public static let overrideForm = Self("RX215", "--set takes PATH=VALUE.")
+  public static let overridePath = Self("RX216", "The path of --set must lead to a value of the file.")
+  public static let endlessSource = Self("RX217", "A source that waits for others has no end, which --once needs.")
+  public static let notFormatted = Self("RX218", "A file cannot be formatted without changing its meaning.")
   public static let unknownComponent = Self(
     "RX220", "The component is neither built in nor a plugin's.")
   public static let unknownParameter = Self("RX221", "The component has no such parameter.")
@@ -113,7 +117,8 @@ extension Diagnostic.Code {
 
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
-    invalidReference, misplacedKey, emptyCollection, tooMany, foreignName, unknownComponent,
+    invalidReference, misplacedKey, emptyCollection, tooMany, foreignName, overrideForm, overridePath, endlessSource,
+    notFormatted, unknownComponent,
     unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, formerName, doubtfulValue,
     duration, size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
     interpolationInKey, misplacedSecret,

@@ -219,7 +219,7 @@ extension Plan {
     var index: [String: Int] = [:]
     let map = DeliveryMap(self, hasStateDirectory)
     map.visit { path in
-      guard path.level < requirement.value.level else { return }
+      guard path.level < requirement.value.level, sinks[path.sink].printedSignal == nil else { return }
       for limits in [map.ofMode, path.ofSource, map.ofSinks[path.sink]] {
         for limit in limits where limit.level < requirement.value.level {
           let key = "\(limit.location?.offset ?? -1) \(limit.effect)"

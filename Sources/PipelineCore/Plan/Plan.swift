@@ -125,6 +125,10 @@ public struct SinkPlan: Sendable {
   public var outboxLimit = OutboxLimit()
   /// The key of the sink in a saved state.
   var reference: String { "sinks.\(name)" }
+  /// The signal that this sink was added to print (``FrontEnd/printed``), as it was named; nil: it is one of the file's.
+  public var printedSignal: String? {
+    name.hasPrefix(PipelineFile.printedPrefix) ? String(name.dropFirst(PipelineFile.printedPrefix.count)) : nil
+  }
 }
 
 /// The description of one step, for counters, messages and drawings.

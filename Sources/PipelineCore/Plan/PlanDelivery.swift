@@ -25,3 +25,17 @@ extension Plan {
   /// of a source are acknowledged, at once.
   public func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
 }
+
+extension Plan {
+  /// An error for each source that has nothing to give once, because it waits for what others send.
+  public var sourcesWithoutEnd: [Diagnostic] {
+    sources.filter { !$0.isInner && $0.component.once == nil }.map { source in
+      let step = steps[source.step.number]
+      return Diagnostic(
+        .endlessSource,
+        "'\(step.keyword)' waits for what others send, so nothing says when it has given all that is there",
+        at: step.location,
+        help: "Leave --once out, and end the run with --limit; or put 'values' or 'file' in its place")
+    }
+  }
+}

@@ -62,6 +62,9 @@ public protocol SourceComponent: Component {
   var recovery: SourceRecovery { get }
   /// Whether its events have names that come again with them (``Event/id``): their positions in it, in a file, in a request.
   var namesEvents: Bool { get }
+  /// The source that gives what is there once and then completes: a file up to its present end, the answer of one request. Nil: the source
+  /// waits for what others send, and nothing says when that is all.
+  var once: (any SourceComponent)? { get }
   /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
   /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it cannot be told.
@@ -78,6 +81,7 @@ extension SourceComponent {
   public var readsStandardInput: Bool { false }
   public var recovery: SourceRecovery { .never }
   public var namesEvents: Bool { false }
+  public var once: (any SourceComponent)? { nil }
   public func threads(_ limit: Int?) -> String? { nil }
   public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
@@ -185,6 +189,8 @@ public protocol SinkComponent: Component {
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
   var encoding: EncodeParameter? { get }
+  /// An encoder of what is written of an event, to show it, where ``encoding`` does not say it; nil: that of ``encoding``, or JSON.
+  var shownEncoder: (any EventEncoder)? { get }
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
   /// each event.
   var streamEncoding: EncodeParameter? { get }
@@ -203,6 +209,7 @@ extension SinkComponent {
   public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }
   public var streamEncoding: EncodeParameter? { nil }
+  public var shownEncoder: (any EventEncoder)? { nil }
   public var confirmation: SinkConfirmation { .nothing }
 }
 

@@ -88,6 +88,9 @@ struct CheckSettings {
 
   /// Rewrites the files, and shows the changed lines: on standard error if the report is for a program.
   private func makeFixes(_ paths: [String], _ front: PipelineLoader) throws {
+    if !input.environment.set.isEmpty {
+      throw ValidationError("--fix rewrites files, and --set puts values in their place.")
+    }
     if paths.contains(where: { $0 == "-" || $0.hasPrefix("/dev/") || $0.hasPrefix("/proc/") }) {
       throw ValidationError("--fix rewrites files, and standard input is none.")
     }

@@ -167,11 +167,19 @@ struct EnvironmentOptions: ParsableArguments {
     completion: .directory)
   var secretsDir: [String] = []
 
+  @Option(
+    help: ArgumentHelp(
+      """
+      Take this value in place of the one in the file; may be repeated. PATH has keys, and indexes of lists from 0, between dots: \
+      sources.typed.stdin.decode=lines, signals.query.chain.0.throttle=1s. VALUE is YAML.
+      """, valueName: "path=value"))
+  var set: [String] = []
+
   @OptionGroup var plugins: PluginOptions
 
   var settings: EnvironmentSettings {
     EnvironmentSettings(
-      noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir, pluginDir: plugins.pluginDir)
+      noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir, pluginDir: plugins.pluginDir, set: set)
   }
 
   /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
@@ -186,6 +194,7 @@ struct EnvironmentSettings {
   var envFile: [String] = []
   var secretsDir: [String] = []
   var pluginDir: [String] = []
+  var set: [String] = []
 
   /// The files of variables.
   var files: [String] {
@@ -196,6 +205,7 @@ struct EnvironmentSettings {
   func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
     var inputs = PipelineLoader.Inputs()
     inputs.plugins = LocalPlugins(asks: startsPlugins, directories: PluginOptions.directories(pluginDir))
+    inputs.settings = set
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
     for file in files {
       do throws(PosixError) {

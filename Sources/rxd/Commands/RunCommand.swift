@@ -71,6 +71,8 @@ struct Run: ParsableCommand {
     help: ArgumentHelp("The form of --stats: text or json; default is text. (RXD_STATS_FORMAT)", valueName: "form"))
   var statsFormat: StatisticsReport.Form?
 
+  @OptionGroup(title: "Trying out") var trial: TrialOptions
+
   @Flag(name: .shortAndLong, help: "Warnings of the files count as errors. (RXD_DENY_WARNINGS)")
   var denyWarnings = false
 
@@ -136,9 +138,7 @@ struct Run: ParsableCommand {
     try RunSettings(
       input: input.settings, daemon: daemon, gracefulShutdownLimitSecs: gracefulShutdownLimitSecs,
       stateDirectory: stateDirectory, queueMemory: queueMemory, whyMemory: whyMemory, placement: placement,
-      stats: stats,
-      statsFormat: statsFormat,
-      denyWarnings: denyWarnings,
+      stats: stats, statsFormat: statsFormat, trial: trial.settings, denyWarnings: denyWarnings,
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
       metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, ui: ui, uiListen: uiListen,
       uiTokenFile: uiTokenFile,
@@ -158,6 +158,7 @@ struct RunSettings {
   var placement: Placement?
   var stats = false
   var statsFormat: StatisticsReport.Form?
+  var trial = TrialSettings()
   var denyWarnings = false
   var watchConfig = false
   var watchConfigMethod: ConfigWatch.Method?
@@ -200,24 +201,33 @@ struct RunSettings {
     let form = try setting(statsFormat, "RXD_STATS_FORMAT")
     if try flag(stats, "RXD_STATS") { options.statistics = form ?? .text }
 
+    let trial = trial
+    let keepsState = stateDirectoryName != nil
+    options.trial = try trial.trial(isDaemon: options.isDaemon, keepsState: keepsState)
+    let isDry = options.trial.isDry
+    let isOnce = options.trial.isOnce
     _ = try input.environment.inputs(startsPlugins: true)
     // Patterns, directories and variables are read again at each reload.
     _ = try input.selection()
     let denied = try flag(denyWarnings, "RXD_DENY_WARNINGS")
     let input = input
     let used = UsedFiles(input)
-    let keepsState = StateDirectory.named(stateDirectory) != nil
     options.load = {
-      guard let inputs = try? input.environment.inputs(startsPlugins: true), let selection = try? input.selection()
+      guard var inputs = try? input.environment.inputs(startsPlugins: true), let selection = try? input.selection()
       else {
         let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
         return [.init(unreadable: "", diagnostic)]
       }
-      let front = PipelineLoader(inputs, checksFiles: true)
+      inputs.printed = trial.printed
+      inputs.printedFormat = trial.format ?? .ndjson
+      let front = PipelineLoader(inputs, checksFiles: !isDry)
       var results = selection.missing.map { PipelineLoader.Loaded(unreadable: "", $0) }
       results += front.load(selection.paths)
       used.note(results)
-      if !keepsState { results = results.map(\.withoutStateDirectory) }
+      // A dry run delivers nothing, so it need not promise anything.
+      if !keepsState, !isDry { results = results.map(\.withoutStateDirectory) }
+      if isOnce { results = results.map(\.withEnds) }
+      results = results.map(\.withOwnInput)
       return denied ? results.map(\.withoutWarnings) : results
     }
     let watch = try watch(used)
@@ -251,9 +261,15 @@ struct RunSettings {
     }
     // Threads of libraries may still run: nothing is torn down under them.
     let status = supervisor.run(loaded)
+    options.trial.output?.close(within: .milliseconds(500))
     let left = LocalPlugins.waitForEnds()
     if left > 0 { Console.printError("\(Printable.count(left, "instance")) of plugins did not come to an end") }
     _exit(status)
+  }
+
+  /// A dry run keeps nothing.
+  private var stateDirectoryName: String? {
+    (try? flag(trial.isDry, "RXD_DRY_RUN")) == true ? nil : StateDirectory.named(stateDirectory)
   }
 
   /// What notices changes of the files; nil: nothing does.
@@ -316,7 +332,7 @@ struct RunSettings {
 
   /// The control socket, before anything starts: another process may have it.
   private func control(_ log: LogWriter) throws -> LocalSocket? {
-    guard let (path, isAsked) = ControlSocket.path(controlSocket, state: StateDirectory.named(stateDirectory)) else {
+    guard let (path, isAsked) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
       return nil
     }
     do throws(LocalSocket.Refusal) { return try LocalSocket(path) } catch {
@@ -338,7 +354,7 @@ struct RunSettings {
   /// Opened before anything is read: without storage for dead letters nothing must start.
   private func storage(_ log: LogWriter) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
-      guard let path = StateDirectory.named(stateDirectory) else { return (try DeadLetters(nil, log: log), nil) }
+      guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
       let state = try StateDirectory(path)
       return (try DeadLetters(state, log: log), try Stores(state, log: log))
     } catch {
@@ -410,6 +426,25 @@ extension PipelineLoader.Loaded {
   var withoutStateDirectory: Self {
     var result = self
     result.diagnostics += self.plan?.deliveryShortfalls(hasStateDirectory: false) ?? []
+    if result.hasErrors { result.plan = nil }
+    return result
+  }
+
+  /// Refused if the text itself has come from standard input, which a source is to read.
+  var withOwnInput: Self {
+    guard self.source?.name == SourceText.standardInputName else { return self }
+    var result = self
+    for index in result.diagnostics.indices where result.diagnostics[index].code == .sharedStandardInput {
+      result.diagnostics[index].severity = .error
+    }
+    if result.hasErrors { result.plan = nil }
+    return result
+  }
+
+  /// Refused if a source has no end.
+  var withEnds: Self {
+    var result = self
+    result.diagnostics += self.plan?.sourcesWithoutEnd ?? []
     if result.hasErrors { result.plan = nil }
     return result
   }

@@ -50,6 +50,9 @@ struct Test: ParsableCommand {
     if let coverageMin, !(0...100).contains(coverageMin) {
       throw ValidationError("--coverage-min is a percentage, from 0 to 100.")
     }
+    if update, !input.environment.set.isEmpty {
+      throw ValidationError("--update rewrites files, and --set puts values in their place.")
+    }
   }
 
   func run() throws {

@@ -36,6 +36,8 @@ final class Supervisor {
     /// Where the live page is served over TCP, and whether its address is printed.
     var page: PageGate?
     var showsPage = false
+    /// How the pipelines are tried out.
+    var trial = Trial()
   }
 
   enum Message: Sendable {
@@ -418,7 +420,9 @@ final class Supervisor {
     let post = poster()
     slot.report = { post(.report(id, $0)) }
     let (attachTaps, stopped) = (tapAttachment, options.whyMemory > 0 ? slot.stopped : nil)
+    let trial = options.trial
     run.prepare = { execution in
+      trial.prepare(execution)
       if let stopped { execution.keep(in: stopped) }
       attachTaps(execution)
     }

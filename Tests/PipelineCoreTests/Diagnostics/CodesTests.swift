@@ -21,6 +21,7 @@ import Testing
   /// file can show.
   private static let situations: Set<String> = [
     "RX101", "RX102", "RX103", "RX104", "RX109", "RX110", "RX111", "RX112", "RX117", "RX118", "RX130", "RX211", "RX212",
+    "RX215", "RX216", "RX217", "RX218",
     "RX232", "RX240",
     "RX308", "RX321", "RX325", "RX338", "RX403", "RX501", "RX502", "RX504", "RX507", "RX524", "RX525",
     "RX526", "RX527", "RX606", "RX607",

@@ -30,6 +30,8 @@ public final class Ack: Sendable {
     case several
   }
   let purpose: Purpose
+  /// Whether a client waits for the outcome, as one of an HTTP server does: it must not wait for long.
+  private let isOfClient: Bool
 
   private struct State {
     /// The turn holds it from the start.
@@ -51,8 +53,14 @@ public final class Ack: Sendable {
   /// The acknowledgement of events whose sender `done` notifies; the sender sends them again if they have failed.
   public convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
-  init(_ purpose: Purpose, _ done: @escaping @Sendable (Outcome) -> Void) {
+  /// The same for a sender that waits for an answer.
+  public static func ofClient(_ done: @escaping @Sendable (Outcome) -> Void) -> Ack {
+    Ack(.request, isOfClient: true, done)
+  }
+
+  init(_ purpose: Purpose, isOfClient: Bool = false, _ done: @escaping @Sendable (Outcome) -> Void) {
     self.purpose = purpose
+    self.isOfClient = isOfClient
     state = Mutex(State(done: done))
   }
 
@@ -85,6 +93,11 @@ public final class Ack: Sendable {
     case .piece, .checkpoint, .row: false
     case .several: state.withLock(\.members).contains(where: \.waitsForCommit)
     }
+  }
+
+  /// Whether a client waits for an answer to some of the events.
+  var answersClient: Bool {
+    purpose == .several ? state.withLock { $0.members.contains(where: \.answersClient) } : isOfClient
   }
 
   /// One more holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.

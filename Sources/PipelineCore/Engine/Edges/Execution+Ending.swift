@@ -6,9 +6,33 @@ extension Execution {
     isDraining = true
     for source in runningSources where !source.isClosed { end(source) }
     isDraining = false
+    endPauses()
+    executor.releaseWithheld()
+  }
+
+  private func endPauses() {
     for pause in pauses.values.sorted(by: { $0.number < $1.number }) where !pause.node.isClosed {
       pause.node.endPause()
     }
+  }
+
+  /// Ends the sources, each behind the last event that it has sent; what their events have caused is seen through. ``drain()`` would
+  /// first send what was read with that event. Where state is kept, the pipeline is suspended instead, and the next execution goes on behind
+  /// that event.
+  func cutShort() {
+    guard outcome == nil, !isStopping, suspension == nil else { return }
+    if keepsState {
+      suspension = { _ in true }
+      return freeze()
+    }
+    isStopping = true
+    isDraining = true
+    for source in runningSources where !source.isClosed {
+      if source.nodeContext.scope.isForSomething { end(source) } else { source.completeEarly() }
+    }
+    isDraining = false
+    endPauses()
+    executor.releaseWithheld()
   }
 
   /// Registers a node whose pause a stop must end; the node reports the end of the pause.

@@ -60,7 +60,20 @@ public final class Execution {
   private(set) var inHand: InHand?
   /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
   final var deliveredEvent: DeliveryID?
-  /// Replaces sinks, for tests.
+  /// Whether this is a rehearsal: whoever replaces the sinks sends nothing, and nothing that comes is acknowledged. A client that waits for an
+  /// answer is refused, and other senders keep their events. Set before the launch.
+  public var isRehearsal: Bool {
+    get { executor.withholdsAcks }
+    set { executor.withholdsAcks = newValue }
+  }
+  /// Whether every source gives what is there once (``SourceComponent/once``). Set before the launch.
+  public var runsOnce = false
+  /// Ends the execution when its sinks have received this many events together; nil: it goes on. Set before the launch.
+  public var outputLimit: Int?
+  /// The sinks have received the last event of ``outputLimit``.
+  var hasReachedLimit = false
+  private var limitedInputs: [LimitedInput] = []
+  /// Replaces sinks: in tests, and where they only print.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
   /// Whether every event that a sink takes is followed until the sink has acknowledged it (``SinkAudit``): in debug builds, unless
   /// something else is asked for before the launch.
@@ -207,6 +220,9 @@ public final class Execution {
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
   public var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
+  /// Whether a later execution goes on from what this one keeps.
+  var keepsState: Bool { committer != nil }
+
   /// Whether senders are answered when what their events have caused is on the disk.
   public var answersAfterCommits: Bool { committer?.isDurable == true }
 
@@ -277,7 +293,13 @@ public final class Execution {
         if status == .ended { whenWired { node.complete() } }
         continue
       }
-      let upstream = subscribe(sink.input, topScope, to: sinks[index].audit ?? sinks[index].node)
+      var target: Downstream = sinks[index].audit ?? sinks[index].node
+      if outputLimit != nil {
+        let limited = LimitedInput(self, target, isExact: sinkOverride?(sink.name) != nil)
+        limitedInputs.append(limited)
+        target = limited
+      }
+      let upstream = subscribe(sink.input, topScope, to: target)
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
     for index in plan.rootSubscribers {
@@ -471,6 +493,9 @@ public final class Execution {
     }
     if let originOverride, let plan = nodeContext.plan { replacement = originOverride(plan) }
     if replacement == nil, let sourceFilter { replacement = sourceFilter(component) }
+    if replacement == nil, runsOnce, !nodeContext.scope.isForSomething, nodeContext.scope.subject == nil {
+      replacement = component.once
+    }
     let node = edge.downstream._withUnsafeGuaranteedRef {
       (replacement ?? component).makeSource(nodeContext, downstream: $0)
     }

@@ -174,11 +174,18 @@ open class RunningSource: OperatorNode {
     counters.pointee.position = position
   }
 
+  /// Sends nothing behind the event with which the limit was reached.
+  private func endAtLimit() {
+    // Where the next run goes on from a state, the source must not have ended.
+    if !nodeContext.scope.isForSomething, !execution.keepsState { completeEarly() }
+  }
+
   /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, from: own, position: position))
     finishEvent()
+    if execution.hasReachedLimit { endAtLimit() }
   }
 
   /// Emits one event with another origin.
@@ -186,6 +193,7 @@ open class RunningSource: OperatorNode {
     execution.tally.received &+= 1
     emit(Event(value, origin: origin, position: position))
     finishEvent()
+    if execution.hasReachedLimit { endAtLimit() }
   }
 
   /// Rejects input that is no event.

@@ -88,6 +88,14 @@ public final class Executor: @unchecked Sendable {
   /// What a call that begins now holds in place of `ack`: set while a queued event begins its call, and where this turn has given up
   /// another event's call.
   var eventAck: Ack??
+  /// Whether nothing that comes from outside is acknowledged: who waits for an answer is refused at the end of a turn, other
+  /// senders when the sources end (``releaseWithheld()``). Set before the launch.
+  var withholdsAcks = false
+  private var withheld: [Ack] = []
+  /// The sources have ended: nobody keeps events for later.
+  private var refusesAll = false
+  /// Why an event of a rehearsal is not acknowledged.
+  static let rehearsal = "this is a dry run: nothing is delivered"
   /// Whether `ack` includes several others.
   private var tracksSeveral = false
   /// Whether `ack` covers the whole batch, so that the rest of the batch belongs to it too.
@@ -390,8 +398,27 @@ public final class Executor: @unchecked Sendable {
       tracksSeveral = false
       tracksBatch = false
       eventAck = nil
-      ended.release()
+      if withholdsAcks, ended.waitsForCommit { withhold(ended) } else { ended.release() }
     }
+  }
+
+  private func withhold(_ ack: Ack) {
+    if refusesAll || ack.answersClient { ack.release(.failed(Self.rehearsal)) } else { withheld.append(ack) }
+  }
+
+  /// The senders of events that were not acknowledged learn that they have failed.
+  func releaseWithheld() {
+    guard withholdsAcks else { return }
+    refusesAll = true
+    let left = withheld
+    withheld = []
+    for ack in left { ack.release(.failed(Self.rehearsal)) }
+  }
+
+  /// Ends the turn behind the event that is on its way: the rest of its batch is for another turn.
+  func endTurn() {
+    isSpent = true
+    credit.pointee = 0
   }
 
   /// Runs at most `deferredLimit` deferred steps. `yielding`: stops earlier once the turn is spent; the rest of the

@@ -1,0 +1,40 @@
+import Glibc
+import PipelineCore
+
+/// How a run differs from that of a service: `--dry-run`, `--print`, `--limit`, `--once`.
+struct Trial: Sendable {
+  /// Sinks print what they would send; nothing is acknowledged and nothing is stored.
+  var isDry = false
+  /// Every source gives what is there once.
+  var isOnce = false
+  /// Each pipeline ends when its sinks have received this many events.
+  var limit: Int?
+  /// How many signals are printed, and in which form.
+  var printed = 0
+  var format = EncoderFormat.ndjson
+  /// Where everything is printed; nil: nothing is.
+  var output: PrintedOutput?
+
+  /// Sets up an execution before its launch.
+  func prepare(_ execution: Execution) {
+    execution.isRehearsal = isDry
+    execution.runsOnce = isOnce
+    execution.outputLimit = limit
+    guard let output else { return }
+    let plan = execution.plan
+    let trial = self
+    execution.sinkOverride = { name in
+      guard let sink = plan.sinks.first(where: { $0.name == name }) else { return nil }
+      if sink.printedSignal == nil, !trial.isDry { return nil }
+      return PrintingSink(trial.style(of: sink), sink.component, output)
+    }
+  }
+
+  /// How the events of a sink are told from those of others.
+  private func style(of sink: SinkPlan) -> PrintingSink.Style {
+    guard let signal = sink.printedSignal else { return .prefixed(sink.name) }
+    if isDry { return .prefixed(signal) }
+    if printed == 1 { return .bare }
+    return [.json, .ndjson].contains(format) ? .wrapped(signal) : .prefixed(signal)
+  }
+}
