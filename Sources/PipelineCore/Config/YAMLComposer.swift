@@ -8,7 +8,7 @@ struct YAMLProperties {
 /// Builds nodes from a parser's events and enforces every limit as they come.
 ///
 /// Offsets are byte offsets in the file.
-struct YAMLComposer {
+struct YAMLComposer: YAMLEventTarget {
   enum Collection { case sequence, mapping }
 
   let source: SourceText

@@ -20,6 +20,12 @@ public enum YAMLReader {
     diagnostics.report(contentsOf: composer.diagnostics)
     return node
   }
+
+  /// The layout of a text that ``read(_:from:limits:into:)`` reads without an error.
+  static func layout(_ source: SourceText) -> YAMLLayoutNode? {
+    var composer = YAMLLayoutComposer(source)
+    return EventStream(source, from: source.bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0).compose(&composer)
+  }
 }
 
 /// Feeds libyaml's events to a composer.
@@ -54,10 +60,10 @@ private final class EventStream {
     return mark.index < offsets.count ? Int(offsets[mark.index]) : source.bytes.count
   }
 
-  func compose(_ composer: inout YAMLComposer) -> YAMLNode? {
+  func compose<Target: YAMLEventTarget>(_ composer: inout Target) -> Target.Result? {
     source.bytes.withUnsafeBufferPointer { bytes in
       guard yaml_parser_initialize(parser) == 1 else {
-        composer.report(.outOfMemory, "there is not enough memory to read the file", start, 0)
+        composer.report(.outOfMemory, "there is not enough memory to read the file", start, 0, help: nil)
         return nil
       }
       defer { yaml_parser_delete(parser) }

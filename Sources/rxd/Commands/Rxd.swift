@@ -15,7 +15,8 @@ struct Rxd: ParsableCommand {
       """,
     version: Version.line,
     subcommands: [
-      Run.self, Reload.self, TapVerb.self, WhyVerb.self, TopVerb.self, UIVerb.self, Check.self, Test.self, List.self,
+      Run.self, Reload.self, TapVerb.self, WhyVerb.self, TopVerb.self, UIVerb.self, Check.self, Format.self, Test.self,
+      Initialize.self, List.self,
       Describe.self,
       Explain.self,
       Graph.self, Eval.self, PluginVerb.self, StateVerb.self, DeadLettersVerb.self, SchemaVerb.self, Completion.self,

@@ -1,0 +1,112 @@
+/// A pipeline file in the one layout of `rxd fmt`.
+///
+/// The order of the top level is that of ``order``; everything else stays in its order. Values, comments, anchors and aliases stay what they
+/// are, which is checked: a file whose meaning would change is refused.
+public struct FormattedFile: Sendable {
+  /// The keys of the top level: what a pipeline is, what it needs, what it does, and its tests.
+  public static let order = [
+    "name", "description", "threads", "delivery", "require", "whenLate", "plugins", "patterns", "defaults", "sources",
+    "signals", "commands", "sinks", "tests",
+  ]
+
+  public let bytes: [UInt8]
+
+  /// Nil: the file has errors of YAML, or cannot be formatted, which is reported. References and parameters need not be right.
+  public init?(_ source: SourceText, into diagnostics: inout Diagnostics) {
+    var found = Diagnostics()
+    guard let before = YAMLReader.read(source, into: &found), !found.hasErrors else {
+      diagnostics.report(contentsOf: found.all)
+      return nil
+    }
+    // Both kinds of line ends mean the same everywhere; a file keeps its own.
+    let endsWithCR = source.bytes.contains(0x0D)
+    let text = endsWithCR ? SourceText(name: source.name, bytes: source.bytes.filter { $0 != 0x0D }) : source
+    guard let layout = YAMLReader.layout(text) else { return nil }
+    func refuse(_ reason: String, at offset: Int) {
+      diagnostics.report(
+        Diagnostic(
+          .notFormatted, reason, at: SourceLocation(text, offset: offset),
+          help: "Nothing is changed; write it in a simpler form, or leave the file as it is"))
+    }
+    if let odd = Self.oddity(of: layout, text.bytes) {
+      refuse("a text block with an indentation number, or with '+', is not formatted", at: odd)
+      return nil
+    }
+    let start = Self.documentStart(text.bytes)
+    var formatter = YAMLFormatter(text, from: start, layout, order: Self.order(of: layout, before, text.bytes))
+    var bytes = Array(text.bytes[..<start]) + formatter.run(layout)
+    let again = SourceText(name: source.name, bytes: bytes)
+    guard let after = YAMLReader.read(again, into: &found), !found.hasErrors, let written = YAMLReader.layout(again),
+      Self.areEqual(before, after, isTop: true)
+    else {
+      refuse("the file has a layout that cannot be changed without changing its meaning", at: 0)
+      return nil
+    }
+    let second = YAMLFormatter(again, from: Self.documentStart(bytes), written, order: nil)
+    guard formatter.isComplete, formatter.commentTexts.sorted() == second.commentTexts.sorted() else {
+      refuse("a comment has a place that cannot be kept", at: 0)
+      return nil
+    }
+    if endsWithCR { bytes = bytes.flatMap { $0 == 0x0A ? [0x0D, 0x0A] : [$0] } }
+    self.bytes = bytes
+  }
+
+  /// Behind the line `---` that a document may begin with, and a byte order mark.
+  private static func documentStart(_ bytes: [UInt8]) -> Int {
+    var line = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0
+    let first = line
+    while line < bytes.count {
+      let end = bytes[line...].firstIndex(of: 0x0A) ?? bytes.count
+      let text = bytes[line..<end].drop { $0 <= 0x20 }
+      if text.starts(with: Array("---".utf8)) { return min(bytes.count, end + 1) }
+      guard text.isEmpty || text.first == UInt8(ascii: "#") || text.first == UInt8(ascii: "%") else { return first }
+      line = end + 1
+    }
+    return first
+  }
+
+  /// Where a block scalar is whose header says how far it is indented, or that the empty lines at its end count.
+  private static func oddity(of node: YAMLLayoutNode, _ bytes: [UInt8]) -> Int? {
+    if case .scalar(let style) = node.kind, style == .literal || style == .folded {
+      let header = bytes[node.range].prefix { $0 > 0x20 }
+      return header.contains { 0x30...0x39 ~= $0 || $0 == UInt8(ascii: "+") } ? node.range.lowerBound : nil
+    }
+    return node.children.lazy.compactMap { oddity(of: $0, bytes) }.first
+  }
+
+  /// The indexes of the entries of the top level in their order; nil: they stay where they are, because there is an unknown one, or an alias
+  /// would stand before its anchor.
+  private static func order(of layout: YAMLLayoutNode, _ root: YAMLNode, _ bytes: [UInt8]) -> [Int]? {
+    guard case .mapping(let entries) = layout.kind, let names = root.entries?.map(\.name), names.count == entries.count,
+      names.allSatisfy(order.contains)
+    else { return nil }
+    let places = names.indices.sorted {
+      (order.firstIndex(of: names[$0]) ?? 0, $0) < (order.firstIndex(of: names[$1]) ?? 0, $1)
+    }
+    if places == Array(names.indices) || layout.isFlow { return nil }
+    // Entries that name or mean anchors keep their order.
+    let anchored = places.filter { usesAnchors(entries[$0].value) || usesAnchors(entries[$0].key) }
+    return anchored == anchored.sorted() ? places : nil
+  }
+
+  private static func usesAnchors(_ node: YAMLLayoutNode) -> Bool {
+    if case .alias = node.kind { return true }
+    return !node.properties.isEmpty || node.children.contains(where: usesAnchors)
+  }
+
+  private static func areEqual(_ a: YAMLNode, _ b: YAMLNode, isTop: Bool = false) -> Bool {
+    switch (a.content, b.content) {
+    case (.scalar(let a), .scalar(let b)):
+      return a.text.text == b.text.text && a.kind == b.kind && a.isTagged == b.isTagged
+    case (.sequence(let a), .sequence(let b)):
+      return a.count == b.count && zip(a, b).allSatisfy { areEqual($0, $1) }
+    case (.mapping(var a), .mapping(var b)):
+      if isTop {
+        a.sort { $0.name < $1.name }
+        b.sort { $0.name < $1.name }
+      }
+      return a.count == b.count && zip(a, b).allSatisfy { $0.name == $1.name && areEqual($0.value, $1.value) }
+    default: return false
+    }
+  }
+}
