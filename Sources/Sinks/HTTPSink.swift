@@ -327,6 +327,12 @@ public struct HTTPSink: SinkComponent {
   }
 
   public var sendsRequests: Bool { true }
+  public var sendsTo: [TargetAddress] {
+    ([url] + urls).compactMap { url in
+      guard let template = url.template, template.isConstant, !template.literalPrefix.contains("${") else { return nil }
+      return TargetAddress(url: template.literalPrefix, method: method.rawValue, at: url.location)
+    }
+  }
   public var namesDeliveries: Bool { true }
   public var confirmation: SinkConfirmation { .receiver }
   public var encoding: EncodeParameter? { encode }

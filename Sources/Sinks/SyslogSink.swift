@@ -143,6 +143,10 @@ public struct SyslogSink: SinkComponent {
   }
 
   public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+  public var sendsTo: [TargetAddress] {
+    if let path = target.path { return path.contains("${") ? [] : [TargetAddress(ListenAddress(socket: path))] }
+    return target.network?.targets(isDatagram: transport == .udp) ?? []
+  }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     let isStream = transport == .tcp

@@ -60,6 +60,7 @@ public struct TCPSink: SinkComponent {
   }
 
   public var encoding: EncodeParameter? { encode }
+  public var sendsTo: [TargetAddress] { address.targets(isDatagram: false) }
   public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
@@ -73,6 +74,13 @@ public struct TCPSink: SinkComponent {
     settings.options.delay = reconnect.delay
     settings.options.maxDelay = reconnect.maxDelay
     return SocketSink(nodeContext, settings)
+  }
+}
+
+extension NetworkAddress {
+  /// Empty: it is not known yet.
+  func targets(isDatagram: Bool) -> [TargetAddress] {
+    location.map { [TargetAddress(ListenAddress(host: host, port: port, location: $0, isDatagram: isDatagram))] } ?? []
   }
 }
 

@@ -38,6 +38,7 @@ public struct UDPSink: SinkComponent {
   public func validate(_ context: inout DecodingContext) { context.checkTarget(address) }
 
   public var encoding: EncodeParameter? { encode }
+  public var sendsTo: [TargetAddress] { address.targets(isDatagram: true) }
   public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {

@@ -59,6 +59,7 @@ public struct UnixSink: SinkComponent {
   }
 
   public var encoding: EncodeParameter? { encode }
+  public var sendsTo: [TargetAddress] { path.contains("${") ? [] : [TargetAddress(ListenAddress(socket: path))] }
   public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {

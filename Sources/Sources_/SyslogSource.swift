@@ -115,7 +115,7 @@ public struct SyslogSource: SourceComponent {
   public var outputType: EventType { DecoderOptions(.syslog).eventType }
   public var namesEvents: Bool { true }
   public var listens: ListenAddress? {
-    address.path == nil ? address.address.listens(isDatagram: transport == .udp) : nil
+    address.path.map { ListenAddress(ofSocket: $0) } ?? address.address.listens(isDatagram: transport == .udp)
   }
   public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 

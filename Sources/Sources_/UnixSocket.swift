@@ -75,6 +75,7 @@ public struct UnixSocket: SourceComponent {
     }
   }
 
+  public var listens: ListenAddress? { ListenAddress(ofSocket: path) }
   public var outputType: EventType { decode.options.eventType }
   public var namesEvents: Bool { true }
   public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
@@ -106,6 +107,14 @@ extension SocketPlace {
     path.hasPrefix("systemd:")
       ? .activated(name: String(path.dropFirst("systemd:".count)), isDatagram: isDatagram)
       : .unix(path: path, isDatagram: isDatagram, mode: mode)
+  }
+}
+
+extension ListenAddress {
+  /// Nil: the service manager opens it, or the path is not known yet.
+  init?(ofSocket path: String) {
+    if path.hasPrefix("systemd:") || path.contains("${") { return nil }
+    self.init(socket: path)
   }
 }
 

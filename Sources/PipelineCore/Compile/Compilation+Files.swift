@@ -1,42 +1,64 @@
-#if canImport(Glibc)
-  import Glibc
-#endif
-
-/// How components interact through files and standard input.
+/// How components interact through files, addresses and standard input.
 extension Compilation {
-  /// A source that reads a file, or the files of a pattern.
-  struct FileReading {
-    /// The source, signal, command or sink that contains it.
-    var owner: String
-    var path: FilePathParameter
-  }
-
   /// Records what a source reads.
   func note(_ source: any SourceComponent, _ context: SignalContext, _ location: SourceLocation) {
-    fileReadings += source.readsFiles.filter { !$0.isPlaceholder }.map { FileReading(owner: context.owner, path: $0) }
+    func note(_ kind: OutsideInlet.Kind, _ location: SourceLocation?) {
+      inlets[context.owner, default: []].append(OutsideInlet(owner: context.owner, kind: kind, location: location))
+    }
+    for path in source.readsFiles where !path.isPlaceholder {
+      note(.files(path, pattern: resolvedPattern(path.text)), path.location)
+    }
+    if let address = source.listens { note(.address(address, source.serving), address.location ?? location) }
     if source.readsStandardInput { standardInputs.append(location) }
   }
 
-  func checkFiles(_ sinks: [SinkPlan]) {
-    let written = sinks.compactMap { sink -> WrittenFile? in
-      guard let path = sink.component.writesFile, !path.isPlaceholder, let location = path.location else { return nil }
-      return WrittenFile(
-        sink: sink.name, path: path,
-        resolved: path.fixedDirectory == nil ? files.resolve(path.text) : resolvedPattern(path.text), location: location
-      )
+  /// What the sinks write where a source may read it, each with the sources that its events come from.
+  func outsideWays(_ sinks: [SinkPlan]) -> [OutsideWay] {
+    if inlets.isEmpty { return [] }
+    let byReader = Dictionary(grouping: readings, by: \.reader)
+    return sinks.flatMap { sink -> [OutsideWay] in
+      var outlets: [(OutsideWay.Outlet, SourceLocation?)] = sink.component.sendsTo.map {
+        (.address($0), $0.address.location)
+      }
+      if let path = sink.component.writesFile, !path.isPlaceholder {
+        let resolved = path.fixedDirectory == nil ? files.resolve(path.text) : resolvedPattern(path.text)
+        outlets.append((.file(path, resolved: resolved), path.location))
+      }
+      if outlets.isEmpty { return [] }
+      var names = [sink.name]
+      var seen: Set<String> = [sink.name]
+      var next = 0
+      while next < names.count {
+        for reading in byReader[names[next]] ?? [] where seen.insert(reading.name).inserted {
+          names.append(reading.name)
+        }
+        next += 1
+      }
+      let inlets = names.flatMap { inlets[$0] ?? [] }
+      return outlets.map { OutsideWay(sink: sink.name, outlet: $0, location: $1 ?? sink.location, inlets: inlets) }
     }
-    for file in written {
-      let directory = file.path.fixedDirectory ?? Self.directory(of: file.path.text)
-      guard files.isMissingDirectory(directory) else { continue }
+  }
+
+  func checkFiles(_ sinks: [SinkPlan], _ ways: [OutsideWay]) {
+    for sink in sinks {
+      guard let path = sink.component.writesFile, !path.isPlaceholder, let location = path.location,
+        files.isMissingDirectory(path.fixedDirectory ?? Self.directory(of: path.text))
+      else { continue }
       diagnostics.report(
         Diagnostic(
-          .missingDirectory, "\(file.path.shown) lies in a directory that does not exist", at: file.location,
-          help: file.path.fixedDirectory == nil
+          .missingDirectory, "\(path.shown) lies in a directory that does not exist", at: location,
+          help: path.fixedDirectory == nil
             ? "Make the directory before the pipeline starts: a file is made where it is missing, a directory is not"
             : "Make the directory before the pipeline starts: only directories behind the first {{ }} are made")
       )
     }
-    refuseFileCycles(written)
+    let circles = OutsideCircles(ways)
+    var reported: Set<Int> = []
+    for way in ways.indices where !reported.contains(way) {
+      guard let circle = circles.circle(through: way) else { continue }
+      reported.formUnion(circle.map(\.way))
+      diagnostics.report(circles.diagnostic(of: circle, through: way))
+    }
     if standardInputs.count > 1, let first = standardInputs.first {
       for other in standardInputs.dropFirst() {
         diagnostics.report(
@@ -48,60 +70,9 @@ extension Compilation {
     }
   }
 
-  private struct WrittenFile {
-    var sink: String
-    var path: FilePathParameter
-    var resolved: String
-    var location: SourceLocation
-  }
-
   private static func directory(of path: String) -> String {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
-  }
-
-  /// Reports sinks whose output a source of the same pipeline reads back: events would circulate for ever.
-  private func refuseFileCycles(_ written: [WrittenFile]) {
-    guard !written.isEmpty, !fileReadings.isEmpty else { return }
-    let byReader = Dictionary(grouping: readings, by: \.reader)
-    let byOwner = Dictionary(grouping: fileReadings, by: \.owner)
-    let patterns = fileReadings.map { resolvedPattern($0.path.text) }
-    let patternOf = Dictionary(zip(fileReadings.map(\.path.text), patterns), uniquingKeysWith: { $1 })
-    var reported: Set<String> = []
-    for file in written where !reported.contains(file.sink) {
-      // The sinks reached so far, also through files of other sinks; each with the sources on the way.
-      var waiting: [(name: String, way: [FileReading], sinks: [String])] = [(file.sink, [], [])]
-      var seen: Set<String> = [file.sink]
-      var found: (way: [FileReading], sinks: [String])?
-      while found == nil, let next = waiting.first {
-        waiting.removeFirst()
-        for reading in byOwner[next.name] ?? [] {
-          guard let pattern = patternOf[reading.path.text] else { continue }
-          for other in written where Self.mayMatch(pattern, other) {
-            if other.sink == file.sink { found = (next.way + [reading], next.sinks) }
-            if seen.insert(other.sink).inserted {
-              waiting.append((other.sink, next.way + [reading], next.sinks + [other.sink]))
-            }
-          }
-        }
-        for reading in byReader[next.name] ?? [] where seen.insert(reading.name).inserted {
-          waiting.append((reading.name, next.way, next.sinks))
-        }
-      }
-      guard let found else { continue }
-      reported.formUnion(found.sinks)
-      // Whether an expression ever gives that name is not known.
-      let isSure = written.allSatisfy {
-        $0.path.fixedDirectory == nil || $0.sink != file.sink && !found.sinks.contains($0.sink)
-      }
-      diagnostics.report(
-        Diagnostic(
-          isSure ? .cycle : .possibleFileCycle,
-          "the sink '\(file.sink)' \(isSure ? "writes" : "may write") a file that its own events are read from",
-          at: file.location,
-          notes: found.way.map { .init("'\($0.owner)' reads \($0.path.shown) here", at: $0.path.location) },
-          help: "Every event would come back to it for ever: write somewhere else, or narrow the pattern"))
-    }
   }
 
   /// The absolute form of a pattern; its wildcards stay unchanged.
@@ -114,14 +85,6 @@ extension Compilation {
     let resolved = files.resolve(directory)
     if resolved.isEmpty { return rest }
     return resolved == "/" ? "/" + rest : resolved + "/" + rest
-  }
-
-  private static func mayMatch(_ pattern: String, _ file: WrittenFile) -> Bool {
-    matches(pattern, file.resolved) || file.path.fixedDirectory != nil && matches(file.resolved, pattern)
-  }
-
-  private static func matches(_ pattern: String, _ path: String) -> Bool {
-    pattern == path || fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
   }
 }
 

@@ -1,6 +1,7 @@
 extension FrontEnd {
-  /// Reports what only one of the pipelines of a process can have. An address that an earlier one listens on is an error
-  /// of the later one, which then has no plan; a shared name or standard input is a warning.
+  /// Reports what only one of the pipelines of a process can have, and what they send each other in a circle. An address that an
+  /// earlier one listens on, and a circle with earlier ones, is an error of the later one, which then has no plan; a shared name or
+  /// standard input is a warning.
   public static func checkTogether(_ results: inout [Result]) {
     var plans: [Plan] = []
     for index in results.indices {
@@ -10,8 +11,31 @@ extension FrontEnd {
       results[index].diagnostics += diagnostics.all
       if diagnostics.hasErrors { results[index].plan = nil } else { plans.append(plan) }
     }
+    reportCircles(&results)
     reportNames(&results)
     reportStandardInput(&results)
+  }
+
+  private static func reportCircles(_ results: inout [Result]) {
+    // The index of the result that has each way.
+    var owners: [Int] = []
+    var ways: [OutsideWay] = []
+    for (index, result) in results.enumerated() {
+      for way in result.plan?.outsideWays ?? [] {
+        ways.append(way)
+        owners.append(index)
+      }
+    }
+    let circles = OutsideCircles(ways)
+    // Circles within a file have been reported, so each of these passes several.
+    for way in ways.indices {
+      let owner = owners[way]
+      guard let circle = circles.circle(through: way, { owners[$0] <= owner && results[owners[$0]].plan != nil })
+      else { continue }
+      let diagnostic = circles.diagnostic(of: circle, through: way)
+      results[owner].diagnostics.append(diagnostic)
+      if diagnostic.severity == .error { results[owner].plan = nil }
+    }
   }
 
   private static func reportNames(_ results: inout [Result]) {

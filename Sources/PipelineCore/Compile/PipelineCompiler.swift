@@ -47,8 +47,9 @@ final class Compilation: SignalCompiler {
   var executing: Set<String> = []
   /// Which signals read which.
   var readings: [Reading] = []
-  /// The files that sources read, and the locations of sources that read standard input.
-  var fileReadings: [FileReading] = []
+  /// What sources read that a sink may have written, by the names that contain them.
+  var inlets: [String: [OutsideInlet]] = [:]
+  /// The locations of sources that read standard input.
   var standardInputs: [SourceLocation] = []
   /// The grok patterns that the file defines.
   private(set) lazy var patterns = GrokDefinitions(
@@ -92,7 +93,8 @@ final class Compilation: SignalCompiler {
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
     refuseSinkCycles()
-    checkFiles(sinks)
+    let outsideWays = outsideWays(sinks)
+    checkFiles(sinks, outsideWays)
     if sinks.isEmpty, file.sinks.isEmpty, executing.isEmpty, file.isWhole {
       diagnostics.report(
         Diagnostic(
@@ -118,7 +120,7 @@ final class Compilation: SignalCompiler {
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
       standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
-      whenLate: file.whenLate)
+      whenLate: file.whenLate, outsideWays: outsideWays)
     plan.reportSharedAddresses(into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
     for shortfall in plan.deliveryShortfalls(hasStateDirectory: true) { diagnostics.report(shortfall) }

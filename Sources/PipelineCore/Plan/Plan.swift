@@ -32,15 +32,19 @@ public final class Plan: Sendable {
   /// Sources and operators, by the numbers of their steps.
   let components: [Int: any Component]
 
+  /// What the sinks write where sources, also those of other pipelines, may read it.
+  let outsideWays: [OutsideWay]
+
   /// The parallel stages, by the step IDs of sources.
   let stages: [StepID: ParallelStage]
 
-  public init(
+  init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
     standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
-    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil
+    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = []
   ) {
+    self.outsideWays = outsideWays
     self.whenLate = whenLate
     self.name = name
     self.description = description

@@ -185,6 +185,8 @@ public protocol SinkComponent: Component {
   var threads: String? { get }
   /// The file that it writes, for the checker.
   var writesFile: FilePathParameter? { get }
+  /// The addresses that it sends to, for the checker, as far as they are known.
+  var sendsTo: [TargetAddress] { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
@@ -205,6 +207,7 @@ extension SinkComponent {
   public var answersEvents: Bool { false }
   public var threads: String? { nil }
   public var writesFile: FilePathParameter? { nil }
+  public var sendsTo: [TargetAddress] { [] }
   public var sendsRequests: Bool { false }
   public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }

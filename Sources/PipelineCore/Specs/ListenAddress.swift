@@ -1,46 +1,112 @@
-/// The address where a source listens for connections.
+/// The address where a source listens.
 public struct ListenAddress: Sendable, Equatable {
-  /// An IP address without brackets, or a name.
+  enum Kind: Sendable, Hashable {
+    case stream, datagram
+    /// The host is the path of a Unix socket.
+    case socket
+  }
+
+  /// An IP address without brackets, a name, or a path.
   public var host: String
   /// 0: the system chooses a free port.
   public var port: Int
   /// The location in the file, if it is given there.
   public var location: SourceLocation?
-  /// Datagrams have ports of their own.
-  public var isDatagram = false
+  let kind: Kind
 
   public init(host: String, port: Int, location: SourceLocation? = nil, isDatagram: Bool = false) {
-    self.isDatagram = isDatagram
+    // Datagrams have ports of their own.
+    kind = isDatagram ? .datagram : .stream
     self.host = host
     self.port = port
     self.location = location
   }
 
-  /// `HOST:PORT`.
-  var text: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)" }
+  /// A Unix socket.
+  public init(socket path: String, location: SourceLocation? = nil) {
+    kind = .socket
+    host = path
+    port = 0
+    self.location = location
+  }
+
+  /// `HOST:PORT`, or the path.
+  var text: String {
+    if kind == .socket { return host }
+    return host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
+  }
+
+  /// What two addresses have in common if both can be the same place.
+  struct Key: Hashable {
+    var kind: Kind
+    var port: Int
+    var path: String
+  }
+  var key: Key { Key(kind: kind, port: port, path: kind == .socket ? FileProbe.normal(host) : "") }
+
+  /// Whether the two can be the same place: only the hosts tell.
+  private func shares(_ other: ListenAddress) -> Bool { key == other.key && (kind == .socket || port != 0) }
 
   /// Whether only one of the two can listen at a time: the ports are equal, and the hosts are, or one host stands for
   /// all addresses. Names are not resolved, so two names for one address go unnoticed.
   func excludes(_ other: ListenAddress) -> Bool {
-    guard port == other.port, port != 0, isDatagram == other.isDatagram else { return false }
-    if host == other.host || host == "::" || other.host == "::" { return true }
-    func isVersion6(_ host: String) -> Bool { host.utf8.contains(UInt8(ascii: ":")) }
-    if host == "0.0.0.0" || other.host == "0.0.0.0" { return !isVersion6(host) && !isVersion6(other.host) }
+    guard shares(other) else { return false }
+    if kind == .socket { return true }
+    let (host, second) = (Self.canonical(host), Self.canonical(other.host))
+    if host == second || host == "::" || second == "::" { return true }
+    if host == "0.0.0.0" || second == "0.0.0.0" { return !Self.isVersion6(host) && !Self.isVersion6(second) }
     // The system decides which of these `localhost` is.
     func isLocal(_ host: String) -> Bool { host == "127.0.0.1" || host == "::1" }
-    return host == "localhost" && isLocal(other.host) || other.host == "localhost" && isLocal(host)
+    return host == "localhost" && isLocal(second) || second == "localhost" && isLocal(host)
   }
-}
 
-extension ListenAddress {
+  /// Whether what this machine sends to this address arrives at a listener of the other. Names are not resolved, so another
+  /// name of this machine goes unnoticed.
+  func arrives(at listener: ListenAddress) -> Bool {
+    guard shares(listener) else { return false }
+    if kind == .socket { return true }
+    let (target, own) = (Self.canonical(host), Self.canonical(listener.host))
+    let isLoopback =
+      target == "localhost" || target == "::1"
+      || AddressPolicy.bytes(ofHost: target).map { $0.count == 4 && $0[0] == 127 } == true
+    if target == own || !isLoopback { return target == own }
+    if own == "::" { return true }
+    return own == "0.0.0.0" ? !Self.isVersion6(target) : excludes(listener)
+  }
+
+  private static func isVersion6(_ host: String) -> Bool { host.utf8.contains(UInt8(ascii: ":")) }
+
   /// One spelling of each host: addresses as the system writes them, names in small letters.
-  static func canonical(_ host: String) -> String {
+  private static func canonical(_ host: String) -> String {
     guard let bytes = AddressPolicy.bytes(ofHost: host) else { return host.lowercased() }
     if bytes.count == 4 { return bytes.map { String($0) }.joined(separator: ".") }
     if bytes.allSatisfy({ $0 == 0 }) { return "::" }
     if bytes.dropLast().allSatisfy({ $0 == 0 }), bytes.last == 1 { return "::1" }
     return stride(from: 0, to: 16, by: 2).map { String(UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]), radix: 16) }
       .joined(separator: ":")
+  }
+}
+
+/// The address that a sink sends to.
+public struct TargetAddress: Sendable {
+  public var address: ListenAddress
+  /// The path of an HTTP request, without the query, and its method; nil: no HTTP.
+  var request: (path: String, method: String)?
+
+  public init(_ address: ListenAddress) { self.address = address }
+
+  /// That of a URL; nil: it has none that a server without TLS could listen on, or it is not known yet.
+  public init?(url: String, method: String, at location: SourceLocation?) {
+    guard let (host, port, path) = URLSyntax.target(Array(url.utf8)) else { return nil }
+    address = ListenAddress(host: host, port: port, location: location)
+    request = (path, method)
+  }
+
+  /// Whether a source that listens there, by these rules, gets what is sent.
+  func arrives(at listener: ListenAddress, _ rules: ServingRules?) -> Bool {
+    guard address.arrives(at: listener), (request == nil) == (rules == nil) else { return false }
+    guard let request, let rules else { return true }
+    return rules.refusal(ofPath: Substring(request.path), method: request.method) == nil
   }
 }
 

@@ -20,33 +20,53 @@ enum URLSyntax {
       return Problem(
         message: "the URL contains a '%' without two hexadecimal digits behind it", help: "Write %25 for a '%'")
     }
-    guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
-    let rest = url[scheme.upperBound...]
-    let end = rest.firstIndex { [UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) } ?? url.count
-    let authority = rest[..<end]
+    guard let authority = authority(of: url) else { return nil }
     if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
       let hasPassword = authority[..<at].contains(UInt8(ascii: ":"))
       return Problem(
         message: "the URL contains a \(hasPassword ? "password" : "user name")",
         help: "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'")
     }
-    var host = authority
-    var port: ArraySlice<UInt8> = []
     if authority.first == UInt8(ascii: "[") {
       guard let close = authority.firstIndex(of: UInt8(ascii: "]")) else {
         return Problem(message: "the address in the URL has no closing ]")
       }
-      host = authority[...close]
       let behind = authority[(close + 1)...]
       guard behind.isEmpty || behind.first == UInt8(ascii: ":") else {
         return Problem(message: "the URL has something other than a port after its address")
       }
-      port = behind.dropFirst()
-    } else if let colon = authority.firstIndex(of: UInt8(ascii: ":")) {
-      host = authority[..<colon]
-      port = authority[(colon + 1)...]
     }
+    let (host, port) = parts(of: authority)
     return problem(port: port) ?? problem(host: String(decoding: host, as: UTF8.self))
+  }
+
+  /// What stands between `://` and the path; nil: there is no `://`.
+  private static func authority(of url: [UInt8]) -> ArraySlice<UInt8>? {
+    guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
+    let rest = url[scheme.upperBound...]
+    return rest.prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
+  }
+
+  /// The host, with its brackets, and the port of an authority; no port: it is empty.
+  private static func parts(of authority: ArraySlice<UInt8>) -> (host: ArraySlice<UInt8>, port: ArraySlice<UInt8>) {
+    let close = authority.first == UInt8(ascii: "[") ? authority.firstIndex(of: UInt8(ascii: "]")) : nil
+    let behind = close.map { $0 + 1 } ?? authority.startIndex
+    guard let colon = authority[behind...].firstIndex(of: UInt8(ascii: ":")) else { return (authority, []) }
+    return (authority[..<colon], authority[(colon + 1)...])
+  }
+
+  /// Where requests to a URL of http go: the host without brackets, the port, and the path without the query. Nil: it is no such URL, or
+  /// a part of it is not known yet.
+  static func target(_ url: [UInt8]) -> (host: String, port: Int, path: String)? {
+    guard String(decoding: url.prefix(7), as: UTF8.self).lowercased() == "http://", problem(url) == nil,
+      let authority = authority(of: url)
+    else { return nil }
+    let (host, port) = parts(of: authority)
+    let path = url[authority.endIndex...].prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+    return (
+      String(decoding: host.filter { $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]") }, as: UTF8.self),
+      Int(String(decoding: port, as: UTF8.self)) ?? 80, path.isEmpty ? "/" : String(decoding: path, as: UTF8.self)
+    )
   }
 
   private static func problem(port: ArraySlice<UInt8>) -> Problem? {

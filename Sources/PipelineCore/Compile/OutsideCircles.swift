@@ -1,0 +1,104 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Finds sinks whose output comes back to them, also by way of other sinks: their events would circulate for ever.
+///
+/// What a step drops on the way is not known here, so a circle that a `filter` breaks is one, too.
+struct OutsideCircles {
+  /// One part of a circle, against the way of the events: what `inlet` reads, the sink of `way` writes.
+  struct Part {
+    var inlet: OutsideInlet
+    var way: Int
+  }
+
+  private let ways: [OutsideWay]
+  /// The sinks that write each exact file, that write any file, and that send to each port or socket.
+  private var byFile: [String: [Int]] = [:]
+  private var files: [(path: String, isPattern: Bool, way: Int)] = []
+  private var byPort: [ListenAddress.Key: [Int]] = [:]
+
+  init(_ ways: [OutsideWay]) {
+    self.ways = ways
+    for (index, way) in ways.enumerated() {
+      switch way.outlet {
+      case .file(_, let path):
+        if way.isSure { byFile[path, default: []].append(index) }
+        files.append((path, !way.isSure, index))
+      case .address(let target): byPort[target.address.key, default: []].append(index)
+      }
+    }
+  }
+
+  /// The shortest way from a sink back to what is read from it, against the way of the events; nil: there is none.
+  ///
+  /// - Parameter isUsed: Whether the search may pass a sink.
+  func circle(through start: Int, _ isUsed: (Int) -> Bool = { _ in true }) -> [Part]? {
+    var found: [(part: Part, before: Int)] = []
+    var seen: Set<Int> = []
+    var next = -1
+    while next < found.count {
+      for inlet in ways[next < 0 ? start : found[next].part.way].inlets {
+        for writer in writers(of: inlet) where isUsed(writer) {
+          if writer == start {
+            var parts = [Part(inlet: inlet, way: writer)]
+            var at = next
+            while at >= 0 {
+              parts.append(found[at].part)
+              at = found[at].before
+            }
+            return parts.reversed()
+          }
+          if seen.insert(writer).inserted { found.append((Part(inlet: inlet, way: writer), next)) }
+        }
+      }
+      next += 1
+    }
+    return nil
+  }
+
+  private func writers(of inlet: OutsideInlet) -> [Int] {
+    switch inlet.kind {
+    case .files(_, let pattern):
+      let fixed = pattern.utf8.prefix { !Self.wildcards.contains($0) }
+      if fixed.count == pattern.utf8.count, !hasPatterns { return byFile[pattern] ?? [] }
+      return files.filter { file in
+        file.isPattern
+          ? Self.matches(pattern, file.path) || Self.matches(file.path, pattern)
+          : file.path == pattern || file.path.utf8.starts(with: fixed) && Self.matches(pattern, file.path)
+      }.map(\.way)
+    case .address(let listener, let rules):
+      return (byPort[listener.key] ?? []).filter { way in
+        guard case .address(let target) = ways[way].outlet else { return false }
+        return target.arrives(at: listener, rules)
+      }
+    }
+  }
+
+  private var hasPatterns: Bool { files.contains(where: \.isPattern) }
+
+  private static func matches(_ pattern: String, _ path: String) -> Bool {
+    pattern == path || fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
+  }
+
+  private static let wildcards = Array("*?[\\".utf8)
+
+  func diagnostic(of circle: [Part], through start: Int) -> Diagnostic {
+    let way = ways[start]
+    let isFile = if case .file = way.outlet { true } else { false }
+    // Whether an expression ever gives that name is not known.
+    let isSure = circle.allSatisfy { ways[$0.way].isSure }
+    return Diagnostic(
+      isSure ? .cycle : .possibleFileCycle,
+      isFile
+        ? "the sink '\(way.sink)' \(isSure ? "writes" : "may write") a file that its own events are read from"
+        : "the sink '\(way.sink)' sends to a source that its own events come from",
+      at: way.location,
+      notes: circle.flatMap { part in
+        part.way == start ? [part.inlet.note] : [part.inlet.note, ways[part.way].note]
+      },
+      help: isFile
+        ? "Every event would come back to it for ever: write somewhere else, or narrow the pattern"
+        : "Every event would come back to it for ever: send somewhere else, or read another source")
+  }
+}

@@ -1,0 +1,44 @@
+/// What a source reads that a sink of the same process may have written.
+struct OutsideInlet: Sendable {
+  enum Kind: Sendable {
+    /// A file, or the files of a pattern; `pattern`: its absolute form.
+    case files(FilePathParameter, pattern: String)
+    /// What is sent to this address; `rules`: those of an HTTP server.
+    case address(ListenAddress, ServingRules?)
+  }
+  /// The source, signal, command or sink that contains it.
+  var owner: String
+  var kind: Kind
+  var location: SourceLocation?
+
+  var note: Diagnostic.Note {
+    switch kind {
+    case .files(let path, _): .init("'\(owner)' reads \(path.shown) here", at: location)
+    case .address(let address, _): .init("'\(owner)' listens on \(address.text) here", at: location)
+    }
+  }
+}
+
+/// What a sink writes where a source may read it, and the sources that its events come from.
+struct OutsideWay: Sendable {
+  enum Outlet: Sendable {
+    /// `resolved`: a pattern where events give the name.
+    case file(FilePathParameter, resolved: String)
+    case address(TargetAddress)
+  }
+  var sink: String
+  var outlet: Outlet
+  var location: SourceLocation
+  /// Of the sources that its events come from, directly, by way of signals and commands, or as errors of other sinks.
+  var inlets: [OutsideInlet]
+
+  /// Whether it is known what it writes: no expression gives the name.
+  var isSure: Bool { if case .file(let path, _) = outlet { path.fixedDirectory == nil } else { true } }
+
+  var note: Diagnostic.Note {
+    switch outlet {
+    case .file(let path, _): .init("the sink '\(sink)' writes \(path.shown) here", at: location)
+    case .address(let target): .init("the sink '\(sink)' sends to \(target.address.text) here", at: location)
+    }
+  }
+}
