@@ -44,6 +44,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var timers: [(name: String, token: Int, wake: Wake)] = []
     private var nextToken = 1
     private var backlog = Backlog()
+    /// What the entries have that are not answered.
+    private var waitingBytes = 0
     private var share: PluginShare
     private var isCrowded = false
     private var isFlushing = false
@@ -73,7 +75,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     }
 
     override func restored() {
-      backlog.update(entries.count - answered, mostWaiting, self)
+      waitingBytes = entries[answered...].reduce(0) { $0 + $1.input.event.byteCount }
+      updateBacklog()
       open()
     }
 
@@ -102,6 +105,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     /// How many events may wait. Where many instances have much to do, those that get more wait until they have done theirs.
     private var mostWaiting: Int { isCrowded ? 0 : 2 * parameters.offered.credit }
+
+    private func updateBacklog() { backlog.update(entries.count - answered, mostWaiting, bytes: waitingBytes, self) }
 
     // MARK: Inputs
 
@@ -144,7 +149,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         number: first + entries.count, kind: kind, event: event, arguments: arguments, wallTime: executor.wallTime,
         time: executor.now.nanoseconds, wantsState: wantsState)
       entries.append(Entry(input: input, ack: ack))
-      backlog.update(entries.count - answered, mostWaiting, self)
+      waitingBytes += event.byteCount
+      updateBacklog()
       flushLater()
     }
 
@@ -184,7 +190,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
       }
       if answered == submitted { cancelWake(&watch.wake) }
-      backlog.update(entries.count - answered, mostWaiting, self)
+      updateBacklog()
       submit()
     }
 
@@ -199,6 +205,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       answered += 1
       recovery.answered()
       let input = entries[index].input
+      waitingBytes -= input.event.byteCount
       goOn(with: &entries[index].ack)
       for timer in answer.timers { set(timer.name, timer.after) }
       if let owner = answer.owner { arena.keep(owner) }
@@ -304,7 +311,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       submitted = 0
       tell()
       for var entry in left where entry.ack != nil { goOn(with: &entry.ack, isGivenUp: true) }
-      backlog.update(0, mostWaiting, self)
+      backlog.cleared(mostWaiting, self)
     }
 
     // MARK: State

@@ -74,7 +74,9 @@ final class SocketSink: RunningSink {
     let services = execution.services
     let label = execution.plan.steps[nodeContext.step.number].label
     do throws(SocketFailure) {
-      sender = try SocketSender(settings.place, settings.options) { notice in
+      var options = settings.options
+      options.memory = services.memory
+      sender = try SocketSender(settings.place, options) { notice in
         switch notice {
         case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
         case .recovered(let failures):
@@ -181,12 +183,13 @@ final class SocketSink: RunningSink {
       if sent > 0 { receipt.acknowledge(sent) }
       if givenUp > 0 { receipt.acknowledge(givenUp, .failed("it could not be sent")) }
     }
-    guard !isInputPaused, sender.queuedBytes > settings.queue else { return }
+    let room = execution.services.memory.room(settings.queue)
+    guard !isInputPaused, sender.queuedBytes > room else { return }
     isInputPaused = true
     pauseInput()
     let executor = executor
     let node = Weak(self)
-    sender.whenRoom(settings.queue / 2) { executor.post { node.object?.hasRoom() } }
+    sender.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
   }
 
   private func hasRoom() {

@@ -66,6 +66,7 @@ class StreamSink: RunningSink {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
     if execution.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
+    options.memory = services.memory
     do throws(PosixError) {
       let writer = try FileWriter(target, options: options) { error in
         services.log(.error, label, "\(error.message); waiting until it can be written")
@@ -191,12 +192,14 @@ class StreamSink: RunningSink {
   }
 
   private func holdBack(_ writer: FileWriter) {
-    if !isInputPaused, writer.queuedBytes > options.queueBytes / 2 {
+    guard !isInputPaused else { return }
+    let room = execution.services.memory.room(options.queueBytes)
+    if writer.queuedBytes > room / 2 {
       isInputPaused = true
       pauseInput()
       let executor = executor
       let node = Weak(self)
-      writer.whenRoom { executor.post { node.object?.hasRoom() } }
+      writer.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
     }
   }
 

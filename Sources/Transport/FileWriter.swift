@@ -47,6 +47,8 @@ public final class FileWriter: Sendable {
     public var sync = Sync.never
     /// Whether the writer waits while the disk is full; otherwise that is a failure.
     public var waitsForRoom = true
+    /// What the waiting bytes are a part of; nil: of nothing.
+    public var memory: MemoryBudget?
     /// Where an earlier writer ended (``FileWriter/place(after:)``): what the file has behind that is cut off.
     public var resume: FilePosition?
     /// How many bytes earlier writers of this execution have written for the file.
@@ -123,7 +125,10 @@ public final class FileWriter: Sendable {
   private struct State {
     var queue: [Block] = []
     /// Bytes queued or being written.
-    var bytes = 0
+    var bytes = 0 {
+      didSet { share?.set(bytes) }
+    }
+    var share: LockedMemoryShare?
     /// All bytes of blocks that were queued, and those of them that have been written.
     var added: Int64 = 0
     var written: Int64 = 0
@@ -143,7 +148,8 @@ public final class FileWriter: Sendable {
     var waiters = 0
     var closed = false
     var failure: PosixError?
-    var waitingForRoom: [@Sendable () -> Void] = []
+    /// Who waits until at most so many bytes are queued.
+    var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
     var thread: OwnThread?
     /// The thread has ended its work.
     var ended = false
@@ -173,7 +179,8 @@ public final class FileWriter: Sendable {
     cancellation = try WakeEvent()
     work = try WriterWork(target, options: options, cancellation: cancellation, trouble: trouble)
     resumption = work.resumption
-    state = Guarded(State(stretches: work.stretches, file: work.file))
+    state = Guarded(
+      State(share: options.memory.map { LockedMemoryShare(of: $0) }, stretches: work.stretches, file: work.file))
     mayBeLeft = work.isRegular && (options.sync == .never || options.acknowledgesLater)
     let state = state
     let work = work
@@ -199,12 +206,13 @@ public final class FileWriter: Sendable {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .refuse)
   }
 
-  /// Calls `body` once when the queue is at most half full, perhaps at once, on the writer's thread or the caller's.
-  public func whenRoom(_ body: @escaping @Sendable () -> Void) {
-    let limit = options.queueBytes
+  /// Calls `body` once when at most `limit` bytes are queued, by default half of what may be; perhaps at once, on the writer's thread or the
+  /// caller's.
+  public func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
+    let limit = limit ?? options.queueBytes / 2
     let now = state.withLock { state in
-      if state.bytes <= limit / 2 || state.failure != nil || state.closed { return true }
-      state.waitingForRoom.append(body)
+      if state.bytes <= limit || state.failure != nil || state.closed { return true }
+      state.waitingForRoom.append((limit, body))
       return false
     }
     if now { body() }
@@ -407,9 +415,11 @@ public final class FileWriter: Sendable {
       state.isWriting = false
       var isAwaited = state.closed || state.waiters > 0 || !state.queue.isEmpty
       if isLater { isAwaited = noteUnsynced(blocks, work.options, &state) || isAwaited }
-      guard state.bytes <= work.options.queueBytes / 2 || failure != nil else { return ([], isAwaited) }
-      defer { state.waitingForRoom = [] }
-      return (state.waitingForRoom, isAwaited)
+      if state.waitingForRoom.isEmpty { return ([], isAwaited) }
+      let bytes = state.bytes
+      let ready = state.waitingForRoom.filter { failure != nil || bytes <= $0.limit }.map(\.body)
+      state.waitingForRoom.removeAll { failure != nil || bytes <= $0.limit }
+      return (ready, isAwaited)
     }
     if isAwaited { state.notify() }
     for body in waiting { body() }

@@ -18,6 +18,8 @@ public final class SocketSender: Sendable {
     public var keepAlive = true
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
     public var sendsLargeAsFiles = false
+    /// What the waiting bytes are a part of; nil: of nothing.
+    public var memory: MemoryBudget?
     public init() {}
   }
 
@@ -49,7 +51,10 @@ public final class SocketSender: Sendable {
 
   private struct State {
     var queue: [Entry] = []
-    var bytes = 0
+    var bytes = 0 {
+      didSet { share?.set(bytes) }
+    }
+    var share: LockedMemoryShare?
     /// The messages that were not sent when the thread ended.
     var isClosing = false
     var isCancelled = false
@@ -59,7 +64,7 @@ public final class SocketSender: Sendable {
 
   private let place: SocketPlace
   private let options: Options
-  private let state = Guarded(State())
+  private let state: Guarded<State>
   private let wake: WakeEvent
   private let notify: @Sendable (Notice) -> Void
 
@@ -70,6 +75,7 @@ public final class SocketSender: Sendable {
     self.place = place
     self.options = options
     self.notify = notify
+    state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     let context: TLSContext? = if let tls = options.tls { try TLSContext(asking: tls) } else { nil }
     do throws(PosixError) {

@@ -31,7 +31,8 @@ public final class RealPipeline {
   /// sources run them while it waits; otherwise this runs one turn at a time.
   public init(
     _ yaml: String, name: String = "test.yaml", onLoop: Bool = false, http: (any HTTPClient)? = nil,
-    environment: [String: String] = [:], restoring state: [UInt8]? = nil, before: (Execution) -> Void = { _ in },
+    environment: [String: String] = [:], restoring state: [UInt8]? = nil, memory: MemoryBudget = MemoryBudget(),
+    before: (Execution) -> Void = { _ in },
     worker: @escaping @Sendable (String) -> any Worker = { WorkThread($0) }, plugins: any PluginProvider = NoPlugins()
   ) throws {
     signal(SIGPIPE, SIG_IGN)
@@ -55,6 +56,7 @@ public final class RealPipeline {
       },
       random: { UInt64.random(in: 0 ... .max) }, worker: worker)
     services.programs = LocalPrograms()
+    services.memory = memory
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {
       probes[sink.name] = ProbeSink.Recording()

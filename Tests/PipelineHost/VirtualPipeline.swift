@@ -28,21 +28,24 @@ public final class VirtualPipeline {
   ///   - worker: who works beside the turns; if left out, everything is done in them.
   ///   - workers: makes a worker for each who asks for one, instead of `worker`.
   ///   - state: what another run saved, to go on from; `isMoved`: a moment ago.
-  ///   - delivery: how its state is kept; nil: nothing is.
+  ///   - delivery: how its state is kept; nil: nothing is. `keepsDeadLetters`: whether dead letters are.
   public init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
     workers: (@Sendable (String) -> any Worker)? = nil, restoring state: [UInt8]? = nil, isMoved: Bool = false,
-    delivery: DeliveryOptions? = nil, secrets: [String: String] = [:], plugins: any PluginProvider = NoPlugins()
+    delivery: DeliveryOptions? = nil, keepsDeadLetters: Bool = false, memory: MemoryBudget = MemoryBudget(),
+    secrets: [String: String] = [:], plugins: any PluginProvider = NoPlugins()
   ) throws {
     let plan = try PipelineText.compile(yaml, secrets: secrets, plugins: plugins)
     time = VirtualTime(origin: wallTime * 1_000_000_000)
     executor = Executor(clock: time)
     notes.random = random
     let notes = notes
-    let services = Services(
+    var services = Services(
       http: http, log: { notes.log.append("\($0.rawValue) \($1): \($2)") },
       deadLetter: { notes.deadLetters.append(String(decoding: $0, as: UTF8.self)) },
       random: { notes.random }, worker: workers ?? { _ in worker })
+    services.keepsDeadLetters = keepsDeadLetters
+    services.memory = memory
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {
       probes[sink.name] = ProbeSink.Recording()

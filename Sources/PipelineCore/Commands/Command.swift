@@ -62,7 +62,8 @@ struct Command: CommandComponent {
       .init("whenBusy", \.whenBusy, "What happens to an event while the command is busy."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
-        "How many events may wait under `queue` before the pipeline's input pauses."),
+        "How many events may wait under `queue` before the pipeline's input pauses; their bytes count for `--queue-memory`."
+      ),
       .init("deliver", \.deliver, "Which executions' values `NAME.values` sends."),
       .init(
         "replay", \.replay, range: 0...1_000_000,

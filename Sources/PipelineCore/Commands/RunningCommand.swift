@@ -169,8 +169,7 @@ extension Command {
       case .drop: return .dropped
       case .queue:
         caller.began()
-        waiting.append(request)
-        backlog.update(waiting.count, parameters.queueLimit, self)
+        put(request)
         return .accepted
       case .latest:
         caller.began()
@@ -183,6 +182,7 @@ extension Command {
         if isClosed { return .disabled }
         for old in waiting { callers[old.caller]?.ended() }
         waiting.removeAll()
+        backlog.cleared(parameters.queueLimit, self)
         beginOrWait(request)
         return .accepted
       }
@@ -192,9 +192,14 @@ extension Command {
       if waiting.isEmpty, depth < Self.depthLimit {
         begin(request)
       } else {
-        waiting.append(request)
+        put(request)
         later(Self.advance)
       }
+    }
+
+    private func put(_ request: Request) {
+      waiting.append(request)
+      backlog.added(request.input, waiting.count, parameters.queueLimit, self)
     }
 
     private func begin(_ request: Request) {
@@ -282,7 +287,7 @@ extension Command {
         }
         rounds += 1
         let next = waiting.removeFirst()
-        backlog.update(waiting.count, parameters.queueLimit, self)
+        backlog.removed(next.input, waiting.count, parameters.queueLimit, self)
         begin(next)
       }
       isAdvancing = false
@@ -318,7 +323,7 @@ extension Command {
       super.stop()
       execution.commands[parameters.index] = nil
       waiting.removeAll()
-      backlog.update(0, parameters.queueLimit, self)
+      backlog.cleared(parameters.queueLimit, self)
       executions = [:]
       kept.removeAll()
     }
@@ -354,7 +359,7 @@ extension Command {
         }
       }
       for _ in 0..<(try state.count()) { waiting.append(try Request(&state)) }
-      backlog.restore(try state.read(), self)
+      backlog.restore(try state.read(), waiting.lazy.map(\.input), self)
       lastValue = try state.read()
       kept = Deque(try state.read([OwnedEvent].self))
       guard kept.count <= parameters.replay, UInt64(kept.count) <= lastValue, lastValue < 1 << 62 else {

@@ -34,7 +34,7 @@ extension Compilation {
         }
         next += 1
       }
-      let inlets = names.flatMap { inlets[$0] ?? [] }
+      let inlets = names.flatMap { self.inlets[$0] ?? [] }
       return outlets.map { OutsideWay(sink: sink.name, outlet: $0, location: $1 ?? sink.location, inlets: inlets) }
     }
   }

@@ -18,8 +18,8 @@ struct CircuitBreaker: OperatorComponent {
       goes to `fallback`, also an inner signal, or to the errors output if there is none. After `failures` failures \
       in a row (with `within`: in that time) the breaker opens: for `pause`, every event takes this path, and no \
       inner signal starts. The next event after that is a trial: if its signal completes, the breaker closes; if it \
-      fails, the breaker stays open for another `pause`. While more than `queueLimit` events wait, the pipeline \
-      reads no further input.
+      fails, the breaker stays open for another `pause`. While more than `queueLimit` events wait, or more \
+      bytes than `--queue-memory` allows, the pipeline reads no further input.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The inner signal; it sees the event as `outer`."),

@@ -11,8 +11,8 @@ struct Delay: OperatorComponent {
     "delay",
     summary: "Sends each event, and the completion, a fixed time later.",
     details: """
-      An error is sent at once, and waiting events are dropped. While more than `limit` events wait, the pipeline \
-      reads no further input.
+      An error is sent at once, and waiting events are dropped. While more than `limit` events wait, or more \
+      bytes than `--queue-memory` allows, the pipeline reads no further input.
       """,
     parameters: [
       .init("by", \.by, primary: true, required: true, range: 0...Int64.max, "The delay."),
@@ -56,14 +56,15 @@ struct Delay: OperatorComponent {
       guard !isClosed else { return }
       let due = now + parameters.by
       let timer = waiting.last?.due == due ? Wake.none : wake(at: due)
-      waiting.append((due, OwnedEvent(event), timer))
-      backlog.update(waiting.count, parameters.limit, self)
+      let event = OwnedEvent(event)
+      waiting.append((due, event, timer))
+      backlog.added(event, waiting.count, parameters.limit, self)
     }
 
     override func woke(_ token: Int) {
       while let first = waiting.first, first.due <= now, !isClosed {
         waiting.removeFirst()
-        backlog.update(waiting.count, parameters.limit, self)
+        backlog.removed(first.event, waiting.count, parameters.limit, self)
         first.event.keep(in: arena)
         emit(first.event.event)
       }
@@ -73,9 +74,9 @@ struct Delay: OperatorComponent {
     override func skipped(_ token: Int, _ late: Lateness) {
       while let first = waiting.first, first.due <= late.due {
         waiting.removeFirst()
+        backlog.removed(first.event, waiting.count, parameters.limit, self)
         countDropped(first.event.event)
       }
-      backlog.update(waiting.count, parameters.limit, self)
       if token == Self.end { finish() }
     }
 
@@ -87,7 +88,7 @@ struct Delay: OperatorComponent {
       for index in waiting.indices { cancelWake(&waiting[index].timer) }
       cancelWake(&endTimer)
       waiting.removeAll()
-      backlog.update(0, parameters.limit, self)
+      backlog.cleared(parameters.limit, self)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -105,7 +106,7 @@ struct Delay: OperatorComponent {
         waiting.append((try state.read(), try state.read(), try state.read()))
       }
       endTimer = try state.read()
-      backlog.restore(try state.read(), self)
+      backlog.restore(try state.read(), waiting.lazy.map(\.event), self)
     }
   }
 }

@@ -17,7 +17,8 @@ struct DeliverOn: OperatorComponent {
       The queues run within the same instant, after every direct receiver has handled the event of a source (or a \
       timer): one scheduler after the other, in the order in which the file first names them, each first in, first \
       out. This decides which of several branches comes first, whatever their order in the file. An error does not \
-      overtake waiting events. While more than `limit` events wait, the pipeline reads no further input.
+      overtake waiting events. While more than `limit` events wait, or more bytes than \
+      `--queue-memory` allows, the pipeline reads no further input.
       """,
     parameters: [
       .init("scheduler", \.scheduler, primary: true, required: true, "The name of the scheduler; any name."),
@@ -68,7 +69,7 @@ struct DeliverOn: OperatorComponent {
     private func put(_ item: Item) {
       guard !isClosed else { return }
       waiting.append(item)
-      backlog.update(waiting.count, limit, self)
+      if case .next(let event) = item { backlog.added(event, waiting.count, limit, self) }
       execution.priorities.add(precedence)
       later()
     }
@@ -83,7 +84,7 @@ struct DeliverOn: OperatorComponent {
         return
       }
       guard let item = waiting.popFirst() else { return }
-      backlog.update(waiting.count, limit, self)
+      if case .next(let event) = item { backlog.removed(event, waiting.count, limit, self) }
       execution.priorities.remove(precedence)
       switch item {
       case .next(let event):
@@ -99,7 +100,7 @@ struct DeliverOn: OperatorComponent {
     override func stop() {
       for _ in waiting { execution.priorities.remove(precedence) }
       waiting.removeAll()
-      backlog.update(0, limit, self)
+      backlog.cleared(limit, self)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -129,7 +130,7 @@ struct DeliverOn: OperatorComponent {
       let wasOver = try state.read(Bool.self)
       for _ in items { execution.priorities.add(precedence) }
       waiting = items
-      backlog.restore(wasOver, self)
+      backlog.restore(wasOver, waiting.lazy.compactMap { if case .next(let event) = $0 { event } else { nil } }, self)
     }
   }
 }

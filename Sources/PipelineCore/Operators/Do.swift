@@ -26,7 +26,7 @@ struct Do: OperatorComponent {
       the error as `error` (null at a completion). It starts before the event is passed on. Only the end waits for \
       it: the completion comes when all side signals have ended, an error when the one of `when: error` has; an \
       error cancels the others. If a side signal fails, its event goes to the errors output. While more than \
-      `queueLimit` events wait, the pipeline reads no further input.
+      `queueLimit` events wait, or more bytes than `--queue-memory` allows, the pipeline reads no further input.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The signal to run."),

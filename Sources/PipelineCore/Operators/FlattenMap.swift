@@ -25,7 +25,8 @@ struct FlattenMap: OperatorComponent, NamingOperator {
       The short form is an expression that returns a list, whose elements are sent one by one. With `signal`, an \
       inner signal is made for each event, which its templates and expressions see as `outer` (and, in the \
       parameters of its source, as `event`). It completes when its input and all inner signals have; an error of any \
-      ends everything. While more than `queueLimit` events wait, the pipeline reads no further input.
+      ends everything. While more than `queueLimit` events wait, or more bytes than \
+      `--queue-memory` allows, the pipeline reads no further input.
       """,
     parameters: [
       .init("list", \.list, primary: true, "An expression that returns the list of values to send."),

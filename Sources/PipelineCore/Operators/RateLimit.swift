@@ -40,7 +40,7 @@ struct RateLimit: OperatorComponent {
       To wait for a pause, use `throttle`. With `trailing` and `both`, completion sends a held event at once, and an \
       error drops it. With `mode: bucket`, tokens accumulate during a pause and allow a burst; `excess: wait` delays \
       events instead of dropping them, delays the completion until all are sent, and pauses the pipeline's input \
-      while more than `limit` events wait.
+      while more than `limit` events wait, or more bytes than `--queue-memory` allows.
       """,
     parameters: [
       .init("per", \.per, primary: true, required: true, range: 1...Int64.max, "The period."),
@@ -255,8 +255,9 @@ struct RateLimit: OperatorComponent {
           event, .limitReached,
           "more than \(parameters.count) event\(parameters.count == 1 ? "" : "s") came in \(parameters.per)")
       case .wait:
-        waiting.append(OwnedEvent(event))
-        backlog.update(waiting.count, parameters.limit, self)
+        let event = OwnedEvent(event)
+        waiting.append(event)
+        backlog.added(event, waiting.count, parameters.limit, self)
         if !timer.isSet { setTimer() }
       }
     }
@@ -269,7 +270,7 @@ struct RateLimit: OperatorComponent {
       timer = .none
       while !isClosed, !waiting.isEmpty, takeToken() {
         let event = waiting.removeFirst()
-        backlog.update(waiting.count, parameters.limit, self)
+        backlog.removed(event, waiting.count, parameters.limit, self)
         event.keep(in: arena)
         emit(event.event)
       }
@@ -290,7 +291,7 @@ struct RateLimit: OperatorComponent {
     override func stop() {
       cancelWake(&timer)
       waiting.removeAll()
-      backlog.update(0, parameters.limit, self)
+      backlog.cleared(parameters.limit, self)
     }
 
     override func save(_ state: inout StateWriter) {
@@ -306,7 +307,7 @@ struct RateLimit: OperatorComponent {
       waiting = Deque(try state.read([OwnedEvent].self))
       timer = try state.read()
       hasEnded = try state.read()
-      backlog.restore(try state.read(), self)
+      backlog.restore(try state.read(), waiting, self)
     }
   }
 }

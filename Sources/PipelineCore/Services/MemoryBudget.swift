@@ -17,6 +17,9 @@ public final class MemoryBudget: Sendable {
   /// The room of a queue that usually has `usual` bytes.
   public func room(_ usual: Int) -> Int { held > limit ? usual / 8 : usual }
 
+  /// What the queues of one pipeline's steps usually have together.
+  public var usualOfSteps: Int { limit / 2 }
+
   fileprivate func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
@@ -40,4 +43,14 @@ public struct MemoryShare: ~Copyable {
     budget.add((new - steps) << 16)
     steps = new
   }
+}
+
+/// The same for a queue that several threads use under a lock of their own.
+public final class LockedMemoryShare: @unchecked Sendable {
+  private var share: MemoryShare
+
+  public init(of budget: MemoryBudget) { share = MemoryShare(of: budget) }
+
+  /// The queue holds this many bytes now. With the lock of the queue held.
+  public func set(_ bytes: Int) { share.set(bytes) }
 }

@@ -40,8 +40,8 @@ struct Run: ParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      What events that wait to be delivered may have in memory, for all pipelines together: 256MiB by default. Beyond, inputs wait, or \
-      events wait on disk. (RXD_QUEUE_MEMORY)
+      What events that wait in queues of steps and sinks may have in memory, for all pipelines together: 256MiB by default. Beyond, inputs \
+      wait, or events wait on disk. (RXD_QUEUE_MEMORY)
       """, valueName: "size"))
   var queueMemory: ByteSize?
 

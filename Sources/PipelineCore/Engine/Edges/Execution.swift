@@ -81,6 +81,9 @@ public final class Execution {
   /// Where a sink is reported that does not acknowledge what it takes; the log if left alone.
   public lazy var reportSink: (String) -> Void = { [services] in services.log(.error, "sink", $0) }
 
+  /// What the queues of steps hold.
+  private(set) lazy var keptMemory = KeptMemory(executor, services.memory)
+
   // Touched in turns only, which never overlap. Lacks what sinks have delivered since ``counters`` was last read.
   @exclusivity(unchecked) var tally = Counters()
   private(set) var named: [SharedSignal] = []

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// A node that makes inner signals of events, a limited number at once; further events wait in a queue. More than
-/// `queueLimit` waiting events pause the pipeline's input.
+/// `queueLimit` waiting events pause the pipeline's input, as do more bytes than steps may keep (``KeptMemory``).
 open class QueueingNode: MultiInletNode {
   private let maxConcurrent: Int
   private let queueLimit: Int
@@ -31,8 +31,9 @@ open class QueueingNode: MultiInletNode {
     if active < maxConcurrent, waiting.isEmpty {
       begin(event)
     } else {
-      waiting.append(Waiting(event: OwnedEvent(event), ack: holdAck()))
-      backlog.update(waiting.count, queueLimit, self)
+      let event = OwnedEvent(event)
+      waiting.append(Waiting(event: event, ack: holdAck()))
+      backlog.added(event, waiting.count, queueLimit, self)
     }
   }
 
@@ -42,7 +43,7 @@ open class QueueingNode: MultiInletNode {
     guard !isAdvancing else { return false }
     isAdvancing = true
     while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
-      backlog.update(waiting.count, queueLimit, self)
+      backlog.removed(next.event, waiting.count, queueLimit, self)
       // A call that it makes is not waited for by those whose call has ended in this turn, or they would wait for ever.
       let outer = executor.eventAck
       executor.eventAck = .some(next.ack)
@@ -63,7 +64,7 @@ open class QueueingNode: MultiInletNode {
     let left = waiting
     waiting = []
     for var one in left { goOn(with: &one.ack, isGivenUp: true) }
-    backlog.update(0, queueLimit, self)
+    backlog.cleared(queueLimit, self)
   }
 
   /// An override must call `super.stop()`.
@@ -83,6 +84,6 @@ open class QueueingNode: MultiInletNode {
   public final func saveBacklog(_ state: inout StateWriter) { state.write(backlog.isOver) }
 
   public final func restoreBacklog(_ state: inout StateReader) throws(StateFault) {
-    backlog.restore(try state.read(), self)
+    backlog.restore(try state.read(), waiting.lazy.map(\.event), self)
   }
 }

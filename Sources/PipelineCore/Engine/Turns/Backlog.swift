@@ -1,24 +1,42 @@
-/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts what waits.
+/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts what waits, also in bytes
+/// (``KeptMemory``).
 public struct Backlog {
   public init() {}
 
   public private(set) var isOver = false
-  /// How many events waited at the last ``update(_:_:_:)``.
+  /// How many events waited at the last update, and their bytes.
   private var count = 0
+  private var bytes = 0
 
-  /// Pauses the input if the operator paused it when its state was saved.
-  public mutating func restore(_ wasOver: Bool, _ node: OperatorNode) {
+  /// Counts what the queue held when its state was saved, and pauses the input if the operator had paused it.
+  public mutating func restore(_ wasOver: Bool, _ kept: some Sequence<OwnedEvent>, _ node: OperatorNode) {
+    let found = kept.reduce(into: (count: 0, bytes: 0)) {
+      $0.count += 1
+      $0.bytes += $1.byteCount
+    }
+    set(found.count, bytes + found.bytes, node)
     if wasOver, !isOver {
       isOver = true
       pause(node)
     }
   }
 
-  /// Reports how many events wait. A queue that was over its bound resumes the input when it is down to half of the
-  /// bound.
-  public mutating func update(_ count: Int, _ limit: Int, _ node: OperatorNode) {
-    node.counters.pointee.waiting &+= count - self.count
-    self.count = count
+  /// Reports that an event was put into the queue, which has `count` now.
+  public mutating func added(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
+    update(count, limit, bytes: bytes + event.byteCount, node)
+  }
+
+  /// Reports that an event was taken from the queue, which has `count` now.
+  public mutating func removed(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
+    update(count, limit, bytes: bytes - event.byteCount, node)
+  }
+
+  /// Reports that the queue is empty.
+  public mutating func cleared(_ limit: Int, _ node: OperatorNode) { update(0, limit, bytes: 0, node) }
+
+  /// Reports how many events wait, and their bytes. A queue that was over its bound resumes the input when it is down to half of the bound.
+  public mutating func update(_ count: Int, _ limit: Int, bytes: Int, _ node: OperatorNode) {
+    set(count, bytes, node)
     if !isOver, count > limit {
       isOver = true
       pause(node)
@@ -27,6 +45,14 @@ public struct Backlog {
       node.executor.resumeInput(.queue)
       node.counters.endedPause(at: node.now)
     }
+  }
+
+  private mutating func set(_ count: Int, _ bytes: Int, _ node: OperatorNode) {
+    node.counters.pointee.waiting &+= count - self.count
+    self.count = count
+    let bytes = count == 0 ? 0 : max(0, bytes)
+    node.execution.keptMemory.add(bytes - self.bytes, node.counters)
+    self.bytes = bytes
   }
 
   private func pause(_ node: OperatorNode) {

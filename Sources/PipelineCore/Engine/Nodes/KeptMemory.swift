@@ -1,0 +1,62 @@
+/// What the queues of a pipeline's steps hold, in bytes: a part of the process's ``MemoryBudget``. While that is more than their room, the input
+/// waits. Used in turns.
+///
+/// One account for all steps and all their instances: a thousand groups with a queue each are one pipeline. An event costs an addition and a
+/// comparison where it is kept and where it leaves; one that nothing keeps costs nothing.
+final class KeptMemory: TimerTarget {
+  private unowned let executor: Executor
+  private let budget: MemoryBudget
+  private var share: MemoryShare
+  private var bytes = 0
+  /// Of the step whose queue began the pause; nil: there is no pause.
+  private var pausing: UnsafeMutablePointer<StepCounters>?
+  private var wake = Wake.none
+  /// How often it looks whether others have left room.
+  private static let interval = TimeSpan.seconds(1)
+
+  init(_ executor: Executor, _ budget: MemoryBudget) {
+    self.executor = executor
+    self.budget = budget
+    share = MemoryShare(of: budget)
+  }
+
+  /// A queue of the step holds so many bytes more.
+  @inline(__always)
+  func add(_ more: Int, _ step: UnsafeMutablePointer<StepCounters>) {
+    if more == 0 { return }
+    bytes &+= more
+    share.set(max(0, bytes))
+    if pausing != nil { resumeIfPossible() } else if more > 0, bytes > budget.limit / 16 { pauseIfFull(step) }
+  }
+
+  private var room: Int { budget.room(budget.usualOfSteps) }
+
+  @inline(never)
+  private func pauseIfFull(_ step: UnsafeMutablePointer<StepCounters>) {
+    guard bytes > room else { return }
+    pausing = step
+    executor.pauseInput(.queue)
+    step.beganPause(at: executor.now)
+    lookLater()
+  }
+
+  private func resumeIfPossible() {
+    guard let step = pausing, bytes <= room / 2 else { return }
+    pausing = nil
+    if wake.isSet { executor.cancel(wake) }
+    wake = .none
+    executor.resumeInput(.queue)
+    step.endedPause(at: executor.now)
+  }
+
+  /// What these queues hold fits, and others have too much: nobody reports when they have less.
+  private func lookLater() {
+    if bytes <= budget.usualOfSteps / 2 { wake = executor.wake(at: executor.now + Self.interval, self) }
+  }
+
+  func woke(_ token: Int) {
+    wake = .none
+    resumeIfPossible()
+    if pausing != nil { lookLater() }
+  }
+}

@@ -1,0 +1,139 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Testing
+
+/// What waits in steps and in the queues of sinks keeps within the process's budget of memory.
+@Suite struct KeptMemoryTests {
+  private static let size = 40_000
+  private static let budget = 4 << 20
+
+  /// 1,000 events of 40 KB, one in each turn, while the input is not paused.
+  private func pipeline(_ signals: String, _ memory: MemoryBudget) throws -> (VirtualPipeline, TrackedSource) {
+    let text = String(repeating: "x", count: Self.size)
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { in: { never: {} } }
+      signals:
+        big: { from: in, chain: [ { map: "string(event) + ':\(text)'" } ] }
+        \(signals)
+      sinks: { out: { from: kept, discard: {} } }
+      """, memory: memory)
+    let source = TrackedSource()
+    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+    pipeline.settle()
+    for number in 0..<1000 { source.feed.send(number, [Int64(number)]) }
+    return (pipeline, source)
+  }
+
+  private static let steps = [
+    "kept: { from: big, chain: [ { delay: 1h } ] }",
+    "kept: { from: big, chain: [ { rateLimit: { per: 1h, mode: bucket, excess: wait } } ] }",
+    "kept: { from: big, chain: [ { flattenMap: { policy: concat, signal: { values: { list: [1, 2], every: 1h } } } } ] }",
+    "kept: { from: big, chain: [ { do: { maxConcurrent: 1, signal: { values: { list: [1, 2], every: 1h } } } } ] }",
+    """
+    kept:
+          from: big
+          chain: [ { groupBy: { key: "event.split(':')[0]", chain: [ { delay: 1h } ] } } ]
+    """,
+  ]
+
+  @Test(arguments: steps) func stepsKeepWithinTheBudget(_ step: String) throws {
+    let memory = MemoryBudget(Self.budget)
+    let (pipeline, source) = try pipeline(step, memory)
+    pipeline.settle()
+    let most = memory.held
+    #expect(pipeline.executor.isInputPaused)
+    // Half of the budget, and what one turn adds.
+    #expect(most >= Self.budget / 4 && most <= Self.budget / 2 + 2 * Self.size + 65_536, "\(most)")
+    // What waits leaves by itself; then the input goes on, to the last event.
+    pipeline.run(until: .seconds(3600 * 1100))
+    #expect(!pipeline.executor.isInputPaused)
+    #expect(memory.held <= 65_536)
+    #expect(source.feed.outcomes.count == 1000)
+  }
+
+  /// An event that nothing keeps costs nothing, and one that is small does not count as much.
+  @Test func whatPassesIsNotCounted() throws {
+    let memory = MemoryBudget(Self.budget)
+    let (pipeline, _) = try pipeline("kept: { from: big, chain: [ { filter: size(event) > 1 } ] }", memory)
+    pipeline.settle()
+    #expect(memory.held == 0)
+    #expect(!pipeline.executor.isInputPaused)
+    #expect(pipeline.counters.sent == 1000)
+  }
+
+  /// A cancelled step gives back what it held.
+  @Test func theEndGivesBack() throws {
+    let memory = MemoryBudget(Self.budget)
+    let (pipeline, _) = try pipeline(Self.steps[0], memory)
+    pipeline.settle()
+    #expect(memory.held > 0)
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.settle()
+    #expect(memory.held == 0)
+    #expect(!pipeline.executor.isInputPaused)
+  }
+
+  /// While others hold more than the budget, the input waits for a sixteenth; it goes on when they have less, although nothing of its own leaves.
+  @Test func aPauseForOthersEndsWithThem() throws {
+    let memory = MemoryBudget(16 << 20)
+    var others = MemoryShare(of: memory)
+    others.set(20 << 20)
+    let (pipeline, _) = try pipeline(Self.steps[0], memory)
+    pipeline.settle()
+    #expect(pipeline.executor.isInputPaused)
+    #expect(memory.held - (20 << 20) <= (1 << 20) + 2 * Self.size + 65_536)
+    pipeline.run(until: .seconds(10))
+    #expect(pipeline.executor.isInputPaused)
+    others.set(0)
+    pipeline.run(until: .seconds(12))
+    // Now its own half of the budget is full.
+    #expect(memory.held > 7 << 20)
+  }
+
+  /// A saved state counts where it is restored.
+  @Test func whatIsRestoredCounts() throws {
+    let memory = MemoryBudget(Self.budget)
+    let yaml = """
+      sources: { in: { values: [1, 2, 3] } }
+      signals: { kept: { from: in, chain: [ { map: "string(event) + '\(String(repeating: "x", count: 60_000))'" }, { delay: 1h } ] } }
+      sinks: { out: { from: kept, discard: {} } }
+      """
+    let first = try VirtualPipeline(yaml, memory: memory)
+    first.settle()
+    let held = memory.held
+    #expect(held > 180_000)
+    let state = try #require(first.suspend())
+    #expect(memory.held == 0)
+    let second = try VirtualPipeline(yaml, restoring: state, isMoved: true, memory: memory)
+    second.settle()
+    #expect(memory.held == held)
+    second.run(until: .seconds(3601))
+    #expect(memory.held == 0)
+    #expect(second.counters.sent == 3)
+  }
+
+  // MARK: Sinks
+
+  /// A receiver that is dead: the queue of its sink has an eighth of its room where others fill the budget.
+  @Test func aSocketSinkKeepsWithinTheBudget() throws {
+    let (receiver, port) = try #require(SocketClient.listening())
+    receiver.end()
+    let scratch = Scratch()
+    scratch.append(String(repeating: String(repeating: "x", count: 999) + "\n", count: 12_000), to: "in.log")
+    let memory = MemoryBudget(1 << 20)
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { file: '\(scratch("in.log"))' } }
+      sinks: { out: { from: in, tcp: { address: '127.0.0.1:\(port)', reconnect: 5ms } } }
+      """, memory: memory)
+    pipeline.run { pipeline.executor.isInputPaused }
+    #expect(pipeline.executor.isInputPaused)
+    // Two of 16 MiB, and what one turn adds.
+    #expect(memory.held > 1 << 20 && memory.held < 6 << 20, "\(memory.held)")
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run { memory.held == 0 }
+    #expect(memory.held == 0)
+  }
+}
