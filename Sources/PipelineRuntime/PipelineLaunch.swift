@@ -68,6 +68,9 @@ package final class PipelineLaunch: @unchecked Sendable {
         whenCommitted { [unowned self] in
           if outcome == .completed, let state = leftState {
             report(.suspended(state: state, execution.counters))
+          } else if outcome == .completed, execution.isSuspended {
+            // A sink was given up: the next run goes on from an older commit.
+            report(.cancelled(execution.counters, state: nil))
           } else {
             report(.ended(outcome, execution.counters, state: leftState))
           }

@@ -335,6 +335,8 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     override func cancel() {
       let left = close()
+      // A receipt knows its senders until it is acknowledged.
+      let lost = left.count { !$0.receipt.notifiesSender }
       for entry in left {
         entry.receipt.acknowledge(1, .failed("the plugin had not delivered it when the pipeline ended"))
       }
@@ -342,7 +344,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       execution.services.log(
         .warning, label,
         "the plugin had not delivered \(left.count) event\(left.count == 1 ? "" : "s") when the pipeline ended")
-      countUndelivered(left.count { !$0.receipt.notifiesSender })
+      countUndelivered(lost)
     }
 
     override func willSuspend() {

@@ -408,9 +408,11 @@ extension HTTPSink {
 
     override func cancel() {
       let left = close()
+      // A receipt knows its senders until it is acknowledged.
+      let lost = left.count { !$0.item.receipt.notifiesSender }
       for (item, failure) in left { fail(item, failure) }
       reportUndelivered(left.count)
-      countUndelivered(left.count { !$0.item.receipt.notifiesSender })
+      countUndelivered(lost)
     }
 
     private func fail(_ item: Item, _ failure: String?) {

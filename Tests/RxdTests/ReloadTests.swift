@@ -161,6 +161,43 @@ struct ReloadTests {
     #expect(try receiver.wait() == 0)
   }
 
+  /// Sinks that the new file has no more are waited for as long as they deliver something, and these have nobody to deliver to.
+  @Test(arguments: [false, true]) func removedSinksThatAreDeadHoldUpNothing(_ hasState: Bool) throws {
+    let folder = try Scratch()
+    let closed = try FreePort()
+    let log = try folder.write("in.log", "1\n2\n")
+    func text(_ more: String) -> String {
+      """
+      delivery: \(hasState ? "light" : "bestEffort")
+      sources: { lines: { file: { path: '\(log)', follow: true } } }
+      sinks: { out: { from: lines, stdout: text }\(more) }
+
+      """
+    }
+    let place = "127.0.0.1:\(closed.number)"
+    let dead = ", web: { from: lines, http: { url: 'http://\(place)/' } }, socket: { from: lines, tcp: '\(place)' }"
+    let file = try folder.write("a.yaml", text(dead))
+    let state = hasState ? ["--state-dir", folder.path + "/state"] : []
+    let process = try RunningRxd(["--daemon", file, "--log-format", "text"] + state)
+    #expect(try process.line() == "1")
+    #expect(try process.line() == "2")
+    try process.errorLine(with: "trying again")
+    try folder.write("a.yaml", text(""))
+    process.send(SIGHUP)
+    try process.errorLine(with: "given up")
+    let reloaded = try process.errorLine(with: "reloaded in")
+    // Far below the 15 s of all limits together.
+    let took = reloaded.split(separator: " ").compactMap { Int($0) }.first
+    #expect(try #require(took) < 10_000, "\(reloaded)")
+    append("3\n", to: log)
+    var line = try process.line()
+    // What was not committed comes again.
+    while hasState, line == "1" || line == "2" { line = try process.line() }
+    #expect(line == "3")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   /// What keeps a new version from starting is found before the old one ends, which does not notice: a followed file is opened once, a
   /// client of a server keeps its connection.
   @Test(arguments: ["address", "sink", "source"]) func aVersionThatDoesNotStartChangesNothing(_ fault: String) throws {

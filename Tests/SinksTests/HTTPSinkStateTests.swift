@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// What an `http` sink has not delivered is part of a saved state.
@@ -46,6 +47,66 @@ import Testing
     first.settle()
     #expect(first.outcome == .completed)
     #expect(first.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])
+  }
+
+  /// ... as long as it delivers something: the server takes 1.5 s for each request.
+  @Test func aSinkThatGoesMayBeSlow() throws {
+    let first = try VirtualPipeline(yaml("http://old.example/"))
+    first.run(until: .zero)
+    first.inTurn { $0.execution.suspend { _ in false } }
+    for number in 1...3 {
+      first.run(until: .milliseconds(Int64(number) * 1500))
+      #expect(first.outcome == nil)
+      first.http.open.first?.answer(200)
+      first.settle()
+    }
+    #expect(first.outcome == .completed)
+    #expect(first.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])
+    #expect(first.counters.undelivered == 0)
+  }
+
+  /// A sink that goes is given up after two seconds in which it delivered nothing: a server that is silent, and one that refuses.
+  @Test(arguments: [nil, 503]) func aSinkThatGoesAndIsDead(_ status: Int?) throws {
+    for keepsDeadLetters in [false, true] {
+      let first = try VirtualPipeline(yaml("http://old.example/"), random: .max, keepsDeadLetters: keepsDeadLetters)
+      if let status { first.http.script = { _, _ in ScriptedHTTP.status(status) } }
+      first.run(until: .zero)
+      first.inTurn { $0.execution.suspend { _ in false } }
+      first.run(until: .milliseconds(1999))
+      #expect(first.outcome == nil)
+      first.run(until: .seconds(2))
+      #expect(first.outcome == .completed)
+      #expect(first.http.open.isEmpty)
+      // Nothing is lost silently.
+      #expect(first.counters.undelivered == (keepsDeadLetters ? 0 : 6), "\(first.log)")
+      #expect(first.deadLetters.count == (keepsDeadLetters ? 6 : 0))
+      #expect(first.log.contains { $0.contains("given up: it delivered nothing for 2s") })
+      #expect(first.execution.savedState != nil)
+    }
+  }
+
+  /// In `light` the dead letters of a sink that is given up are committed with the state; what would be lost stays in the last commit.
+  @Test(arguments: [true, false]) func aCommitBesideASinkThatIsGivenUp(_ keepsDeadLetters: Bool) throws {
+    let store = MemoryStore(isImmediate: true)
+    let text = """
+      sources: { ticks: { interval: { every: 10ms, immediate: true } } }
+      sinks: { shop: { from: ticks, http: { url: 'http://h.example/', batch: 1 } }, out: { from: ticks, probe: {} } }
+      """
+    let first = try VirtualPipeline(
+      text, delivery: DeliveryOptions(store: store, isDurable: false), keepsDeadLetters: keepsDeadLetters)
+    first.http.script = { _, _ in ScriptedHTTP.status(200) }
+    first.run(until: .milliseconds(205))
+    let before = try #require(store.disk.state)
+    first.http.script = { _, _ in nil }
+    first.run(until: .milliseconds(235))
+    first.inTurn { $0.execution.suspend { $0.name != "shop" } }
+    first.run(until: .seconds(3))
+    #expect(first.outcome == .completed)
+    first.inTurn { $0.execution.finishCommits {} }
+    first.settle()
+    #expect(store.disk.deadLetters.count == (keepsDeadLetters ? 3 : 0))
+    #expect(first.execution.hasLostEvents == !keepsDeadLetters)
+    #expect((store.disk.state == before) == !keepsDeadLetters)
   }
 
   /// A request under way is answered, and not repeated; no other begins.

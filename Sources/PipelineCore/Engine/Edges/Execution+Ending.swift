@@ -93,8 +93,8 @@ extension Execution {
   ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
   ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
   /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
-  /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. Then `onEnd` of
-  ///    ``launch(restoring:onEnd:)`` is called.
+  /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. One that
+  ///    delivers nothing for a while is given up (``FinishingSinks``). Then `onEnd` of ``launch(restoring:onEnd:)`` is called.
   ///
   /// - Parameter keeping: Whether the other execution has the sink too; its undelivered events are then part of the
   ///   state, if the component saves them.
@@ -121,6 +121,7 @@ extension Execution {
     for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
     runningSources = []
+    var finishing: [(index: Int, isKept: Bool)] = []
     for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
       if let outbox = sink.node as? OutboxSink {
         outbox.suspend()
@@ -129,8 +130,10 @@ extension Execution {
         sink.node.drained()
       } else {
         sink.node.complete()
+        if sinks[index].isOpen { finishing.append((index, keeping(plan.sinks[index]))) }
       }
     }
+    if outcome == nil, !finishing.isEmpty { finishingSinks = FinishingSinks(self, finishing) }
     endIfOver()
   }
 
@@ -142,6 +145,7 @@ extension Execution {
   }
 
   private func teardown() {
+    finishingSinks?.cancel()
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }

@@ -150,7 +150,9 @@ public final class Execution {
   /// Set while the pipeline is being suspended: whether a sink's undelivered events are part of the state.
   var suspension: ((SinkPlan) -> Bool)?
   /// The pipeline has been suspended; only sinks still finish.
-  var isSuspended = false
+  public internal(set) var isSuspended = false
+  /// Those that finish because no state has what they hold.
+  var finishingSinks: FinishingSinks?
   /// The graph has ended or is suspended; only sinks may still finish.
   var isOver: Bool { outcome != nil || isSuspended }
   /// Everything that was wired at the launch has started.
@@ -216,7 +218,7 @@ public final class Execution {
     if let savedParts, !hasLostEvents {
       committer.finish(.replace(savedParts), done)
     } else {
-      committer.finish(outcome == .completed ? .clear : .keep, done)
+      committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
     }
   }
 

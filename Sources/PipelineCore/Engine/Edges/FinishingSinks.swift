@@ -1,0 +1,82 @@
+/// The sinks of a suspended pipeline that finish what they hold, because no state has it.
+///
+/// Each may take as long as it delivers something. One that does not for a while is given up: its receiver is dead or stands still. What it
+/// holds is rejected, where that is read or stored, and not delivered otherwise; in `light` the next execution then goes on from the last
+/// commit, which has it still.
+final class FinishingSinks: TimerTarget {
+  private struct Open {
+    var index: Int
+    /// When it is given up if it has delivered no more until then.
+    var deadline: Instant
+    let patience: TimeSpan
+    var delivered: UInt64
+  }
+
+  /// How long a sink that the next execution does not have may deliver nothing.
+  static let patienceOfRemoved = TimeSpan.seconds(2)
+  /// The same of a sink that the next execution has: its receiver may be starting again.
+  static let patience = TimeSpan.seconds(5)
+
+  private unowned let execution: Execution
+  private var open: [Open]
+  private var wake = Wake.none
+
+  /// - Parameter sinks: The indexes of sinks that have been completed, and whether the next execution has them.
+  init(_ execution: Execution, _ sinks: [(index: Int, isKept: Bool)]) {
+    self.execution = execution
+    open = []
+    let now = execution.executor.now
+    open = sinks.map { index, isKept in
+      let patience = isKept ? Self.patience : Self.patienceOfRemoved
+      return Open(index: index, deadline: now + patience, patience: patience, delivered: delivered(index))
+    }
+    wait()
+  }
+
+  /// How much the sink has got rid of.
+  private func delivered(_ index: Int) -> UInt64 {
+    let sink = execution.sinks[index].node
+    sink.countDelivered()
+    let counters = execution.meters.step(sink.nodeContext.step).pointee
+    return counters.delivered &+ counters.rejected &+ counters.bytes
+  }
+
+  private func wait() {
+    guard let next = open.map(\.deadline).min() else { return }
+    wake = execution.executor.wake(at: next, self)
+  }
+
+  func woke(_ token: Int) {
+    wake = .none
+    let now = execution.executor.now
+    open.removeAll { !execution.sinks[$0.index].isOpen }
+    for place in open.indices where open[place].deadline <= now {
+      let delivered = delivered(open[place].index)
+      if delivered != open[place].delivered {
+        open[place].delivered = delivered
+        open[place].deadline = now + open[place].patience
+      }
+    }
+    let dead = open.filter { $0.deadline <= now }
+    open.removeAll { $0.deadline <= now }
+    for sink in dead where execution.outcome == nil { giveUp(sink.index, after: sink.patience) }
+    if execution.outcome == nil { wait() }
+  }
+
+  private func giveUp(_ index: Int, after patience: TimeSpan) {
+    let sink = execution.sinks[index]
+    guard sink.isOpen else { return }
+    execution.services.log(
+      .warning, execution.plan.steps[sink.node.nodeContext.step.number].label,
+      "given up: it delivered nothing for \(patience) after the pipeline was suspended")
+    if sink.errors.isClaimed || execution.services.keepsDeadLetters { _ = sink.node.rejectRemaining() }
+    sink.node.cancel()
+    execution.sinkDrained(index)
+  }
+
+  func cancel() {
+    if wake.isSet { execution.executor.cancel(wake) }
+    wake = .none
+    open = []
+  }
+}
