@@ -184,12 +184,12 @@ package struct PipelineLoader {
         if value == nil, inputs.readsEnvironment {
           value = ProcessEnvironment.bytes(name) ?? inputs.variables[name]
         }
-        return used.note(name, value.map { .found($0) } ?? .missing)
+        return value.map { .found($0) } ?? .missing
       },
       secret: { name in used.note(name, Self.secret(name, inputs, used)) })
   }
 
-  /// Records the values that were used, as a hash that reveals nothing, and the files that were looked for.
+  /// Records the secrets and schemas that were used, as a hash that reveals nothing, and the files that were looked for.
   private final class UsedValues: Sendable {
     private let hasher = Mutex(Hasher())
     private let names = Mutex<[String]>([])

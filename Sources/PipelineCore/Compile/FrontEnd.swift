@@ -40,16 +40,14 @@ public struct FrontEnd: Sendable {
     public var diagnostics: [Diagnostic] = []
     /// The files of plugins that the text may use.
     public var pluginFiles: [String] = []
-    /// The text as nodes, without what is filled in.
-    fileprivate var raw: YAMLNode?
     fileprivate var catalogue: Catalogue?
     /// The digests of the plugins that the plan uses.
     fileprivate var digests: [String] = []
-    /// Equal for two texts that say the same, without what is filled in, and use the same plugins.
+    /// Equal for two texts that say the same with what is filled in, and use the same plugins. The values of secrets do not count.
     public var meaning: UInt64 {
-      guard let raw, let catalogue else { return 0 }
+      guard let node, let catalogue else { return 0 }
       var print = Fingerprint()
-      print.add(Meaning(catalogue: catalogue).of(file: raw))
+      print.add(Meaning(catalogue: catalogue).of(file: node))
       for digest in digests { print.add(digest.utf8) }
       return print.value
     }
@@ -71,7 +69,6 @@ public struct FrontEnd: Sendable {
       for text in overrides {
         root = Override(text, into: &diagnostics)?.apply(to: root, compiler.catalogue, into: &diagnostics) ?? root
       }
-      result.raw = root
       result.catalogue = compiler.catalogue
       let node = values.apply(to: root, into: &diagnostics)
       result.node = node

@@ -1,15 +1,15 @@
 /// What a file's parameters mean, as a hash.
 ///
-/// Equal for two spellings of one thing: `60s` and `1m`, `take: 5` and `take: { count: 5 }`, a default that is given, spaces in expressions, the
-/// order of parameters. Different where events would be: the order of the members that `map` makes, for one. Secrets are left out, because
-/// stored bytes must reveal nothing about them.
+/// Equal for two spellings of one thing: `60s`, `1m` and `${AFTER:-60s}`, `take: 5` and `take: { count: 5 }`, a default that is given,
+/// `event.k` and `(event['k'])`, the order of parameters. Different where events would be: the order of the members that `map` makes, for one.
+/// Secrets are left out, because stored bytes must reveal nothing about them; the text around them counts.
 struct Meaning {
   let catalogue: Catalogue
 
   // MARK: Files
 
-  /// Of everything in a pipeline file that affects how the pipeline runs: not of comments, the description and the tests. Not for a
-  /// file with interpolated secrets.
+  /// Of everything in a pipeline file that affects how the pipeline runs: not of comments, the description and the tests. Its values are
+  /// filled in.
   func of(file root: YAMLNode) -> UInt64 {
     var print = Fingerprint()
     for section in (root.entries ?? []).sorted(by: { $0.name < $1.name })
@@ -44,7 +44,11 @@ struct Meaning {
 
   private func of(step node: YAMLNode) -> UInt64 {
     guard let entries = node.entries else {
-      return node.string.flatMap { of([.operator], $0, nil) } ?? of(value: node)
+      guard let keyword = node.string, let hash = of([.operator], keyword, nil) else { return of(value: node) }
+      var print = Fingerprint()
+      print.add(keyword.utf8)
+      print.add(hash)
+      return print.value
     }
     return unordered(entries) { entry in of([.operator], entry.name, entry.value) ?? of(value: entry.value) }
   }
@@ -98,12 +102,14 @@ struct Meaning {
     case .size:
       if case .success(let bytes) = node.decodeSize("") { return number(3, UInt64(bitPattern: Int64(bytes))) }
     case .int, .number, .bool: return of(value: node)
-    case .text, .secret, .template, .choice, .signalName:
+    case .text, .secret, .choice, .signalName:
       if let scalar = node.scalar { return text(scalar) }
+    case .template:
+      if let scalar = node.scalar { return template(scalar) }
     case .expression:
       if let scalar = node.scalar { return expression(scalar) }
     case .mapping: return of(mapping: node)
-    case .literal: return of(value: node)
+    case .literal: return of(value: node, isSent: true)
     case .list(let element): return list(node.items ?? [node]) { of($0, element) }
     case .table(let element):
       return list(node.entries ?? []) { entry in
@@ -130,7 +136,8 @@ struct Meaning {
         if node.scalar != nil, case .success = node.decodeDuration("") { return of(node, shape) }
       case .size:
         if node.scalar != nil, case .success = node.decodeSize("") { return of(node, shape) }
-      case .expression where node.scalar != nil: return of(node, shape)
+      case .expression where node.scalar != nil, .template where node.scalar != nil, .text where node.scalar != nil:
+        return of(node, shape)
       default: break
       }
     }
@@ -140,25 +147,31 @@ struct Meaning {
   // MARK: Values
 
   /// Of a value as it stands: numbers by their value, members in their order.
-  private func of(value node: YAMLNode) -> UInt64 {
+  ///
+  /// - Parameter isSent: The value becomes an event, which keeps the text of its numbers.
+  private func of(value node: YAMLNode, isSent: Bool = false) -> UInt64 {
     switch node.content {
     case .scalar(let scalar):
       switch scalar.kind {
       case .int, .float:
-        if !scalar.containsSecret, let value = Double(scalar.text.string), value.magnitude < 0x1p53 {
+        // An event shows how a fraction and a zero are written.
+        if !scalar.containsSecret, let value = scalar.int.map({ Double($0) }) ?? scalar.double,
+          value.magnitude < 0x1p53,
+          !isSent || scalar.kind == .int && value != 0
+        {
           return number(4, value.bitPattern)
         }
-        return text(scalar)
+        return text(scalar, tag: 10)
       case .null: return 5
-      case .bool: return text(scalar, tag: 6)
+      case .bool: return scalar.containsSecret ? text(scalar, tag: 6) : number(6, scalar.bool == true ? 1 : 0)
       case .string: return text(scalar)
       }
-    case .sequence(let items): return list(items) { of(value: $0) }
+    case .sequence(let items): return list(items) { of(value: $0, isSent: isSent) }
     case .mapping(let entries):
       return list(entries) { entry in
         var print = Fingerprint()
         print.add(entry.name.utf8)
-        print.add(of(value: entry.value))
+        print.add(of(value: entry.value, isSent: isSent))
         return print.value
       }
     }
@@ -189,15 +202,25 @@ struct Meaning {
   private func text(_ scalar: YAMLScalar, tag: UInt8 = 7) -> UInt64 {
     var print = Fingerprint()
     print.add(tag)
-    if !scalar.containsSecret { print.add(scalar.text.text) }
+    print.add(scalar.text.shown(0, scalar.text.text.count))
     return print.value
   }
 
+  /// By what it says; a text that is no expression as it stands.
   private func expression(_ scalar: YAMLScalar) -> UInt64 {
-    var print = Fingerprint()
-    print.add(UInt8(8))
-    if !scalar.containsSecret { print.add(Self.withoutSpaces(scalar.text.text)) }
-    return print.value
+    var diagnostics = Diagnostics()
+    guard !scalar.containsSecret, let syntax = ExpressionSyntax.parse(scalar.text, into: &diagnostics) else {
+      return text(scalar, tag: 8)
+    }
+    return number(8, syntax.meaning)
+  }
+
+  private func template(_ scalar: YAMLScalar) -> UInt64 {
+    var diagnostics = Diagnostics()
+    guard scalar.text.text.firstRange(of: [0x7B, 0x7B]) != nil,
+      let template = ExpressionTemplate.parse(scalar.text, into: &diagnostics)
+    else { return text(scalar) }
+    return number(7, template.meaning)
   }
 
   private func list<Element>(_ elements: [Element], _ hash: (Element) -> UInt64) -> UInt64 {
@@ -216,63 +239,5 @@ struct Meaning {
       sum &+= print.value
     }
     return sum
-  }
-
-  /// An expression without the spaces that do not separate words; texts stay as they are.
-  static func withoutSpaces(_ text: [UInt8]) -> [UInt8] {
-    func isWord(_ byte: UInt8) -> Bool {
-      (byte | 0x20) &- 97 < 26 || byte &- 48 < 10 || byte == UInt8(ascii: "_") || byte >= 0x80
-    }
-    var result: [UInt8] = []
-    var at = 0
-    var hasSpace = false
-    while at < text.count {
-      let byte = text[at]
-      if byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D {
-        hasSpace = true
-        at += 1
-        continue
-      }
-      if hasSpace, let last = result.last, isWord(last),
-        isWord(byte) || byte == UInt8(ascii: "'") || byte == UInt8(ascii: "\"")
-      {
-        result.append(0x20)
-      }
-      hasSpace = false
-      // A comment or a text: taken as it is, to its end.
-      if byte == UInt8(ascii: "'") || byte == UInt8(ascii: "\"") {
-        let end = endOfText(text, at)
-        result += text[at..<end]
-        at = end
-      } else if byte == UInt8(ascii: "/"), at + 1 < text.count, text[at + 1] == byte {
-        let end = text[at...].firstIndex(of: 0x0A) ?? text.count
-        at = end
-        hasSpace = true
-      } else {
-        result.append(byte)
-        at += 1
-      }
-    }
-    return result
-  }
-
-  /// The index behind the text that begins at `start` with a quote, of which three may begin a long one.
-  private static func endOfText(_ text: [UInt8], _ start: Int) -> Int {
-    let quote = text[start]
-    let isLong = start + 2 < text.count && text[start + 1] == quote && text[start + 2] == quote
-    let isRaw = start > 0 && text[start - 1] | 0x20 == UInt8(ascii: "r")
-    var at = start + (isLong ? 3 : 1)
-    while at < text.count {
-      if text[at] == UInt8(ascii: "\\"), !isRaw {
-        at += 2
-      } else if text[at] == quote, !isLong {
-        return at + 1
-      } else if text[at] == quote, at + 2 < text.count, text[at + 1] == quote, text[at + 2] == quote {
-        return at + 3
-      } else {
-        at += 1
-      }
-    }
-    return text.count
   }
 }
