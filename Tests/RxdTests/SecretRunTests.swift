@@ -141,7 +141,11 @@ struct SecretRunTests {
       sources: { n: { stdin: { decode: json } } }
       sinks: { a: { from: n, chain: [ { log: { message: "x {{ event.a }}" } }, { filter: event.b > 1 } ], discard: {} } }
       """)
-    let hidden: [Unicode.Scalar] = ["\u{9B}", "\u{202E}", "\u{2028}", "\u{200B}", "\u{E0041}", "\u{1B}"]
+    let hidden: [Unicode.Scalar] = [
+      "\u{9B}", "\u{202E}", "\u{2028}", "\u{200B}", "\u{E0041}", "\u{1B}", "\u{AD}", "\u{61C}", "\u{180E}", "\u{200D}",
+      "\u{2060}",
+      "\u{FE0F}", "\u{FEFF}", "\u{E000}", "\u{E0100}", "\u{3164}",
+    ]
     let text = String(String.UnicodeScalarView(hidden))
     let line = #"{"a":"\#(text.replacingOccurrences(of: "\u{1B}", with: "\\u001b"))"}"# + "\n"
     let outcome = try Rxd.run("run", "--log-format", form, file, input: line)

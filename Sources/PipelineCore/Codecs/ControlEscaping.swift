@@ -10,7 +10,8 @@ extension EventEncoder {
 /// Makes another encoder's text safe to show on a terminal.
 ///
 /// Control characters, invisible ones (``Printable/isHidden(_:)``) and bytes that are no UTF-8 (`\xff`) become
-/// escapes. Tabs stay; line feeds stay where they end the event or lay it out.
+/// escapes, except joiners and variation selectors, which belong to the words of some languages. Tabs stay; line feeds stay where they
+/// end the event or lay it out.
 final class ControlEscapingEncoder: EventEncoder {
   private let encoder: any EventEncoder
   private let keepsLineBreaks: Bool
@@ -44,7 +45,7 @@ final class ControlEscapingEncoder: EventEncoder {
     var bytes = text.bytes
     let ended = terminated && bytes.last == UInt8(ascii: "\n")
     if ended { bytes = bytes.part(0, bytes.count - 1) }
-    ControlEscaping.append(bytes, to: output, keepsLineBreaks: keepsLineBreaks)
+    ControlEscaping.append(bytes, to: output, keepsLineBreaks: keepsLineBreaks, keepsJoiners: true)
     if ended { output.append(UInt8(ascii: "\n")) }
     return nil
   }
@@ -54,7 +55,7 @@ final class ControlEscapingEncoder: EventEncoder {
 public enum ControlEscaping {
   /// Appends `bytes` with control sequences for terminals escaped as `\u001b`, `\xff`, `\n`, `\r`.
   public static func append(
-    _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false
+    _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false, keepsJoiners: Bool = false
   ) {
     var plain = 0
     var at = 0
@@ -65,9 +66,12 @@ public enum ControlEscaping {
         continue
       }
       let length = byte < 0x80 ? 1 : sequenceLength(bytes, at)
-      if length > 1, !Printable.isHidden(scalar(bytes, at, length)) {
-        at += length
-        continue
+      if length > 1 {
+        let scalar = scalar(bytes, at, length)
+        if !Printable.isHidden(scalar) || keepsJoiners && Printable.isJoining(scalar) {
+          at += length
+          continue
+        }
       }
       output.append(bytes.part(plain, at))
       switch (length, byte) {

@@ -53,12 +53,25 @@ public enum Printable {
   /// The control characters of ASCII and of Unicode's second block, and DEL.
   private static func isControl(_ value: UInt32) -> Bool { value < 0x20 || (0x7F..<0xA0).contains(value) }
 
-  /// Line and paragraph separators, bidirectional controls, the byte order mark, private specials.
+  /// Whether a code point shows nothing of its own, moves others, or has no meaning that readers share: line and paragraph separators,
+  /// format characters (bidirectional controls, joiners, tags, the byte order mark), variation selectors and fillers, private ones, and
+  /// those that Unicode does not define.
   static func isInvisible(_ value: UInt32) -> Bool {
+    // Letters and signs of European languages; a soft hyphen is a format character.
+    if value < 0x300 { return value == 0xAD }
+    guard let scalar = Unicode.Scalar(value) else { return true }
+    switch scalar.properties.generalCategory {
+    case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: return true
+    case .nonspacingMark, .otherLetter: return scalar.properties.isDefaultIgnorableCodePoint
+    default: return false
+    }
+  }
+
+  /// Whether an invisible code point decides how its neighbours look, as Persian, Indic scripts and emoji need it: joiners and variation
+  /// selectors.
+  static func isJoining(_ value: UInt32) -> Bool {
     switch value {
-    case 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x202A...0x202E, 0x2060...0x206F, 0x061C, 0xFEFF,
-      0xFFF9...0xFFFB, 0xE0000...0xE007F:
-      true
+    case 0x200C, 0x200D, 0xFE00...0xFE0F, 0xE0100...0xE01EF: true
     default: false
     }
   }

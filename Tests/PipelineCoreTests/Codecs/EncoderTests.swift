@@ -92,6 +92,11 @@ import Testing
       try encoded(options, [arena.string(nasty), .bytes([0x61, 0xFF, 0x1B, 0xC3].exact.bytes)])
         == "\\u001b[31mred\\u0007\\u007f\\u009b31m \\u202eabc\\u2066 \\u200f line\\nbreak\\r\ttab é🎈漢\na\\xff\\u001b\\xc3\n"
     )
+    // What some languages and emoji need to look right stays; what hides does not.
+    let joined = "می\u{200C}روم ❤\u{FE0F} 👩\u{200D}👧"
+    #expect(
+      try encoded(options, [arena.string(joined + "\u{AD}\u{FEFF}\u{E0041}")]) == joined
+        + "\\u00ad\\ufeff\\udb40\\udc41\n")
     options.format = .json
     let text = try encoded(options, [arena.string(nasty)])
     #expect(text.utf8.dropLast().allSatisfy { $0 >= 0x20 && $0 != 0x7F })

@@ -81,6 +81,30 @@ import Testing
     #expect(lines[4] == "  |      ^^^^")
   }
 
+  /// One code point of each kind that shows nothing: each is an escape as wide as the text that stands for it.
+  @Test(arguments: [
+    ("\u{AD}", "\\u{00AD}"), ("\u{34F}", "\\u{034F}"), ("\u{61C}", "\\u{061C}"), ("\u{115F}", "\\u{115F}"),
+    ("\u{180E}", "\\u{180E}"), ("\u{200B}", "\\u{200B}"), ("\u{200C}", "\\u{200C}"), ("\u{200D}", "\\u{200D}"),
+    ("\u{200F}", "\\u{200F}"), ("\u{2028}", "\\u{2028}"), ("\u{2029}", "\\u{2029}"), ("\u{2060}", "\\u{2060}"),
+    ("\u{2064}", "\\u{2064}"), ("\u{E000}", "\\u{E000}"), ("\u{FE0F}", "\\u{FE0F}"), ("\u{FEFF}", "\\u{FEFF}"),
+    ("\u{FFFE}", "\\u{FFFE}"), ("\u{E0001}", "\\u{E0001}"), ("\u{E0100}", "\\u{E0100}"), ("\u{10FFFD}", "\\u{10FFFD}"),
+    ("\u{50000}", "\\u{50000}"), ("\u{85}", "\\x85"),
+  ])
+  func theInvisibleIsMadeVisible(_ text: String, _ shown: String) {
+    let lines = report("a\(text)b", 1 + text.utf8.count, 1)
+    #expect(lines[1] == " --> f:1:3")
+    #expect(lines[3] == "1 | a\(shown)b")
+    #expect(lines[4] == "  | " + String(repeating: " ", count: 1 + shown.utf8.count) + "^")
+    #expect(Printable.cut(text) == shown)
+  }
+
+  /// Letters, signs, spaces and marks of all languages stay.
+  @Test func theVisibleStays() {
+    let text = "\u{A0}aéßẞ ₿ ‰ ا۱ क्षि ไทย 漢字 한글 ﬁ e\u{301} 😀 𝒳 \u{FFFD} — “x”"
+    #expect(Printable.cut(text) == text)
+    #expect(report(text, 0, 1)[3] == "1 | " + text)
+  }
+
   @Test func longLinesAreCutAroundTheMark() {
     let text = String(repeating: "a", count: 5_000) + "XYZ" + String(repeating: "b", count: 500_000)
     let lines = report(text, 5_000, 3)
