@@ -489,7 +489,8 @@ final class Compilation: SignalCompiler {
     let before = diagnostics.all.count
     var binder = Binder(
       inputs: inputs, location: location, segment: segment, context: context, compilation: self,
-      seesError: C.seesError, seesParts: C.seesParts, feedsItsEvent: C.feedsItsEvent, step: step)
+      hasEvent: !(C.self is any SourceComponent.Type) || context.outer != nil, seesError: C.seesError,
+      seesParts: C.seesParts, feedsItsEvent: C.feedsItsEvent, step: step)
     component.bind(&binder)
     for parameter in component.ownSpec.parameters { parameter.bind(&component, &binder) }
     diagnostics.report(contentsOf: binder.diagnostics.all)

@@ -257,7 +257,11 @@ struct Checker {
     let near = NearestName.of(name, among: known)
     var help = near.map { "Did you mean '\($0)'?" }
     var fix = near
-    if let other = Self.otherName(name, known) {
+    if name == "event", scope.index(of: "@event") != nil {
+      help =
+        "A source has no event when it starts: only the source of an inner signal sees the event that it is made for."
+      fix = nil
+    } else if let other = Self.otherName(name, known) {
       (help, fix) = (other.help, other.ours)
     } else if case .parts(let names) = scope.event, let number = names.firstIndex(of: name) {
       help = "The parts of the list have names in 'reduce' only. " + Self.partsHelp("event", names, number)

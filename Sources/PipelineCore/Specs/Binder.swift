@@ -35,6 +35,8 @@ public struct Binder {
   let segment: Segment
   let context: SignalContext
   let compilation: any SignalCompiler
+  /// Whether the component's expressions see an event: a source sees one only inside of an inner signal, which is made for it.
+  let hasEvent: Bool
   /// Whether the component's expressions see `error`, as those of `catch` do.
   let seesError: Bool
   /// Whether the component's expressions see the parts of a combined event as variables, as those of `reduce` do.
@@ -49,6 +51,7 @@ public struct Binder {
     var variables: [ExpressionScope.Variable] = []
     for (index, base) in Variables.base.enumerated() {
       switch index {
+      case Variables.event where !hasEvent: variables.append(.init("@event"))
       case Variables.event: variables.append(.init("event", inputs.first?.type ?? .dyn))
       case Variables.outer where context.outer == nil: variables.append(.init("@outer"))
       case Variables.outer: variables.append(.init("outer", context.outer?.type ?? .dyn))
