@@ -103,6 +103,16 @@ public final class Connection: @unchecked Sendable {
     return pending.removeFirst()
   }
 
+  /// The next line without its end, or nil at the end of the stream.
+  public func line() -> String? {
+    var bytes: [UInt8] = []
+    while let byte = byte() {
+      if byte == 0x0A { return String(decoding: bytes.last == 0x0D ? bytes.dropLast() : bytes[...], as: UTF8.self) }
+      bytes.append(byte)
+    }
+    return nil
+  }
+
   /// Up to the end of the stream.
   public func readAll() -> String {
     while fill() {}

@@ -109,6 +109,29 @@ struct ServerTests {
       / Double(sysconf(Int32(_SC_CLK_TCK)))
   }
 
+  /// Nor does it hold up the end of the process: it gets 408, and a client that is waiting for its answer gets that.
+  @Test(arguments: [false, true]) func aStalledBodyDoesNotHoldUpTheEnd(_ hasState: Bool) throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "take.yaml",
+      """
+      sources: { events: { httpServer: { address: '127.0.0.1:0', decode: ndjson } } }
+      sinks: { out: { from: events, discard: {} } }
+
+      """)
+    let state = hasState ? ["--state-dir", folder.path + "/state"] : []
+    let process = try RunningRxd(["-v", "--graceful-shutdown-limit-secs", "3600", file] + state)
+    let port = try port(process)
+    let stalled = try Connection(port: port)
+    stalled.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+    #expect(stalled.line()?.hasPrefix("HTTP/1.1 100") == true)
+    #expect(stalled.line() == "")
+    stalled.send("{}")
+    process.send(SIGTERM)
+    #expect(stalled.readAll().hasPrefix("HTTP/1.1 408"))
+    #expect(try process.wait() == 0)
+  }
+
   // MARK: One address twice
 
   private static let one = """

@@ -116,6 +116,23 @@ import Testing
     #expect(waiting.server.bufferedBytes == 0)
   }
 
+  /// A client that stalls in the middle of a body does not hold up a stop, however long bodies and the stop may take.
+  @Test func aStalledBodyDoesNotHoldUpAStop() throws {
+    let waiting = try Waiting {
+      $0.bodyTimeout = .seconds(3600)
+      $0.headerTimeout = .seconds(3600)
+    }
+    let stalled = try waiting.connect()
+    stalled.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+    // The server waits for the body.
+    #expect(stalled.line()?.hasPrefix("HTTP/1.1 100") == true)
+    #expect(stalled.line() == "")
+    stalled.send("half")
+    waiting.server.stop(within: .seconds(3600))
+    #expect(stalled.readAll().hasPrefix("HTTP/1.1 408"))
+    #expect(waiting.server.bufferedBytes == 0)
+  }
+
   @Test func whoOnlyReadsIsAnswered() throws {
     let server = HTTPServer()
     let port = try server.start { $0.reply.reply(status: 200, headers: [], body: Array("yes".utf8)) }
