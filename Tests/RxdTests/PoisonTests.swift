@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 /// An event that traps the process each time: it becomes a rejected event, and all others flow.
@@ -55,24 +56,16 @@ struct PoisonTests {
 
   /// Whether the file gets the text before the process ends.
   private func waits(for text: String, in path: String, orEndOf process: RunningRxd) throws -> Bool {
-    let isOver = Flag()
+    let over = Pipe()
     nonisolated(unsafe) let running = process
     let thread = Thread {
       while (try? running.line(from: running.errors)) != nil {}
-      isOver.set()
+      over.fileHandleForWriting.closeFile()
     }
     thread.start()
-    while !isOver.isSet {
-      if let now = try? String(contentsOfFile: path, encoding: .utf8), now.hasSuffix(text) { return true }
-      usleep(2000)
-    }
-    return false
-  }
-
-  private final class Flag: @unchecked Sendable {
-    private let lock = NSLock()
-    private var value = false
-    var isSet: Bool { lock.withLock { value } }
-    func set() { lock.withLock { value = true } }
+    let folder = try FolderWatch(URL(fileURLWithPath: path).deletingLastPathComponent().path)
+    return folder.first(before: over.fileHandleForReading.fileDescriptor) {
+      (try? String(contentsOfFile: path, encoding: .utf8)).flatMap { $0.hasSuffix(text) ? true : nil }
+    } ?? false
   }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 @Suite(.timeLimit(.minutes(10)))
@@ -240,11 +241,10 @@ struct RunTests {
       """)
     let process = try RunningRxd([file, "--graceful-shutdown-limit-secs", "1", "--log-format", "text"])
     process.write("{\"n\":0}\n")
-    let deadline = Deadline(after: RunningRxd.limit)
-    while (try? String(contentsOfFile: out, encoding: .utf8))?.isEmpty ?? true {
-      try #require(!deadline.isOver, "the first event has not been written")
-      usleep(1000)
+    let first = try FolderWatch(URL(fileURLWithPath: out).deletingLastPathComponent().path).first {
+      (try? String(contentsOfFile: out, encoding: .utf8)).flatMap { $0.isEmpty ? nil : true }
     }
+    try #require(first != nil, "the first event has not been written")
     try process.limit("--fsize=10000:")
     process.write((1..<20_000).map { "{\"n\":\($0)}\n" }.joined())
     try process.errorLine(with: "waiting until it can be written")

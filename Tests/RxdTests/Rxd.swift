@@ -1,5 +1,6 @@
 import CLinux
 import Foundation
+import PipelineHost
 import Testing
 
 /// Runs the built binary as a user would. Waiting is for pipes and for the end of the process only,
@@ -309,10 +310,9 @@ final class Scratch {
 extension RunningRxd {
   /// Waits until the process listens on its control socket.
   func waits(forSocket path: String) throws {
-    let deadline = Deadline(after: Self.limit)
-    while access(path, F_OK) != 0 {
-      guard !deadline.isOver else { throw TimedOut(description: "no socket \(path)") }
-      usleep(10_000)
+    let folder = try FolderWatch(URL(fileURLWithPath: path).deletingLastPathComponent().path)
+    guard folder.first({ access(path, F_OK) == 0 ? true : nil }) != nil else {
+      throw TimedOut(description: "no socket \(path)")
     }
   }
 }

@@ -86,8 +86,9 @@ import Testing
     var client: SocketClient?
     while client == nil, Date() < end { client = SocketClient(port: port) }
     try #require(client).send("by systemd\n")
-    func found() -> String { (try? String(contentsOfFile: folder.path + "/out", encoding: .utf8)) ?? "" }
-    while found().isEmpty, Date() < end { usleep(5000) }
-    #expect(found() == "by systemd\n")
+    let found = try FolderWatch(folder.path).first {
+      (try? String(contentsOfFile: folder.path + "/out", encoding: .utf8)).flatMap { $0.isEmpty ? nil : $0 }
+    }
+    #expect(found == "by systemd\n")
   }
 }

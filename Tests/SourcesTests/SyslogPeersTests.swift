@@ -140,13 +140,8 @@ import Testing
       """)
     #expect(pipeline.runToEnd() == .completed)
     #expect(pipeline.counters.sent == UInt64(count))
-    let end = Date(timeIntervalSinceNow: 60)
-    var lines: [Substring] = []
-    while Date() < end {
-      lines = folder.read("out").split(separator: "\n")
-      if lines.count >= count { break }
-      usleep(20_000)
-    }
+    _ = try FolderWatch(folder.path).first { folder.read("out").split(separator: "\n").count >= count ? true : nil }
+    let lines = folder.read("out").split(separator: "\n")
     rsyslog.stop()
     #expect(lines.count == count)
     #expect(Set(lines).count == count)
@@ -155,12 +150,11 @@ import Testing
 
   private func rsyslog(_ configuration: String, portIn folder: Scratch) throws -> (Rsyslog, Int) {
     let rsyslog = try Rsyslog(configuration)
-    let end = Date(timeIntervalSinceNow: 60)
-    while Date() < end {
-      if let port = Int(folder.read("port").trimmingCharacters(in: .whitespacesAndNewlines)) { return (rsyslog, port) }
-      usleep(5000)
+    let port = try FolderWatch(folder.path).first {
+      Int(folder.read("port").trimmingCharacters(in: .whitespacesAndNewlines))
     }
-    throw RsyslogFailure()
+    guard let port else { throw RsyslogFailure() }
+    return (rsyslog, port)
   }
 
   private struct RsyslogFailure: Error {}
