@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define FUNCTIONS(each) \
-  each(global_init) each(easy_init) each(easy_cleanup) each(easy_reset) each(easy_strerror) each(easy_setopt) \
+  each(global_init) each(easy_init) each(easy_cleanup) each(easy_pause) each(easy_reset) each(easy_strerror) each(easy_setopt) \
   each(easy_getinfo) each(free) each(getdate) each(slist_append) each(slist_free_all) each(url) \
   each(url_cleanup) each(url_get) each(url_set) each(url_strerror) each(multi_init) each(multi_cleanup) \
   each(multi_add_handle) each(multi_remove_handle) each(multi_perform) each(multi_poll) each(multi_wakeup) \
@@ -94,6 +94,8 @@ CURL *rx_curl_easy_init(void) { return rx_curl_load() ? lib.easy_init() : NULL; 
 void rx_curl_easy_cleanup(CURL *handle) {
   if (handle) lib.easy_cleanup(handle);
 }
+
+CURLcode rx_curl_easy_resume(CURL *handle) { return lib.easy_pause(handle, CURLPAUSE_CONT); }
 
 void rx_curl_easy_reset(CURL *handle) {
   if (handle) lib.easy_reset(handle);

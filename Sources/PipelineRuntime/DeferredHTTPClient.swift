@@ -12,12 +12,21 @@ package final class DeferredHTTPClient: HTTPClient {
     _ request: HTTPRequest,
     _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable {
-    let made = client.withLock { client in
+    made.send(request, completion)
+  }
+
+  package func stream(
+    _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
+  ) -> any HTTPStream {
+    made.stream(request, receive)
+  }
+
+  private var made: CurlClient {
+    client.withLock { client in
       if let client { return client }
       let made = CurlClient()
       client = made
       return made
     }
-    return made.send(request, completion)
   }
 }

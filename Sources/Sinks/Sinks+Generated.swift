@@ -12,6 +12,7 @@ extension Catalogue {
     CatalogueEntry(sink: JournaldSink.self, "journald"),
     CatalogueEntry(sink: PrometheusExporter.self, "prometheusExporter"),
     CatalogueEntry(sink: Reply.self, "reply"),
+    CatalogueEntry(sink: SSESink.self, "sse"),
     CatalogueEntry(sink: Stderr.self, "stderr"),
     CatalogueEntry(sink: Stdout.self, "stdout"),
     CatalogueEntry(sink: SyslogSink.self, "syslog"),

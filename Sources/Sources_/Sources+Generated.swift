@@ -16,6 +16,7 @@ extension Catalogue {
     CatalogueEntry(source: JournaldSource.self, "journald"),
     CatalogueEntry(source: NeverSource.self, "never"),
     CatalogueEntry(source: StatsDSource.self, "statsd"),
+    CatalogueEntry(source: SSE.self, "sse"),
     CatalogueEntry(source: Stdin.self, "stdin"),
     CatalogueEntry(source: SyslogSource.self, "syslog"),
     CatalogueEntry(source: TCP.self, "tcp"),

@@ -55,6 +55,14 @@ public final class CurlClient: HTTPClient {
 
   deinit { loop.close() }
 
+  public func stream(
+    _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
+  ) -> any HTTPStream {
+    let exchange = CurlExchange(streaming: request, loop, receive)
+    loop.add(exchange)
+    return exchange
+  }
+
   public func send(
     _ request: HTTPRequest,
     _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void

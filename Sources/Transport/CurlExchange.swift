@@ -3,7 +3,7 @@ import PipelineCore
 import Synchronization
 
 /// One request and its response so far. Fields belong to the loop's thread unless noted.
-final class CurlExchange: Cancellable, @unchecked Sendable {
+final class CurlExchange: HTTPStream, @unchecked Sendable {
   let request: HTTPRequest
   private let loop: CurlLoop
   /// Whether the completion has been called or must not be called any more; read on any thread.
@@ -65,15 +65,80 @@ final class CurlExchange: Cancellable, @unchecked Sendable {
     if !completed.exchange(true, ordering: .acquiringAndReleasing) { loop.drop(self) }
   }
 
+  // MARK: - Answers that come bit by bit
+
+  /// Takes the parts of the answer; nil: it is wanted as a whole.
+  private var receiver: (@Sendable (HTTPStreamPart) -> Void)?
+  private(set) var isStreaming = false
+  private var hasHead = false
+  /// Bytes that have been passed on and not been handled; used on any thread, as the next one.
+  private let underWay = Atomic<Int>(0)
+  /// libcurl holds back what comes.
+  private let isPaused = Atomic<Bool>(false)
+  private static let room = 256 << 10
+
+  convenience init(
+    streaming request: HTTPRequest, _ loop: CurlLoop, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
+  ) {
+    self.init(request, loop) { _ in }
+    isStreaming = true
+    receiver = receive
+  }
+
+  /// Passes on a part of the body; false: it must come again later.
+  func pass(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    if underWay.load(ordering: .acquiring) >= Self.room {
+      isPaused.store(true, ordering: .sequentiallyConsistent)
+      // What was handled in between has not seen the flag.
+      if underWay.load(ordering: .sequentiallyConsistent) >= Self.room { return false }
+      isPaused.store(false, ordering: .sequentiallyConsistent)
+    }
+    underWay.add(bytes.count, ordering: .acquiringAndReleasing)
+    guard !isCompleted else { return true }
+    passHead()
+    receiver?(.bytes(Array(bytes)))
+    return true
+  }
+
+  private func passHead() {
+    guard !hasHead else { return }
+    hasHead = true
+    var status = 0
+    if let easy { rx_curl_get_long(easy, CURLINFO_RESPONSE_CODE, &status) }
+    receiver?(.head(HTTPResponse(status: status, headers: headers)))
+  }
+
+  func handled(_ bytes: Int) {
+    let left = underWay.subtract(bytes, ordering: .sequentiallyConsistent).newValue
+    if left <= Self.room / 2, isPaused.exchange(false, ordering: .sequentiallyConsistent) { loop.resume(self) }
+  }
+
+  /// Passes on the end.
+  private func completeStream(_ result: Result<HTTPResponse, HTTPFailure>) {
+    let receive = receiver
+    receiver = nil
+    guard !completed.exchange(true, ordering: .acquiringAndReleasing), let receive else { return }
+    switch result {
+    case .success(let response):
+      if !hasHead { receive(.head(response)) }
+      receive(.end(nil))
+    case .failure(let failure): receive(.end(failure))
+    }
+  }
+
   var isCompleted: Bool { completed.load(ordering: .acquiring) }
 
   func complete(_ result: Result<HTTPResponse, HTTPFailure>) {
+    if isStreaming { return completeStream(result) }
     let call = completion
     completion = nil
     if !completed.exchange(true, ordering: .acquiringAndReleasing) { call?(result) }
   }
 
-  func forget() { completion = nil }
+  func forget() {
+    completion = nil
+    receiver = nil
+  }
 
   // MARK: - Callbacks
 

@@ -7,6 +7,8 @@ final class CurlLoop: @unchecked Sendable {
   private struct Inbox {
     var added: [CurlExchange] = []
     var dropped: [CurlExchange] = []
+    /// Those that may receive more.
+    var resumed: [CurlExchange] = []
     var closed = false
     var started = false
   }
@@ -58,6 +60,12 @@ final class CurlLoop: @unchecked Sendable {
     wake()
   }
 
+  /// Goes on receiving.
+  func resume(_ exchange: CurlExchange) {
+    inbox.withLock { $0.resumed.append(exchange) }
+    wake()
+  }
+
   /// Ends the thread; exchanges under way are dropped without completion.
   func close() {
     inbox.withLock { $0.closed = true }
@@ -72,12 +80,13 @@ final class CurlLoop: @unchecked Sendable {
   private func run() {
     guard let multi else { preconditionFailure("the thread of a client without a handle") }
     while true {
-      let (added, dropped, closed) = inbox.withLock { inbox in
+      let (added, dropped, resumed, closed) = inbox.withLock { inbox in
         defer {
           inbox.added = []
           inbox.dropped = []
+          inbox.resumed = []
         }
-        return (inbox.added, inbox.dropped, inbox.closed)
+        return (inbox.added, inbox.dropped, inbox.resumed, inbox.closed)
       }
       for exchange in dropped {
         exchange.forget()
@@ -92,6 +101,9 @@ final class CurlLoop: @unchecked Sendable {
         return
       }
       for exchange in added where !exchange.isCompleted { start(exchange) }
+      for exchange in resumed where !exchange.isCompleted {
+        if let easy = exchange.easy { rx_curl_easy_resume(easy) }
+      }
       var running: Int32 = 0
       rx_curl_multi_perform(multi, &running)
       var remaining: Int32 = 0

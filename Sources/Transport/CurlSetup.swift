@@ -35,7 +35,7 @@ enum CurlSetup {
       && set(CURLOPT_PROXY, options.proxy ?? "")
       && set(CURLOPT_NOPROXY, "")
       && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))
-      && set(CURLOPT_TIMEOUT_MS, max(1, milliseconds(options.timeout) - Int(elapsed)))
+      && set(CURLOPT_TIMEOUT_MS, exchange.isStreaming ? 0 : max(1, milliseconds(options.timeout) - Int(elapsed)))
       && set(CURLOPT_MAXLIFETIME_CONN, 300)
       && set(CURLOPT_TCP_KEEPALIVE, 1)
       && set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
@@ -237,7 +237,9 @@ private func exchange(_ context: UnsafeMutableRawPointer?) -> CurlExchange? {
 
 private let receiveBody: rx_curl_data = { bytes, _, count, context in
   let piece = UnsafeRawBufferPointer(start: bytes, count: count)
-  return exchange(context)?.receive(piece) == true ? count : 0
+  guard let exchange = exchange(context) else { return 0 }
+  if exchange.isStreaming { return exchange.pass(piece) ? count : Int(CURL_WRITEFUNC_PAUSE) }
+  return exchange.receive(piece) ? count : 0
 }
 
 private let receiveHeader: rx_curl_data = { bytes, _, count, context in

@@ -457,6 +457,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   /// Writes what the stream has, unless the client has not taken the last part yet.
   func writeStream() {
+    // What the client does not read would wait for ever.
+    if let stream, stream.isAborted { return channel.close(promise: nil) }
     while let stream, phase == .streaming, writesOfChannel == 0 {
       let output = round.output
       output.clear()

@@ -10,6 +10,7 @@ public final class ResponseStream: Sendable {
     /// The connection takes what waits as soon as it can.
     var isScheduled = false
     var isEnding = false
+    var isAborted = false
     var isOpen = true
   }
   private let state = Mutex(State())
@@ -50,6 +51,20 @@ public final class ResponseStream: Sendable {
     }
     if wakes { schedule(self) }
   }
+
+  /// Breaks off the answer and closes the connection, whatever the client has not read yet.
+  public func abort() {
+    let isFirst = state.withLock { state in
+      guard state.isOpen, !state.isAborted else { return false }
+      state.isAborted = true
+      state.isEnding = true
+      state.waiting = []
+      return true
+    }
+    if isFirst { schedule(self) }
+  }
+
+  var isAborted: Bool { state.withLock(\.isAborted) }
 
   /// What the connection is to do.
   enum Portion {

@@ -97,6 +97,7 @@ import Transport
         "tcp: { address: '127.0.0.1:\(receiver.port)', queue: 1KiB, framing: octets }",
       ]
     case "syslog": ["syslog: { address: '127.0.0.1:\(receiver.port)', transport: tcp }"]
+    case "sse": ["sse: '127.0.0.1:0'"]
     case "udp": ["udp: '127.0.0.1:\(receiver.port)'"]
     case "unix": ["unix: \(receiver.path)"]
     // No event is a metric: each is rejected.

@@ -31,6 +31,8 @@ bool rx_curl_may_pass(const char *why);
 CURL *rx_curl_easy_init(void);
 void rx_curl_easy_cleanup(CURL *handle);
 void rx_curl_easy_reset(CURL *handle);
+/// Goes on receiving after a data callback has returned CURL_WRITEFUNC_PAUSE; may call it at once.
+CURLcode rx_curl_easy_resume(CURL *handle);
 const char *rx_curl_easy_strerror(CURLcode code);
 void rx_curl_free(void *memory);
 time_t rx_curl_getdate(const char *text);

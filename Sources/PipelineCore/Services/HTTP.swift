@@ -6,6 +6,10 @@ public protocol HTTPClient: AnyObject, Sendable {
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable
 
+  /// Starts a request whose answer comes bit by bit: `timeout` does not limit it, and no redirect is followed. `receive` is called
+  /// on any thread, in the order of the parts, until the last one or until the exchange is cancelled.
+  func stream(_ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void) -> any HTTPStream
+
   /// Why no request can be made on this machine; nil: none is known. May load a library.
   var fault: HTTPFailure? { get }
 }

@@ -187,6 +187,8 @@ public protocol SinkComponent: Component {
   var writesFile: FilePathParameter? { get }
   /// The addresses that it sends to, for the checker, as far as they are known.
   var sendsTo: [TargetAddress] { get }
+  /// The address where it listens, which no other component of the process can have; nil: it does not listen.
+  var listens: ListenAddress? { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
@@ -208,6 +210,7 @@ extension SinkComponent {
   public var threads: String? { nil }
   public var writesFile: FilePathParameter? { nil }
   public var sendsTo: [TargetAddress] { [] }
+  public var listens: ListenAddress? { nil }
   public var sendsRequests: Bool { false }
   public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }

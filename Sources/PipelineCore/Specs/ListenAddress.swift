@@ -138,6 +138,9 @@ extension Plan {
     runningSources.compactMap { source in
       source.component.listens.map { ($0, $0.location ?? source.location) }
     }
+      + sinks.compactMap { sink in
+        sink.component.listens.map { ($0, $0.location ?? steps[sink.step.number].location) }
+      }
   }
 
   /// Warns of servers whose clients wait for an answer that nothing gives: no sink answers, and no command's execution
@@ -165,7 +168,7 @@ extension Plan {
           .addressInUseTwice,
           isItself
             ? "each reference to a 'cold' signal makes it anew, and only one of them can listen on \(listener.address.text)"
-            : "only one source of a process can listen on \(listener.address.text)",
+            : "only one source or sink of a process can listen on \(listener.address.text)",
           at: listener.location,
           notes: isItself ? [] : [.init("another one listens on \(other.address.text) here", at: other.location)],
           help: isItself

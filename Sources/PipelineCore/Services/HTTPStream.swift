@@ -1,0 +1,41 @@
+/// A part of an answer that comes bit by bit.
+public enum HTTPStreamPart: Sendable {
+  /// Status and headers, without a body; before the other parts.
+  case head(HTTPResponse)
+  case bytes([UInt8])
+  /// The last part: the answer is complete, or why there is none, or no more of it.
+  case end(HTTPFailure?)
+}
+
+/// A request whose answer comes bit by bit.
+public protocol HTTPStream: Cancellable {
+  /// So many bytes of the answer have been handled. Few may be under way: without this call no more come.
+  func handled(_ bytes: Int)
+}
+
+extension HTTPClient {
+  /// Passes on the answer when it is complete; `timeout` limits it.
+  public func stream(
+    _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
+  ) -> any HTTPStream {
+    let call = send(request) { result in
+      switch result {
+      case .success(var response):
+        let body = response.body
+        response.body = []
+        receive(.head(response))
+        if !body.isEmpty { receive(.bytes(body)) }
+        receive(.end(nil))
+      case .failure(let failure): receive(.end(failure))
+      }
+    }
+    return WholeAnswer(call)
+  }
+}
+
+private final class WholeAnswer: HTTPStream {
+  private let call: any Cancellable
+  init(_ call: any Cancellable) { self.call = call }
+  func cancel() { call.cancel() }
+  func handled(_ bytes: Int) {}
+}
