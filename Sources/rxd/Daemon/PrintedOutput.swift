@@ -67,7 +67,7 @@ final class PrintedOutput: Sendable {
   var isFull: Bool { writer.queuedBytes > Self.most }
 
   /// Calls `body` once when the reader has caught up, on any thread.
-  func whenRoom(_ body: @escaping @Sendable () -> Void) { writer.whenRoom(body) }
+  func whenRoom(_ body: @escaping @Sendable () -> Void) { writer.whenRoom(nil, body) }
 
   /// Calls `body` once when everything that was added so far is written, or cannot be; perhaps at once.
   func whenWritten(_ body: @escaping @Sendable () -> Void) {
