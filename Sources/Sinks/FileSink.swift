@@ -23,6 +23,39 @@ public struct FileSink: SinkComponent {
     }
   }
 
+  /// When files are full, and what becomes of them.
+  struct Rotation: RecordParameter {
+    enum Form: String, ChoiceParameter {
+      case none, gzip, zstd
+      var help: String {
+        switch self {
+        case .none: "full files stay as they are"
+        case .gzip: "full files become NAME.gz"
+        case .zstd: "full files become NAME.zst"
+        }
+      }
+    }
+    var size: ByteSize?
+    var every: TimeSpan?
+    var keep: Int?
+    var compress = Form.none
+    static var fields: [RecordField<Rotation>] {
+      [
+        .init("size", \.size, primary: true, "A file that would be larger is full; one turn's rows are not divided."),
+        .init(
+          "every", \.every, range: 1_000_000_000...Int64.max,
+          "A file is full at each multiple of this since 1970, in UTC: `1h` at each full hour, `1d` at midnight."),
+        .init("keep", \.keep, range: 1...1_000_000, "How many full files are kept, the newest; all by default."),
+        .init("compress", \.compress, "How full files are compressed."),
+      ]
+    }
+    var value: FileRotation {
+      FileRotation(
+        size: size.map { Int64($0.bytes) }, every: every?.nanoseconds, keep: keep,
+        compression: Compressor.Format(rawValue: compress.rawValue))
+    }
+  }
+
   public var path = FilePathTemplate()
   public var encode = EncodeParameter(.json)
   var mode = Mode.append
@@ -32,6 +65,7 @@ public struct FileSink: SinkComponent {
   var maxOpenFiles: Int?
   /// Nil: ``TemplatedFileSink/usualIdleTimeout``.
   var idleTimeout: TimeSpan?
+  var rotate: Rotation?
 
   public init() {}
 
@@ -61,6 +95,12 @@ public struct FileSink: SinkComponent {
       before, if it was opened after the last checkpoint. A row whose path depends on `now` may be written to another file \
       when it comes again, so a time of the event is the better name. Where the file system has no extended attributes, \
       rows of newly opened files may be repeated.
+
+      With `rotate`, a full file is renamed to `NAME-YYYYMMDD-HHMMSS` (UTC, with `.1`, `.2` where that is taken), as logrotate \
+      does with `dateext`, and never again; a thread of its own compresses and removes full files. With a state directory a \
+      file is compressed when nothing of it can have to be cut any more, so each row is in one file once, whenever rxd is \
+      killed. A file that cannot be renamed goes on growing, which is logged. Programs that rotate files themselves need none \
+      of this: a file that was moved away is made anew with the next event, without a signal.
       """,
     parameters: [
       .init(
@@ -79,12 +119,16 @@ public struct FileSink: SinkComponent {
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
         "With `{{ }}` in `path`: a file without events for so long is closed; 30s by default."),
+      .init("rotate", \.rotate, "When the file is full and a new one begins; never by default."),
     ],
     examples: [
       .snippet("a log of events", "file: { path: /tmp/events.ndjson }"),
       .snippet(
         "a file for each day and service",
         "file: \"/tmp/out/{{ formatTime(timestamp(event.at), '%F') }}/{{ event.service }}.ndjson\""),
+      .snippet(
+        "a log that rotates",
+        "file: { path: /tmp/events.ndjson, rotate: { size: 100MB, every: 1d, keep: 7, compress: gzip } }"),
       .snippet("the newest state", "file: { path: /tmp/state.json, mode: replace, sync: batch }"),
     ],
     edges: EdgeCases(
@@ -110,6 +154,7 @@ public struct FileSink: SinkComponent {
     seeAlso: ["stdout"])
 
   public func validate(_ context: inout DecodingContext) {
+    validateRotation(&context)
     if path.template != nil {
       guard mode == .replace else { return }
       context.badValue(
@@ -126,11 +171,35 @@ public struct FileSink: SinkComponent {
     }
   }
 
+  private func validateRotation(_ context: inout DecodingContext) {
+    guard let rotate else { return }
+    if rotate.size == nil, rotate.every == nil {
+      context.badValue(
+        at: context.location(of: "rotate"), "'rotate' of 'file' does not say when a file is full",
+        .conflictingParameters,
+        help: "Add 'size: 100MB' or 'every: 1d'")
+    }
+    if mode == .replace {
+      context.badValue(
+        at: context.location(of: "rotate"), "'rotate' of 'file' has no effect with 'mode: replace'",
+        .conflictingParameters,
+        help: "Leave one of them out")
+    }
+    if encode.options.format == .csv, encode.options.csv.header {
+      context.badValue(
+        at: context.location(of: "rotate"), "with 'rotate', only the first file would have the header of 'encode: csv'",
+        .conflictingParameters, help: "Write 'encode: { csv: { header: false } }'")
+    }
+  }
+
+  /// Whether files are opened and closed, or renamed, while the sink runs.
+  private var hasManyFiles: Bool { path.template != nil || rotate != nil }
+
   public var threads: String? {
-    path.template == nil ? StreamSink.threads : "encoded on the pipeline's thread, written by a thread of its own"
+    !hasManyFiles ? StreamSink.threads : "encoded on the pipeline's thread, written by a thread of its own"
   }
   public var encoding: EncodeParameter? { encode }
-  public var streamEncoding: EncodeParameter? { mode == .append && path.template == nil ? encode : nil }
+  public var streamEncoding: EncodeParameter? { mode == .append && !hasManyFiles ? encode : nil }
   public var writesFile: FilePathParameter? { path.literal }
   // Whatever `sync` says: see `Execution.acknowledgesOnDisk`.
   public var confirmation: SinkConfirmation { .disk }
@@ -142,7 +211,7 @@ public struct FileSink: SinkComponent {
       case .batch: .batch
       case .interval: .interval(syncInterval)
       }
-    if path.template != nil { return TemplatedFileSink(nodeContext, self, sync) }
+    if hasManyFiles { return TemplatedFileSink(nodeContext, self, sync) }
     var options = FileWriter.Options()
     options.sync = sync
     let text = path.literal.text

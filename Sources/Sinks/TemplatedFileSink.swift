@@ -6,51 +6,10 @@ import Transport
 ///
 /// An event whose file is not known to be open is kept until it is, because it is rejected if the file cannot be opened.
 final class TemplatedFileSink: RunningSink, TimerTarget {
-  /// One file, open or closed.
-  private final class Target {
-    let file: FilesWriter.File
-    let encoder: any EventEncoder
-    /// What the file has from an earlier execution, if anything is known of it.
-    let restored: Restored?
-    /// The events of this turn; nil: there are none.
-    var buffer: OutputBuffer?
-    var events = 0
-    /// The same events, if the file is not known to be open.
-    var kept: [OwnedEvent] = []
-    /// How many bytes have been encoded for it, and how many of these have been handed to the writer.
-    var count: Int64
-    var handedOver: Int64
-    /// How often it was opened.
-    var opening = 0
-    var isOpen = false
-    /// What its count was at marks of the sink that were asked for, as far as it has changed since; ascending.
-    var marks: [(mark: Int64, count: Int64)] = []
-    /// When it last had an event; `order` tells events of one turn apart.
-    var lastUse = Instant(nanoseconds: 0)
-    var order: UInt64 = 0
-
-    init(_ file: FilesWriter.File, _ encoder: any EventEncoder, _ restored: Restored? = nil) {
-      self.file = file
-      self.encoder = encoder
-      self.restored = restored
-      count = restored?.file.count ?? 0
-      handedOver = count
-    }
-
-    /// Its count at that mark.
-    func count(at mark: Int64) -> Int64 {
-      if let first = marks.firstIndex(where: { $0.mark >= mark }) { marks.removeFirst(first) } else { marks = [] }
-      return marks.first?.count ?? count
-    }
-  }
-
-  private struct Restored {
-    var file: SavedFile
-    var memory: [String]
-  }
-
   private let parameters: FileSink
-  private let path: TemplateParameter
+  /// Nil: all events go to one file, which rotates.
+  private let path: TemplateParameter?
+  private let directoryBytes: Int
   private let tree: FileTree
   private var options = FilesWriter.Options()
   private let maxOpenFiles: Int
@@ -92,13 +51,25 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   /// How many closed files are remembered.
   private static let mostClosed = 1000
   /// A larger block is handed over before the end of the turn.
-  private static let largeBlock = 256 << 10
+  private lazy var largeBlock = min(256 << 10, max(1, Int(options.rotation?.size ?? .max) / 8))
 
   init(_ nodeContext: NodeContext, _ parameters: FileSink, _ sync: FileWriter.Sync) {
     self.parameters = parameters
-    path = parameters.path.template ?? TemplateParameter()
-    tree = FileTree(parameters.path.directory)
+    path = parameters.path.template
+    if path == nil {
+      let literal = parameters.path.literal.text
+      let slash = literal.utf8.lastIndex(of: UInt8(ascii: "/"))
+      directoryBytes =
+        slash.map { literal.utf8.distance(from: literal.startIndex, to: $0) + 1 } ?? 0
+      tree = FileTree(slash.map { $0 == literal.startIndex ? "/" : String(literal[..<$0]) } ?? ".")
+      text.append(literal)
+      options.refusesPaths = false
+    } else {
+      directoryBytes = parameters.path.directoryBytes
+      tree = FileTree(parameters.path.directory)
+    }
     options.sync = sync
+    options.rotation = parameters.rotate?.value
     maxOpenFiles = parameters.maxOpenFiles ?? Self.usualMaxOpenFiles
     idleTimeout = parameters.idleTimeout ?? Self.usualIdleTimeout
     super.init(nodeContext)
@@ -123,13 +94,17 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       writer = try FilesWriter(
         tree, options: options,
         trouble: { error in
-          let rest = error.isShortage ? "waiting until it can be written" : "events go to the file that had this path"
-          services.log(.error, label, "\(error.message); \(rest)")
+          let rest =
+            error.isShortage
+            ? "; waiting until it can be written"
+            : error.operation.hasPrefix("open") ? "; events go to the file that had this path" : ""
+          services.log(.error, label, error.message + rest)
         },
         cut: { path, bytes in
           services.log(
             .info, label,
-            "cut \(bytes) bytes off \(path) that were written after the last checkpoint; they are written again")
+            "cut \(bytes) bytes off \(path) that were written after the last checkpoint; they are written again"
+          )
         })
       goOn()
     } catch {
@@ -151,6 +126,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     restored = nil
     var (cutFiles, cutBytes, lost) = (0, Int64(0), 0)
     for known in files {
+      if options.rotation != nil { tree.cutRotated(known.file.path, marks, known.file) }
       let found = tree.resume(known.file, marks)
       switch found.outcome {
       case nil, .exact: break
@@ -185,13 +161,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   override func receive(_ event: Event) {
     guard !isOver else { return }
-    if let failure = frame.load(event) { return reject(event, EventFrame.message(of: failure)) }
-    do throws(SignalFailure) {
-      try path.render(frame, over: text, inserted: &inserted)
-    } catch {
-      return reject(event, "its path has no value: \(error.message)")
-    }
-    if let problem = parameters.path.problem(text.bytes, inserted: inserted) { return reject(event, problem) }
+    if let problem = render(event) { return reject(event, problem) }
     let target = target()
     let buffer = target.buffer ?? OutputBuffer(capacity: 1024)
     let start = buffer.count
@@ -204,15 +174,31 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       filled.append(target)
     }
     if !target.isOpen { openFile(target) }
-    if !target.file.isOpen(target.opening) || !target.kept.isEmpty { target.kept.append(OwnedEvent(event)) }
-    if target.marks.last.map({ $0.mark < lastMark }) ?? true { target.marks.append((encoded, target.count)) }
+    if !target.file.isOpen(target.opening) || !target.kept.isEmpty {
+      target.kept.append(OwnedEvent(event))
+    }
+    if target.marks.last.map({ $0.mark < lastMark }) ?? true {
+      target.marks.append((encoded, target.count))
+    }
     target.events += 1
     target.count += Int64(buffer.count - start)
     encoded += Int64(buffer.count - start)
     order += 1
     target.order = order
     target.lastUse = executor.now
-    if buffer.count >= Self.largeBlock { handOver(target) }
+    if buffer.count >= largeBlock { handOver(target) }
+  }
+
+  /// Renders the path of the event; returns why it cannot be used.
+  private func render(_ event: Event) -> String? {
+    guard let path else { return nil }
+    if let failure = frame.load(event) { return EventFrame.message(of: failure) }
+    do throws(SignalFailure) {
+      try path.render(frame, over: text, inserted: &inserted)
+    } catch {
+      return "its path has no value: \(error.message)"
+    }
+    return parameters.path.problem(text.bytes, inserted: inserted)
   }
 
   /// The target of the rendered path.
@@ -225,7 +211,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     if let known = targets[name] {
       found = known
     } else {
-      let below = String(decoding: text.bytes[parameters.path.directoryBytes...], as: UTF8.self)
+      let below = String(decoding: text.bytes[directoryBytes...], as: UTF8.self)
       found = Target(FilesWriter.File(below, number: nextNumber), parameters.encode.makeEncoder())
       nextNumber += 1
       order += 1
@@ -246,7 +232,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     target.isOpen = true
     openTargets.append(target)
     closedCount -= 1
-    if !idle.isSet { idle = executor.schedule(at: executor.now + idleTimeout, self, 0) }
+    if !idle.isSet, path != nil {
+      idle = executor.schedule(at: executor.now + idleTimeout, self, 0)
+    }
   }
 
   private func closeFile(_ target: Target) {
@@ -262,7 +250,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   /// Forgets closed files from time to time, the oldest first.
   private func forgetOldest() {
     guard closedCount > Self.mostClosed + Self.mostClosed / 4 else { return }
-    let closed = targets.filter { !$0.value.isOpen && $0.value.events == 0 }.sorted { $0.value.order < $1.value.order }
+    let closed = targets.filter { !$0.value.isOpen && $0.value.events == 0 }.sorted {
+      $0.value.order < $1.value.order
+    }
     for (name, target) in closed.prefix(closedCount - Self.mostClosed) {
       targets[name] = nil
       if last === target { last = nil }
@@ -273,7 +263,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   func woke(_ token: Int) {
     idle = .none
     guard !isOver else { return }
-    for target in openTargets where target.lastUse + idleTimeout <= executor.now { closeFile(target) }
+    for target in openTargets where target.lastUse + idleTimeout <= executor.now {
+      closeFile(target)
+    }
     guard let next = openTargets.lazy.map(\.lastUse).min() else { return }
     idle = executor.schedule(at: next + idleTimeout, self, 0)
   }
@@ -289,7 +281,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   private func handOver(_ target: Target) {
     guard target.events > 0, let buffer = target.buffer else { return }
-    let (events, kept, start, opening) = (target.events, target.kept, target.handedOver, target.opening)
+    let (events, kept, start, opening) = (
+      target.events, target.kept, target.handedOver, target.opening
+    )
     target.buffer = nil
     target.events = 0
     target.kept = []
@@ -307,26 +301,20 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     let held = Held(events: kept, receipt: receipt, target: target, opening: opening)
     if isUnsure { unsure.change(by: 1) }
     let block = FilesWriter.Block(
-      .buffer(buffer), start: start, opening: opening,
+      .buffer(buffer), start: start, opening: opening, time: executor.wallTime,
       completion: { result in
         delivery.count(events, result) { buffer.bytes }
         if isUnsure { unsure.change(by: -1) }
       },
       acknowledgement: { result in
         receipt.acknowledgeAll(result)
-        if case .failure(let failure) = result { executor.post { node.object?.failed(failure.error) } }
+        if case .failure(let failure) = result {
+          executor.post { node.object?.failed(failure.error) }
+        }
       },
       refusal: { error in executor.post { node.object?.refused(held, error) } })
     writer.add(block, to: target.file)
     holdBack(writer)
-  }
-
-  /// What is needed to reject a block. Looked into in turns only.
-  private struct Held: @unchecked Sendable {
-    let events: [OwnedEvent]
-    let receipt: Receipt
-    let target: Target
-    let opening: Int
   }
 
   private func refused(_ block: Held, _ error: PosixError) {
@@ -393,10 +381,12 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       state.write(lost.before)
     }
     state.write(nextNumber - 1)
-    let known = state.positions == .taken ? targets.values.sorted { $0.file.number < $1.file.number } : []
+    let known =
+      state.positions == .taken ? targets.values.sorted { $0.file.number < $1.file.number } : []
     state.write(each: known) { state, target in
       let count = target.count(at: saved)
       let isOld = count == target.restored?.file.count
+      if options.rotation != nil, target.file.saves(count) { writer?.lookAtFull(target.file) }
       state.write(target.file.path)
       state.write(target.file.number)
       state.write(count)
@@ -429,7 +419,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       // Another directory has other files.
       if let position, position.path != tree.name(path) { continue }
       files.append(
-        Restored(file: SavedFile(path: path, number: number, count: count, position: position), memory: memory))
+        Restored(
+          file: SavedFile(path: path, number: number, count: count, position: position),
+          memory: memory))
     }
     guard number < .max else { throw StateFault("the number of a file is too large") }
     restored = (WriterMarks(writer: writer, lost: lost), number, files)
@@ -509,14 +501,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     handedOver = delivery.delivered
     guard left > 0, !isRepeatedLater else { return }
     countUndelivered(left)
-    let reason = delivery.failure?.message ?? "\(tree.root) did not take \(left == 1 ? "it" : "them") in time"
-    log(.warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
+    let reason =
+      delivery.failure?.message ?? "\(tree.root) did not take \(left == 1 ? "it" : "them") in time"
+    log(
+      .warning, "\(left) event\(left == 1 ? " was" : "s were") taken but not delivered: \(reason)")
   }
-}
-
-/// How many blocks wait for their files to be opened. Changed by the writing thread, read in turns.
-private final class Unsure: Sendable {
-  private let count = Atomic(0)
-  var isAny: Bool { count.load(ordering: .acquiring) > 0 }
-  func change(by number: Int) { count.add(number, ordering: .acquiringAndReleasing) }
 }

@@ -37,18 +37,8 @@ public struct FileTree: Sendable {
   func openForAppending(
     _ path: String, permissions: mode_t = 0o640, makes: Bool = true, syncs: Bool = false
   ) throws(PosixError) -> FileDescriptor {
-    var directory = try openRoot()
-    var shown = root
-    var names = path.split(separator: "/", omittingEmptySubsequences: false).map { String($0) }
-    let last = names.removeLast()
-    for name in names + [last] where name.isEmpty || name == "." || name == ".." || name.utf8.contains(0) {
-      throw PosixError("open", self.name(path), code: EINVAL, detail: "it is not a path below \(root)")
-    }
-    for name in names {
-      shown = Glob.join(shown, name)
-      directory = try enter(name, of: directory, shown, makes: makes, syncs: syncs)
-    }
-    shown = Glob.join(shown, last)
+    let (directory, last) = try openDirectory(of: path, makes: makes, syncs: syncs)
+    let shown = Glob.join(directory.name, last)
     let flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | (makes ? O_CREAT : 0)
     var number = uninterrupted { openat(directory.number, last, flags, permissions) }
     if number < 0, errno == EACCES {  // Write permission alone is enough for appending.
@@ -61,6 +51,24 @@ public struct FileTree: Sendable {
     return opened
   }
 
+  /// The directory of a path, and the name of the path in it. See ``openForAppending(_:permissions:makes:syncs:)``.
+  func openDirectory(
+    of path: String, makes: Bool = false, syncs: Bool = false
+  ) throws(PosixError) -> (directory: FileDescriptor, name: String) {
+    var directory = try openRoot()
+    var shown = root
+    var names = path.split(separator: "/", omittingEmptySubsequences: false).map { String($0) }
+    let last = names.removeLast()
+    for name in names + [last] where name.isEmpty || name == "." || name == ".." || name.utf8.contains(0) {
+      throw PosixError("open", self.name(path), code: EINVAL, detail: "it is not a path below \(root)")
+    }
+    for name in names {
+      shown = Glob.join(shown, name)
+      directory = try enter(name, of: directory, shown, makes: makes, syncs: syncs)
+    }
+    return (directory, last)
+  }
+
   private func enter(
     _ name: String, of directory: FileDescriptor, _ shown: String, makes: Bool, syncs: Bool
   ) throws(PosixError) -> FileDescriptor {
@@ -68,7 +76,7 @@ public struct FileTree: Sendable {
     var number = uninterrupted { openat(directory.number, name, flags) }
     if number < 0, errno == ENOENT, makes {
       if mkdirat(directory.number, name, 0o750) == 0 {
-        if syncs { try sync(directory) }
+        if syncs { try directory.syncEntries() }
       } else if errno != EEXIST {
         throw PosixError("make the directory", shown)
       }
@@ -89,13 +97,5 @@ public struct FileTree: Sendable {
         operation, shown, code: ELOOP, detail: "it is a symbolic link, and links below \(root) are not followed")
     }
     return PosixError(operation, shown, code: code)
-  }
-
-  private func sync(_ directory: FileDescriptor) throws(PosixError) {
-    let number = uninterrupted { openat(directory.number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-    // A directory that may be entered and not read cannot be synced.
-    if number < 0 { return }
-    defer { close(number) }
-    if uninterrupted({ fsync(number) }) != 0, errno != EINVAL { throw PosixError("sync", directory.name) }
   }
 }

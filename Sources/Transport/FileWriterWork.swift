@@ -21,7 +21,7 @@ final class WriterWork: @unchecked Sendable {
   /// How many bytes of blocks have been written so far.
   private var written: Int64 = 0
   /// The size of the file behind them.
-  private var end: Int64 = 0
+  private(set) var end: Int64 = 0
   /// The first opened target is a file for appending.
   private(set) var isRegular = false
   /// The file ends within a line that this writer did not write.
@@ -260,6 +260,18 @@ final class WriterWork: @unchecked Sendable {
     file = SyncedFile(opened, inDirectory: waitsForDevice)
     guard waitsForDevice else { return }
     begin(Stretch(opened, status, path, after: written, needsNewline: needsNewline))
+  }
+
+  /// Whether the path still names the open file.
+  func isStill(at path: String) -> Bool {
+    guard let now = FileDescriptor.Status(path: path), let identity else { return false }
+    return now.device == identity.device && now.inode == identity.inode
+  }
+
+  /// Goes on in a new file, after this one was renamed. What must be synced has been.
+  func reopen() throws(PosixError) {
+    nextSync = nil
+    try openForAppending()
   }
 
   /// Follows a log rotation: reopens the path if it names another file.

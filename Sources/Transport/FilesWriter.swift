@@ -13,6 +13,12 @@ public final class FilesWriter: Sendable {
     public var sync = FileWriter.Sync.never
     /// Files are marked for a later execution; nil: they are not.
     public var marks: WriterMarks?
+    /// Whether a file that cannot be opened because of its path is a failure of its blocks only.
+    public var refusesPaths = true
+    /// When files are full; nil: never.
+    public var rotation: FileRotation?
+    /// Called before each step of a rotation; false: the process would have been killed there. For tests.
+    var step: @Sendable (String) -> Bool = { _ in true }
     public init() {}
   }
 
@@ -23,6 +29,9 @@ public final class FilesWriter: Sendable {
     public let number: UInt64
     private let opened = Atomic(0)
     private let stretches = Mutex<[WriterWork.Stretch]>([])
+    /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last two states.
+    private let full = Mutex<(files: [(name: String, count: Int64)], older: Int64, newer: Int64)>(
+      ([], -1, -1))
 
     public init(_ path: String, number: UInt64) {
       self.path = path
@@ -36,13 +45,31 @@ public final class FilesWriter: Sendable {
     /// decrease from call to call.
     public func place(after count: Int64) -> FilePosition? {
       stretches.withLock { stretches in
-        if let index = stretches.lastIndex(where: { $0.start <= count }) { stretches.removeFirst(index) }
+        if let index = stretches.lastIndex(where: { $0.start <= count }) {
+          stretches.removeFirst(index)
+        }
         return stretches.first?.place(after: count)
       }
     }
 
-    fileprivate func isOpen(for opening: Int) { opened.store(opening, ordering: .releasing) }
-    fileprivate func extend(by newer: [WriterWork.Stretch]) {
+    /// A state with this count is being saved, so the one before it has been. Returns whether full files waited for that.
+    public func saves(_ count: Int64) -> Bool {
+      full.withLock { full in
+        (full.older, full.newer) = (full.newer, count)
+        let waiting = full.files.count
+        full.files.removeAll { [older = full.older] in $0.count <= older }
+        return full.files.count < waiting
+      }
+    }
+
+    func isFull(_ name: String, after count: Int64) {
+      full.withLock { $0.files.append((name, count)) }
+    }
+    /// The full files from which a later execution may have to cut something.
+    var uncommitted: Set<String> { full.withLock { Set($0.files.map(\.name)) } }
+
+    func isOpen(for opening: Int) { opened.store(opening, ordering: .releasing) }
+    func extend(by newer: [WriterWork.Stretch]) {
       stretches.withLock { $0 = $0.extended(by: newer) }
     }
   }
@@ -53,6 +80,8 @@ public final class FilesWriter: Sendable {
     public var start: Int64
     /// The number of the opening for which it comes, from 1: one more after each ``FilesWriter/close(_:)``.
     public var opening: Int
+    /// When it was made, in nanoseconds since 1970: the clock of rotations.
+    public var time: Int64
     /// See ``FileWriter/Completion``.
     public var completion: FileWriter.Completion
     /// See ``FileWriter/Acknowledgement``.
@@ -61,12 +90,15 @@ public final class FilesWriter: Sendable {
     public var refusal: @Sendable (PosixError) -> Void
 
     public init(
-      _ content: FileWriter.Content, start: Int64, opening: Int, completion: @escaping FileWriter.Completion,
-      acknowledgement: @escaping FileWriter.Acknowledgement, refusal: @escaping @Sendable (PosixError) -> Void
+      _ content: FileWriter.Content, start: Int64, opening: Int, time: Int64 = 0,
+      completion: @escaping FileWriter.Completion,
+      acknowledgement: @escaping FileWriter.Acknowledgement,
+      refusal: @escaping @Sendable (PosixError) -> Void
     ) {
       self.content = content
       self.start = start
       self.opening = opening
+      self.time = time
       self.completion = completion
       self.acknowledgement = acknowledgement
       self.refusal = refusal
@@ -78,9 +110,10 @@ public final class FilesWriter: Sendable {
     }
   }
 
-  fileprivate enum Command {
+  enum Command {
     case write(File, Block)
     case close(File)
+    case look(File)
   }
 
   private struct State {
@@ -121,7 +154,9 @@ public final class FilesWriter: Sendable {
   public func add(_ block: Block, to file: File) {
     let refused = state.withLock { state -> PosixError? in
       if let failure = state.failure { return failure }
-      if state.closed { return PosixError("write to", file.path, code: ECANCELED, detail: "it has been closed") }
+      if state.closed {
+        return PosixError("write to", file.path, code: ECANCELED, detail: "it has been closed")
+      }
       state.bytes += block.content.count
       state.queue.append(.write(file, block))
       return nil
@@ -133,6 +168,12 @@ public final class FilesWriter: Sendable {
   /// Closes a file behind its queued blocks. Later ones open it again.
   public func close(_ file: File) {
     state.withLock { $0.queue.append(.close(file)) }
+    state.notify()
+  }
+
+  /// Compresses full files of which nothing has to be cut any more; see ``File/saves(_:)``.
+  public func lookAtFull(_ file: File) {
+    state.withLock { $0.queue.append(.look(file)) }
     state.notify()
   }
 
@@ -225,183 +266,4 @@ public final class FilesWriter: Sendable {
       }
     }
   }
-}
-
-/// The part of a ``FilesWriter`` that its thread alone uses.
-private final class FilesWork: @unchecked Sendable {
-  private final class Open {
-    let file: FilesWriter.File
-    let work: WriterWork
-    var blocks: [FilesWriter.Block] = []
-    var isUnsynced = false
-
-    init(_ file: FilesWriter.File, _ work: WriterWork) {
-      self.file = file
-      self.work = work
-    }
-  }
-
-  private let tree: FileTree
-  private let options: FilesWriter.Options
-  private let cancellation: WakeEvent
-  private let trouble: @Sendable (PosixError) -> Void
-  private let cut: @Sendable (String, Int64) -> Void
-  private var open: [ObjectIdentifier: Open] = [:]
-  /// Those with blocks to write, in the order of their first blocks.
-  private var waiting: [Open] = []
-  /// The acknowledgements of blocks that are written and not synced.
-  private var unsynced: [FileWriter.Acknowledgement] = []
-  /// When files must be synced, on the monotonic clock.
-  private(set) var syncDue: Int64?
-  /// Once set, nothing more is written.
-  private(set) var failure: PosixError?
-
-  init(
-    _ tree: FileTree, _ options: FilesWriter.Options, _ cancellation: WakeEvent,
-    _ trouble: @escaping @Sendable (PosixError) -> Void, _ cut: @escaping @Sendable (String, Int64) -> Void
-  ) {
-    self.tree = tree
-    self.options = options
-    self.cancellation = cancellation
-    self.trouble = trouble
-    self.cut = cut
-  }
-
-  /// Runs the commands in order; returns how many bytes they had.
-  func run(_ commands: [FilesWriter.Command]) -> Int {
-    var bytes = 0
-    for command in commands {
-      checkForEnd()
-      switch command {
-      case .write(let file, let block):
-        bytes += block.content.count
-        guard let open = opened(file, for: block) else { continue }
-        if open.blocks.isEmpty { waiting.append(open) }
-        open.blocks.append(block)
-      case .close(let file):
-        guard let closing = open.removeValue(forKey: ObjectIdentifier(file)) else { continue }
-        write(closing)
-        waiting.removeAll { $0 === closing }
-        sync(closing)
-      }
-    }
-    for open in waiting { write(open) }
-    waiting = []
-    return bytes
-  }
-
-  /// Nothing more is written when the writer was given up.
-  private func checkForEnd() {
-    guard failure == nil, cancellation.isAwake else { return }
-    failure = PosixError("write to", tree.root, code: ECANCELED, detail: "it was given up")
-  }
-
-  /// The open file; nil: the block has been ended or refused.
-  private func opened(_ file: FilesWriter.File, for block: FilesWriter.Block) -> Open? {
-    if let failure {
-      block.end(.failure(.init(failure, written: 0)))
-      return nil
-    }
-    if let known = open[ObjectIdentifier(file)] { return known }
-    do throws(PosixError) {
-      let work = try waitingForRoom { () throws(PosixError) -> WriterWork in
-        var writing = FileWriter.Options()
-        writing.sync = self.options.sync
-        writing.start = block.start
-        writing.mark = self.options.marks.map { ($0, file.number) }
-        return try WriterWork(
-          .below(self.tree, path: file.path), options: writing, cancellation: self.cancellation, trouble: self.trouble)
-      }
-      if work.cutBytes > 0 { cut(tree.name(file.path), work.cutBytes) }
-      file.extend(by: work.stretches)
-      file.isOpen(for: block.opening)
-      let open = Open(file, work)
-      self.open[ObjectIdentifier(file)] = open
-      return open
-    } catch {
-      if tree.isRefusal(error) {
-        block.refusal(error)
-      } else {
-        failure = error
-        block.end(.failure(.init(error, written: 0)))
-      }
-      return nil
-    }
-  }
-
-  /// Runs `work` again as long as the disk or the table of descriptors is full.
-  private func waitingForRoom<T>(_ work: () throws(PosixError) -> T) throws(PosixError) -> T {
-    var delay: Int32 = 100
-    var reported = false
-    while true {
-      do throws(PosixError) {
-        return try work()
-      } catch {
-        guard error.isShortage else { throw error }
-        if !reported { trouble(error) }
-        reported = true
-        var entry = pollfd(fd: cancellation.descriptor, events: Int16(POLLIN), revents: 0)
-        if poll(&entry, 1, delay) > 0 { throw error }
-        delay = min(delay * 2, 2000)
-      }
-    }
-  }
-
-  private func write(_ open: Open) {
-    let blocks = open.blocks
-    open.blocks = []
-    guard !blocks.isEmpty else { return }
-    if let failure {
-      for block in blocks { block.end(.failure(.init(failure, written: 0))) }
-      return
-    }
-    let outcome = open.work.write(
-      blocks.map { FileWriter.Block(content: $0.content, completion: nil, acknowledgement: nil) })
-    failure = outcome.failure
-    if let stretches = open.work.changedStretches() { open.file.extend(by: stretches) }
-    var total = 0
-    for block in blocks {
-      let count = block.content.count
-      if let failure {
-        block.end(.failure(.init(failure, written: min(count, max(0, outcome.written - total)))))
-      } else if case .acknowledged(let limit) = options.sync {
-        block.completion(.success(()))
-        unsynced.append(block.acknowledgement)
-        open.isUnsynced = true
-        if syncDue == nil { syncDue = monotonicNow() &+ max(0, min(limit.nanoseconds, 1 << 60)) }
-      } else {
-        block.end(.success(()))
-      }
-      total += count
-    }
-    if let next = open.work.nextSync { syncDue = min(syncDue ?? next, next) }
-  }
-
-  /// Syncs one file whose writes need that.
-  private func sync(_ open: Open) {
-    checkForEnd()
-    if open.isUnsynced, failure == nil {
-      do throws(PosixError) {
-        try open.work.syncCalls.during { () throws(PosixError) in try open.work.file?.sync() }
-      } catch {
-        failure = error
-      }
-    }
-    open.isUnsynced = false
-    failure = failure ?? open.work.syncIfDue(closing: true)
-  }
-
-  /// Syncs what is written, and acknowledges it.
-  func sync() {
-    syncDue = nil
-    for open in open.values { sync(open) }
-    let acknowledgements = unsynced
-    unsynced = []
-    for acknowledge in acknowledgements {
-      // Of what was written before another failure it is not known that it has been synced.
-      acknowledge(failure.map { .failure(.init($0, written: 0)) } ?? .success(()))
-    }
-  }
-
-  func closeAll() { open = [:] }
 }

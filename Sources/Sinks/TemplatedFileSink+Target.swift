@@ -1,0 +1,67 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+extension TemplatedFileSink {
+  /// One file, open or closed.
+  final class Target {
+    let file: FilesWriter.File
+    let encoder: any EventEncoder
+    /// What the file has from an earlier execution, if anything is known of it.
+    let restored: Restored?
+    /// The events of this turn; nil: there are none.
+    var buffer: OutputBuffer?
+    var events = 0
+    /// The same events, if the file is not known to be open.
+    var kept: [OwnedEvent] = []
+    /// How many bytes have been encoded for it, and how many of these have been handed to the writer.
+    var count: Int64
+    var handedOver: Int64
+    /// How often it was opened.
+    var opening = 0
+    var isOpen = false
+    /// What its count was at marks of the sink that were asked for, as far as it has changed since; ascending.
+    var marks: [(mark: Int64, count: Int64)] = []
+    /// When it last had an event; `order` tells events of one turn apart.
+    var lastUse = Instant(nanoseconds: 0)
+    var order: UInt64 = 0
+
+    init(_ file: FilesWriter.File, _ encoder: any EventEncoder, _ restored: Restored? = nil) {
+      self.file = file
+      self.encoder = encoder
+      self.restored = restored
+      count = restored?.file.count ?? 0
+      handedOver = count
+    }
+
+    /// Its count at that mark.
+    func count(at mark: Int64) -> Int64 {
+      if let first = marks.firstIndex(where: { $0.mark >= mark }) {
+        marks.removeFirst(first)
+      } else {
+        marks = []
+      }
+      return marks.first?.count ?? count
+    }
+  }
+
+  struct Restored {
+    var file: SavedFile
+    var memory: [String]
+  }
+
+  /// What is needed to reject a block. Looked into in turns only.
+  struct Held: @unchecked Sendable {
+    let events: [OwnedEvent]
+    let receipt: Receipt
+    let target: Target
+    let opening: Int
+  }
+
+  /// How many blocks wait for their files to be opened. Changed by the writing thread, read in turns.
+  final class Unsure: Sendable {
+    private let count = Atomic(0)
+    var isAny: Bool { count.load(ordering: .acquiring) > 0 }
+    func change(by number: Int) { count.add(number, ordering: .acquiringAndReleasing) }
+  }
+}
