@@ -90,7 +90,7 @@ import Testing
       "exec": ("exec: { command: [a] }", .request), "unix": ("unix: /run/a", .never),
       "syslog": ("syslog: 5514", .never), "journald": ("journald: {}", .position),
       "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
-      "syslog": ("syslog: 5514", .never), "sse": ("sse: 'http://127.0.0.1:1/'", .position),
+      "sse": ("sse: 'http://127.0.0.1:1/'", .position),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
     for (name, entry) in expected {
@@ -106,7 +106,7 @@ import Testing
       "tcp": ("tcp: 5170", .nothing), "udp": ("udp: 5170", .nothing), "unix": ("unix: /run/a", .nothing),
       "syslog": ("syslog: 5514", .nothing), "journald": ("journald: {}", .nothing),
       "exec": ("exec: [cat]", .nothing), "prometheusExporter": ("prometheusExporter: 9464", .nothing),
-      "syslog": ("syslog: 5514", .nothing), "sse": ("sse: 8080", .nothing),
+      "sse": ("sse: 8080", .nothing),
       "file2": ("file: { path: x, sync: batch }", .disk),
       "file3": ("file: { path: x, sync: interval, syncInterval: 5s }", .disk),
     ]
