@@ -60,6 +60,10 @@ public struct PrometheusExporter: SinkComponent {
     ],
     seeAlso: ["host", "statsd", "http"])
 
+  public var listens: ListenAddress? {
+    ListenAddress(host: address.host, port: address.port, location: address.location)
+  }
+
   public func validate(_ context: inout DecodingContext) {
     if !address.isLoopback, auth == nil, !allowUnauthenticated {
       context.badValue(

@@ -3,13 +3,14 @@ extension FrontEnd {
   /// earlier one listens on, and a circle with earlier ones, is an error of the later one, which then has no plan; a shared name or
   /// standard input is a warning.
   public static func checkTogether(_ results: inout [Result]) {
-    var plans: [Plan] = []
+    var listeners: [Plan.Listener] = []
     for index in results.indices {
       guard let plan = results[index].plan else { continue }
       var diagnostics = Diagnostics()
-      plan.reportSharedAddresses(beside: plans, into: &diagnostics)
+      var known = listeners
+      plan.reportSharedAddresses(beside: &known, into: &diagnostics)
       results[index].diagnostics += diagnostics.all
-      if diagnostics.hasErrors { results[index].plan = nil } else { plans.append(plan) }
+      if diagnostics.hasErrors { results[index].plan = nil } else { listeners = known }
     }
     reportCircles(&results)
     reportNames(&results)

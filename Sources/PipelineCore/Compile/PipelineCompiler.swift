@@ -121,7 +121,8 @@ final class Compilation: SignalCompiler {
       named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
       standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
       whenLate: file.whenLate, outsideWays: outsideWays)
-    plan.reportSharedAddresses(into: &diagnostics)
+    var listeners: [Plan.Listener] = []
+    plan.reportSharedAddresses(beside: &listeners, into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
     for shortfall in plan.deliveryShortfalls(hasStateDirectory: true) { diagnostics.report(shortfall) }
     return diagnostics.hasErrors ? nil : plan

@@ -134,7 +134,10 @@ extension Plan {
     return found
   }
 
-  private var listeners: [(address: ListenAddress, location: SourceLocation)] {
+  /// Who listens where: the address, and the place in a file.
+  typealias Listener = (address: ListenAddress, location: SourceLocation)
+
+  private var listeners: [Listener] {
     runningSources.compactMap { source in
       source.component.listens.map { ($0, $0.location ?? source.location) }
     }
@@ -156,9 +159,10 @@ extension Plan {
     }
   }
 
-  /// Reports sources that listen where another one does: in this plan, or in `earlier` ones that the same process runs.
-  public func reportSharedAddresses(beside earlier: [Plan] = [], into diagnostics: inout Diagnostics) {
-    var seen = earlier.flatMap(\.listeners)
+  /// Reports sources and sinks that listen where another one does.
+  ///
+  /// - Parameter seen: Those of earlier plans that the same process runs; this plan's are added.
+  func reportSharedAddresses(beside seen: inout [Listener], into diagnostics: inout Diagnostics) {
     for listener in listeners {
       defer { seen.append(listener) }
       guard let other = seen.first(where: { $0.address.excludes(listener.address) }) else { continue }
