@@ -44,7 +44,7 @@ import Testing
         switch entry.kind {
         case .source: "sources:\n  x: { \(useCase.yaml) }\nsinks: { out: { from: x, discard: {} } }\n"
         case .sink:
-          "sources:\n  a: { httpServer: 8080 }\n  b: { values: [1] }\nsinks: { out: { from: a, \(useCase.yaml) } }\n"
+          "sources:\n  a: { httpServer: 47808 }\n  b: { values: [1] }\nsinks: { out: { from: a, \(useCase.yaml) } }\n"
         case .command:
           "sources:\n\(sources)commands:\n  x: \(useCase.yaml)\n"
             + "sinks: { out: { from: a, chain: [ { execute: x } ], discard: {} } }\n"
