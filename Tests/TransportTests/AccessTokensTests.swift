@@ -252,7 +252,7 @@ import Testing
         let isCurrent = head.contains("Authorization: Bearer T2")
         let status = isToken ? (number ? "200 OK" : "400 No") : isCurrent ? "200 OK" : "401 Unauthorized"
         let issued = tokensIssued.add(isToken ? 1 : 0, ordering: .relaxed).newValue
-        let text = isToken ? #"{"access_token":"T\#(issued)","expires_in":300}"# : "ok"
+        let text = isToken ? #"{"access_token":"T\#(issued)","expires_in":1000000}"# : "ok"
         connection.send("HTTP/1.1 \(status)\r\nContent-Length: \(text.utf8.count)\r\n\r\n\(text)")
       }
     }

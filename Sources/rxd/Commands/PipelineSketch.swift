@@ -36,7 +36,7 @@ struct PipelineSketch {
   static let sinks: [Choice] = [
     Choice(name: "stdout", help: "the screen"),
     Choice(name: "file", help: "a file", value: ("Which file?", "out.ndjson")),
-    Choice(name: "http", help: "a URL", value: ("Which URL?", "http://127.0.0.1:8080/events")),
+    Choice(name: "http", help: "a URL", value: ("Which URL?", "http://127.0.0.1:9000/events")),
     Choice(name: "syslog", help: "a syslog server, or /dev/log", value: ("Which address?", "/dev/log")),
     Choice(name: "tcp", help: "a TCP connection", value: ("Which address?", "127.0.0.1:9000")),
   ]
