@@ -386,7 +386,10 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     state.write(each: known) { state, target in
       let count = target.count(at: saved)
       let isOld = count == target.restored?.file.count
-      if options.rotation != nil, target.file.saves(count) { writer?.lookAtFull(target.file) }
+      if options.rotation != nil {
+        let full = target.file.saves(count)
+        if !full.isEmpty { writer?.compress(full, of: target.file) }
+      }
       state.write(target.file.path)
       state.write(target.file.number)
       state.write(count)

@@ -64,7 +64,7 @@ final class FilesWork: @unchecked Sendable {
         write(closing)
         waiting.removeAll { $0 === closing }
         sync(closing)
-      case .look(let file): keeper?.look(at: file.path, except: file.uncommitted)
+      case .compress(let file, let names): keeper?.look(at: file.path, compressing: names)
       }
     }
     for open in waiting { write(open) }
@@ -106,7 +106,11 @@ final class FilesWork: @unchecked Sendable {
       open.last = (try? work.file?.descriptor.status().modified) ?? block.time
       self.open[ObjectIdentifier(file)] = open
       // An earlier execution may have left full files as they were.
-      keeper?.look(at: file.path, except: file.uncommitted)
+      if let keeper {
+        let (full, uncommitted) = ((try? tree.rotated(file.path)) ?? [], file.uncommitted)
+        keeper.look(
+          at: file.path, compressing: full.filter { !$0.isCompressed && !uncommitted.contains($0.name) }.map(\.name))
+      }
       return open
     } catch {
       if options.refusesPaths, tree.isRefusal(error) {
@@ -172,7 +176,8 @@ final class FilesWork: @unchecked Sendable {
       }
       if let stretches = open.work.changedStretches() { open.file.extend(by: stretches) }
       open.hasReported = false
-      keeper?.look(at: open.file.path, except: open.file.uncommitted)
+      // Where no states are kept, nothing is ever cut.
+      keeper?.look(at: open.file.path, compressing: options.marks == nil ? [name] : [])
     } catch {
       if error.code == ECANCELED {
         failure = error

@@ -29,9 +29,8 @@ public final class FilesWriter: Sendable {
     public let number: UInt64
     private let opened = Atomic(0)
     private let stretches = Mutex<[WriterWork.Stretch]>([])
-    /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last two states.
-    private let full = Mutex<(files: [(name: String, count: Int64)], older: Int64, newer: Int64)>(
-      ([], -1, -1))
+    /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last states.
+    private let full = Mutex<(files: [(name: String, count: Int64)], counts: [Int64])>(([], []))
 
     public init(_ path: String, number: UInt64) {
       self.path = path
@@ -52,13 +51,14 @@ public final class FilesWriter: Sendable {
       }
     }
 
-    /// A state with this count is being saved, so the one before it has been. Returns whether full files waited for that.
-    public func saves(_ count: Int64) -> Bool {
+    /// A state with this count is being saved. Returns the full files of which nothing has to be cut any more: those behind which is the
+    /// state before the one before it, which is on the disk, as no state is drafted while another is being written.
+    public func saves(_ count: Int64) -> [String] {
       full.withLock { full in
-        (full.older, full.newer) = (full.newer, count)
-        let waiting = full.files.count
-        full.files.removeAll { [older = full.older] in $0.count <= older }
-        return full.files.count < waiting
+        full.counts = full.counts.suffix(2) + [count]
+        guard full.counts.count == 3, let oldest = full.counts.first else { return [] }
+        defer { full.files.removeAll { $0.count <= oldest } }
+        return full.files.filter { $0.count <= oldest }.map(\.name)
       }
     }
 
@@ -113,7 +113,7 @@ public final class FilesWriter: Sendable {
   enum Command {
     case write(File, Block)
     case close(File)
-    case look(File)
+    case compress(File, [String])
   }
 
   private struct State {
@@ -171,9 +171,9 @@ public final class FilesWriter: Sendable {
     state.notify()
   }
 
-  /// Compresses full files of which nothing has to be cut any more; see ``File/saves(_:)``.
-  public func lookAtFull(_ file: File) {
-    state.withLock { $0.queue.append(.look(file)) }
+  /// Compresses full files; see ``File/saves(_:)``.
+  public func compress(_ names: [String], of file: File) {
+    state.withLock { $0.queue.append(.compress(file, names)) }
     state.notify()
   }
 

@@ -1,6 +1,7 @@
 import CLinux
 import Glibc
 import PipelineCore
+import Synchronization
 
 /// When a writer begins a new file, and what becomes of the full ones.
 ///
@@ -188,8 +189,8 @@ extension FileDescriptor {
 /// start.
 final class RotationKeeper: Sendable {
   private struct State {
-    /// Paths below the directory, each with the names of full files that must not be compressed yet.
-    var waiting: [(path: String, except: Set<String>)] = []
+    /// Paths below the directory, each with the names of full files to compress.
+    var waiting: [(path: String, names: [String])] = []
     var isStarted = false
     /// It ends when nothing waits.
     var isEnding = false
@@ -216,12 +217,15 @@ final class RotationKeeper: Sendable {
     self.step = step
   }
 
-  /// Looks at the full files of a path soon.
-  func look(at path: String, except names: Set<String>) {
-    guard rotation.keep != nil || rotation.compression != nil else { return }
+  /// Compresses these full files of a path soon, of which nothing has to be cut any more, and removes what is too many.
+  func look(at path: String, compressing names: [String]) {
+    guard rotation.keep != nil || rotation.compression != nil && !names.isEmpty else { return }
     let isFirst = state.withLock { state in
-      state.waiting.removeAll { $0.path == path }
-      state.waiting.append((path, names))
+      if let index = state.waiting.firstIndex(where: { $0.path == path }) {
+        state.waiting[index].names += names
+      } else {
+        state.waiting.append((path, names))
+      }
       defer { state.isStarted = true }
       return !state.isStarted
     }
@@ -254,14 +258,14 @@ final class RotationKeeper: Sendable {
 
   private func run() {
     while true {
-      let next = state.wait(until: nil) { state -> (path: String, except: Set<String>)?? in
+      let next = state.wait(until: nil) { state -> (path: String, names: [String])?? in
         if state.isClosed { return .some(nil) }
         if !state.waiting.isEmpty { return .some(state.waiting.removeFirst()) }
         return state.isEnding ? .some(nil) : nil
       }
-      guard case .some(.some(let (path, except))) = next else { break }
+      guard case .some(.some(let (path, names))) = next else { break }
       do throws(PosixError) {
-        try keep(path, except)
+        try keep(path, names)
       } catch {
         if error.code != ECANCELED { trouble(error) }
       }
@@ -270,11 +274,9 @@ final class RotationKeeper: Sendable {
     state.notify()
   }
 
-  private func keep(_ path: String, _ except: Set<String>) throws(PosixError) {
+  private func keep(_ path: String, _ names: [String]) throws(PosixError) {
     let (directory, name) = try tree.openDirectory(of: path)
-    for entry in try directory.entryNames() where Self.isLeftover(entry, of: name) {
-      unlinkat(directory.number, entry, 0)
-    }
+    for entry in try directory.entryNames() { Self.removeLeftover(entry, of: name, in: directory) }
     var full = try tree.rotated(path)
     if let most = rotation.keep {
       // A file and its compressed form have one place.
@@ -287,16 +289,24 @@ final class RotationKeeper: Sendable {
       }
     }
     guard let format = rotation.compression else { return }
-    for file in full where !file.isCompressed && !except.contains(file.name) {
+    for file in full where !file.isCompressed && names.contains(file.name) {
       try compress(file.name, in: directory, format)
     }
   }
 
-  /// A half compressed file of a process that was killed.
-  private static func isLeftover(_ entry: String, of name: String) -> Bool {
-    guard entry.hasPrefix("."), entry.hasSuffix(".tmp") else { return false }
-    return FileRotation.parse(String(entry.dropFirst().dropLast(4)), of: name) != nil
+  /// Removes the half compressed files of processes that were killed: `.NAME.NUMBER-NUMBER.tmp` without a lock.
+  private static func removeLeftover(_ entry: String, of name: String, in directory: FileDescriptor) {
+    guard entry.hasPrefix("."), entry.hasSuffix(".tmp") else { return }
+    let inner = entry.dropFirst().dropLast(4)
+    guard let dot = inner.lastIndex(of: "."), FileRotation.parse(String(inner[..<dot]), of: name) != nil else { return }
+    let number = uninterrupted { openat(directory.number, entry, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) }
+    guard number >= 0 else { return }
+    defer { Glibc.close(number) }
+    if flock(number, LOCK_EX | LOCK_NB) == 0 { unlinkat(directory.number, entry, 0) }
   }
+
+  /// For the names of half compressed files: an execution that ends may still compress while the next one begins.
+  private static let count = Atomic<UInt64>(0)
 
   /// Replaces a full file by its compressed form, which has its times and its mode. At each moment one of them is whole.
   private func compress(_ name: String, in directory: FileDescriptor, _ format: Compressor.Format)
@@ -310,13 +320,14 @@ final class RotationKeeper: Sendable {
     let source = uninterrupted {
       openat(directory.number, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY)
     }
+    // Another execution may have compressed it meanwhile.
+    if source < 0, errno == ENOENT { return }
     if source < 0 { throw PosixError("compress", shown) }
     let input = FileDescriptor(source, name: shown)
     var status = stat()
     guard fstat(source, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return }
-    let temporary = ".\(name).tmp"
+    let temporary = ".\(name).\(getpid())-\(Self.count.add(1, ordering: .relaxed).newValue).tmp"
     guard step("create") else { throw .givenUp(shown) }
-    unlinkat(directory.number, temporary, 0)
     let target = uninterrupted {
       openat(
         directory.number, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
@@ -324,6 +335,8 @@ final class RotationKeeper: Sendable {
     }
     if target < 0 { throw PosixError("compress", shown) }
     let output = FileDescriptor(target, name: Glob.join(directory.name, temporary))
+    // The lock shows that the writer is alive.
+    flock(target, LOCK_EX | LOCK_NB)
     do throws(PosixError) {
       var offset: Int64 = 0
       var part = [UInt8](repeating: 0, count: Self.partBytes)
@@ -358,6 +371,6 @@ final class RotationKeeper: Sendable {
     withExtendedLifetime(input) {}
     try directory.syncEntries()
     guard step("remove") else { throw .givenUp(shown) }
-    if unlinkat(directory.number, name, 0) != 0 { throw PosixError("remove", shown) }
+    if unlinkat(directory.number, name, 0) != 0, errno != ENOENT { throw PosixError("remove", shown) }
   }
 }

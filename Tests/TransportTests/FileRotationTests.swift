@@ -27,8 +27,6 @@ import Testing
     }
   }
 
-  private static let rowBytes: Int64 = 7
-
   private func row(_ number: Int64) -> String { String(String(1_000_000 + number).dropFirst()) + "\n" }
 
   private func rows(in tree: FileTree) throws -> [Int64] {
@@ -104,7 +102,8 @@ import Testing
       next = min(total, next + 3)
       // A state now and then; the file of the first one may not be known yet.
       guard blocks % 4 == 1 else { continue }
-      if file.saves(count) { writer.lookAtFull(file) }
+      let full = file.saves(count)
+      if !full.isEmpty { writer.compress(full, of: file) }
       let place = file.place(after: count)
       saved = Saved(
         file: SavedFile(path: "log", number: file.number, count: count, position: blocks % 8 == 1 ? place : nil),
