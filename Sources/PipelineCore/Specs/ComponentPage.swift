@@ -1,5 +1,3 @@
-import PipelineCore
-
 /// The page of one component in Markdown, for the reference and for `rxd describe --format markdown`.
 package struct ComponentPage {
   /// What the page can refer to.
