@@ -10,6 +10,9 @@ RXD := $(BUILD)/release/rxd
 RELEASE := swift build --no-color-diagnostics -c release --static-swift-stdlib --disable-local-rpath \
   -Xswiftc -enforce-exclusivity=unchecked -Xswiftc -Xllvm -Xswiftc -vectorize-slp=false
 
+# All tests share two threads on two cores. Were all of them under way at once, one that waits would go on minutes later, when
+# every other test had had its turn, and limits of time would be those of the whole run.
+TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
@@ -23,7 +26,8 @@ run: build
 test: test-packages build
 	$(RELEASE) --product measure
 	swift build --no-color-diagnostics --build-tests
-	RXD=$(CURDIR)/$(RXD) swift test --no-color-diagnostics --skip-build
+	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
+	  swift test --no-color-diagnostics --skip-build
 	Tests/Embedding/run
 	Tests/Faults/run --self-test
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)

@@ -188,7 +188,7 @@ import Transport
   }
 
   /// A receiver that handles nothing gets no more than what may be under way; the rest follows.
-  @Test func aSlowReceiverSlowsTheFeedDown() async throws {
+  @Test func aSlowReceiverSlowsTheFeedDown() throws {
     let total = 4 << 20
     let server = try ScriptedServer { connection in
       guard let (head, _) = connection.message() else { return }
@@ -216,7 +216,14 @@ import Transport
     let most = 256 << 10
     #expect(received.wait(until: deadline) { $0.bytes >= most ? true : nil } == true)
     // The thread of all requests does other work meanwhile, and would take more if it could.
-    for _ in 0..<20 { _ = await client.answer(HTTPRequest(url: "\(server.url)/small")) }
+    for _ in 0..<20 {
+      let isAnswered = Guarded(false)
+      _ = client.send(HTTPRequest(url: "\(server.url)/small")) { _ in
+        isAnswered.withLock { $0 = true }
+        isAnswered.notify()
+      }
+      #expect(isAnswered.wait(until: deadline) { $0 ? true : nil } == true)
+    }
     var seen = received.withLock(\.bytes)
     #expect(seen < most + (64 << 10) && received.withLock(\.status) == 200, "\(seen)")
     var handled = 0
