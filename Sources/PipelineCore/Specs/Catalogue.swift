@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Every component that pipeline files can name. A value that is passed, never global.
 public struct Catalogue: Sendable {
   public let components: [CatalogueEntry]
@@ -30,8 +32,8 @@ public struct Catalogue: Sendable {
 
 /// One component with its type erased.
 ///
-/// Name and kind are known at once; the rest is computed on demand, so that the start-up time depends on the components
-/// in use and not on the size of the catalogue.
+/// Name and kind are known at once; the rest is made when it is first asked for, so that the start-up time depends on the
+/// components in use and not on the size of the catalogue.
 public struct CatalogueEntry: Sendable {
   public let kind: ComponentKind
   public let name: String
@@ -43,7 +45,7 @@ public struct CatalogueEntry: Sendable {
   public let isRowWise: Bool
   let changesValue: Bool
   let decode: @Sendable (YAMLNode?, inout DecodingContext) -> DecodedComponent
-  private let describe: @Sendable () -> Description
+  private let description: Memo<Description>
   /// ``SourceComponent/savedPositions(_:)``; nil: the component is no source.
   let savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])?
 
@@ -64,23 +66,23 @@ public struct CatalogueEntry: Sendable {
     var afterCrash: String?
   }
 
-  public var summary: String { describe().summary }
-  public var details: String { describe().details }
-  public var parameters: [ParameterInfo] { describe().parameters }
-  public var examples: [Example] { describe().examples }
-  public var edges: EdgeCases { describe().edges }
-  public var memory: String { describe().memory }
+  public var summary: String { description.value.summary }
+  public var details: String { description.value.details }
+  public var parameters: [ParameterInfo] { description.value.parameters }
+  public var examples: [Example] { description.value.examples }
+  public var edges: EdgeCases { description.value.edges }
+  public var memory: String { description.value.memory }
   /// What of a running one outlives the process.
-  public var persistence: Persistence { describe().persistence }
+  public var persistence: Persistence { description.value.persistence }
   /// What `whenLate` may be, a sentence or two; nil: a running one keeps no time.
-  public var lateness: String? { describe().lateness }
-  public var knownAs: [String] { describe().knownAs }
-  public var useCases: [UseCase] { describe().useCases }
-  public var seeAlso: [String] { describe().seeAlso }
+  public var lateness: String? { description.value.lateness }
+  public var knownAs: [String] { description.value.knownAs }
+  public var useCases: [UseCase] { description.value.useCases }
+  public var seeAlso: [String] { description.value.seeAlso }
   /// What a crash means for the events of a source or sink with default parameters; nil: an operator.
-  public var afterCrash: String? { describe().afterCrash }
+  public var afterCrash: String? { description.value.afterCrash }
   /// The name in the component's own spec; `name` must equal it.
-  var nameInSpec: String { describe().name }
+  var nameInSpec: String { description.value.name }
 
   /// `name` must equal the spec's; without it the spec is made immediately.
   public init<C: SourceComponent>(source: C.Type, _ name: String? = nil) {
@@ -142,7 +144,7 @@ public struct CatalogueEntry: Sendable {
     self.isRowWise = isRowWise
     self.changesValue = changesValue
     decode = { node, context in wrap(make().decode(node, &context)) }
-    describe = {
+    description = Memo {
       let spec = make()
       return Description(
         name: spec.name, summary: spec.summary, details: spec.details, parameters: spec.parameters.map(\.info),
@@ -150,6 +152,21 @@ public struct CatalogueEntry: Sendable {
         lateness: spec.lateness?.meaning, knownAs: spec.knownAs,
         useCases: spec.useCases, seeAlso: spec.seeAlso, afterCrash: afterCrash(spec.make()))
     }
+  }
+}
+
+/// A value that is made when it is first asked for. Two threads that ask at once may both make it; they make the same.
+private final class Memo<Value: Sendable>: Sendable {
+  private let made = Mutex<Value?>(nil)
+  private let make: @Sendable () -> Value
+
+  init(_ make: @escaping @Sendable () -> Value) { self.make = make }
+
+  var value: Value {
+    if let value = made.withLock({ $0 }) { return value }
+    let value = make()
+    made.withLock { $0 = value }
+    return value
   }
 }
 

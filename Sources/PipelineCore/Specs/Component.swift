@@ -23,7 +23,7 @@ public protocol Component: Sendable {
 
 extension Component {
   /// The signals and chains in the parameters, in the order of the parameters.
-  var innerPlans: [SignalPlan] { ownSpec.parameters.flatMap { $0.inner(self) } }
+  var innerPlans: [SignalPlan] { ownSpec.parameters.flatMap { $0.inner?(self) ?? [] } }
   /// What of a running one outlives the process.
   var persistence: Persistence { ownSpec.persistence }
 

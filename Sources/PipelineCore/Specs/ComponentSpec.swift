@@ -105,8 +105,8 @@ public struct Parameter<C: Component>: Sendable {
   public var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout C, inout DecodingContext) -> Void
   let bind: @Sendable (inout C, inout Binder) -> Void
-  /// The signals and chains in the parameter's value.
-  let inner: @Sendable (C) -> [SignalPlan]
+  /// The signals and chains in the parameter's value; nil: it can have none.
+  let inner: (@Sendable (C) -> [SignalPlan])?
 
   /// - Parameters:
   ///   - formerly: A former name; files may still use it, with a warning.
@@ -140,7 +140,8 @@ public struct Parameter<C: Component>: Sendable {
     bind = { component, binder in
       component[keyPath: path].bind(&binder, usage)
     }
-    inner = { $0[keyPath: path].innerPlans }
+    let plans: @Sendable (C) -> [SignalPlan] = { $0[keyPath: path].innerPlans }
+    inner = info.shape.holdsSignals ? plans : nil
   }
 }
 
@@ -196,6 +197,17 @@ public indirect enum ParameterShape: Sendable, Equatable {
   case mapping
   case record([ParameterInfo])
   case oneOf([ParameterShape])
+
+  /// Whether a value of this shape can have signals or chains inside.
+  var holdsSignals: Bool {
+    switch self {
+    case .signal, .chain: true
+    case .list(let element), .table(let element): element.holdsSignals
+    case .record(let fields): fields.contains(where: \.shape.holdsSignals)
+    case .oneOf(let shapes): shapes.contains(where: \.holdsSignals)
+    default: false
+    }
+  }
 
   /// The part of `node` with a secret that a value of this shape must not have, because the value would be printed, as
   /// a path or a duration is. Nil: there is none. Signals, chains and records are checked when they are decoded

@@ -372,7 +372,8 @@ public struct RecordField<R: RecordParameter>: Sendable {
   public var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout R, inout DecodingContext) -> Void
   let bind: @Sendable (inout R, inout Binder, ExpressionUse) -> Void
-  let inner: @Sendable (R) -> [SignalPlan]
+  /// The signals and chains in the field's value; nil: it can have none.
+  let inner: (@Sendable (R) -> [SignalPlan])?
 
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
@@ -399,7 +400,8 @@ public struct RecordField<R: RecordParameter>: Sendable {
       if let expecting { use.expecting = expecting }
       record[keyPath: path].bind(&binder, use)
     }
-    inner = { $0[keyPath: path].innerPlans }
+    let plans: @Sendable (R) -> [SignalPlan] = { $0[keyPath: path].innerPlans }
+    inner = info.shape.holdsSignals ? plans : nil
   }
 }
 
@@ -442,5 +444,5 @@ extension RecordParameter {
     for field in Self.fields { field.bind(&self, &binder, use) }
   }
 
-  public var innerPlans: [SignalPlan] { Self.fields.flatMap { $0.inner(self) } }
+  public var innerPlans: [SignalPlan] { Self.fields.flatMap { $0.inner?(self) ?? [] } }
 }

@@ -95,6 +95,6 @@ extension Parameter where C: PluginComponent {
       default: break
       }
     }
-    inner = { _ in [] }
+    inner = nil
   }
 }

@@ -67,11 +67,14 @@ public final class StoppedEvents: Sendable {
     var verdict: Verdict
   }
   private struct Kept {
+    let kind: Kind
     var events: [StoppedEvent] = []
     var bytes = 0
   }
   private struct State {
-    var kinds: [Kind: Kept] = [:]
+    var kept: [Kept] = []
+    /// Where in ``kept`` each kind is.
+    var places: [Kind: Int] = [:]
     var bytes = 0
     var limit: Int
     var random = SplitMixer(0x9E37)
@@ -92,7 +95,7 @@ public final class StoppedEvents: Sendable {
 
   /// All of them, in the order of time.
   public var all: [StoppedEvent] {
-    state.withLock { $0.kinds.values.flatMap(\.events) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
+    state.withLock { $0.kept.flatMap(\.events) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
   }
 
   /// What they take in memory, about.
@@ -102,9 +105,11 @@ public final class StoppedEvents: Sendable {
     state.withLock { state in
       if state.plans.last !== event.plan { Self.note(event.plan, &state) }
       let kind = Kind(step: event.plan.id(of: event.step), verdict: event.verdict)
-      state.kinds[kind, default: Kept()].events.append(event)
-      state.kinds[kind]?.bytes += event.bytes
-      state.bytes += event.bytes
+      let place = Self.place(of: kind, &state)
+      let bytes = event.bytes
+      state.kept[place].events.append(event)
+      state.kept[place].bytes += bytes
+      state.bytes += bytes
       while state.bytes > state.limit, Self.forget(&state) {}
     }
   }
@@ -113,27 +118,44 @@ public final class StoppedEvents: Sendable {
     state.plans.append(plan)
     guard state.plans.count > mostPlans else { return }
     let old = state.plans.removeFirst()
-    for (kind, kept) in state.kinds {
+    let before = state.kept
+    (state.kept, state.places, state.bytes) = ([], [:], 0)
+    for kept in before {
       let left = kept.events.filter { $0.plan !== old }
+      if left.isEmpty { continue }
       let bytes = left.reduce(0) { $0 + $1.bytes }
-      state.bytes -= kept.bytes - bytes
-      state.kinds[kind] = left.isEmpty ? nil : Kept(events: left, bytes: bytes)
+      state.places[kept.kind] = state.kept.count
+      state.kept.append(Kept(kind: kept.kind, events: left, bytes: bytes))
+      state.bytes += bytes
     }
+  }
+
+  private static func place(of kind: Kind, _ state: inout State) -> Int {
+    if let place = state.places[kind] { return place }
+    state.places[kind] = state.kept.count
+    state.kept.append(Kept(kind: kind))
+    return state.kept.count - 1
   }
 
   /// Forgets one event; false: there is none.
   private static func forget(_ state: inout State) -> Bool {
-    func heaviest(_ kinds: some Sequence<(key: Kind, value: Kept)>) -> Kind? {
-      kinds.max { ($0.value.bytes, $1.key.step) < ($1.value.bytes, $0.key.step) }?.key
+    // Of a kind that has more than its newest, if there is one. The lists are changed in place: a copy of one would cost as much as a thousand events.
+    var heaviest: Int?
+    var hasOld = false
+    for (place, kept) in state.kept.enumerated() where !kept.events.isEmpty {
+      let isOld = kept.events.count > newest
+      if hasOld && !isOld { continue }
+      if let other = heaviest, hasOld == isOld {
+        let most = state.kept[other]
+        if (kept.bytes, most.kind.step) <= (most.bytes, kept.kind.step) { continue }
+      }
+      heaviest = place
+      hasOld = isOld
     }
-    let old = heaviest(state.kinds.lazy.filter { $0.value.events.count > newest }.map { $0 })
-    guard let kind = old ?? heaviest(state.kinds.lazy.map { $0 }), let kept = state.kinds[kind], !kept.events.isEmpty
-    else { return false }
-    let index = old == nil ? 0 : Int(state.random.next() % UInt64(kept.events.count - newest))
-    let bytes = kept.events[index].bytes
-    state.kinds[kind]?.events.remove(at: index)
-    state.kinds[kind]?.bytes -= bytes
-    if kept.events.count == 1 { state.kinds[kind] = nil }
+    guard let heaviest else { return false }
+    let index = hasOld ? Int(state.random.next() % UInt64(state.kept[heaviest].events.count - newest)) : 0
+    let bytes = state.kept[heaviest].events.remove(at: index).bytes
+    state.kept[heaviest].bytes -= bytes
     state.bytes -= bytes
     return true
   }
