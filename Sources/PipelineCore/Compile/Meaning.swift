@@ -217,7 +217,7 @@ struct Meaning {
 
   private func template(_ scalar: YAMLScalar) -> UInt64 {
     var diagnostics = Diagnostics()
-    guard scalar.text.text.firstRange(of: [0x7B, 0x7B]) != nil,
+    guard scalar.text.text.hasOpeningBraces,
       let template = ExpressionTemplate.parse(scalar.text, into: &diagnostics)
     else { return text(scalar) }
     return number(7, template.meaning)

@@ -16,3 +16,15 @@ enum ASCII {
     }
   }
 }
+
+extension Sequence<UInt8> {
+  /// Whether `{{` is in it: only then can it be a template. The standard library's search for a part prepares a table first.
+  var hasOpeningBraces: Bool {
+    var isBehindBrace = false
+    for byte in self {
+      if byte == 0x7B, isBehindBrace { return true }
+      isBehindBrace = byte == 0x7B
+    }
+    return false
+  }
+}

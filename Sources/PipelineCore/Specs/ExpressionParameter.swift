@@ -52,7 +52,7 @@ public struct ExpressionParameter: ParameterValue {
   /// that or contains such braces outside of a text.
   private static func withBraces(_ text: LocatedText, _ parameter: String) -> Diagnostic? {
     var found = Diagnostics()
-    guard text.text.firstRange(of: [0x7B, 0x7B]) != nil, ExpressionSyntax.parse(text, into: &found) == nil else {
+    guard text.text.hasOpeningBraces, ExpressionSyntax.parse(text, into: &found) == nil else {
       return nil
     }
     found = Diagnostics()
@@ -459,7 +459,7 @@ public struct LiteralParameter: ParameterValue {
     case .mapping(let entries): for entry in entries { warn(ofTemplatesIn: entry.value, &context) }
     case .scalar(let scalar):
       let text = scalar.text.text
-      guard let open = text.firstRange(of: [0x7B, 0x7B]),
+      guard text.hasOpeningBraces, let open = text.firstRange(of: [0x7B, 0x7B]),
         text[open.upperBound...].firstRange(of: [0x7D, 0x7D]) != nil
       else { return }
       context.diagnostics.report(

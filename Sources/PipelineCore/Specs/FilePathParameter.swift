@@ -46,7 +46,9 @@ public struct FilePathParameter: ParameterValue {
           : "Remove it from the file name")
       return nil
     }
-    if let open = text.utf8.firstRange(of: "{{".utf8), text.utf8[open.upperBound...].firstRange(of: "}}".utf8) != nil {
+    if text.utf8.hasOpeningBraces, let open = text.utf8.firstRange(of: "{{".utf8),
+      text.utf8[open.upperBound...].firstRange(of: "}}".utf8) != nil
+    {
       context.diagnostics.report(
         Diagnostic(
           .templateInLiteral, "\(name) is used literally, so \(path.shown) is no template", at: node.location,

@@ -21,7 +21,7 @@ public struct FilePathTemplate: ParameterValue {
     // A path is printed in messages.
     if context.refusesSecret(in: node, .text) { return nil }
     var path = FilePathTemplate()
-    guard let scalar = node.scalar, scalar.kind != .null, scalar.text.text.firstRange(of: [0x7B, 0x7B]) != nil else {
+    guard let scalar = node.scalar, scalar.kind != .null, scalar.text.text.hasOpeningBraces else {
       guard let literal = FilePathParameter.decode(node, &context) else { return nil }
       path.literal = literal
       return path
