@@ -339,6 +339,9 @@ struct TryingOutTests {
       "run", "--print", "kept", "--print", "kept.errors", "--dry-run", file, input: "{\"a\":1}\n{\"b\":1}\n")
     #expect(
       errors.status == 0 && errors.output.contains("no such key") && errors.output.contains("kept: 1\n"), "\(errors)")
+    // A sink that reads errors alone does not make their signal run; one who asks to see them expects it to.
+    let alone = try Rxd.run("run", "--print", "kept.errors", "--dry-run", file, input: "{\"a\":1}\n{\"b\":1}\n")
+    #expect(alone.status == 0 && alone.output.contains("no such key"), "\(alone)")
     let wrong = try Rxd.run("run", "--print", "keept", file)
     #expect(
       wrong.status == 78 && wrong.errors.contains("error[RX301]") && wrong.errors.contains(" --> --print:1:1\n"),

@@ -104,7 +104,7 @@ final class Compilation: SignalCompiler {
     // After an error, other parts could look unused.
     guard file.isWhole, !diagnostics.hasErrors else { return nil }
     // A signal that executes a command runs even if it has no reader, or gets one only later.
-    let rootSubscribers = entries.indices.filter {
+    var rootSubscribers = entries.indices.filter {
       !entries[$0].isCold && executing.contains(entries[$0].name.value)
     }
     for at in rootSubscribers { entries[at].references += 1 }
@@ -116,6 +116,7 @@ final class Compilation: SignalCompiler {
         name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold, sharing: entry.sharing,
         location: entry.name.location, references: entry.references)
     }
+    rootSubscribers += SignalReach.unread(ofPrintedErrors: sinks, named, besides: rootSubscribers)
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,

@@ -22,6 +22,31 @@ struct SignalReach {
     walk(named, sinks).map { $0.map(\.by) }
   }
 
+  /// The signals whose errors are printed (``FrontEnd/printed``) and that no sink and none of `roots` makes run. A sink that reads the errors of a
+  /// signal does not make it run; who asks to see them expects it to.
+  static func unread(ofPrintedErrors sinks: [SinkPlan], _ named: [NamedPlan], besides roots: [Int]) -> [Int] {
+    let printed = sinks.compactMap { sink -> Int? in
+      guard sink.printedSignal != nil, case .errors(.named(let index)) = sink.input.kind else { return nil }
+      return index
+    }
+    if printed.isEmpty { return [] }
+    let references = references(named, sinks)
+    func runs(_ signal: Int, _ seen: inout Set<Int>) -> Bool {
+      if roots.contains(signal) { return true }
+      guard seen.insert(signal).inserted else { return false }
+      return references[signal].contains { referrer in
+        switch referrer {
+        case .sink: true
+        case .named(let index): runs(index, &seen)
+        }
+      }
+    }
+    return printed.filter { signal in
+      var seen: Set<Int> = []
+      return !runs(signal, &seen)
+    }
+  }
+
   private static func walk(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [[Reference]] {
     var walk = Walk(references: Array(repeating: [], count: named.count))
     for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
