@@ -1,17 +1,19 @@
 """What it costs to be looked at: CPU of a busy pipeline for each event while nobody looks, while the live page is open, and while the lanes of a
-step are open in it."""
+step are open in it; the same with a browser that stays open for ten minutes."""
 import contextlib
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import threading
 import urllib.parse
 
 from .daemon import Daemon
 from .living import free_port, pipeline, verdict, wait_for_port
-from .machine import remove, say
+from .machine import PIPELINES, Fault, remove, say
 
 
 class Reader:
@@ -79,4 +81,56 @@ def looking(bench, rounds=5, seconds=4):
     return found
 
 
+def browsing(bench, blocks=20, seconds=30):
+    """The live page in Chromium for ten minutes under full load, between two minutes of nobody before and behind.
+
+    The browser is on this machine, where it takes time from rxd and from the feed, so what counts is the CPU of rxd for each event. It gets
+    what time is left over, as on a machine of its own it would not.
+    """
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        say("browsing       needs chromium and chromium-driver")
+        return {}
+    sys.path.insert(0, os.path.join(PIPELINES, "..", "..", "Tests", "Page"))
+    from browser import Browser
+    data, output, port = bench.generate("events", 200_000), bench.file("looked.out"), free_port()
+    control = os.path.join(bench.data, "c.sock")
+    environment = {"BENCH_PORT": str(port), "BENCH_OUTPUT": output, "RXD_CONTROL_SOCKET": control,
+                   "RXD_UI_LISTEN": f"127.0.0.1:{free_port()}"}
+    found = {"nobody": [], "browser": []}
+    open(output, "w").close()
+    with Daemon(bench, pipeline("looked"), environment=environment) as daemon:
+        wait_for_port(port, daemon)
+
+        def block():
+            cpu = daemon.cpu
+            done = subprocess.run([bench.program("post"), str(port), data, "1000", "2", str(seconds), output],
+                                  capture_output=True, text=True, check=True)
+            with open(output, "r+") as file:
+                file.truncate(0)
+            return (daemon.cpu - cpu) / json.loads(done.stdout)["events"] * 1e9
+
+        block()
+        found["nobody"] += [block() for _ in range(4)]
+        resident = daemon.resident
+        address = subprocess.run([bench.rxd, "ui", "--socket", control], capture_output=True, text=True, check=True).stdout.strip()
+        with Browser() as browser:
+            browser.open(address)
+            browser.wait("return document.querySelector('#state').dataset.kind", until=lambda kind: kind == "live")
+            found["browser"] += [block() for _ in range(blocks)]
+            state = browser.run("return document.querySelector('#state').dataset.kind")
+            noise = browser.errors()
+        grown = daemon.resident - resident
+        found["nobody"] += [block() for _ in range(4)]
+    remove(output)
+    if state != "live" or noise:
+        raise Fault(f"browsing: after {blocks * seconds} s the page is {state!r}: {noise[:5]}")
+    nobody, browser = (statistics.median(found[way]) for way in ("nobody", "browser"))
+    say(f"browsing       {blocks * seconds} s in Chromium: {browser:.0f} ns of CPU an event ({min(found['browser']):.0f}-{max(found['browser']):.0f}), nobody"
+        f" {nobody:.0f} ({min(found['nobody']):.0f}-{max(found['nobody']):.0f}): {browser / nobody:.3f}; {grown / 1e6:+.1f} MB\n               "
+        + verdict([("of the CPU of nobody", browser / nobody, 1.02, True)]))
+    return found
+
+
 ALL = {"looking": looking}
+#: Only where they are named.
+LONG = {"browsing": browsing}
