@@ -99,19 +99,7 @@ struct AWSSignature {
 
   /// `20150830T123600Z`.
   static func timestamp(_ seconds: Int64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400)
-    // Days since 1 March of year 0, in eras of 400 years.
-    let shifted = days + 719_468
-    let era = shifted / 146_097
-    let dayOfEra = shifted - era * 146_097
-    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-    let monthFromMarch = (5 * dayOfYear + 2) / 153
-    let day = dayOfYear - (153 * monthFromMarch + 2) / 5 + 1
-    let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
-    let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-    func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
-    return "\(year)\(two(month))\(two(day))T\(two(rest / 3600))\(two(rest / 60 % 60))\(two(rest % 60))Z"
+    TimeText.rfc3339(seconds: seconds).filter { $0 != "-" && $0 != ":" }
   }
 
   static func sha256(_ bytes: [UInt8]) -> String? {

@@ -62,6 +62,13 @@ public enum TimeText {
     return overflow ? nil : scaled &+ Int64(time.nanoseconds)
   }
 
+  /// The time so many seconds after the beginning of 1970, as in RFC 3339: `2026-01-31T12:00:00Z`.
+  public static func rfc3339(seconds: Int64) -> String {
+    let buffer = OutputBuffer()
+    append(timestamp: .timestamp(seconds: seconds, nanoseconds: 0), to: buffer)
+    return String(decoding: buffer.bytes, as: UTF8.self)
+  }
+
   /// Parses RFC 3339: `2026-01-31T12:00:00.5Z`, `2026-01-31T12:00:00+02:00`.
   static func timestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
     if let usual = usualTimestamp(bytes) { return usual }
