@@ -313,8 +313,8 @@ extension Command {
     }
 
     private func endIfIdle() {
-      // A cancelled pipeline reports no end.
-      guard execution.outcome == nil else { return }
+      // A cancelled pipeline reports no end, and what a suspended one would say comes behind its saved state.
+      guard !execution.isOver else { return }
       guard isWired, callers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
       finish()
     }

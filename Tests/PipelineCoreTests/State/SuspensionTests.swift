@@ -76,6 +76,34 @@ import Testing
     #expect(run.executor.nextDeadline == nil)
   }
 
+  /// `n` waits for the end of what it would execute itself, so the command ends when `m` can execute it no more: not because the graph is
+  /// taken down, where the list would be sent although the state has it.
+  @Test func aSuspensionEndsNoCommand() throws {
+    let execute = "{ do: { signal: { marbles: '-1|', chain: [ { execute: work } ] } } }"
+    let plan = try PipelineRun.compile(
+      """
+      sources: { s: { scripted: {}, cold: true } }
+      signals:
+        again: { from: s, chain: [ \(execute) ], cold: true }
+        m: { from: s, chain: [ \(execute) ] }
+        n: { concat: [work.enabled, again], chain: [ collect, { map: dyn(event).x } ] }
+      commands: { work: { run: { marbles: '-8#' }, whenBusy: reject } }
+      sinks: { out: { from: n, probe: {} } }
+      """)
+    let script = SignalHistory([
+      .init(at: .milliseconds(3), .next(.int(2))), .init(at: .milliseconds(10), .complete),
+    ])
+    var options = PipelineRun.Options()
+    options.writesLate = true
+    func run() -> PipelineRun { PipelineRun(plan, sources: ["s": ScriptedSource(script.script)], options: options) }
+    let whole = run()
+    options.suspends = true
+    for turn in 0...whole.turns {
+      options.cutAfter = { $0 == turn }
+      #expect(run().deadLetters == whole.deadLetters, "after turn \(turn)")
+    }
+  }
+
   /// What a failure leaves fits the pipeline that it comes from.
   @Test(arguments: 0..<300 as Range<UInt64>)
   func aFailureLeavesASoundState(_ seed: UInt64) throws {

@@ -18,13 +18,13 @@ extension Execution {
   /// A named signal has ended or lost its last subscriber.
   func namedStopped(_ index: Int) {
     guard !isLaunching else { return }
-    for stopped in reach.run(by: index) where outcome == nil { completeErrors(stopped) }
+    for stopped in reach.run(by: index) where !isOver { completeErrors(stopped) }
   }
 
   /// Completes the errors outputs of signals that can never run again and of sinks that have ended.
   func completeErrors() {
-    for index in plan.named.indices where outcome == nil { completeErrors(index) }
-    for index in sinks.indices where outcome == nil && !sinks[index].isOpen { sinks[index].errors.complete() }
+    for index in plan.named.indices where !isOver { completeErrors(index) }
+    for index in sinks.indices where !isOver && !sinks[index].isOpen { sinks[index].errors.complete() }
   }
 
   private func completeErrors(_ index: Int) {

@@ -411,9 +411,9 @@ public final class Execution {
   /// wait for ever: it may be part of the output's own signal, or execute the command for what the command sends.
   /// Completes these outputs and commands.
   private func becameQuiet() {
-    guard outcome == nil, isExhausted else { return }
+    guard !isOver, isExhausted else { return }
     if errors.contains(where: \.isClaimed) { for signal in errors { signal.complete() } }
-    for (_, command) in commands.sorted(by: { $0.key < $1.key }) where outcome == nil && isExhausted {
+    for (_, command) in commands.sorted(by: { $0.key < $1.key }) where !isOver && isExhausted {
       command.finish()
     }
   }
@@ -591,9 +591,9 @@ public final class Execution {
     sinks[index].isOpen = false
     sinks[index].upstream.cancel()
     openSinks -= 1
-    if !isLaunching, outcome == nil { sinks[index].errors.complete() }
+    if !isLaunching, !isOver { sinks[index].errors.complete() }
     endIfOver()
-    if !isLaunching, outcome == nil { completeErrors() }
+    if !isLaunching, !isOver { completeErrors() }
   }
 
   func sinkFailed(_ index: Int, _ failure: SignalFailure) {
