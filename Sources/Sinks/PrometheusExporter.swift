@@ -92,6 +92,7 @@ public struct PrometheusExporter: SinkComponent {
     private let series: MetricStore
     private let reader = MetricReader()
     private var server: HTTPServer?
+    override var connections: PipelineStatistics.Connections? { server?.counts }
     private var isSuspending = false
 
     init(_ parameters: PrometheusExporter, _ nodeContext: NodeContext) {
