@@ -52,12 +52,12 @@ let package = Package(
     .target(
       name: "Transport",
       dependencies: [
-        "PipelineCore", "CCompress", "CCurl", "CDigest", "CJournal", "CLinux", "CTLS",
+        "PipelineCore", "CCompress", "CCurl", "CDigest", "CJournal", "CLinux", "CSQLite", "CTLS",
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),
     // What a pipeline keeps between runs of the process, on SQLite.
-    .target(name: "Storage", dependencies: ["PipelineCore", "Transport", "CSQLite", "CDigest"]),
+    .target(name: "Storage", dependencies: ["PipelineCore", "Transport", "CDigest"]),
     // Components of plugins: shared libraries, and programs on their standard streams.
     .target(
       name: "PluginHost",

@@ -1,16 +1,20 @@
 #include "rx_sqlite.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // The functions of the library, by the types that its header gives them.
 #define FUNCTIONS(X) \
   X(open_v2) X(close) X(exec) X(errmsg) X(errstr) X(changes) X(get_autocommit) X(system_errno) X(wal_checkpoint_v2) \
   X(prepare_v2) X(finalize) X(step) X(reset) X(bind_int64) X(bind_blob64) X(bind_text64) X(column_int64) \
-  X(column_blob) X(column_bytes) X(column_type) X(db_config)
+  X(column_blob) X(column_bytes) X(column_type) X(db_config) \
+  X(progress_handler) X(busy_handler) X(limit) X(stmt_readonly) X(column_count) X(column_name) \
+  X(bind_parameter_count) X(bind_parameter_name) X(bind_null) X(bind_double) X(column_double)
 #define FIELD(name) __typeof__(&sqlite3_##name) name;
 static struct { FUNCTIONS(FIELD) } lib;
 
@@ -44,6 +48,42 @@ int rx_sqlite_open(const char *path, bool writable, sqlite3 **db) {
   flags |= writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   return open_with(path, flags, db);
 }
+
+int rx_sqlite_open_foreign(const char *path, bool writable, bool creates, sqlite3 **db) {
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  flags |= writable ? SQLITE_OPEN_READWRITE | (creates ? SQLITE_OPEN_CREATE : 0) : SQLITE_OPEN_READONLY;
+  int code = open_with(path, flags, db);
+  // No statement reaches another file.
+  if (code == SQLITE_OK) lib.limit(*db, SQLITE_LIMIT_ATTACHED, 0);
+  return code;
+}
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static bool must_end(rx_sqlite_limits *limits) {
+  return __atomic_load_n(&limits->stop, __ATOMIC_RELAXED) || (limits->deadline && now() >= limits->deadline);
+}
+
+static int in_progress(void *limits) { return must_end(limits); }
+
+static int is_busy(void *context, int count) {
+  rx_sqlite_limits *limits = context;
+  if (!count) limits->busy_since = now();
+  if (must_end(limits) || now() - limits->busy_since >= limits->busy) return 0;
+  struct timespec pause = {0, count < 10 ? 1000000 : 10000000};
+  nanosleep(&pause, NULL);
+  return 1;
+}
+
+void rx_sqlite_limit(sqlite3 *db, rx_sqlite_limits *limits) {
+  lib.progress_handler(db, 1000, in_progress, limits);
+  lib.busy_handler(db, is_busy, limits);
+}
+void rx_sqlite_stop(rx_sqlite_limits *limits) { __atomic_store_n(&limits->stop, 1, __ATOMIC_RELAXED); }
 
 int rx_sqlite_open_quiet(const char *path, sqlite3 **db) {
   // A URI; what has a meaning in one is escaped.
@@ -86,6 +126,33 @@ int rx_sqlite_truncate_log(sqlite3 *db) {
 int rx_sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement) {
   return lib.prepare_v2(db, sql, -1, statement, NULL);
 }
+int rx_sqlite_prepare_one(sqlite3 *db, const char *sql, sqlite3_stmt **statement, bool *has_more) {
+  const char *rest = NULL;
+  *has_more = false;
+  int code = lib.prepare_v2(db, sql, -1, statement, &rest);
+  while (code == SQLITE_OK && rest && *rest && !*has_more) {
+    while (isspace((unsigned char)*rest) || *rest == ';') rest++;
+    if (!*rest) break;
+    // A comment is no statement.
+    sqlite3_stmt *next = NULL;
+    if (lib.prepare_v2(db, rest, -1, &next, &rest) != SQLITE_OK || next) *has_more = true;
+    lib.finalize(next);
+  }
+  return code;
+}
+bool rx_sqlite_only_reads(sqlite3_stmt *statement) { return lib.stmt_readonly(statement); }
+int rx_sqlite_columns(sqlite3_stmt *statement) { return lib.column_count(statement); }
+const char *rx_sqlite_column_name(sqlite3_stmt *statement, int column) { return lib.column_name(statement, column); }
+int rx_sqlite_parameters(sqlite3_stmt *statement) { return lib.bind_parameter_count(statement); }
+const char *rx_sqlite_parameter_name(sqlite3_stmt *statement, int index) {
+  return lib.bind_parameter_name(statement, index);
+}
+int rx_sqlite_bind_null(sqlite3_stmt *statement, int index) { return lib.bind_null(statement, index); }
+int rx_sqlite_bind_double(sqlite3_stmt *statement, int index, double value) {
+  return lib.bind_double(statement, index, value);
+}
+double rx_sqlite_double(sqlite3_stmt *statement, int column) { return lib.column_double(statement, column); }
+int rx_sqlite_type(sqlite3_stmt *statement, int column) { return lib.column_type(statement, column); }
 void rx_sqlite_finalize(sqlite3_stmt *statement) { lib.finalize(statement); }
 int rx_sqlite_step(sqlite3_stmt *statement) { return lib.step(statement); }
 int rx_sqlite_reset(sqlite3_stmt *statement) { return lib.reset(statement); }
@@ -95,8 +162,11 @@ int rx_sqlite_bind_int(sqlite3_stmt *statement, int index, sqlite3_int64 value) 
 int rx_sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t count) {
   return lib.bind_blob64(statement, index, bytes ? bytes : "", count, SQLITE_STATIC);
 }
+int rx_sqlite_bind_copy(sqlite3_stmt *statement, int index, const void *bytes, size_t count) {
+  return lib.bind_blob64(statement, index, bytes ? bytes : "", count, SQLITE_TRANSIENT);
+}
 int rx_sqlite_bind_text(sqlite3_stmt *statement, int index, const char *text, size_t count) {
-  return lib.bind_text64(statement, index, text, count, SQLITE_TRANSIENT, SQLITE_UTF8);
+  return lib.bind_text64(statement, index, text ? text : "", count, SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 sqlite3_int64 rx_sqlite_int(sqlite3_stmt *statement, int column) { return lib.column_int64(statement, column); }
 const void *rx_sqlite_bytes(sqlite3_stmt *statement, int column, size_t *count) {

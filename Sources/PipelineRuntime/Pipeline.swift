@@ -59,6 +59,7 @@ public final class Pipeline: Sendable {
       },
       worker: { WorkThread("rxd \($0)") })
     services.programs = LocalPrograms()
+    services.databases = LocalDatabases()
     launch = PipelineLaunch(plan, loop: loop, services: services)
   }
 

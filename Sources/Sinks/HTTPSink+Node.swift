@@ -60,9 +60,9 @@ extension HTTPSink {
     /// Smaller bodies fit in one packet without compression.
     private static let leastCompressed = 1 << 10
 
-    init(_ parameters: HTTPSink, _ nodeContext: NodeContext) {
+    init(_ parameters: HTTPSink, _ nodeContext: NodeContext, _ form: (any RequestForm)? = nil) {
       self.parameters = parameters
-      writer = BodyWriter(parameters.encode, parameters.batch.form)
+      writer = BodyWriter(parameters.encode, parameters.batch.form, form)
       queue = Queue(parameters.batch)
       share = MemoryShare(of: nodeContext.execution.services.memory)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
@@ -103,8 +103,8 @@ extension HTTPSink {
 
     override func receive(_ event: Event) {
       guard !isOver else { return }
-      switch writer.bytes(of: event) {
-      case .failure(let failure): reject(event, because: failure)
+      switch writer.bytes(of: event, wallTime: executor.wallTime) {
+      case .failure(let failure): reject(event, failure.message)
       case .success(let bytes):
         var target: Target?
         if hasTargets {
@@ -255,6 +255,7 @@ extension HTTPSink {
         if request.compressed != nil {
           message.headers.append(HTTPHeader("Content-Encoding", parameters.compress.format.rawValue))
         }
+        message.headers += writer.headers
         if !message.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
           message.headers.append(HTTPHeader("Content-Type", writer.mediaType))
         }
@@ -321,7 +322,7 @@ extension HTTPSink {
       var lost = 0
       do throws(StateFault) {
         try restored.restore(from: &state) { event in
-          guard case .success(let bytes) = writer.bytes(of: event.event) else {
+          guard case .success(let bytes) = writer.bytes(of: event.event, wallTime: executor.wallTime) else {
             lost += 1
             return nil
           }

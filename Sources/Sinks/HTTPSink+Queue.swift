@@ -151,8 +151,11 @@ extension HTTPSink {
     /// Each body starts with the header of its format.
     private let hasHeader: Bool
     private let buffer = OutputBuffer()
+    /// Makes bodies of something else than encoded events; nil: nothing does.
+    private let request: (any RequestForm)?
 
-    init(_ encode: EncodeParameter, _ form: Batch.Form) {
+    init(_ encode: EncodeParameter, _ form: Batch.Form, _ request: (any RequestForm)? = nil) {
+      self.request = request
       var encode = encode
       hasHeader = encode.options.format == .csv && encode.options.csv.header
       encode.options.csv.header = false
@@ -160,16 +163,23 @@ extension HTTPSink {
       self.form = form
     }
 
+    /// Headers of each request.
+    var headers: [HTTPHeader] { request?.headers ?? [] }
+
     var mediaType: String { form == .array ? "application/json" : "\(encoder.mediaType)" }
 
     /// The encoded event, or why it cannot be encoded.
-    func bytes(of event: Event) -> Result<[UInt8], EncodingFailure> {
+    func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], FormFailure> {
+      if let request { return request.bytes(of: event, wallTime: wallTime) }
       buffer.clear()
-      if let failure = encoder.append(event.value, to: buffer) { return .failure(failure) }
+      if let failure = encoder.append(event.value, to: buffer) {
+        return .failure(FormFailure(message: "the event cannot be written: \(failure)"))
+      }
       return .success(Array(buffer.bytes))
     }
 
     func body(of items: [Item]) -> [UInt8] {
+      if let request { return request.body(of: items.map(\.body)) }
       buffer.clear()
       guard form == .array else {
         if hasHeader { encoder.appendHeader(to: buffer) }

@@ -15,7 +15,23 @@ final class MetricStore: Sendable {
     var isRelative = false
     /// How many events it stands for.
     var weight = 1.0
+    /// Its time, in milliseconds since 1970; nil: when it came.
+    var timestamp: Int64?
   }
+
+  /// One value of one series.
+  struct Sample: Equatable {
+    var name: String
+    var labels: [Label]
+    var value: Double
+
+    struct Label: Equatable {
+      var name: String
+      var value: String
+    }
+  }
+
+  struct Fault: Error { var message: String }
 
   private enum Kind: String {
     case counter, gauge, histogram, summary, untyped
@@ -103,21 +119,18 @@ final class MetricStore: Sendable {
     let shown = Printable.cut(metric.name)
     let isPart = metric.family.map { $0 != metric.name } ?? false
     guard let (typed, observes) = Self.kind(of: metric.type, isPart: isPart) else {
-      return "the metric '\(shown)' has the type '\(Printable.cut(metric.type))', which Prometheus has no form for"
+      return Self.unknown(metric).message
     }
     // The time at which a counter began is no counter.
     let kind = typed == .counter && isPart && metric.name.hasSuffix("_created") ? .gauge : typed
     let name = Self.name(metric.name)
     let family = kind == .histogram || kind == .summary ? Self.name(metric.family ?? metric.name) : name
     let value = metric.type == "timer" ? metric.value / 1000 : metric.value
-    var labels = metric.labels.sorted { $0.name < $1.name }
-    for index in labels.indices.dropFirst().reversed() where labels[index].name == labels[index - 1].name {
-      labels.remove(at: index)
-    }
+    let labels = Self.sorted(metric.labels)
     if observes, labels.contains(where: { $0.name == "le" }) {
       return "the metric '\(shown)' has a label 'le', which the buckets of its histogram have"
     }
-    let text = labels.map { "\($0.name)=\"\(Self.escaped($0.value, quotes: true))\"" }.joined(separator: ",")
+    let text = Self.text(labels)
     let key = "\(name){\(text)"
     return state.withLock { state in
       sweep(&state, now)
@@ -168,6 +181,60 @@ final class MetricStore: Sendable {
     }
     series.seen = now
     return nil
+  }
+
+  /// The values that the series of a metric have with it: itself, its total, or what its histogram is then.
+  func samples(_ metric: Metric) -> Result<[Sample], Fault> {
+    let isPart = metric.family.map { $0 != metric.name } ?? false
+    guard let (kind, observes) = Self.kind(of: metric.type, isPart: isPart) else {
+      return .failure(Self.unknown(metric))
+    }
+    let name = Self.name(metric.name)
+    let labels = Self.sorted(metric.labels).map { Sample.Label(name: $0.name, value: $0.value) }
+    if !observes, !metric.isRelative { return .success([Sample(name: name, labels: labels, value: metric.value)]) }
+    if let fault = take(metric) { return .failure(Fault(message: fault)) }
+    // What has been taken is there.
+    let family = kind == .histogram || kind == .summary ? Self.name(metric.family ?? metric.name) : name
+    let key = "\(name){\(Self.text(Self.sorted(metric.labels)))"
+    let content = state.withLock { state in
+      state.families[family].flatMap { family in family.index[key].map { family.series[$0].content } }
+    }
+    switch content {
+    case nil: return .success([])
+    case .value(let value): return .success([Sample(name: name, labels: labels, value: value)])
+    case .histogram(let counts, let sum):
+      var samples: [Sample] = []
+      var total = 0.0
+      for (index, count) in counts.enumerated() {
+        total += count
+        let bound = index < buckets.count ? Self.text(buckets[index]) : "+Inf"
+        samples.append(
+          Sample(name: name + "_bucket", labels: labels + [Sample.Label(name: "le", value: bound)], value: total))
+      }
+      samples.append(Sample(name: name + "_sum", labels: labels, value: sum))
+      samples.append(Sample(name: name + "_count", labels: labels, value: total))
+      return .success(samples)
+    }
+  }
+
+  private static func unknown(_ metric: Metric) -> Fault {
+    Fault(
+      message:
+        "the metric '\(Printable.cut(metric.name))' has the type '\(Printable.cut(metric.type))', which Prometheus has no form for"
+    )
+  }
+
+  /// By their names, each once.
+  private static func sorted(_ given: [(name: String, value: String)]) -> [(name: String, value: String)] {
+    var labels = given.sorted { $0.name < $1.name }
+    for index in labels.indices.dropFirst().reversed() where labels[index].name == labels[index - 1].name {
+      labels.remove(at: index)
+    }
+    return labels
+  }
+
+  private static func text(_ labels: [(name: String, value: String)]) -> String {
+    labels.map { "\($0.name)=\"\(escaped($0.value, quotes: true))\"" }.joined(separator: ",")
   }
 
   /// Removes what is too old; at most once a second.

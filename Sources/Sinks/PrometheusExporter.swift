@@ -90,9 +90,9 @@ public struct PrometheusExporter: SinkComponent {
   final class Node: RunningSink {
     private let parameters: PrometheusExporter
     private let series: MetricStore
-    private let parser = JSONParser()
-    private let store = Arena()
+    private let reader = MetricReader()
     private var server: HTTPServer?
+    override var connections: PipelineStatistics.Connections? { server?.counts }
     private var isSuspending = false
 
     init(_ parameters: PrometheusExporter, _ nodeContext: NodeContext) {
@@ -150,67 +150,10 @@ public struct PrometheusExporter: SinkComponent {
     }
 
     override func receive(_ event: Event) {
-      defer { store.reset() }
-      switch metric(parser.expand(event.value.unwrapped, into: store)) {
+      switch reader.metric(event) {
       case .failure(let fault): reject(event, fault.message)
       case .success(let metric):
         if let fault = series.take(metric) { reject(event, fault) } else { delivered() }
-      }
-    }
-
-    private struct Fault: Error { var message: String }
-
-    private func metric(_ value: Value) -> Result<MetricStore.Metric, Fault> {
-      guard value.is(.map) else { return .failure(Fault(message: "the event is no metric: it is no map")) }
-      var metric = MetricStore.Metric()
-      var number: Double?
-      var rate = 1.0
-      for entry in value.entries {
-        let member = parser.expand(entry.value.unwrapped, into: store)
-        let key = String(decoding: entry.key.rawBytes, as: UTF8.self)
-        switch key {
-        case "name": metric.name = text(member) ?? ""
-        case "type": metric.type = text(member) ?? ""
-        case "family": metric.family = text(member)
-        case "help": metric.help = text(member) ?? ""
-        case "value": number = Self.number(member)
-        case "sampleRate": rate = Self.number(member) ?? 1
-        case "relative": metric.isRelative = member.isTrue
-        case "labels":
-          guard member.is(.map) else { continue }
-          for label in member.entries {
-            guard let content = text(parser.expand(label.value.unwrapped, into: store)) else { continue }
-            metric.labels.append((MetricStore.name(text(label.key) ?? "", mayHaveColon: false), content))
-          }
-        default: continue
-        }
-      }
-      if metric.name.isEmpty { return .failure(Fault(message: "the event is no metric: it has no 'name'")) }
-      guard let number else {
-        return .failure(Fault(message: "the metric '\(Printable.cut(metric.name))' has no 'value' that is a number"))
-      }
-      metric.value = number
-      metric.weight = rate > 0 && rate <= 1 ? 1 / rate : 1
-      return .success(metric)
-    }
-
-    private func text(_ value: Value) -> String? {
-      switch value.what {
-      case .string: return String(decoding: JSONParser.unescape(value, into: store).rawBytes, as: UTF8.self)
-      case .null, .absent, .list, .map: return nil
-      default:
-        let buffer = OutputBuffer()
-        return JSONWriter.append(value, to: buffer) == nil ? String(decoding: buffer.bytes, as: UTF8.self) : nil
-      }
-    }
-
-    private static func number(_ value: Value) -> Double? {
-      switch value.what {
-      case .double: value.asDouble
-      case .int: Double(value.asInt)
-      case .uint: Double(value.asUInt)
-      case .bool: value.asBool ? 1 : 0
-      default: nil
       }
     }
 

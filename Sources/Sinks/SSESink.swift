@@ -115,6 +115,7 @@ public struct SSESink: SinkComponent {
     private let buffer = OutputBuffer()
     private lazy var frame = makeFrame()
     private var server: HTTPServer?
+    override var connections: PipelineStatistics.Connections? { server?.counts }
     private var clients: [Int: ResponseStream] = [:]
     private var lastClient = 0
     private var kept = KeptMessages()

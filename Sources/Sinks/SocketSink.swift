@@ -204,6 +204,8 @@ final class SocketSink: RunningSink {
       events: max(0, taken + ends.count - sent - givenUp), bytes: (sender?.queuedBytes ?? 0) + buffer.count)
   }
 
+  override var connections: PipelineStatistics.Connections? { (sender as? SocketSender)?.counts }
+
   override func countDelivered() {
     let (sent, _, bytes) = book.counts
     countSent(sent - counted)

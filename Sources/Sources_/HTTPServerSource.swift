@@ -204,6 +204,7 @@ public struct HTTPServerSource: SourceComponent {
     private let parameters: HTTPServerSource
     private let rules: ServingRules
     private var server: HTTPServer?
+    override var connections: PipelineStatistics.Connections? { server?.counts }
     /// Decodes the bodies one after the other; nil: each request is an event.
     private var decoder: (any EventDecoder)?
 

@@ -27,6 +27,9 @@ class PolledSource: DecodingSource {
   private var wasAsking = false
   /// The restored state is that of other parameters.
   private var isRenewed = false
+  /// Behind the last event that has been sent; for a source that knows it within an answer.
+  var placeOfTurn: PollPlace { place }
+
   /// How far the answers go that have been sent.
   private let answers = PositionLedger(PollPlace())
   /// Behind the last answer that has been sent to its last event.
@@ -85,6 +88,12 @@ class PolledSource: DecodingSource {
     let slab = Slab(body)
     body = []
     take(slab, offset: 0, isLast: true, by: decoder, origin: origin)
+    if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
+  }
+
+  /// Sends the rows that a decoder makes without an input; then the call is done.
+  final func sendRows(_ decoder: any EventDecoder, _ origin: Origin) {
+    take(Slab(capacity: 0), offset: 0, isLast: true, by: decoder, origin: origin)
     if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
   }
 
@@ -195,7 +204,7 @@ class PolledSource: DecodingSource {
     if token == Self.pauseEnds { woke(token) } else { wait() }
   }
 
-  override func beginPiece() { beginPiece(of: answers) { [self] in place } }
+  override func beginPiece() { beginPiece(of: answers) { [self] in placeOfTurn } }
 
   // MARK: State
 
@@ -216,7 +225,7 @@ class PolledSource: DecodingSource {
   final func savePlace(_ state: inout StateWriter) {
     state.write(pause)
     state.write(isDue)
-    state.write(state.positions == .acknowledged ? answers.acknowledged : place)
+    state.write(state.positions == .acknowledged ? answers.acknowledged : placeOfTurn)
   }
 
   /// Reads what `savePlace` wrote.

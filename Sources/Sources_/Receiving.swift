@@ -65,6 +65,8 @@ final class ReceivingNode: DecodingSource {
     super.init(nodeContext, downstream: downstream)
   }
 
+  override var connections: PipelineStatistics.Connections? { (receiver as? StreamReceiver)?.counts }
+
   /// Nobody else gets the place until the reload is over.
   override func dryRun() {
     do throws(SocketFailure) {

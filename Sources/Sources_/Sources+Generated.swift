@@ -15,6 +15,7 @@ extension Catalogue {
     CatalogueEntry(source: Interval.self, "interval"),
     CatalogueEntry(source: JournaldSource.self, "journald"),
     CatalogueEntry(source: NeverSource.self, "never"),
+    CatalogueEntry(source: SQLiteSource.self, "sqlite"),
     CatalogueEntry(source: SSE.self, "sse"),
     CatalogueEntry(source: StatsDSource.self, "statsd"),
     CatalogueEntry(source: Stdin.self, "stdin"),

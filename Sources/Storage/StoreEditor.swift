@@ -1,4 +1,5 @@
 public import PipelineCore
+import Transport
 
 /// Changes the store of a pipeline that does not run. Whoever uses it has the lock of the state directory.
 ///

@@ -1,4 +1,3 @@
-import CSQLite
 import Glibc
 public import PipelineCore
 import Transport
@@ -25,14 +24,17 @@ public final class StoreReader {
     do throws(DatabaseError) {
       database = try Database(path, isQuiet ? .quietReading : .reading)
       try database.execute("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA cell_size_check = ON; BEGIN")
-      if let refusal = try database.refusal() { throw DatabaseError(code: SQLITE_NOTADB, message: refusal) }
+      if let refusal = try database.refusal() {
+        throw DatabaseError(code: DatabaseError.notADatabase, message: refusal)
+      }
     } catch {
       throw StoreRefusal("\(path) cannot be read: \(Self.clause(error))")
     }
   }
 
   private static func clause(_ error: DatabaseError) -> String {
-    error.code == SQLITE_NOTADB && error.message.hasPrefix("file is not") ? "it is not a store of rxd" : error.message
+    error.code == DatabaseError.notADatabase && error.message.hasPrefix("file is not")
+      ? "it is not a store of rxd" : error.message
   }
 
   /// Says of an error what it means for the whole store.

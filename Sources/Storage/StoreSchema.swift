@@ -1,5 +1,6 @@
 import CDigest
 import PipelineCore
+import Transport
 
 /// The tables of a store, and what is read from them.
 ///
@@ -12,8 +13,7 @@ import PipelineCore
 ///
 /// Every body has a checksum: SQLite checks the pages of its log, not those of the file.
 struct StoreSchema {
-  /// `rxds`, in the header of the file.
-  static let applicationID: Int64 = 0x7278_6473
+  static let applicationID = Database.storeApplicationID
   static let version: Int64 = 1
   /// Rows are large: with 4 KiB, the file costs almost twice the time.
   static let pageBytes = 8192

@@ -114,6 +114,7 @@ public final class HTTPServer: Sendable {
     var listener: (any Channel)?
     var connections: [ObjectIdentifier: ServerConnection] = [:]
     var stopping = false
+    var counts = PipelineStatistics.Connections()
   }
 
   let state = Guarded(State())
@@ -194,6 +195,15 @@ public final class HTTPServer: Sendable {
 
   private var address: String { options.address }
 
+  /// What is counted of its connections.
+  public var counts: PipelineStatistics.Connections {
+    state.withLock { state in
+      var counts = state.counts
+      counts.open = state.connections.count
+      return counts
+    }
+  }
+
   /// Accepts no more connections; the port is free when this returns. Not on the network thread.
   /// - Parameter handsOver: The next server of this address goes on with the listening socket, if there is a reload.
   public func stopListening(handsOver: Bool = false) {
@@ -231,7 +241,11 @@ public final class HTTPServer: Sendable {
 
   private func configure(_ channel: any Channel, _ round: ServingRound) throws {
     let pipeline = channel.pipeline.syncOperations
-    let refusal = state.withLock { $0.stopping ? .busy : options.rules.refusal(besides: $0.connections.count) }
+    let refusal = state.withLock { state in
+      let refusal = state.stopping ? .busy : options.rules.refusal(besides: state.connections.count)
+      if refusal != nil { state.counts.refused += 1 }
+      return refusal
+    }
     guard let serving = options.tls else {
       if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
       return try pipeline.addHandler(ServerConnection(self, channel, round, tls: nil))

@@ -105,7 +105,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if tls == nil {
       socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
     }
-    server.state.withLock { $0.connections[ObjectIdentifier(self)] = self }
+    server.state.withLock {
+      $0.connections[ObjectIdentifier(self)] = self
+      $0.counts.opened += 1
+    }
     limit(server.options.headerTimeout)
   }
 

@@ -66,6 +66,7 @@ public final class SocketSender: Sendable {
   private let options: Options
   private let state: Guarded<State>
   private let wake: WakeEvent
+  private let counted = Guarded(PipelineStatistics.Connections())
   private let notify: @Sendable (Notice) -> Void
 
   /// - Parameter notify: Called on the sending thread.
@@ -97,6 +98,9 @@ public final class SocketSender: Sendable {
       throw SocketFailure(message: error.message)
     }
   }
+
+  /// What is counted of its connections; nil: datagrams have none.
+  public var counts: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
 
   /// Bytes that wait.
   public var queuedBytes: Int { state.withLock(\.bytes) }
@@ -376,6 +380,7 @@ public final class SocketSender: Sendable {
 
     /// The connection is of no use: another one after a pause.
     private func fail(_ reason: String) {
+      owner.counted.withLock { $0.broken += 1 }
       disconnect()
       note(reason)
       pause()
@@ -400,6 +405,7 @@ public final class SocketSender: Sendable {
       if descriptor >= 0 { Glibc.close(descriptor) }
       descriptor = -1
       position = 0
+      owner.counted.withLock { $0.open = 0 }
     }
 
     /// Connects, again and again; false: the sender was cancelled.
@@ -407,6 +413,7 @@ public final class SocketSender: Sendable {
       while !isCancelled {
         do throws(SocketFailure) {
           try connectOnce()
+          owner.counted.withLock { ($0.open, $0.opened) = (1, $0.opened + 1) }
           return true
         } catch {
           fail(error.message)

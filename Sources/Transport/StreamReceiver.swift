@@ -59,14 +59,6 @@ public final class StreamReceiver: Sendable {
     case lost(peer: String, reason: String)
   }
 
-  /// What is counted of it.
-  public struct Counts: Sendable, Equatable {
-    public var connections = 0
-    public var accepted: UInt64 = 0
-    public var refused: UInt64 = 0
-    public var broken: UInt64 = 0
-  }
-
   private enum Ending {
     /// What is there is read, then all connections are closed.
     case close
@@ -80,7 +72,7 @@ public final class StreamReceiver: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
-  private let counted = Mutex(Counts())
+  private let counted = Mutex(PipelineStatistics.Connections())
 
   public init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
@@ -90,7 +82,8 @@ public final class StreamReceiver: Sendable {
 
   /// Where it listens.
   public var text: String { socket.text }
-  public var counts: Counts { counted.withLock { $0 } }
+  /// What is counted of its connections.
+  public var counts: PipelineStatistics.Connections { counted.withLock { $0 } }
 
   /// Starts the thread.
   /// - Parameters:
@@ -219,7 +212,7 @@ public final class StreamReceiver: Sendable {
     }
 
     private func count() {
-      owner.counted.withLock { $0.connections = connections.count }
+      owner.counted.withLock { $0.open = connections.count }
     }
 
     private func timeout() -> Int32 {
@@ -271,7 +264,7 @@ public final class StreamReceiver: Sendable {
           isFull = true
           continue
         }
-        owner.counted.withLock { $0.accepted += 1 }
+        owner.counted.withLock { $0.opened += 1 }
         begin(descriptor, address)
       }
     }
@@ -379,7 +372,10 @@ public final class StreamReceiver: Sendable {
           return
         case .ended(let reason):
           finish(connection)
-          if let reason { notify(.lost(peer: connection.sender.peer.text, reason: reason)) }
+          if let reason {
+            owner.counted.withLock { $0.broken += 1 }
+            notify(.lost(peer: connection.sender.peer.text, reason: reason))
+          }
           if reason != nil { owner.counted.withLock { $0.broken += 1 } }
           return remove(tag)
         }

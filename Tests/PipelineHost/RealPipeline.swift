@@ -56,6 +56,7 @@ public final class RealPipeline {
       },
       random: { UInt64.random(in: 0 ... .max) }, worker: worker)
     services.programs = LocalPrograms()
+    services.databases = LocalDatabases()
     services.memory = memory
     execution = Execution(plan: plan, executor: executor, services: services)
     for sink in plan.sinks where sink.component is ProbeSink {

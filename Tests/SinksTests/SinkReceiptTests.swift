@@ -101,11 +101,18 @@ import Transport
     case "udp": ["udp: '127.0.0.1:\(receiver.port)'"]
     case "unix": ["unix: \(receiver.path)"]
     // No event is a metric: each is rejected.
+    case "prometheusRemoteWrite": ["prometheusRemoteWrite: 'http://h.example/'"]
     case "prometheusExporter": ["prometheusExporter: '127.0.0.1:0'"]
     case "exec":
       [
         "exec: { shell: 'cat > /dev/null' }",
         "exec: { shell: 'head -c 2000 > /dev/null', restart: { delay: 1ms, maxDelay: 1ms }, queue: 1KiB }",
+      ]
+    case "sqlite":
+      [
+        "sqlite: { path: '\(scratch("a.db"))', table: t, columns: { v: event }, batch: { every: 1ms }, create: 'CREATE TABLE IF NOT EXISTS t(v)' }",
+        // Some rows are refused.
+        "sqlite: { path: '\(scratch("b.db"))', table: t, columns: { v: event }, batch: 7, create: 'CREATE TABLE IF NOT EXISTS t(v CHECK(v % 3 < 2))' }",
       ]
     case "journald": ["journald: \(receiver.datagrams)"]
     // To no request: each is rejected.

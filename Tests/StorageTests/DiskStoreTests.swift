@@ -3,6 +3,7 @@ import PipelineCore
 import PipelineHost
 import PipelineTestSupport
 import Testing
+import Transport
 
 @testable import Storage
 

@@ -231,6 +231,8 @@ public enum RejectReason: Error, Sendable, Equatable {
   case malformed(DecoderFormat, expected: String, at: Int)
   /// The text of a field is not of its type.
   case type(FieldType, field: String)
+  /// The value of a column is not of its declared type.
+  case column(String, name: String)
 
   /// The kind of the fault for metrics; stable.
   public var code: String {
@@ -245,7 +247,7 @@ public enum RejectReason: Error, Sendable, Equatable {
     case .noMatch: "no_match"
     case .syslog: "malformed_syslog"
     case .malformed(let format, _, _): "malformed_\(format.rawValue)"
-    case .type: "wrong_type"
+    case .type, .column: "wrong_type"
     }
   }
 }
@@ -265,6 +267,7 @@ extension RejectReason: CustomStringConvertible {
     case .malformed(let format, let expected, let at):
       "no metric of \(format.rawValue): \(expected) is expected at byte \(at)"
     case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"
+    case .column(let type, let name): "the column '\(name)' is no \(type)"
     }
   }
 }

@@ -332,6 +332,9 @@ public struct CodeExample: Sendable {
     "RX550": when(
       "The process of rxd ends twice while it works on the same event of a file, and starts again.",
       do: "Look at the event with 'rxd deadletters show' and report the crash; all other events flow."),
+    "RX551": when(
+      "The program of 'exec: { command: [...] }' in a chain ends, or says nothing within 'timeout', while it has the line of an event.",
+      do: "Read what it wrote to its standard error in the log. It is started again, and gets the events that come."),
     "RX520": running(
       "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
       "{ \"n\": 5 }"),
@@ -358,6 +361,11 @@ public struct CodeExample: Sendable {
       "The program of 'exec: { every: 10s, ... }' exits with 1, or cannot be started.",
       do:
         "Nothing: the next run comes. 'from: NAME.errors' gives the runs that failed; 'success: [0, 1]' makes 1 no error."
+    ),
+    "RX528": when(
+      "A source 'sqlite: { every: 10s, ... }' finds the database locked, or two rows with the same 'key'.",
+      do:
+        "Nothing if the database was locked: the next query comes. Rows with the same key need a further column: 'key: [changed, id]'."
     ),
 
     // Tests

@@ -35,14 +35,19 @@ extension Diagnostic.Code {
     "RX526", "The event would change the arguments of a program in a way that is not allowed.")
   public static let runFailed = Diagnostic.Code(
     "RX527", "A periodic run of a program failed.")
+  public static let queryFailed = Diagnostic.Code(
+    "RX528", "A periodic query of a database failed.")
   public static let pluginRefusal = Diagnostic.Code(
     "RX511", "A plugin rejected an event, or ended three times when it was given it.")
   public static let eventEndsProcess = Diagnostic.Code(
     "RX550", "The process ended twice while it had this event in hand, so the event is left out.")
+  public static let notAnswered = Diagnostic.Code(
+    "RX551", "The program that answers events line by line has not answered this one.")
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
-    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .programRefused, .runFailed, .pluginRefusal,
-    .eventEndsProcess,
+    .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .programRefused, .runFailed, .queryFailed,
+    .pluginRefusal,
+    .eventEndsProcess, .notAnswered,
   ]
 }

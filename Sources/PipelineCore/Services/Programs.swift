@@ -5,6 +5,16 @@ public protocol ProgramRunner: AnyObject, Sendable {
   func run(
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   ) -> any Cancellable
+
+  /// Starts a program that answers lines of its standard input on its standard output, for as long as it likes. `receive` is called on any thread,
+  /// never before this returns.
+  ///
+  /// - Parameters:
+  ///   - call: Its input, time-out and limit of output do not count.
+  ///   - maxLine: A longer line ends the program.
+  func converse(
+    _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
+  ) -> any ProgramDialogue
 }
 
 /// One run of a program.
@@ -96,5 +106,81 @@ final class NoPrograms: ProgramRunner {
 
   private final class Nothing: Cancellable {
     func cancel() {}
+  }
+}
+
+// MARK: - Programs that answer
+
+/// What comes from a program that answers lines.
+public enum ProgramPart: Sendable {
+  /// A line of its standard output, without its end.
+  case line([UInt8])
+  /// A line of its standard error, twenty a second at most.
+  case said(Services.Level, String)
+  /// It has ended, or could not be started. The last part.
+  case ended(Result<ProgramResult, ProgramFailure>)
+}
+
+/// A running program that answers lines. Cancelling ends it: its input ends, it gets SIGTERM, and SIGKILL after 5 s; nothing comes any more.
+public protocol ProgramDialogue: Cancellable {
+  /// Writes lines, each with its end. Never blocks.
+  func write(_ bytes: [UInt8])
+  /// Its input ends behind what has been written; it ends by itself then, or is ended.
+  func close()
+}
+
+extension ProgramRunner {
+  /// Runs the program anew for each line, one after the other: for tests, where one stub stands for both.
+  public func converse(
+    _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
+  ) -> any ProgramDialogue { RepeatedRuns(self, call, receive) }
+}
+
+/// A dialogue with a program that is run for each line. On the executor's thread.
+private final class RepeatedRuns: ProgramDialogue, @unchecked Sendable {
+  private let runner: any ProgramRunner
+  private let call: ProgramCall
+  private let receive: @Sendable (ProgramPart) -> Void
+  private var lines: [[UInt8]] = []
+  private var running: (any Cancellable)?
+  private var isRunning = false
+  private var isOver = false
+
+  init(_ runner: any ProgramRunner, _ call: ProgramCall, _ receive: @escaping @Sendable (ProgramPart) -> Void) {
+    self.runner = runner
+    self.call = call
+    self.receive = receive
+  }
+
+  func write(_ bytes: [UInt8]) {
+    lines += bytes.split(separator: 0x0A, omittingEmptySubsequences: false).dropLast().map(Array.init)
+    next()
+  }
+
+  private func next() {
+    guard !isRunning, !isOver, !lines.isEmpty else { return }
+    isRunning = true
+    var call = call
+    call.input = lines.removeFirst()
+    running = runner.run(call) { [self] result in
+      isRunning = false
+      guard !isOver else { return }
+      switch result {
+      case .success(let end) where end.exit == 0:
+        let line = end.output.last == 0x0A ? end.output.dropLast() : end.output[...]
+        receive(.line(Array(line)))
+        next()
+      default:
+        isOver = true
+        receive(.ended(result))
+      }
+    }
+  }
+
+  func close() {}
+
+  func cancel() {
+    isOver = true
+    running?.cancel()
   }
 }

@@ -14,6 +14,7 @@ public struct PipelineTest: Sendable {
   public var inputs: [Input] = []
   public var stubs: [HTTPStub] = []
   var programs: [ProgramStub] = []
+  var databases: [DatabaseStub] = []
   /// The location of the stubs, for unanswered requests.
   public var stubsLocation: SourceLocation?
   public var expectations: [Expectation] = []

@@ -206,4 +206,78 @@ extension PipelineTestReader {
     result.output = body(node)
     return result
   }
+
+  // MARK: Databases
+
+  mutating func databases(_ node: YAMLNode) -> [DatabaseStub] {
+    guard let items = node.items else {
+      report(
+        .testStep, "'sqlite' takes a list of stubs, not \(node.kindName)", node.location,
+        help: "Write - { query: \"*FROM users*\", reply: { rows: [ { id: 1 } ] } }")
+      return []
+    }
+    return items.compactMap { database($0) }
+  }
+
+  private mutating func database(_ node: YAMLNode) -> DatabaseStub? {
+    guard let entries = node.entries else {
+      report(
+        .testStep, "a stub is a mapping, not \(node.kindName)", node.location,
+        help: "Write { query: \"*FROM users*\", reply: { rows: [ { id: 1 } ] } }")
+      return nil
+    }
+    guard check(keys: entries, ["query", "sequence"] + Self.answerKeys, "a stub of a database") else { return nil }
+    guard let query = node["query"] else {
+      report(
+        .testStep, "the stub does not say which queries it answers", node.location,
+        help: "Add 'query:', the statement, in which * stands for any text")
+      return nil
+    }
+    guard let pattern = text(query, "'query'") else { return nil }
+    let answers = answers(node, "rows: [ { id: 1 } ]", fails: "database is locked") { reader, reply in
+      reader.rows(reply)
+    } failure: { reason in
+      DatabaseFailure(.failed, reason)
+    }
+    return answers.isEmpty ? nil : DatabaseStub(query: pattern, answers: answers, location: node.location)
+  }
+
+  /// Rows as mappings from column to value; a list or mapping is stored as JSON.
+  private mutating func rows(_ node: YAMLNode) -> DatabaseRows? {
+    guard let entries = node.entries, check(keys: entries, ["rows"], "'reply'"), let items = node["rows"]?.items else {
+      report(
+        .testStep, "'reply' of a database takes 'rows', a list", node.location,
+        help: "Write 'reply: { rows: [ { id: 1 } ] }'")
+      return nil
+    }
+    var result = DatabaseRows(columns: [], rows: [])
+    let arena = Arena()
+    for item in items {
+      guard let members = item.entries else {
+        report(.testStep, "a row is a mapping, not \(item.kindName)", item.location)
+        return nil
+      }
+      for member in members where !result.columns.contains(member.name) { result.columns.append(member.name) }
+    }
+    for item in items {
+      result.rows.append(
+        result.columns.map { column in item[column].map { Self.stored($0, arena) } ?? .null })
+    }
+    return result
+  }
+
+  private static func stored(_ node: YAMLNode, _ arena: Arena) -> DatabaseValue {
+    let value = LiteralParameter.value(of: node, in: arena)
+    switch value.what {
+    case .null: return .null
+    case .bool: return .int(value.asBool ? 1 : 0)
+    case .int: return .int(value.asInt)
+    case .double: return .real(value.asDouble)
+    case .string: return .text(Array(value.rawBytes))
+    default:
+      let buffer = OutputBuffer()
+      JSONWriter.append(value, to: buffer)
+      return .text(Array(buffer.bytes))
+    }
+  }
 }

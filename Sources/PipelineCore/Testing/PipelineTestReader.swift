@@ -48,10 +48,11 @@ public struct PipelineTestReader {
       switch stub.name.value {
       case "http": test.stubs = stubs(stub.node)
       case "exec": test.programs = programs(stub.node)
+      case "sqlite": test.databases = databases(stub.node)
       default:
         report(
           .unknownSubject, "there are no stubs for '\(stub.name.value)'", stub.name.location,
-          help: "Only 'http' and 'exec' can be stubbed; named sources get their events under 'inputs:'")
+          help: "Only 'http', 'exec' and 'sqlite' can be stubbed; named sources get their events under 'inputs:'")
         continue
       }
       test.stubsLocation = stub.name.location

@@ -54,6 +54,7 @@ private final class TestRun {
   private let time: VirtualTime
   private let requests: StubCalls<HTTPRequest>
   private let programs: StubCalls<ProgramCall>
+  private let databases: StubCalls<DatabaseQuery>
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
   /// The results for each expectation.
@@ -105,17 +106,19 @@ private final class TestRun {
     executor = Executor(clock: time)
     requests = StubCalls(test.stubs.map { ($0.matches, $0.answers) }, executor)
     programs = StubCalls(test.programs.map { ($0.matches, $0.answers) }, executor)
-    execution = Self.execution(plan, executor, requests, programs, deadLetters)
+    databases = StubCalls(test.databases.map { ($0.matches, $0.answers) }, executor)
+    execution = Self.execution(plan, executor, requests, programs, databases, deadLetters)
   }
 
   private static func execution(
     _ plan: Plan, _ executor: Executor, _ requests: StubCalls<HTTPRequest>, _ programs: StubCalls<ProgramCall>,
-    _ deadLetters: DeadLetters
+    _ databases: StubCalls<DatabaseQuery>, _ deadLetters: DeadLetters
   ) -> Execution {
     var services = Services(
       http: StubHTTPClient(requests), log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
       random: { deadLetters.next() })
     services.programs = StubPrograms(programs)
+    services.databases = StubDatabases(databases)
     return Execution(plan: plan, executor: executor, services: services)
   }
 
@@ -144,6 +147,7 @@ private final class TestRun {
     coverage?.add(execution)
     requests.stop()
     programs.stop()
+    databases.stop()
     return result
   }
 
@@ -271,13 +275,16 @@ private final class TestRun {
   /// Saves the state, drops everything and restores it.
   private func restart() {
     // Events that a sink has taken are not part of the state.
-    guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, let state = execution.saveState() else {
+    guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, !databases.isAnswering,
+      let state = execution.saveState()
+    else {
       return
     }
     for recording in recordings { recording.ignoresMarks = true }
     nonisolated(unsafe) let old = execution
     requests.detach()
     programs.detach()
+    databases.detach()
     executor.post { old.cancel() }
     _ = executor.runOne()
     turns += executor.turns
@@ -285,11 +292,13 @@ private final class TestRun {
     executor = Executor(clock: time)
     requests.attach(executor)
     programs.attach(executor)
-    execution = Self.execution(plan, executor, requests, programs, deadLetters)
+    databases.attach(executor)
+    execution = Self.execution(plan, executor, requests, programs, databases, deadLetters)
     launch(state)
     _ = executor.runOne()
     requests.forgetOrphans()
     programs.forgetOrphans()
+    databases.forgetOrphans()
     for recording in recordings { recording.ignoresMarks = false }
   }
 
@@ -328,6 +337,11 @@ private final class TestRun {
     }
     for exchange in programs.exchanges where exchange.stub == nil {
       let line = Printable.cut(exchange.call.shownLine, limit: 200)
+      guard reported.insert(line).inserted else { continue }
+      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, line)))
+    }
+    for exchange in databases.exchanges where exchange.stub == nil {
+      let line = Printable.cut(exchange.call.line, limit: 200)
       guard reported.insert(line).inserted else { continue }
       result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, line)))
     }
@@ -375,6 +389,18 @@ private final class TestRun {
       at: nearest?.location ?? test.stubsLocation ?? test.name.location,
       help: nearest.map { "The nearest stub is for '\($0.command)'" }
         ?? "Add 'stubs: { exec: [ { command: \"...\", reply: { text: ... } } ] }' to the test")
+  }
+
+  private func unanswered(_ exchange: StubCalls<DatabaseQuery>.Exchange, _ line: String) -> Diagnostic {
+    let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
+    let nearest = test.databases.min {
+      Glob.distance($0.query, exchange.call.line) < Glob.distance($1.query, exchange.call.line)
+    }
+    return Diagnostic(
+      .requestWithoutStub, "no stub answers the query '\(line)', made at \(at)",
+      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
+      help: nearest.map { "The nearest stub is for '\($0.query)'" }
+        ?? "Add 'stubs: { sqlite: [ { query: \"...\", reply: { rows: [ ... ] } } ] }' to the test")
   }
 
   /// Adds further facts to a failure.

@@ -58,6 +58,7 @@ extension PipelineStatistics.Step {
       members.append(("waits", .bool(isWaiting)))
       members.append(("waited_nanoseconds", .int(Int(waited.nanoseconds))))
     }
+    if let connections { members.append(("connections", connections.document)) }
     if let plugin { members.append(("plugin", plugin.document)) }
     if let queue { members.append(("queue", queue.document)) }
     if let outbox { members.append(("outbox", outbox.document)) }
@@ -83,6 +84,14 @@ extension PipelineStatistics.Queue {
     ]
     if let oldest { members.append(("oldest_nanoseconds", .int(Int(oldest.nanoseconds)))) }
     return .object(members)
+  }
+}
+
+extension PipelineStatistics.Connections {
+  fileprivate var document: JSONText {
+    .object([
+      ("open", .int(open)), ("opened", .count(opened)), ("refused", .count(refused)), ("broken", .count(broken)),
+    ])
   }
 }
 

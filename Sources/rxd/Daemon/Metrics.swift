@@ -136,10 +136,22 @@ struct Metrics {
       "Of a sink, from taking an event to its delivery; of a source that asks others, from a request to its answer")
     var utilization = MetricFamily(
       "rxd_utilization", .gauge, "The share of a core that the component takes, since a look 5 to 60 seconds ago")
+    var open = MetricFamily("rxd_component_connections", .gauge, "Connections of the component that are open")
+    var opened = MetricFamily(
+      "rxd_component_connections_opened", .counter, "Connections that the component has accepted or made")
+    var ended = MetricFamily(
+      "rxd_component_connections_failed", .counter,
+      "Connections that were refused because there were too many, or that ended with an error, attempts included")
     for pipeline in pipelines {
       for step in pipeline.plan.fileSteps(pipeline.statistics) {
         let labels = Self.labels(pipeline, step.step)
         let stage = Self.stage
+        if let connections = step.connections {
+          open.add(labels, connections.open)
+          opened.add(labels, connections.opened)
+          ended.add(labels + [("reason", "refused")], connections.refused)
+          ended.add(labels + [("reason", "broken")], connections.broken)
+        }
         let kind = pipeline.plan.kind(of: step.step)
         received.add(labels, step.received)
         sent.add(labels, step.sent)
@@ -184,7 +196,7 @@ struct Metrics {
     }
     return [
       received, sent, made, kept, discarded, errors, holding, inner, timers, state, time, retries, pauses, readBytes,
-      sentBytes, position, lag, lagAge, waited, latency, utilization,
+      sentBytes, position, lag, lagAge, waited, latency, utilization, open, opened, ended,
     ]
   }
 

@@ -16,6 +16,7 @@ extension Services {
       worker: { WorkThread("rxd \($0)") })
     services.memory = MemoryBudget(memory)
     services.programs = LocalPrograms()
+    services.databases = LocalDatabases()
     return services
   }
 }

@@ -91,6 +91,7 @@ import Testing
       "syslog": ("syslog: 5514", .never), "journald": ("journald: {}", .position),
       "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
       "sse": ("sse: 'http://127.0.0.1:1/'", .position),
+      "sqlite": ("sqlite: { path: a.db, query: SELECT 1 }", .request),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
     for (name, entry) in expected {
@@ -107,6 +108,8 @@ import Testing
       "syslog": ("syslog: 5514", .nothing), "journald": ("journald: {}", .nothing),
       "exec": ("exec: [cat]", .nothing), "prometheusExporter": ("prometheusExporter: 9464", .nothing),
       "sse": ("sse: 8080", .nothing),
+      "sqlite": ("sqlite: { path: a.db, table: t, columns: { v: event } }", .disk),
+      "prometheusRemoteWrite": ("prometheusRemoteWrite: 'http://127.0.0.1:1/'", .receiver),
       "file2": ("file: { path: x, sync: batch }", .disk),
       "file3": ("file: { path: x, sync: interval, syncInterval: 5s }", .disk),
     ]

@@ -46,7 +46,7 @@ import Testing
   }
 
   /// What an example alone cannot show; it has tests of its own.
-  static let shownElsewhere: Set<String> = ["execute"]
+  static let shownElsewhere: Set<String> = ["execute", "exec"]
 
   /// What says that it carries state writes some in one of its examples, and what does not writes none.
   @Test(arguments: Catalogue.operators.components.filter { !shownElsewhere.contains($0.name) })

@@ -88,6 +88,8 @@ public struct PipelineStatistics: Sendable {
     /// The time in the step, estimated from `samples` events; nil: none was timed.
     public var nanoseconds: UInt64?
     public var samples: UInt64 = 0
+    /// Of a component with connections of its own: what is known of these.
+    public var connections: Connections?
     /// Of the step of a plugin: what is known of the plugin.
     public var plugin: Plugin?
     /// Each event that comes is passed on once or has one of these verdicts. False for steps that make events of several, as
@@ -127,6 +129,10 @@ public struct PipelineStatistics: Sendable {
         if latency == nil { latency = more } else { latency?.add(more) }
       }
       if let more = earlier.bytes { bytes = (bytes ?? 0) &+ more }
+      if let more = earlier.connections {
+        connections = connections ?? Connections()
+        connections?.add(more)
+      }
       if let more = earlier.plugin {
         plugin = plugin ?? Plugin()
         plugin?.add(more)
@@ -175,6 +181,32 @@ public struct PipelineStatistics: Sendable {
       self.bytes = bytes
       self.inFlight = inFlight
       self.oldest = oldest
+    }
+  }
+
+  /// The connections of a component that listens, or that connects to others.
+  public struct Connections: Sendable, Equatable {
+    /// Those that there are now.
+    public var open = 0
+    /// All that were accepted or made.
+    public var opened: UInt64 = 0
+    /// Those that were closed at once, because there were too many.
+    public var refused: UInt64 = 0
+    /// Those that ended with an error, attempts to connect included.
+    public var broken: UInt64 = 0
+
+    public init(open: Int = 0, opened: UInt64 = 0, refused: UInt64 = 0, broken: UInt64 = 0) {
+      self.open = open
+      self.opened = opened
+      self.refused = refused
+      self.broken = broken
+    }
+
+    /// Adds what was counted before; what there is now stays.
+    mutating func add(_ earlier: Connections) {
+      opened &+= earlier.opened
+      refused &+= earlier.refused
+      broken &+= earlier.broken
     }
   }
 
@@ -319,10 +351,12 @@ extension Execution {
     for sink in sinks {
       let number = sink.node.nodeContext.step.number
       statistics.steps[number].queue = sink.node.queued
+      statistics.steps[number].connections = sink.node.connections
       statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed
     }
     for source in runningSources where !source.isClosed && source.hasPieces {
       let step = source.nodeContext.step.number
+      if let connections = source.connections { statistics.steps[step].connections = connections }
       let room = PipelineStatistics.mostFiles - statistics.steps[step].files.count
       if room > 0 { statistics.steps[step].files += source.readFiles.prefix(room) }
     }

@@ -218,6 +218,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   override var queued: PipelineStatistics.Queue? { target.queued }
+  override var connections: PipelineStatistics.Connections? { target.connections }
 
   /// What waits to be delivered, what the sink has in hands included.
   var outboxed: PipelineStatistics.Queue {

@@ -199,6 +199,9 @@ open class RunningSink: Downstream {
   /// What the sink has taken and not delivered; nil: it is not known. Asked between two turns.
   open var queued: PipelineStatistics.Queue? { nil }
 
+  /// Its connections, for statistics; nil: it has none. Asked between two turns.
+  open var connections: PipelineStatistics.Connections? { nil }
+
   /// Counts an attempt that repeats a failed one. In turns.
   public final func countRetry() { counters.pointee.retries &+= 1 }
 

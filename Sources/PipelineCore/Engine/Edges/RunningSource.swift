@@ -65,6 +65,9 @@ open class RunningSource: OperatorNode {
   /// The files that the source reads or will read, for statistics; called between two turns.
   open var readFiles: [PipelineStatistics.ReadFile] { [] }
 
+  /// Its connections, for statistics; nil: it has none. Called between two turns.
+  open var connections: PipelineStatistics.Connections? { nil }
+
   /// Whether it needs only time and never ends by itself: a test does not wait for its end.
   open var isEndless: Bool { false }
 

@@ -1,0 +1,382 @@
+internal import DequeModule
+
+/// `exec` in a chain: a program that runs on and answers each line with a line.
+struct ExecLines: OperatorComponent {
+  enum Answer: String, ChoiceParameter {
+    case json, text
+    var help: String { self == .json ? "a JSON document" : "a text" }
+  }
+
+  var command: [String] = []
+  var shell: String?
+  var environment = Table<Secret>()
+  var directory: String?
+  var encode = EncodeParameter(.ndjson)
+  var answer = Answer.json
+  var to = MappingParameter()
+  var timeout = TimeSpan.seconds(10)
+  var inFlight = 1
+  var limit = 10_000
+  var delay = TimeSpan.milliseconds(100)
+  var maxDelay = TimeSpan.seconds(10)
+  var maxLine = ByteSize(1 << 20)
+  var maxMemory: ByteSize?
+
+  static let spec = ComponentSpec<ExecLines>(
+    "exec",
+    summary: "Gives each event as a line to a program that runs on, and sends the line that it answers.",
+    details: """
+      The program is started once. It reads a line for each event from its standard input and writes one line for each to its standard output, in the same order, \
+      and must write it out at once (`stdbuf -oL`, `python3 -u`, `jq --unbuffered`). A program that runs anew for each event is `flattenMap: { signal: { exec: ... } }`.
+
+      `command` is the program and its arguments, which no shell reads; `shell` runs a text with `/bin/sh -c` instead. A program without a `/` is looked for in \
+      /usr/local/bin, /usr/bin, /bin and their sbin. It gets the variables of `environment` and no others, no open file of rxd, no more privileges than rxd has, and it ends with rxd. \
+      Its standard error goes to the log, twenty lines a second at most.
+
+      At most `inFlight` events are with the program, 1 by default; more cost less time for each, if it reads on before it has answered. If it ends, or does not answer the first of them within `timeout` (it is then ended), \
+      all events that are with it go to the errors output (RX551): it may have done with them what it does. It is started again after a pause of `delay`, which doubles with each failure in a row up to `maxDelay`, \
+      and gets the events that wait. A line that nobody has asked for ends it too, because the answers would be those of other events from then on. An event whose text has a line break in it (`encode: text`) and an answer that is no JSON are rejected alone.
+
+      `to` makes the new event of `event` and `answer`; without it, the answer is the new event.
+      """,
+    parameters: [
+      .init("command", \.command, primary: true, "The program and its arguments."),
+      .init("shell", \.shell, "A text for `/bin/sh -c`, in place of `command`."),
+      .init("environment", \.environment, "The variables of its environment."),
+      .init("directory", \.directory, "The directory in which it runs; default: that of rxd."),
+      .init("encode", \.encode, "How an event becomes a line."),
+      .init("answer", \.answer, "What a line of the program is."),
+      .init("to", \.to, variables: [("answer", .dyn)], "The new event, made of `event` and `answer`."),
+      .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long an answer may take."),
+      .init("inFlight", \.inFlight, range: 1...10_000, "How many events the program may have at once."),
+      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before the pipeline's input pauses."),
+      .init("delay", \.delay, range: 1_000_000...Int64.max, "The first pause before it is started again."),
+      .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
+      .init("maxLine", \.maxLine, "The longest answer; a longer one ends the program."),
+      .init("maxMemory", \.maxMemory, "The most private memory that the program may have (RLIMIT_DATA)."),
+    ],
+    examples: [
+      .snippet("each text in capitals", "exec: { command: [stdbuf, -oL, tr, a-z, A-Z], encode: text, answer: text }"),
+      .pipeline(
+        "what a model says of each event",
+        """
+        name: scores
+        sources:
+          in: { stdin: { decode: ndjson } }
+        signals:
+          scored:
+            from: in
+            chain:
+              - exec: { command: [/usr/bin/python3, -u, /opt/score.py], to: { id: event.id, score: answer.score } }
+        sinks:
+          out: { from: scored, stdout: {} }
+        tests:
+          - name: one score
+            inputs: { in: { marbles: "a|", values: { a: { id: 7 } } } }
+            stubs:
+              exec: [ { command: "/usr/bin/python3 -u /opt/score.py", reply: { json: { score: 0.5 } } } ]
+            expect:
+              scored: { marbles: "a|", values: { a: { id: 7, score: 0.5 } } }
+        """),
+    ],
+    edges: EdgeCases(
+      empty: "The program is started, and its input ends.",
+      error:
+        "Passed on at once; waiting events are dropped, and the program is ended. A program that is not there is an error.",
+      completion: "Passed on when all events have been answered or rejected; then its input ends.",
+      disposal: "Ends the program: its input ends, SIGTERM, and SIGKILL after 5 s. Waiting events are dropped."),
+    memory: "Events that wait or are with the program. After a restart they are given to the new one.",
+    persistence: .state(version: 1),
+    lateness: .always("an event has no time"),
+    knownAs: ["Benthos subprocess", "Telegraf processors.execd", "Fluentd exec_filter", "Vector exec"],
+    useCases: [
+      .init(
+        .shaping, "have a program of my own change each event",
+        "exec: { command: [/usr/bin/python3, -u, /opt/score.py] }")
+    ],
+    seeAlso: ["flattenMap", "map"])
+
+  func validate(_ context: inout DecodingContext) {
+    context.requireOne("command", !command.isEmpty, or: "shell", shell != nil)
+    if let name = command.first, name.isEmpty {
+      context.badValue(
+        at: context.location(of: "command"), "the program has no name", help: "Write 'command: [tr, a-z, A-Z]'")
+    }
+    for entry in environment.entries where entry.name.isEmpty || entry.name.contains("=") {
+      context.badValue(
+        at: entry.location, "'\(Printable.cut(entry.name))' is no name of a variable", help: "Use letters, digits and _"
+      )
+    }
+    for (name, texts) in [("command", command), ("shell", [shell ?? ""])]
+    where texts.contains(where: { $0.utf8.contains(0) }) {
+      context.badValue(at: context.location(of: name), "'\(name)' has a zero byte, which no argument can have")
+    }
+    if encode.options.format == .csv, encode.options.csv.header {
+      context.badValue(
+        at: context.location(of: "encode"), "a header would be a line without an answer",
+        help: "Write 'encode: { csv: { header: false } }'")
+    }
+  }
+
+  func outputType(_ inputs: [EventType]) -> EventType {
+    if to.isGiven { return EventType(to.type) }
+    return answer == .json ? .dyn : EventType(.string)
+  }
+
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
+
+  fileprivate var call: ProgramCall {
+    var call = shell.map { ProgramCall("/bin/sh", ["-c", $0]) } ?? ProgramCall(command[0], Array(command.dropFirst()))
+    for entry in environment.entries { call.options.environment[entry.name] = entry.value.revealed }
+    call.options.directory = directory
+    call.options.timeout = timeout
+    call.options.memory = maxMemory?.bytes ?? 0
+    return call
+  }
+
+  final class Node: OperatorNode {
+    private struct Entry {
+      var event: OwnedEvent
+      var line: [UInt8]
+      /// Whoever waits for the event.
+      var ack: Ack?
+    }
+
+    private let parameters: ExecLines
+    private let encoder: any EventEncoder
+    private let builder: ValueBuilder?
+    private lazy var frame = makeFrame()
+    private let buffer = OutputBuffer()
+    /// Events in their order; the first `given` of them are with the program.
+    private var entries = Deque<Entry>()
+    private var given = 0
+    private var backlog = Backlog()
+    private var program: (any ProgramDialogue)?
+    /// Counts programs: what an earlier one still says is of no interest.
+    private var generation = 0
+    private var failures = 0
+    private var hasAnswered = false
+    /// While the program has events: when the first must be answered. Otherwise, while there is no program: when it is started again.
+    private var timer = Wake.none
+    private var isEnding = false
+    private static let starts = 1
+
+    init(_ parameters: ExecLines, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      encoder = parameters.encode.makeEncoder()
+      builder = parameters.to.isGiven ? parameters.to.makeBuilder() : nil
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    override func start() {
+      open()
+      super.start()
+    }
+
+    override func restored() {
+      backlog.restore(false, entries.lazy.map(\.event), self)
+      open()
+    }
+
+    private var name: String { parameters.shell == nil ? parameters.command.first ?? "" : "/bin/sh" }
+
+    private func log(_ level: Services.Level, _ message: String) {
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
+    }
+
+    // MARK: The program
+
+    private func open() {
+      // A dry run has the events of a running pipeline, and they are not for another process.
+      guard !isClosed, !execution.isDryRun, program == nil else { return }
+      generation += 1
+      hasAnswered = false
+      let number = generation
+      let executor = executor
+      let node = Weak(self)
+      program = execution.services.programs.converse(parameters.call, maxLine: parameters.maxLine.bytes) { part in
+        executor.post { node.object?.take(part, of: number) }
+      }
+      give()
+    }
+
+    private func give() {
+      guard let program, !isClosed else { return }
+      var bytes: [UInt8] = []
+      while given < entries.count, given < parameters.inFlight {
+        bytes += entries[given].line
+        given += 1
+      }
+      if !bytes.isEmpty { program.write(bytes) }
+      if given > 0, !timer.isSet { timer = wake(after: parameters.timeout) }
+    }
+
+    private func take(_ part: ProgramPart, of number: Int) {
+      guard !isClosed, number == generation, program != nil else { return }
+      switch part {
+      case .said(let level, let text): log(level, text)
+      case .line(let line): answered(line)
+      case .ended(let result): ended(result)
+      }
+    }
+
+    private func answered(_ line: [UInt8]) {
+      guard given > 0, var entry = entries.popFirst() else {
+        return end("'\(name)' has written a line that no event has asked for: \(Printable.cut(line, limit: 200))")
+      }
+      given -= 1
+      if !hasAnswered {
+        hasAnswered = true
+        if failures > 0 { log(.info, "'\(name)' answers again") }
+        failures = 0
+      }
+      cancelWake(&timer)
+      backlog.removed(entry.event, entries.count, parameters.limit, self)
+      goOn(with: &entry.ack)
+      entry.event.keep(in: arena)
+      send(entry.event.event, line)
+      guard !isClosed else { return }
+      give()
+      finishIfDone()
+    }
+
+    private func send(_ event: Event, _ line: [UInt8]) {
+      let copy = line.withUnsafeBytes { arena.copy($0) }
+      var value: Value
+      switch parameters.answer {
+      case .text:
+        guard UTF8Text.isValid(copy) else { return reject(event, .notAnswered, "the answer of '\(name)' is no UTF-8") }
+        value = .string(copy)
+      case .json:
+        value = execution.json.parse(copy, into: arena)
+        guard !value.isError else {
+          return reject(
+            event, .notAnswered, "the answer of '\(name)' is no JSON: \(Printable.cut(line, limit: 200))")
+        }
+      }
+      if let builder {
+        if let failure = frame.load(event) { return reject(event, .eventNotReadable, EventFrame.message(of: failure)) }
+        frame.set(0, value)
+        var failing: Unmanaged<Program>?
+        let new = builder.build(frame, &failing)
+        if new.isError, let program = failing?.takeUnretainedValue() {
+          return reject(event, .expressionFailed, program.failureMessage(new, frame.frame))
+        }
+        value = new.is(.optional) ? new.wrapped ?? .null : new
+      }
+      emit(event.with(value))
+    }
+
+    private func ended(_ result: Result<ProgramResult, ProgramFailure>) {
+      let reason: String
+      switch result {
+      case .failure(let failure):
+        reason = "'\(name)' \(failure.message)"
+        // It has never run, and waiting does not bring it.
+        if failure.kind == .start, generation == 1 {
+          return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
+        }
+      case .success(let end):
+        let lines = end.errors.split(separator: UInt8(ascii: "\n"))
+        let said = lines.last.map { ", after it had written: \(Printable.cut(Array($0), limit: 200))" } ?? ""
+        reason = "'\(name)' \(end.exit.map { "exited with \($0)" } ?? "was ended by signal \(end.signal ?? 0)")\(said)"
+      }
+      program = nil
+      again(because: reason)
+    }
+
+    /// Ends the program, which goes wrong.
+    private func end(_ reason: String) {
+      let running = program
+      program = nil
+      running?.cancel()
+      again(because: reason)
+    }
+
+    /// What the program had is rejected; another one gets what waits, after a pause.
+    private func again(because reason: String) {
+      cancelWake(&timer)
+      failures += 1
+      countRetry()
+      var pause = parameters.delay
+      for _ in 1..<min(max(failures, 1), 40) where pause < parameters.maxDelay { pause = pause.scaled(by: 2) }
+      pause = min(pause, parameters.maxDelay)
+      log(.warning, "\(reason); it is started again after \(pause)")
+      let lost = (0..<given).compactMap { _ in entries.popFirst() }
+      given = 0
+      for var entry in lost where !isClosed {
+        backlog.removed(entry.event, entries.count, parameters.limit, self)
+        goOn(with: &entry.ack)
+        entry.event.keep(in: arena)
+        reject(entry.event.event, .notAnswered, reason)
+      }
+      guard !isClosed else { return }
+      if isEnding, entries.isEmpty { return finish() }
+      timer = wake(after: pause, Self.starts)
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      if token == Self.starts { return open() }
+      end("'\(name)' has not answered within \(parameters.timeout)")
+    }
+
+    // MARK: Events
+
+    override func receive(_ event: Event) {
+      guard !isClosed else { return }
+      buffer.clear()
+      if let failure = encoder.append(event.value, to: buffer) {
+        return reject(event, .notAnswered, "the event cannot be written: \(failure)")
+      }
+      var line = Array(buffer.bytes)
+      if line.last != 0x0A { line.append(0x0A) }
+      guard line.firstIndex(of: 0x0A) == line.count - 1 else {
+        return reject(event, .notAnswered, "the event has a line break, so it is no line")
+      }
+      let owned = OwnedEvent(event)
+      entries.append(Entry(event: owned, line: line, ack: holdAck()))
+      backlog.added(owned, entries.count, parameters.limit, self)
+      give()
+    }
+
+    override func complete() {
+      isEnding = true
+      finishIfDone()
+    }
+
+    private func finishIfDone() {
+      guard isEnding, entries.isEmpty, !isClosed else { return }
+      finish()
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      let running = program
+      program = nil
+      if isEnding, entries.isEmpty { running?.close() } else { running?.cancel() }
+      let left = entries
+      entries = []
+      given = 0
+      for var entry in left { goOn(with: &entry.ack, isGivenUp: true) }
+      backlog.cleared(parameters.limit, self)
+    }
+
+    // MARK: State
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: entries) { state, entry in
+        state.write(entry.event)
+        state.write(entry.line)
+      }
+      state.write(isEnding)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      for _ in 0..<(try state.count()) { entries.append(Entry(event: try state.read(), line: try state.read())) }
+      isEnding = try state.read()
+    }
+  }
+}

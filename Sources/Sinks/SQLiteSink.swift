@@ -1,0 +1,417 @@
+public import PipelineCore
+import Transport
+
+/// `sqlite`: a row of a table for each event.
+public struct SQLiteSink: SinkComponent {
+  enum Mode: String, ChoiceParameter {
+    case insert, upsert
+    var help: String {
+      switch self {
+      case .insert: "a new row for each event; a row that is there already is refused"
+      case .upsert: "a row with the same `key` is changed, otherwise a new one is added"
+      }
+    }
+  }
+  struct Batch: RecordParameter {
+    var count = 1000
+    var every = TimeSpan.milliseconds(100)
+    static var fields: [RecordField<Batch>] {
+      [
+        .init("count", \.count, primary: true, range: 1...100_000, "The most events of one transaction."),
+        .init("every", \.every, range: 0...Int64.max, "How long an event waits for others, at most."),
+      ]
+    }
+  }
+
+  var path = FilePathParameter()
+  var table = ""
+  var columns = Table<ExpressionParameter>()
+  var mode = Mode.insert
+  var key: [String] = []
+  var create: String?
+  var batch = Batch()
+  var queue = 10_000
+  var busyTimeout = TimeSpan.seconds(5)
+  var retry = ReconnectParameter()
+
+  public init() {}
+
+  public static let spec = ComponentSpec<SQLiteSink>(
+    "sqlite",
+    summary: "Writes a row into a table of a SQLite database for each event.",
+    details: """
+      `columns` gives the value of each column as an expression. Null is NULL, a boolean 0 or 1, bytes a blob, a time or duration its text, a list or map its JSON; a value that \
+      SQLite cannot hold (NaN, an integer beyond 63 bits) is refused. With `mode: upsert`, a row with the same values in the columns of `key` is changed; the table needs a \
+      PRIMARY KEY or UNIQUE condition on exactly these columns.
+
+      The events that come together are one transaction, at most `batch.count` of them. They are acknowledged when it is committed, which waits for the disk \
+      (`synchronous = FULL`). A row that a condition of the table refuses (UNIQUE, NOT NULL, CHECK, a foreign key, a type of a STRICT table) goes to the errors output alone, \
+      with SQLite's reason; all others of the transaction are written. Foreign keys are enforced. After a crash events may be written again: \
+      an upsert changes nothing then, and an insert with a UNIQUE column is refused.
+
+      The file is created, and tables are, only if `create` says how: statements that are executed each time the file is opened, so they begin with `CREATE TABLE IF NOT EXISTS`. \
+      A file that others have locked is waited for, for `busyTimeout`; then, as after a full disk, the sink tries again after the pauses of `retry`, and the events wait. \
+      A table or column that is not there ends the pipeline. The state of a pipeline of rxd is refused. The mode of the journal is left as it is: \
+      with `PRAGMA journal_mode = WAL`, which `create` may have, readers need not wait for the sink.
+      """,
+    parameters: [
+      .init("path", \.path, primary: true, required: true, "The file of the database."),
+      .init("table", \.table, required: true, "The table, or a view with triggers."),
+      .init("columns", \.columns, required: true, "The value of each column, as an expression."),
+      .init("mode", \.mode, "What happens to a row that is there already."),
+      .init("key", \.key, "With `mode: upsert`: the columns that tell rows apart."),
+      .init("create", \.create, "Statements that create the table; the file is then created, too."),
+      .init("batch", \.batch, "What is one transaction."),
+      .init("queue", \.queue, range: 1...1_000_000, "How many events may wait."),
+      .init(
+        "busyTimeout", \.busyTimeout, range: 0...Int64.max, "How long it waits for a program that has locked the file."),
+      .init(
+        "retry", \.retry, "The pauses before a transaction is repeated that failed for another reason than its rows."),
+    ],
+    examples: [
+      .snippet(
+        "one row for each order",
+        "sqlite: { path: /var/lib/shop/orders.db, table: orders, columns: { id: event.id, total: event.total } }"),
+      .snippet(
+        "the last value of each sensor, in a table of its own",
+        """
+        sqlite:
+          path: /var/lib/rxd-data/sensors.db
+          table: sensors
+          mode: upsert
+          key: name
+          columns: { name: event.name, value: event.value, at: now }
+          create: CREATE TABLE IF NOT EXISTS sensors(name TEXT PRIMARY KEY, value REAL, at TEXT NOT NULL)
+        """),
+    ],
+    edges: EdgeCases(
+      empty: "The file is opened, and nothing is written.",
+      error: """
+        A row that is refused goes to the errors output; a table or column that is not there, or a file that is no database, ends the pipeline.
+        """,
+      completion: "Waiting events are written first.",
+      disposal: "The transaction under way ends; waiting events are given up, and a warning counts them."),
+    memory: "Waiting events, up to `queue`, and those of the transaction under way.",
+    knownAs: ["Benthos sql_insert", "Telegraf sql", "Logstash jdbc output"],
+    useCases: [
+      .init(
+        .writing, "write events into a database",
+        "sqlite: { path: orders.db, table: orders, columns: { id: event.id, total: event.total } }"),
+      .init(
+        .writing, "keep the last state of each thing in a table",
+        "sqlite: { path: s.db, table: s, columns: { id: event.id, v: event.v }, mode: upsert, key: id }"),
+    ],
+    seeAlso: ["file", "http"])
+
+  public func validate(_ context: inout DecodingContext) {
+    if path.text == ":memory:" {
+      context.badValue(
+        at: context.location(of: "path"), "nobody could read ':memory:', which ends with the connection",
+        help: "Name a file")
+    }
+    if table.isEmpty || table.utf8.contains(0) {
+      context.badValue(at: context.location(of: "table"), "'table' of 'sqlite' is no name")
+    }
+    if columns.entries.isEmpty {
+      context.badValue(
+        at: context.location(of: "columns"), "'columns' of 'sqlite' is empty, so there is nothing to write",
+        help: "Write 'columns: { id: event.id }'")
+    }
+    for entry in columns.entries where entry.name.isEmpty || entry.name.utf8.contains(0) {
+      context.badValue(at: entry.location, "this is no name of a column")
+    }
+    if (mode == .upsert) == key.isEmpty {
+      context.badValue(
+        at: mode == .upsert ? context.location : context.location(of: "key"),
+        mode == .upsert
+          ? "'mode: upsert' needs 'key', the columns that tell rows apart"
+          : "'key' has no meaning without 'mode: upsert'",
+        .conflictingParameters, help: mode == .upsert ? "Add 'key: id'" : "Add 'mode: upsert', or leave 'key' out")
+    }
+    for name in key where !columns.entries.contains(where: { $0.name == name }) {
+      context.badValue(
+        at: context.location(of: "key"),
+        "'key' names the column '\(Printable.cut(name))', which 'columns' does not have")
+    }
+  }
+
+  public var threads: String? { "written by a thread of its own" }
+  public var confirmation: SinkConfirmation { .disk }
+
+  private static func quoted(_ name: String) -> String {
+    "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+  }
+
+  var sql: String {
+    let names = columns.entries.map { Self.quoted($0.name) }
+    var text = "INSERT INTO \(Self.quoted(table))(\(names.joined(separator: ", ")))"
+    text += " VALUES(\(names.indices.map { "?\($0 + 1)" }.joined(separator: ", ")))"
+    guard mode == .upsert else { return text }
+    let others = columns.entries.map(\.name).filter { !key.contains($0) }.map(Self.quoted)
+    let change =
+      others.isEmpty ? "NOTHING" : "UPDATE SET " + others.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
+    return text + " ON CONFLICT(\(key.map(Self.quoted).joined(separator: ", "))) DO \(change)"
+  }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+
+  final class Node: RunningSink, TimerTarget {
+    private struct Item {
+      var row: [DatabaseValue]
+      var bytes: Int
+      var event: OwnedEvent
+      var receipt: Receipt
+      var since: Instant
+    }
+
+    private let parameters: SQLiteSink
+    private let writer: DatabaseWriter
+    private lazy var worker = execution.services.worker("sqlite")
+    private lazy var frame = makeFrame()
+    private var waiting: [Item] = []
+    private var bytes = 0
+    /// The transaction under way.
+    private var group: [Item] = []
+    private var isWriting = false
+    private var receipt: Receipt?
+    private var timer = Wake.none
+    private var isRetry = false
+    private var failures = 0
+    private var isFinishing = false
+    private var isOver = false
+    private var isInputPaused = false
+
+    /// The limit of waiting bytes.
+    private static let largestQueue = 16 << 20
+
+    init(_ parameters: SQLiteSink, _ nodeContext: NodeContext) {
+      self.parameters = parameters
+      var options = DatabaseWriter.Options()
+      options.path = parameters.path.text
+      options.sql = parameters.sql
+      options.create = parameters.create
+      options.busyTimeout = parameters.busyTimeout
+      writer = DatabaseWriter(options)
+      super.init(nodeContext)
+    }
+
+    /// An empty transaction shows what is wrong with the file before the first event.
+    override func open() { write() }
+
+    override func receive(_ event: Event) {
+      guard !isOver else { return }
+      switch row(event) {
+      case .failure(let failure): reject(event, failure.message)
+      case .success(let row):
+        let receipt = take(1, joining: receipt)
+        self.receipt = receipt
+        let size = row.reduce(0) { $0 + $1.size }
+        bytes += size
+        waiting.append(
+          Item(row: row, bytes: size, event: OwnedEvent(event), receipt: receipt, since: executor.now))
+        updatePressure()
+      }
+    }
+
+    private struct Fault: Error { var message: String }
+
+    private func row(_ event: Event) -> Result<[DatabaseValue], Fault> {
+      if let failure = frame.load(event) { return .failure(Fault(message: EventFrame.message(of: failure))) }
+      var row: [DatabaseValue] = []
+      row.reserveCapacity(parameters.columns.entries.count)
+      for column in parameters.columns.entries {
+        guard let program = column.value.program else { return .failure(Fault(message: "")) }
+        let value = program.evaluate(frame.frame)
+        if value.isError {
+          return .failure(Fault(message: "the column '\(column.name)': \(program.failureMessage(value, frame.frame))"))
+        }
+        do throws(DatabaseValue.Refusal) {
+          row.append(try DatabaseValue(value, frame))
+        } catch {
+          return .failure(Fault(message: "the value of the column '\(column.name)' \(error.message)"))
+        }
+      }
+      return .success(row)
+    }
+
+    override func turnEnded() { writeNext() }
+
+    private func writeNext() {
+      guard !isOver, !isWriting, !isRetry else { return }
+      if waiting.isEmpty {
+        if isFinishing { over() }
+        return
+      }
+      guard waiting.count >= parameters.batch.count || isFinishing || parameters.batch.every == .zero || isDue else {
+        if !timer.isSet { timer = executor.schedule(at: waiting[0].since + parameters.batch.every, self, 0) }
+        return
+      }
+      if timer.isSet { executor.unschedule(timer) }
+      timer = .none
+      let count = min(waiting.count, parameters.batch.count)
+      group = Array(waiting[..<count])
+      waiting.removeFirst(count)
+      bytes -= group.reduce(0) { $0 + $1.bytes }
+      updatePressure()
+      write()
+    }
+
+    private var isDue: Bool { executor.now >= waiting[0].since + parameters.batch.every }
+
+    private func write() {
+      isWriting = true
+      let rows = group.map(\.row)
+      let writer = writer
+      let executor = executor
+      let node = Weak(self)
+      worker.enqueue {
+        let outcome = writer.write(rows)
+        executor.post { node.object?.wrote(outcome) }
+      }
+    }
+
+    private func wrote(_ outcome: DatabaseWriter.Outcome) {
+      isWriting = false
+      guard !isOver else { return }
+      switch outcome {
+      case .committed(let refused):
+        if failures > 0 {
+          log(.info, "the database takes rows again, after \(Printable.count(failures, "failed attempt"))")
+        }
+        failures = 0
+        let items = group
+        group = []
+        settle(items, refused)
+      case .later(let message):
+        if failures == 0 { log(.warning, "\(message); trying again") }
+        failures += 1
+        countRetry()
+        isRetry = true
+        timer = executor.schedule(at: executor.now + pause, self, 1)
+        return
+      case .impossible(let message):
+        let failure = SignalFailure(.sink, message, at: nodeContext.location)
+        fail(because: failure)
+        return cancel()
+      }
+      writeNext()
+    }
+
+    private var pause: TimeSpan {
+      var pause = parameters.retry.delay
+      for _ in 1..<max(2, min(failures, 40)) where pause < parameters.retry.maxDelay && failures > 1 {
+        pause = pause.scaled(by: 2)
+      }
+      let share = Double(execution.services.random() >> 11) / Double(1 << 53)
+      return min(pause, parameters.retry.maxDelay).scaled(by: 0.5 + share / 2)
+    }
+
+    private func settle(_ items: [Item], _ refused: [(row: Int, reason: String)]) {
+      var reasons: [Int: String] = [:]
+      for one in refused { reasons[one.row] = one.reason }
+      countSent(items.count - refused.count)
+      countBytes(items.indices.reduce(0) { $0 + (reasons[$1] == nil ? items[$1].bytes : 0) })
+      for (index, item) in items.enumerated() {
+        guard let reason = reasons[index] else {
+          item.receipt.acknowledge(1)
+          continue
+        }
+        item.event.keep(in: executor.arena)
+        reject(item.event.event, "the database refused the row: \(reason)", on: item.receipt)
+      }
+    }
+
+    func woke(_ token: Int) {
+      timer = .none
+      guard !isOver else { return }
+      if token == 1 {
+        isRetry = false
+        return write()
+      }
+      writeNext()
+    }
+
+    private func log(_ level: Services.Level, _ message: String) {
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
+    }
+
+    private func updatePressure() {
+      let room = execution.services.memory.room(Self.largestQueue)
+      if !isInputPaused, waiting.count > parameters.queue || bytes > room {
+        isInputPaused = true
+        pauseInput()
+      } else if isInputPaused, waiting.count <= parameters.queue / 2, bytes <= room / 2 {
+        isInputPaused = false
+        resumeInput()
+      }
+    }
+
+    override var queued: PipelineStatistics.Queue? {
+      PipelineStatistics.Queue(
+        events: waiting.count + group.count, bytes: bytes + group.reduce(0) { $0 + $1.bytes },
+        inFlight: isWriting ? 1 : 0, oldest: (group.first ?? waiting.first).map { executor.now - $0.since })
+    }
+
+    // MARK: The end
+
+    override func finish() {
+      isFinishing = true
+      writeNext()
+    }
+
+    private func over() {
+      _ = close()
+      drained()
+    }
+
+    override var awaitsAnswers: Bool { !isOver && !(group.isEmpty && waiting.isEmpty) }
+
+    /// Releases everything; returns what is not acknowledged.
+    private func close() -> [Item] {
+      guard !isOver else { return [] }
+      isOver = true
+      if timer.isSet { executor.unschedule(timer) }
+      timer = .none
+      writer.stop()
+      let writer = writer
+      worker.enqueue { writer.close() }
+      let left = group + waiting
+      (group, waiting, bytes) = ([], [], 0)
+      if isInputPaused {
+        isInputPaused = false
+        resumeInput()
+      }
+      return left
+    }
+
+    private static let unacknowledged = "the database had not committed it when the pipeline ended"
+
+    override func rejectRemaining() -> Bool {
+      let left = close()
+      report(left.count)
+      var isAny = false
+      for item in left {
+        if item.receipt.notifiesSender {
+          item.receipt.acknowledge(1, .failed(Self.unacknowledged))
+        } else {
+          isAny = true
+          item.event.keep(in: executor.arena)
+          reject(item.event.event, Self.unacknowledged, on: item.receipt)
+        }
+      }
+      return isAny
+    }
+
+    override func cancel() {
+      let left = close()
+      report(left.count)
+      countUndelivered(left.count { !$0.receipt.notifiesSender })
+      for item in left { item.receipt.acknowledge(1, .failed(Self.unacknowledged)) }
+    }
+
+    private func report(_ left: Int) {
+      guard left > 0 else { return }
+      log(.warning, "the database had not committed \(Printable.count(left, "event")) when the pipeline ended")
+    }
+  }
+}

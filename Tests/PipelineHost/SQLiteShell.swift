@@ -1,0 +1,28 @@
+import Foundation
+
+/// SQLite's own shell, as a user has it.
+public struct SQLiteShell: Sendable {
+  public static let isInstalled = FileManager.default.isExecutableFile(atPath: "/usr/bin/sqlite3")
+  public let path: String
+
+  public init(_ path: String) { self.path = path }
+
+  /// Runs statements, and returns what the shell prints, and what it says on its standard error.
+  @discardableResult
+  public func run(_ statements: String) throws -> String {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/sqlite3")
+    process.arguments = ["-batch", path]
+    let (input, output) = (Pipe(), Pipe())
+    process.standardInput = input
+    process.standardOutput = output
+    process.standardError = output
+    try process.run()
+    input.fileHandleForWriting.write(Data(("PRAGMA busy_timeout = 600000;\n" + statements + "\n").utf8))
+    try input.fileHandleForWriting.close()
+    let text = output.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    // The first line is the answer of the pragma.
+    return String(decoding: text, as: UTF8.self).split(separator: "\n").dropFirst().joined(separator: "\n")
+  }
+}
