@@ -50,7 +50,7 @@ public struct SQLiteSink: SinkComponent {
       an upsert changes nothing then, and an insert with a UNIQUE column is refused.
 
       The file is created, and tables are, only if `create` says how: statements that are executed each time the file is opened, so they begin with `CREATE TABLE IF NOT EXISTS`. \
-      A file that others have locked is waited for, for `busyTimeout`; then, as after a full disk, the sink tries again after the pauses of `retry`, and the events wait. \
+      A file that others have locked is waited for, for `busyTimeout`; then, as after a full disk, or while the file is not there, the sink tries again after the pauses of `retry`, and the events wait. \
       A table or column that is not there ends the pipeline. The state of a pipeline of rxd is refused. The mode of the journal is left as it is: \
       with `PRAGMA journal_mode = WAL`, which `create` may have, readers need not wait for the sink.
       """,
@@ -237,11 +237,10 @@ public struct SQLiteSink: SinkComponent {
     override func turnEnded() { writeNext() }
 
     private func writeNext() {
-      guard !isOver, !isWriting, !isRetry else { return }
-      if waiting.isEmpty {
-        if isFinishing { over() }
-        return
-      }
+      guard !isOver, !isWriting else { return }
+      // Also where the file could not be opened yet.
+      if waiting.isEmpty, group.isEmpty, isFinishing { return over() }
+      guard !isRetry, !waiting.isEmpty else { return }
       guard waiting.count >= parameters.batch.count || isFinishing || parameters.batch.every == .zero || isDue else {
         if !timer.isSet { timer = executor.schedule(at: waiting[0].since + parameters.batch.every, self, 0) }
         return

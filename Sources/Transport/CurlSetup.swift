@@ -55,6 +55,9 @@ enum CurlSetup {
     guard safe else {
       return HTTPFailure(.protocolError, "libcurl does not know an option that safety needs")
     }
+    if let path = options.unixSocket, !set(CURLOPT_UNIX_SOCKET_PATH, path) {
+      return HTTPFailure(.badRequest, "libcurl cannot use the socket \(HTTPSyntax.printable(path))")
+    }
     if options.acceptCompressed, !set(CURLOPT_ACCEPT_ENCODING, "gzip, deflate") {
       return HTTPFailure(.badRequest, "libcurl cannot decompress")
     }
@@ -90,7 +93,7 @@ enum CurlSetup {
     let isLocal = lowered == "localhost" || lowered.hasSuffix(".localhost")
     exchange.mayBePrivate =
       address != nil || isLocal || exchange.request.options.allowPrivate
-      || exchange.request.options.proxy != nil
+      || exchange.request.options.proxy != nil || exchange.request.options.unixSocket != nil
     if let address, !exchange.mayUse(address) { return exchange.failure }
     return nil
   }
@@ -250,6 +253,9 @@ private let receiveHeader: rx_curl_data = { bytes, _, count, context in
 private let openSocket: rx_curl_open = { context, _, address in
   guard let exchange = exchange(context), let address else { return -1 }
   let family = address.pointee.family
+  if family == AF_UNIX, exchange.request.options.unixSocket != nil {
+    return socket(family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+  }
   let bytes: [UInt8]
   switch family {
   case AF_INET:
@@ -272,7 +278,9 @@ private let openSocket: rx_curl_open = { context, _, address in
 
 /// Called when a connection, new or kept, is about to be used.
 private let aboutToSend: rx_curl_ready = { context, remote, _, _, _ in
-  guard let exchange = exchange(context), let remote,
+  guard let exchange = exchange(context) else { return Int32(CURL_PREREQFUNC_ABORT) }
+  if exchange.request.options.unixSocket != nil { return Int32(CURL_PREREQFUNC_OK) }
+  guard let remote,
     let bytes = AddressPolicy.bytes(ofHost: String(cString: remote))
   else { return Int32(CURL_PREREQFUNC_ABORT) }
   guard exchange.mayUse(bytes) else { return Int32(CURL_PREREQFUNC_ABORT) }

@@ -28,6 +28,31 @@ public final class ScriptedServer: Sendable {
     }
     if !bound { throw PosixError("listen on", "loopback") }
     port = UInt16(bigEndian: address.sin_port)
+    try serve(script)
+  }
+
+  /// The same on a Unix socket, which must not exist.
+  public init(path: String, _ script: @escaping @Sendable (Connection) -> Void) throws {
+    let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    self.listener = listener
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let isShort = withUnsafeMutableBytes(of: &address.sun_path) { space in
+      guard path.utf8.count < space.count else { return false }
+      space.copyBytes(from: path.utf8)
+      return true
+    }
+    let bound = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+        bind(listener, pointer, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0 && listen(listener, 512) == 0
+      }
+    }
+    if !isShort || !bound { throw PosixError("listen on", path) }
+    port = 0
+    try serve(script)
+  }
+
+  private func serve(_ script: @escaping @Sendable (Connection) -> Void) throws {
     _ = try OwnThread("test accept") { [self] in
       while true {
         let socket = accept(listener, nil, nil)

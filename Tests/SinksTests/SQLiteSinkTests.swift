@@ -112,6 +112,13 @@ import Transport
     #expect(found.hasSuffix(message), "\(found)")
   }
 
+  /// With nothing to write, a file that is not there keeps nobody waiting.
+  @Test func endsWithoutEvents() throws {
+    let running = try pipeline("[]", "columns: { v: event }, retry: 1ms")
+    #expect(running.runToEnd() == .completed)
+    #expect(!FileManager.default.fileExists(atPath: path))
+  }
+
   /// Acknowledged when it is committed, not before.
   @Test func acknowledgesBehindTheCommit() throws {
     try shell.run("CREATE TABLE t(v);")

@@ -87,6 +87,8 @@ public struct HTTPOptions: Sendable, Equatable {
   public var tls = TLSOptions()
   /// `http://host:port`; nil: no proxy, whatever the environment says.
   public var proxy: String?
+  /// The path of a Unix socket that the server listens on, whatever the URL's host; nil: the host is connected to.
+  public var unixSocket: String?
   /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
   public var sink: String?
 

@@ -90,7 +90,7 @@ import Testing
       "exec": ("exec: { command: [a] }", .request), "unix": ("unix: /run/a", .never),
       "syslog": ("syslog: 5514", .never), "journald": ("journald: {}", .position),
       "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
-      "sse": ("sse: 'http://127.0.0.1:1/'", .position),
+      "sse": ("sse: 'http://127.0.0.1:1/'", .position), "docker": ("docker: {}", .position),
       "sqlite": ("sqlite: { path: a.db, query: SELECT 1 }", .request),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
