@@ -105,6 +105,7 @@ package struct PipelineLoader {
     var front = front
     if inputs.readsEnvironment || !inputs.overrides.isEmpty { front.values = Self.interpolation(inputs, used) }
     front.compiler.schemas = Self.schemas(beside: path, used)
+    front.included = Self.included(used)
     let compiled = front.compile(source)
     return Loaded(path: path, compiled, values: used.hash, uses: used.files + compiled.pluginFiles)
   }
@@ -173,6 +174,37 @@ package struct PipelineLoader {
         return .refused("cannot be read: \(PosixError.text(error.code))")
       }
     }
+  }
+
+  /// The files that pipeline files include: in the directory of the including file or below it, wherever links lead.
+  private static func included(_ used: UsedValues) -> IncludedFiles {
+    IncludedFiles { path, including in
+      let directory = including.lastIndex(of: "/").map { String(including[...$0]) } ?? ""
+      let place = directory + path
+      used.note(file: place)
+      guard let folder = realPath(directory.isEmpty ? "." : directory) else {
+        return .refused("cannot be read: \(PosixError.text(errno))")
+      }
+      guard let target = realPath(place) else { return .refused("cannot be read: \(PosixError.text(errno))") }
+      guard target.hasPrefix(folder.hasSuffix("/") ? folder : folder + "/") else {
+        return .refused("is a link that leaves the directory of the file")
+      }
+      do throws(PosixError) {
+        let text = try read(target)
+        _ = used.note(place, .found(text.bytes))
+        // However a path is written, a file has one name.
+        let name = directory + target.dropFirst(folder.hasSuffix("/") ? folder.count : folder.count + 1)
+        return .found(name: name, bytes: text.bytes)
+      } catch {
+        return .refused("cannot be read: \(PosixError.text(error.code))")
+      }
+    }
+  }
+
+  private static func realPath(_ path: String) -> String? {
+    guard let real = realpath(path, nil) else { return nil }
+    defer { free(real) }
+    return String(cString: real)
   }
 
   // MARK: The environment

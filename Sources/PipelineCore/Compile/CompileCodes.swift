@@ -27,9 +27,28 @@ extension Diagnostic.Code {
     "RX340", "A source or step cannot do what 'whenLate' says.")
   public static let noOutbox = Diagnostic.Code(
     "RX341", "Only a sink whose pipeline keeps events on disk can say what happens when too many wait for it.")
+  public static let unknownTemplate = Diagnostic.Code(
+    "RX352", "'use' names a template of the file, of an included file, or a preset.")
+  public static let templateForm = Diagnostic.Code(
+    "RX353", "A template is one of chain, signal, source or sink, with parameters that each have a type.")
+  public static let templateArgument = Diagnostic.Code(
+    "RX354", "The parameters given to a template are those that it declares, with values of their types.")
+  public static let templateKind = Diagnostic.Code(
+    "RX355", "A template stands where its kind can: a chain in a chain, a sink in 'sinks'.")
+  public static let insertion = Diagnostic.Code(
+    "RX356", "$(NAME) inserts the value of a parameter into a template, or that of 'each' into what is repeated.")
+  public static let templateTooLarge = Diagnostic.Code(
+    "RX357", "A template must not use itself, and templates may make at most 100,000 values.")
+  public static let foreachForm = Diagnostic.Code(
+    "RX358", "'foreach' has 'each', the name of a variable, 'in', a list, and what is repeated.")
+  public static let include = Diagnostic.Code(
+    "RX359", "'include' names files in the directory of the file, or below it, that do not include it.")
+  public static let includedKey = Diagnostic.Code(
+    "RX365", "An included file has parts of a pipeline, and no settings of its own.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
-    .lateWithoutMeaning, .noOutbox,
+    .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
+    .templateTooLarge, .foreachForm, .include, .includedKey,
   ]
 }

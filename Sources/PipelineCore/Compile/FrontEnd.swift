@@ -1,4 +1,5 @@
-/// The way from the text of a pipeline file to its plan: read, fill in values, parse, compile. The program, the embedding
+/// The way from the text of a pipeline file to its plan: read, fill in values, expand what is reused, parse, compile.
+/// The program, the embedding
 /// library and the tests all go this way.
 public struct FrontEnd: Sendable {
   public var compiler: PipelineCompiler
@@ -8,6 +9,8 @@ public struct FrontEnd: Sendable {
   public var plugins: any PluginProvider = NoPlugins()
   /// Values that take the place of those in the file, each `PATH=VALUE`: see ``Override``.
   public var overrides: [String] = []
+  /// Supplies the files that a file includes.
+  public var included = IncludedFiles.none
   /// References to signals that are printed, each by a sink of its own: a file then needs no other.
   public var printed: [String] = []
   /// What the sinks of ``printed`` write.
@@ -33,7 +36,7 @@ public struct FrontEnd: Sendable {
     public var source: SourceText?
     /// The text as nodes, values filled in; nil if it is not YAML.
     public var node: YAMLNode?
-    /// As far as it could be understood; nil if the text is not YAML.
+    /// As far as it could be understood; nil if the text is not YAML, or reuses what is not there.
     public var file: PipelineFile?
     public var plan: Plan?
     /// In the order in which they were found.
@@ -70,13 +73,17 @@ public struct FrontEnd: Sendable {
         root = Override(text, into: &diagnostics)?.apply(to: root, compiler.catalogue, into: &diagnostics) ?? root
       }
       result.catalogue = compiler.catalogue
-      let node = values.apply(to: root, into: &diagnostics)
+      let filled = values.apply(to: root, into: &diagnostics)
+      guard let node = Reuse.expand(filled, compiler.catalogue, values, included, into: &diagnostics) else {
+        result.diagnostics = diagnostics.withOrigins().all
+        return result
+      }
       result.node = node
       var file = PipelineFileParser.parse(node, into: &diagnostics)
       file.print(printed, as: printedFormat, into: &diagnostics)
       result.file = file
     }
-    result.diagnostics = diagnostics.all
+    result.diagnostics = diagnostics.withOrigins().all
     return result
   }
 
@@ -91,7 +98,7 @@ public struct FrontEnd: Sendable {
     let isWhole = !diagnostics.hasErrors
     // Without a plugin's components, further messages would mislead.
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
-    var found = diagnostics.all
+    var found = diagnostics.withOrigins().all
     // A plugin of the directory that cannot be used is news for a file that has a component which nobody offers.
     if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
       found.removeAll { $0.code == .unusablePlugin }

@@ -5,7 +5,7 @@
 public enum ReservedKeys {
   public static let topLevel = [
     "name", "description", "threads", "delivery", "require", "whenLate", "sources", "signals", "commands", "sinks",
-    "tests", "patterns", "plugins", "defaults",
+    "tests", "patterns", "plugins", "defaults", "templates", "include", "foreach",
   ]
   public static let source = [
     "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",

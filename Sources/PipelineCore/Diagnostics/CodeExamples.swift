@@ -85,6 +85,14 @@ public struct CodeExample: Sendable {
     """
   }
 
+  /// A file whose sink has one step, behind `head`.
+  private static func reusing(_ step: String, in head: String) -> String {
+    "\(head)\nsinks: { out: { from: s, chain: [ { \(step) } ], stdout: {} } }"
+  }
+  private static let large = """
+    templates: { large: { parameters: { size: int }, chain: [ { filter: size(event) > $(size) } ] } }
+    sources: { s: { stdin: { decode: text } } }
+    """
   private static let sound = "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }"
 
   /// Each line stands for ten of the line before.
@@ -262,6 +270,31 @@ public struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: durable } }",
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {}, delivery: bestEffort } }"),
     "RX340": step("{ timeout: 5s, whenLate: skip }", "{ timeout: 5s, whenLate: resume }"),
+    "RX352": file(
+      reusing("use: late", in: "sources: { s: { stdin: {} } }"),
+      reusing(
+        "use: large",
+        in: "templates: { large: { chain: [ { filter: size(event) > 80 } ] } }\nsources: { s: { stdin: {} } }")),
+    "RX353": file("templates: { large: { steps: [] } }\n" + sound, "templates: { large: { chain: [] } }\n" + sound),
+    "RX354": file(
+      reusing("use: large, with: { sise: 80 }", in: large), reusing("use: large, with: { size: 80 }", in: large)),
+    "RX355": file(
+      "templates: { lines: { chain: [ { filter: event != '' } ] } }\nsources: { s: { use: lines } }\nsinks: { out: { from: s, stdout: {} } }",
+      "templates: { lines: { source: { stdin: {} } } }\nsources: { s: { use: lines } }\nsinks: { out: { from: s, stdout: {} } }"
+    ),
+    "RX356": file(
+      reusing("use: large, with: { size: 80 }", in: large.replacing("$(size)", with: "$(length)")),
+      reusing("use: large, with: { size: 80 }", in: large)),
+    "RX357": file(
+      reusing("use: a", in: "templates: { a: { chain: [ { use: a } ] } }\nsources: { s: { stdin: {} } }"),
+      reusing("use: a", in: "templates: { a: { chain: [ { skip: 1 } ] } }\nsources: { s: { stdin: {} } }")),
+    "RX358": file(
+      "foreach: { in: [a, b], sources: { $(x): { stdin: {} } } }\n" + sound,
+      "foreach: { each: x, in: [out1, out2], sinks: { $(x): { from: s, stdout: {} } } }\n" + sound),
+    "RX359": file("include: ../shared.yaml\n" + sound, sound),
+    "RX365": when(
+      "A file that another one includes has 'name', 'delivery' or another setting of a whole pipeline.",
+      do: "Move the setting to the file that is run; an included file has templates, sources, signals and sinks."),
     "RX341": file(
       "delivery: light\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }",
       "delivery: durable\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }"

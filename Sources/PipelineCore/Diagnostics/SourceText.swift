@@ -7,9 +7,20 @@ public final class SourceText: Sendable {
   public let bytes: [UInt8]
   /// Byte offset of the first byte of each line.
   private let lineStarts: [Int]
+  /// What brought this copy of the text to its place, such as the use of a template; nil for the text itself.
+  public let origin: Diagnostic.Note?
+
+  /// The same text, copied for `origin`.
+  init(_ other: SourceText, origin: Diagnostic.Note) {
+    name = other.name
+    bytes = other.bytes
+    lineStarts = other.lineStarts
+    self.origin = origin
+  }
 
   public init(name: String, bytes: [UInt8]) {
     self.name = name
+    origin = nil
     self.bytes = bytes
     var starts = [0]
     for (index, byte) in bytes.enumerated() where byte == 0x0A { starts.append(index + 1) }

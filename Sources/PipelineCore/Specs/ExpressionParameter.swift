@@ -107,8 +107,15 @@ public struct ExpressionParameter: ParameterValue {
         ? YAMLCoreSchema.kind(of: Array(value)) != .string
         : !value.contains { $0 < 0x20 || $0 == quote || $0 == UInt8(ascii: "\\") }
       if !isPlain, !scalar.isPlaceholder {
+        let place = scalar.text.location(insertion.lowerBound, insertion.upperBound)
+        if !scalar.isInterpolated {
+          context.badValue(
+            at: place, "a text may be a part of a quoted text in an expression, nothing else",
+            help: "Write '$(NAME)' in quotes, or give the parameter the type expression")
+          return false
+        }
         context.badValue(
-          at: scalar.text.location(insertion.lowerBound, insertion.upperBound),
+          at: place,
           "a value from the environment may be a number or a part of a quoted text in an expression, nothing else",
           help: "Read it as 'env.NAME' in the expression")
         return false

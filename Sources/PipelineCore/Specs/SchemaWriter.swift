@@ -134,11 +134,37 @@ public struct SchemaWriter {
         ])
       ),
       ("plugins", .bool(true)), ("defaults", Self.type("object")),
+      (
+        "templates",
+        Self.described(
+          Self.named(
+            Self.closed([
+              ("description", text), ("parameters", Self.type("object")), ("chain", Self.type("array")),
+              ("signal", Self.type("object")), ("source", Self.type("object")), ("sink", Self.type("object")),
+            ])), "Parts with parameters, inserted by 'use'; $(NAME) is the value of a parameter.")
+      ),
+      (
+        "include",
+        .object([
+          ("type", .array([.string("string"), .string("array")])), ("items", Self.type("string")),
+          (
+            "description", .string("Files with templates and further parts, in the directory of this file or below it.")
+          ),
+        ])
+      ),
+      (
+        "foreach",
+        .object([
+          ("type", .array([.string("object"), .string("array")])),
+          ("description", .string("Sections that are repeated for the values of a list; $(NAME) is the value.")),
+        ])
+      ),
     ]
     return .object([
       ("$schema", .string("https://json-schema.org/draft/2020-12/schema")),
       ("title", .string("rxd pipeline")),
       ("type", .string("object")), ("properties", .object(properties)),
+      ("patternProperties", .object([("^x-", .bool(true))])),
       ("additionalProperties", .bool(false)), ("$defs", .object(scalars() + places() + components())),
     ])
   }
@@ -216,7 +242,11 @@ public struct SchemaWriter {
     let from = Self.any([
       Self.reference("reference"), Self.reference("source"),
     ])
-    let input = Self.any([Self.reference("reference"), Self.reference("signal")])
+    let input = Self.any([
+      Self.reference("reference"), Self.reference("signal"),
+      Self.closed(
+        [("each", Self.type("string")), ("in", .bool(true)), ("do", .bool(true))], required: ["each", "in", "do"]),
+    ])
     var signal: Members = [
       ("from", Self.described(from, "Where the events come from.")), ("chain", chain),
       ("reduce", Self.reference("operator.reduce")),
@@ -230,21 +260,39 @@ public struct SchemaWriter {
       + options(ReservedKeys.sink)
     var step = component(.operator, ReservedKeys.step)
     step.append(.object([("enum", .array(bareWords(.operator)))]))
+    let use: Members = [
+      ("use", Self.described(Self.type("string"), "The template that stands here.")),
+      ("with", Self.described(Self.type("object"), "The values of its parameters.")),
+    ]
+    step.append(Self.closed(use, required: ["use"]))
+    let each: Members = [("each", Self.type("string")), ("in", .bool(true)), ("do", .bool(true))]
+    step.append(Self.closed(each, required: ["each", "in", "do"]))
+    signal += use
     var source = component(.source, ReservedKeys.source)
     source.append(.object([("enum", .array(bareWords(.source)))]))
+    source.append(Self.closed(use + options(ReservedKeys.source), required: ["use"]))
     let sinkKeys = catalogue.names(.sink)
     return [
       ("input", input), ("chain", chain), ("source", Self.any(source)), ("step", Self.any(step)),
       (
         "signal",
         Self.closed(
-          signal, more: [("oneOf", Self.exactlyOne(["from"] + combinations + sources))])
+          signal,
+          more: [
+            (
+              "anyOf",
+              .array([
+                .object([("required", .array([.string("use")]))]),
+                .object([("oneOf", Self.exactlyOne(["from"] + combinations + sources))]),
+              ])
+            )
+          ])
       ),
       (
         "sink",
         Self.closed(
-          sink + sinkKeys.map { ($0, Self.reference("sink.\($0)")) }, required: ["from"],
-          more: [("oneOf", Self.exactlyOne(sinkKeys))])
+          sink + use + sinkKeys.map { ($0, Self.reference("sink.\($0)")) }, required: ["from"],
+          more: [("oneOf", Self.exactlyOne(sinkKeys + ["use"]))])
       ),
       (
         "command",

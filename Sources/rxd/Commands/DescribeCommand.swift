@@ -20,6 +20,9 @@ struct Describe: ParsableCommand {
     completion: .shellCommand("rxd list --names"))
   var name: String
 
+  @Argument(help: "The name of a preset, after the word 'preset'.")
+  var preset: String?
+
   @Option(help: ArgumentHelp("The format: text, or markdown for a component.", valueName: "form"))
   var format = Format.text
 
@@ -34,6 +37,7 @@ struct Describe: ParsableCommand {
   }
 
   func run() throws {
+    if let preset { return try describe(preset: preset) }
     let catalogue = Catalogue.installed(plugins.pluginDir)
     let entries = catalogue.components.filter { $0.name == name }
     if format == .markdown, !entries.isEmpty {
@@ -56,6 +60,18 @@ struct Describe: ParsableCommand {
     var pages = entries.map(Self.page) + words.map(Self.page)
     if let function { pages.append(Self.page(function)) }
     Console.print(pages.joined(separator: "\n"), terminator: "")
+  }
+
+  /// Prints the text of a preset, which can be copied to a file and changed.
+  private func describe(preset: String) throws {
+    guard name == "preset", let found = Preset.named(preset) else {
+      Console.printError(
+        name == "preset"
+          ? "there is no preset called \(Printable.quote(preset)). 'rxd list --presets' shows what there is"
+          : "'rxd describe' takes one name, or 'preset' and a name")
+      throw ExitStatus.usage
+    }
+    Console.print("# \(found.summary)\n\(found.text)")
   }
 
   private static func page(_ entry: CatalogueEntry) -> String {

@@ -50,6 +50,42 @@ struct DescribedWord {
       example: "commands:\n  save: { run: { http: { method: POST, url: \"http://127.0.0.1:8080/\" } } }",
       seeAlso: ["execute", "executing", "enabled"]),
     .init(
+      name: "templates", kind: "section", summary: "Names parts with parameters, which 'use' inserts.",
+      details: """
+        A template is one of chain, signal, source and sink. $(NAME) is the value of a parameter. The types are text, template, \
+        expression, int, number, bool, duration, size, name, list, mapping, chain and any; with '?' the parameter may be \
+        left out, and what it alone makes up is left out too.
+        """,
+      example: """
+        templates:
+          rising:
+            parameters: { field: expression, every: { type: duration, default: 1s } }
+            chain: [ { map: $(field) }, { throttle: $(every) }, distinctUntilChanged ]
+        signals:
+          load: { from: host, chain: [ { use: rising, with: { field: event.load } } ] }
+        """, seeAlso: ["use", "foreach", "include"]),
+    .init(
+      name: "use", kind: "key of a step, a signal, a source or a sink",
+      summary: "Inserts a template, or a preset of rxd.",
+      details:
+        "'with' gives the values of its parameters. 'rxd list --presets' lists the templates that come with rxd.",
+      example:
+        "sinks:\n  search: { from: orders, use: elasticsearch, with: { url: 'http://127.0.0.1:9200', index: event.kind } }",
+      seeAlso: ["templates"]),
+    .init(
+      name: "foreach", kind: "section", summary: "Repeats sections for the values of a list.",
+      details: "In a list of steps or inputs '{ each: NAME, in: LIST, do: ITEM }' repeats one item.",
+      example: """
+        foreach:
+          each: room
+          in: [kitchen, hall]
+          sources: { $(room): { interval: 10s } }
+        """, seeAlso: ["templates"]),
+    .init(
+      name: "include", kind: "section", summary: "Names files with templates and further parts of the pipeline.",
+      details: "They are in the directory of the file or below it, and are watched with it.",
+      example: "include: shared/templates.yaml", seeAlso: ["templates"]),
+    .init(
       name: "tests", kind: "section", summary: "Holds tests of the pipeline, which 'rxd test' runs in virtual time.",
       example:
         "tests:\n  - name: only long lines\n    inputs: { lines: { marbles: \"-a-|\" } }\n    expect: { screen: [] }"),

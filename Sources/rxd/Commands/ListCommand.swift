@@ -23,11 +23,15 @@ struct List: ParsableCommand {
     help: ArgumentHelp("Print all names that 'rxd describe' knows, for the completion of shells.", visibility: .hidden))
   var names = false
 
+  @Flag(help: "List the templates that come with rxd; 'rxd describe preset NAME' shows one.")
+  var presets = false
+
   @OptionGroup var plugins: PluginOptions
 
   func run() {
     let installed = Catalogue.installed(plugins.pluginDir)
     if names { return Console.print(Describe.known(installed).joined(separator: "\n")) }
+    if presets { return printPresets() }
     let subjects = subjects.isEmpty ? Subject.allCases : subjects
     switch format {
     case .text:
@@ -51,6 +55,24 @@ struct List: ParsableCommand {
                 ("name", .string(entry.name)), ("summary", .string(entry.summary)),
               ])
             }
+          }
+        ).text)
+    }
+  }
+
+  private func printPresets() {
+    switch format {
+    case .text:
+      let width = Preset.all.map(\.name.utf8.count).max() ?? 0
+      for preset in Preset.all {
+        Console.print(
+          preset.name + String(repeating: " ", count: width - preset.name.utf8.count) + "  " + preset.summary)
+      }
+    case .json:
+      Console.print(
+        JSONText.array(
+          Preset.all.map {
+            .object([("kind", .string("preset")), ("name", .string($0.name)), ("summary", .string($0.summary))])
           }
         ).text)
     }

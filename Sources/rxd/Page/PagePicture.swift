@@ -71,7 +71,7 @@ struct PagePicture {
 
   /// The lines of the file that describe what stands at `location`: its line, and those that are indented further.
   private func lines(at location: SourceLocation) -> String {
-    let source = plan.source
+    let source = location.text
     let (first, column) = source.position(at: location.offset)
     func line(_ number: Int) -> String { String(decoding: source.bytes[source.lineRange(number)], as: UTF8.self) }
     var lines = [String(line(first).drop { $0 == " " })]

@@ -1,0 +1,34 @@
+/// A template that comes with rxd, as text.
+public struct Preset: Sendable {
+  public var name: String
+  /// One sentence.
+  public var summary: String
+  /// A file with the template.
+  public var text: String
+
+  public static func named(_ name: String) -> Preset? { all.first { $0.name == name } }
+
+  init(_ name: String, _ summary: String, _ text: String) {
+    self.name = name
+    self.summary = summary
+    self.text = text
+  }
+
+  /// In the order of their names.
+  public static let all: [Preset] = [clickhouse, elasticsearch, loki, ntfy, slack]
+}
+
+extension Reuse {
+  /// The preset of this name, as a template.
+  mutating func preset(_ name: String) -> Template? {
+    guard let preset = Preset.named(name) else { return nil }
+    var found = Diagnostics()
+    let source = SourceText(name: "preset:\(name)", text: preset.text)
+    let root = YAMLReader.read(source, into: &found)
+    guard let entry = root?["templates"]?.entries?.first, let template = template(entry) else {
+      preconditionFailure("the preset \(name) is no template: \(found.all)")
+    }
+    templates[name] = template
+    return template
+  }
+}
