@@ -46,7 +46,9 @@ struct GuideTests {
     }
   }
 
-  @Test(arguments: [("trying-out", 10), ("reuse", 3)]) func commandsPrintWhatIsShown(_ name: String, _ least: Int) throws {
+  @Test(arguments: [("trying-out", 10), ("reuse", 3)]) func commandsPrintWhatIsShown(_ name: String, _ least: Int)
+    throws
+  {
     let guide = try Guide(name)
     #expect(guide.commands.count >= least)
     let folder = try Scratch()
