@@ -73,30 +73,15 @@ public struct ExecSink: SinkComponent {
     seeAlso: ["stdout", "unix"])
 
   public func validate(_ context: inout DecodingContext) {
-    context.requireOne("command", !command.isEmpty, or: "shell", shell != nil)
-    if let name = command.first, name.isEmpty {
-      context.badValue(
-        at: context.location(of: "command"), "the program has no name", help: "Write 'command: [logger, -t, shop]'")
-    }
-    for entry in environment.entries where entry.name.isEmpty || entry.name.contains("=") {
-      context.badValue(
-        at: entry.location, "'\(Printable.cut(entry.name))' is no name of a variable", help: "Use letters, digits and _"
-      )
-    }
-    for (name, texts) in [("command", command), ("shell", [shell ?? ""])]
-    where texts.contains(where: { $0.utf8.contains(0) }) {
-      context.badValue(at: context.location(of: name), "'\(name)' has a zero byte, which no argument can have")
-    }
+    context.checkProgram(command, shell: shell, environment: environment, example: "[logger, -t, shop]")
   }
 
   public var encoding: EncodeParameter? { encode }
   public var threads: String? { "encoded on the pipeline thread, written by a thread of its own" }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    var call = shell.map { ProgramCall("/bin/sh", ["-c", $0]) } ?? ProgramCall(command[0], Array(command.dropFirst()))
-    for entry in environment.entries { call.options.environment[entry.name] = entry.value.revealed }
-    call.options.directory = directory
-    call.options.memory = maxMemory?.bytes ?? 0
+    let call = ProgramCall(
+      command, shell: shell, environment: environment, directory: directory, maxMemory: maxMemory)
     var options = ProgramSender.Options()
     options.delay = restart.delay
     options.maxDelay = restart.maxDelay

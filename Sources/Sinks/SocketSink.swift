@@ -121,7 +121,7 @@ final class SocketSink: RunningSink {
   /// Whether it can connect shows later: a receiver that is not there is waited for.
   override func dryRun() {
     if let program = settings.program {
-      do throws(ProgramFailure) { _ = try ProgramSender.path(of: program.call) } catch {
+      do throws(ProgramFailure) { _ = try ChildProgram.path(of: program.call) } catch {
         fail(
           because: SignalFailure(.sink, "'\(program.call.program)' \(error.message)", at: nodeContext.location))
       }

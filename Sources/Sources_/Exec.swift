@@ -161,11 +161,7 @@ public struct Exec: SourceComponent {
           .conflictingParameters, help: "Leave one of them out")
       }
     }
-    for entry in environment.entries where entry.name.isEmpty || entry.name.contains("=") {
-      context.badValue(
-        at: entry.location, "'\(Printable.cut(entry.name))' is no name of a variable", help: "Use letters, digits and _"
-      )
-    }
+    context.checkVariables(environment)
   }
 
   public var outputType: EventType {

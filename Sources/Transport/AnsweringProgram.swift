@@ -67,17 +67,11 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
   private func tell(_ part: ProgramPart) { if !isCancelled { receive(part) } }
 
   private func run() {
-    guard let path = ChildProgram.path(of: call.program) else {
-      return tell(.ended(.failure(ProgramFailure(.start, "cannot be started: there is no such program"))))
-    }
-    let options = call.options
-    do throws(PosixError) {
-      var child = try ChildProgram(
-        path, call.arguments, environment: options.environment, directory: options.directory, memory: options.memory,
-        cpu: options.cpu)
+    do throws(ProgramFailure) {
+      var child = try ChildProgram(call, at: try ChildProgram.path(of: call))
       serve(&child)
     } catch {
-      tell(.ended(.failure(ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))"))))
+      tell(.ended(.failure(error)))
     }
   }
 
@@ -111,11 +105,9 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
       }
       if let status = child.status() {
         while child.output >= 0, failure == nil, read(&child, &line, &failure) {}
-        while child.errors >= 0, read(&child, &errors, log) {}
+        while child.errors >= 0, child.readErrors(&errors, log) {}
         errors.end(now, log)
-        let signal = Int(status & 0x7F)
-        let result = ProgramResult(
-          exit: signal == 0 ? Int(status >> 8 & 0xFF) : nil, signal: signal == 0 ? nil : signal, errors: errors.last)
+        let result = ProgramResult(status: status, errors: errors.last)
         return tell(.ended(failure.map { .failure($0) } ?? .success(result)))
       }
       if child.input >= 0, !pending.isEmpty { write(&child, &pending, &written) }
@@ -138,7 +130,7 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
           signals = [(monotonicNow() &+ Self.patience, SIGKILL)]
         }
       }
-      if polls[4].revents != 0 { _ = read(&child, &errors, log) }
+      if polls[4].revents != 0 { _ = child.readErrors(&errors, log) }
     }
   }
 
@@ -177,19 +169,6 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
         line = []
       }
     }
-    return true
-  }
-
-  private func read(
-    _ child: inout ChildProgram, _ errors: inout ErrorLines, _ log: (Services.Level, String) -> Void
-  ) -> Bool {
-    var buffer = [UInt8](repeating: 0, count: 4 << 10)
-    let count = Glibc.read(child.errors, &buffer, buffer.count)
-    guard count > 0 else {
-      if count == 0 || errno != EAGAIN && errno != EINTR { child.closeErrors() }
-      return false
-    }
-    errors.take(buffer[..<count], monotonicNow(), log)
     return true
   }
 }

@@ -85,9 +85,51 @@ public struct ChildProgram: ~Copyable {
     return rx_has_ended(process, &status) != 0 ? status : nil
   }
 
-  /// Where a program is: `name` itself if it has a `/`, otherwise in the usual directories. Nil: nowhere.
-  public static func path(of name: String) -> String? {
-    if name.utf8.contains(UInt8(ascii: "/")) { return name }
-    return ProgramCall.searchPath.lazy.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+  /// Starts the program of a call, which is at `path`.
+  init(_ call: ProgramCall, at path: String) throws(ProgramFailure) {
+    do throws(PosixError) {
+      try self.init(
+        path, call.arguments, environment: call.options.environment, directory: call.options.directory,
+        memory: call.options.memory, cpu: call.options.cpu)
+    } catch {
+      throw ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))")
+    }
+  }
+
+  /// Where the program of a call is: as it is named if it has a `/`, otherwise in the usual directories. Throws if it is nowhere, or cannot
+  /// be run.
+  public static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
+    let name = call.program
+    let found =
+      name.utf8.contains(UInt8(ascii: "/"))
+      ? name : ProgramCall.searchPath.lazy.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+    guard let found else { throw ProgramFailure(.start, "cannot be started: there is no such program") }
+    // A relative path is one of the program's directory.
+    if found.hasPrefix("/") || call.options.directory == nil, access(found, X_OK) != 0 {
+      throw ProgramFailure(.start, "cannot be started: \(PosixError.text(errno))")
+    }
+    return found
+  }
+
+  /// Reads what is there of standard error. Whether there may be more at once.
+  mutating func readErrors(_ errors: inout ErrorLines, _ log: (Services.Level, String) -> Void) -> Bool {
+    var buffer = [UInt8](repeating: 0, count: 16 << 10)
+    let count = Glibc.read(self.errors, &buffer, buffer.count)
+    guard count > 0 else {
+      if count == 0 || errno != EAGAIN && errno != EINTR { closeErrors() }
+      return false
+    }
+    errors.take(buffer[..<count], monotonicNow(), log)
+    return true
+  }
+}
+
+extension ProgramResult {
+  /// That of a status as `waitpid` gives it.
+  init(status: Int32, output: [UInt8] = [], errors: [UInt8]) {
+    let signal = Int(status & 0x7F)
+    self.init(
+      exit: signal == 0 ? Int(status >> 8 & 0xFF) : nil, signal: signal == 0 ? nil : signal, output: output,
+      errors: errors)
   }
 }

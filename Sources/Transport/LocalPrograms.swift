@@ -48,17 +48,11 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   private var isCancelled: Bool { cancelled?.isAwake ?? false }
 
   func run() {
-    guard let path = ChildProgram.path(of: call.program) else {
-      return end(.failure(ProgramFailure(.start, "cannot be started: there is no such program")))
-    }
-    let options = call.options
-    do throws(PosixError) {
-      var child = try ChildProgram(
-        path, call.arguments, environment: options.environment, directory: options.directory, memory: options.memory,
-        cpu: options.cpu)
+    do throws(ProgramFailure) {
+      var child = try ChildProgram(call, at: try ChildProgram.path(of: call))
       wait(&child)
     } catch {
-      end(.failure(ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))")))
+      end(.failure(error))
     }
   }
 
@@ -151,9 +145,6 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   }
 
   private func result(_ status: Int32) -> ProgramResult {
-    let signal = Int(status & 0x7F)
-    return ProgramResult(
-      exit: signal == 0 ? Int(status >> 8 & 0xFF) : nil, signal: signal == 0 ? nil : signal, output: output,
-      errors: errors)
+    ProgramResult(status: status, output: output, errors: errors)
   }
 }

@@ -82,7 +82,7 @@ public final class ProgramSender: MessageSender {
     self.call = call
     self.options = options
     self.notify = notify
-    path = try Self.path(of: call)
+    path = try ChildProgram.path(of: call)
     do throws(PosixError) {
       wake = try WakeEvent()
       _ = try OwnThread("rxd exec") { [self] in
@@ -100,15 +100,6 @@ public final class ProgramSender: MessageSender {
     } catch {
       throw ProgramFailure(.start, "cannot be started: \(error.message)")
     }
-  }
-
-  /// Where the program is; throws if it is nowhere, or cannot be run.
-  public static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
-    guard let path = ChildProgram.path(of: call.program) else {
-      throw ProgramFailure(.start, "cannot be started: there is no such program")
-    }
-    if access(path, X_OK) != 0 { throw ProgramFailure(.start, "cannot be started: \(PosixError.text(errno))") }
-    return path
   }
 
   public var queuedBytes: Int { state.withLock(\.bytes) }
@@ -197,18 +188,15 @@ public final class ProgramSender: MessageSender {
       while !isCancelled {
         let began = monotonicNow()
         var reason: String
-        do throws(PosixError) {
-          let call = owner.call.options
-          var child = try ChildProgram(
-            owner.path, owner.call.arguments, environment: call.environment, directory: call.directory,
-            memory: call.memory, cpu: call.cpu)
+        do throws(ProgramFailure) {
+          var child = try ChildProgram(owner.call, at: owner.path)
           if failures > 0 { owner.notify(.restarted(failures: failures)) }
           switch serve(&child) {
           case .done, .cancelled: return giveBack()
           case .ended(let why): reason = why
           }
         } catch {
-          reason = "cannot be started: \(PosixError.text(error.code))"
+          reason = error.message
         }
         giveBack()
         guard options.restarts else { return owner.notify(.ended(reason)) }

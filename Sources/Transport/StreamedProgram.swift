@@ -34,9 +34,7 @@ public final class StreamedProgram: Sendable {
 
   /// Starts it. Returns its standard output.
   public func start() throws(ProgramFailure) -> FileDescriptor {
-    guard let path = ChildProgram.path(of: call.program) else {
-      throw ProgramFailure(.start, "cannot be started: there is no such program")
-    }
+    let path = try ChildProgram.path(of: call)
     do throws(PosixError) {
       _ = try OwnThread("rxd exec", stackBytes: 256 << 10) { [self] in run(path) }
     } catch {
@@ -63,15 +61,12 @@ public final class StreamedProgram: Sendable {
   }
 
   private func run(_ path: String) {
-    let options = call.options
-    do throws(PosixError) {
-      var child = try ChildProgram(
-        path, call.arguments, environment: options.environment, directory: options.directory, memory: options.memory,
-        cpu: options.cpu)
+    do throws(ProgramFailure) {
+      var child = try ChildProgram(call, at: path)
       say(.success(FileDescriptor(child.takeOutput(), name: "the output of \(call.program)")))
       wait(&child)
     } catch {
-      say(.failure(ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))")))
+      say(.failure(error))
     }
   }
 
@@ -99,15 +94,9 @@ public final class StreamedProgram: Sendable {
       }
       errors.flush(now, log)
       if let status = child.status() {
-        while child.errors >= 0, read(&child, &errors) {}
+        while child.errors >= 0, child.readErrors(&errors, log) {}
         errors.end(monotonicNow(), log)
-        let signal = Int(status & 0x7F)
-        if !isCancelled {
-          ended(
-            ProgramResult(
-              exit: signal == 0 ? Int(status >> 8 & 0xFF) : nil, signal: signal == 0 ? nil : signal, errors: errors.last
-            ))
-        }
+        if !isCancelled { ended(ProgramResult(status: status, errors: errors.last)) }
         return
       }
       var polls = [
@@ -122,7 +111,7 @@ public final class StreamedProgram: Sendable {
       if child.ending < 0 { next = min(next, now + Self.second / 100) }
       _ = poll(&polls, 4, next == .max ? -1 : Int32(clamping: max(0, (next - now + 999_999) / 1_000_000)))
       if polls[2].revents != 0 { write(&child, &written) }
-      if polls[3].revents != 0 { _ = read(&child, &errors) }
+      if polls[3].revents != 0 { _ = child.readErrors(&errors, log) }
     }
   }
 
@@ -135,17 +124,5 @@ public final class StreamedProgram: Sendable {
       written = call.input.count
     }
     if written == call.input.count { child.closeInput() }
-  }
-
-  /// Whether there may be more at once.
-  private func read(_ child: inout ChildProgram, _ errors: inout ErrorLines) -> Bool {
-    var buffer = [UInt8](repeating: 0, count: 16 << 10)
-    let count = Glibc.read(child.errors, &buffer, buffer.count)
-    guard count > 0 else {
-      if count == 0 || errno != EAGAIN && errno != EINTR { child.closeErrors() }
-      return false
-    }
-    errors.take(buffer[..<count], monotonicNow(), log)
-    return true
   }
 }

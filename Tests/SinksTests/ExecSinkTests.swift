@@ -120,7 +120,7 @@ import Testing
   @Test(arguments: [
     ("encode: text", "'exec' needs 'command' or 'shell'"),
     ("command: [a], shell: b", "'exec' has both 'command' and 'shell'"),
-    ("command: [a], environment: { 'a=b': c }", "'a=b' is no name of a variable"),
+    ("command: [a], environment: { 'a=b': c }", "'a=b' cannot be the name of an environment variable"),
   ]) func refuses(_ parameters: String, _ message: String) {
     let complaints = PipelineText.complaints(
       "sources: { in: { values: [1] } }\nsinks: { out: { from: in, exec: { \(parameters) } } }")

@@ -97,20 +97,7 @@ struct ExecLines: OperatorComponent {
     seeAlso: ["flattenMap", "map"])
 
   func validate(_ context: inout DecodingContext) {
-    context.requireOne("command", !command.isEmpty, or: "shell", shell != nil)
-    if let name = command.first, name.isEmpty {
-      context.badValue(
-        at: context.location(of: "command"), "the program has no name", help: "Write 'command: [tr, a-z, A-Z]'")
-    }
-    for entry in environment.entries where entry.name.isEmpty || entry.name.contains("=") {
-      context.badValue(
-        at: entry.location, "'\(Printable.cut(entry.name))' is no name of a variable", help: "Use letters, digits and _"
-      )
-    }
-    for (name, texts) in [("command", command), ("shell", [shell ?? ""])]
-    where texts.contains(where: { $0.utf8.contains(0) }) {
-      context.badValue(at: context.location(of: name), "'\(name)' has a zero byte, which no argument can have")
-    }
+    context.checkProgram(command, shell: shell, environment: environment, example: "[tr, a-z, A-Z]")
     if encode.options.format == .csv, encode.options.csv.header {
       context.badValue(
         at: context.location(of: "encode"), "a header would be a line without an answer",
@@ -128,11 +115,9 @@ struct ExecLines: OperatorComponent {
   }
 
   fileprivate var call: ProgramCall {
-    var call = shell.map { ProgramCall("/bin/sh", ["-c", $0]) } ?? ProgramCall(command[0], Array(command.dropFirst()))
-    for entry in environment.entries { call.options.environment[entry.name] = entry.value.revealed }
-    call.options.directory = directory
+    var call = ProgramCall(
+      command, shell: shell, environment: environment, directory: directory, maxMemory: maxMemory)
     call.options.timeout = timeout
-    call.options.memory = maxMemory?.bytes ?? 0
     return call
   }
 
@@ -140,7 +125,7 @@ struct ExecLines: OperatorComponent {
     private struct Entry {
       var event: OwnedEvent
       var line: [UInt8]
-      /// Whoever waits for the event.
+      /// Acknowledges the event; nil: nothing waits for it.
       var ack: Ack?
     }
 
@@ -288,22 +273,20 @@ struct ExecLines: OperatorComponent {
     }
 
     /// Ends the program, which goes wrong.
-    private func end(_ reason: String) {
+    private func end(_ reason: String, hint: String = "") {
       let running = program
       program = nil
       running?.cancel()
-      again(because: reason)
+      again(because: reason, hint: hint)
     }
 
     /// What the program had is rejected; another one gets what waits, after a pause.
-    private func again(because reason: String) {
+    private func again(because reason: String, hint: String = "") {
       cancelWake(&timer)
       failures += 1
       countRetry()
-      var pause = parameters.delay
-      for _ in 1..<min(max(failures, 1), 40) where pause < parameters.maxDelay { pause = pause.scaled(by: 2) }
-      pause = min(pause, parameters.maxDelay)
-      log(.warning, "\(reason); it is started again after \(pause)")
+      let pause = parameters.delay.doubled(after: failures, most: parameters.maxDelay)
+      log(.warning, "\(reason)\(hint); it is started again after \(pause)")
       let lost = (0..<given).compactMap { _ in entries.popFirst() }
       given = 0
       for var entry in lost where !isClosed {
@@ -320,7 +303,10 @@ struct ExecLines: OperatorComponent {
     override func woke(_ token: Int) {
       timer = .none
       if token == Self.starts { return open() }
-      end("'\(name)' has not answered within \(parameters.timeout)")
+      end(
+        "'\(name)' has not answered within \(parameters.timeout)",
+        // The commonest reason, and one that its own output cannot tell.
+        hint: hasAnswered ? "" : " (it must write each line out at once, as with 'stdbuf -oL')")
     }
 
     // MARK: Events
