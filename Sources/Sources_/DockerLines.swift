@@ -24,7 +24,7 @@ struct DockerLines {
   private let limit: Int
   private var pending: [UInt8] = []
   private var partial = [Partial(), Partial()]
-  /// In a terminal's text: the bytes of the time that have not come.
+  /// The most bytes of a frame of the API.
   private static let longestFrame = 1 << 30
 
   init(hasTerminal: Bool, limit: Int) {

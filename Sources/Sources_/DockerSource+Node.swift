@@ -1,0 +1,445 @@
+import PipelineCore
+import Transport
+
+extension DockerSource {
+  final class Node: RunningSource {
+    /// How far it has read.
+    private struct Place: Sendable, Equatable {
+      /// Where the first start began, and of what is not in `last` all is read from, in nanoseconds since 1970; 0: it has not started.
+      var begin: Int64 = 0
+      /// The last time of each container by its ID, or of all events by "".
+      var last: [String: Int64] = [:]
+    }
+
+    private struct Container {
+      var id: String
+      var name: String
+      var image: String
+      var labels: [(name: String, value: String)]
+      var lines: DockerLines
+      /// Lines up to this time have been read before.
+      var resumed: Int64
+      var call: (any HTTPStream)?
+      var number: Int
+      var isReading = false
+    }
+
+    private let parameters: DockerSource
+    private var options = HTTPOptions()
+    private var place = Place()
+    private let ledger = PositionLedger(Place())
+    private var events: (any HTTPStream)?
+    private var calls: [Int: any Cancellable] = [:]
+    /// Numbers requests: what comes of an earlier connection is of no interest.
+    private var next = 0
+    private var eventsNumber = -1
+    private var eventText: [UInt8] = []
+    private var containers: [String: Container] = [:]
+    /// Containers whose logs have been read to their end.
+    private var ended: Set<String> = []
+    private var failures = 0
+    private var timer = Wake.none
+    private var recheck = Wake.none
+    private static let reconnects = 1
+    private static let rechecks = 2
+    /// The longest event of Docker's own.
+    private static let longestEvent = 1 << 20
+
+    init(_ parameters: DockerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(nodeContext, downstream: downstream)
+      options.unixSocket = parameters.socket
+      options.timeout = parameters.timeout
+    }
+
+    override func dryRun() {
+      if let fault = execution.services.http.fault {
+        endPipeline(because: SignalFailure(.source, fault.message, at: nodeContext.location))
+      }
+    }
+
+    override var isEndless: Bool { true }
+    override func begin() {
+      place.begin = executor.wallTime &- parameters.since.nanoseconds
+      ledger.reset(to: place)
+      connect()
+    }
+    override func resume() { place.begin == 0 ? begin() : connect() }
+
+    private func log(_ level: Services.Level, _ text: String) {
+      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, text)
+    }
+
+    // MARK: Requests
+
+    private func request(_ path: String) -> HTTPRequest {
+      var request = HTTPRequest(url: "http://docker\(path)")
+      request.options = options
+      return request
+    }
+
+    /// `1700000000.000000001`
+    private static func time(_ nanoseconds: Int64) -> String {
+      let rest = String(nanoseconds % 1_000_000_000)
+      return "\(nanoseconds / 1_000_000_000).\(String(repeating: "0", count: 9 - rest.utf8.count))\(rest)"
+    }
+
+    private func filters(_ more: String = "") -> String {
+      var parts = more.isEmpty ? [] : [more]
+      if !parameters.labels.isEmpty {
+        let buffer = OutputBuffer()
+        _ = JSONWriter.append(arena.list(parameters.labels.map { arena.string($0) }), to: buffer)
+        parts.append("\"label\":\(String(decoding: buffer.bytes, as: UTF8.self))")
+      }
+      return parts.isEmpty ? "" : "&filters=" + FormText.escaped("{\(parts.joined(separator: ","))}")
+    }
+
+    private func connect() {
+      guard !isClosed else { return }
+      cancelWake(&timer)
+      let query =
+        parameters.emit == .events
+        ? "since=\(Self.time(max(0, place.last[""] ?? place.begin)))\(filters())"
+        : "since=\(Self.time(max(0, executor.wallTime)))\(filters(#""type":["container"],"event":["start"]"#))"
+      next += 1
+      eventsNumber = next
+      eventText = []
+      let number = next
+      let executor = executor
+      let node = Weak(self)
+      events = execution.services.http.stream(request("/events?\(query)")) { part in
+        executor.postBatch { node.object?.takeEvents(part, number) }
+      }
+      // Nothing comes of the events before the first one. Those of containers that have been started meanwhile will.
+      ended = []
+      if parameters.emit == .logs { list() }
+    }
+
+    private func isConnected() {
+      if failures > 0 { log(.info, "connected again") }
+      failures = 0
+    }
+
+    private func connectAgain(_ reason: String) {
+      eventsNumber = -1
+      events?.cancel()
+      events = nil
+      failures += 1
+      // The URL has a host that nobody looks up.
+      let reason = reason.replacing("docker:80", with: parameters.socket)
+      if failures == 1 { log(.warning, "\(reason); connecting again") }
+      let pause = parameters.reconnect.doubled(after: failures, most: parameters.maxReconnect)
+      cancelWake(&timer)
+      timer = wake(after: pause.shortened(by: execution.services.random()), Self.reconnects)
+    }
+
+    override func woke(_ token: Int) {
+      if token == Self.rechecks {
+        recheck = .none
+        list()
+      } else {
+        timer = .none
+        connect()
+      }
+    }
+
+    /// Asks for something small. `body` runs in a turn.
+    private func get(_ path: String, _ body: @escaping (Node, Result<HTTPResponse, HTTPFailure>) -> Void) {
+      next += 1
+      let number = next
+      let executor = executor
+      let node = Weak(self)
+      nonisolated(unsafe) let body = body
+      calls[number] = execution.services.http.send(request(path)) { result in
+        executor.post {
+          guard let node = node.object, node.calls.removeValue(forKey: number) != nil, !node.isClosed else { return }
+          body(node, result)
+        }
+      }
+    }
+
+    // MARK: Docker's events
+
+    private func takeEvents(_ part: HTTPStreamPart, _ number: Int) {
+      guard number == eventsNumber, !isClosed else { return }
+      switch part {
+      case .head(let response):
+        guard response.status == 200 else { return connectAgain("Docker answered \(response.status)") }
+        if parameters.emit == .events { isConnected() }
+      case .bytes(let bytes):
+        eventText += bytes
+        while let end = eventText.firstIndex(of: 0x0A), !isClosed {
+          let line = Array(eventText[..<end])
+          eventText.removeFirst(end + 1)
+          if !line.isEmpty { takeEvent(line) }
+        }
+        if eventText.count > Self.longestEvent {
+          return connectAgain("an event of Docker is longer than \(Self.longestEvent) bytes")
+        }
+        if number == eventsNumber { events?.handled(bytes.count) }
+      case .end(let failure):
+        if failure?.kind == .unavailable, let failure {
+          return endPipeline(because: SignalFailure(.source, failure.message, at: nodeContext.location))
+        }
+        connectAgain(failure?.message ?? "Docker has ended the answer")
+      }
+    }
+
+    private func takeEvent(_ line: [UInt8]) {
+      let document = line.withUnsafeBytes { execution.json.parse(arena.copy($0), into: arena) }
+      guard !document.isError else {
+        return line.withUnsafeBytes { rejectInput($0, "the event of Docker is no JSON") }
+      }
+      let actor = member(document, "Actor")
+      let id = text(member(actor, "ID")) ?? ""
+      guard parameters.emit == .events else {
+        if text(member(document, "Action")) == "start" {
+          ended.remove(id)
+          inspect(id)
+        }
+        return
+      }
+      let time = member(document, "timeNano")
+      let nanoseconds = time.is(.int) ? time.asInt : 0
+      if let last = place.last[""], nanoseconds <= last { return }
+      beginPiece(of: ledger) { [self] in place }
+      place.last[""] = nanoseconds
+      produce(
+        arena.map([
+          "type": arena.string(text(member(document, "Type")) ?? ""),
+          "action": arena.string(text(member(document, "Action")) ?? ""), "id": arena.string(id),
+          "attributes": texts(pairs(member(actor, "Attributes"))), "time": .timestamp(wallTime: nanoseconds),
+        ]), origin: makeOrigin())
+    }
+
+    private func makeOrigin() -> Origin {
+      let origin = Origin(
+        source: origin.source, path: parameters.socket, receivedAt: executor.wallTime, reply: origin.reply,
+        identity: origin.identity)
+      arena.keep(origin)
+      return origin
+    }
+
+    // MARK: Containers
+
+    private func list() {
+      get("/containers/json?all=1\(filters())") { node, result in
+        switch result {
+        case .success(let response) where response.status == 200:
+          let found = response.body.withUnsafeBytes { bytes in
+            node.execution.json.parse(node.arena.copy(bytes), into: node.arena)
+          }
+          let items = node.execution.json.expand(found, into: node.arena)
+          guard items.is(.list) else { return node.connectAgain("Docker has given no list of containers") }
+          node.isConnected()
+          var known: Set<String> = []
+          for item in items.elements {
+            guard let id = node.text(node.member(item, "Id")) else { continue }
+            known.insert(id)
+            let isRunning = node.text(node.member(item, "State")) == "running"
+            if node.containers[id] == nil, isRunning || !node.ended.contains(id) { node.inspect(id) }
+          }
+          // Nobody asks for those that are gone any more.
+          node.ended.formIntersection(known)
+          node.place.last = node.place.last.filter { known.contains($0.key) || node.containers[$0.key] != nil }
+        case .success(let response):
+          node.connectAgain("Docker answered \(response.status) to a question for its containers")
+        case .failure(let failure): node.connectAgain(failure.message)
+        }
+      }
+    }
+
+    private func inspect(_ id: String) {
+      guard containers[id] == nil, !id.isEmpty else { return }
+      get("/containers/\(FormText.escaped(id))/json") { node, result in
+        guard case .success(let response) = result, response.status == 200, node.containers[id] == nil else { return }
+        let document = response.body.withUnsafeBytes { bytes in
+          node.execution.json.parse(node.arena.copy(bytes), into: node.arena)
+        }
+        let config = node.member(document, "Config")
+        var name = node.text(node.member(document, "Name")) ?? ""
+        if name.hasPrefix("/") { name.removeFirst() }
+        let patterns = node.parameters.containers
+        guard patterns.isEmpty || patterns.contains(where: { Glob.matches($0, name) }) else { return }
+        node.follow(
+          Container(
+            id: id, name: name, image: node.text(node.member(config, "Image")) ?? "",
+            labels: node.pairs(node.member(config, "Labels")),
+            lines: DockerLines(
+              hasTerminal: node.member(config, "Tty").isTrue, limit: node.parameters.maxLine.bytes),
+            resumed: node.place.last[id] ?? node.place.begin - 1, number: 0))
+      }
+    }
+
+    private func follow(_ container: Container) {
+      next += 1
+      let number = next
+      var container = container
+      container.number = number
+      let since = Self.time(max(0, container.resumed))
+      let path =
+        "/containers/\(FormText.escaped(container.id))/logs?follow=1&stdout=1&stderr=1&timestamps=1&since=\(since)"
+      let executor = executor
+      let node = Weak(self)
+      let id = container.id
+      containers[id] = container
+      let call = execution.services.http.stream(request(path)) { part in
+        executor.postBatch { node.object?.takeLogs(part, id, number) }
+      }
+      containers[id]?.call = call
+    }
+
+    private func takeLogs(_ part: HTTPStreamPart, _ id: String, _ number: Int) {
+      guard !isClosed, let container = containers[id], container.number == number else { return }
+      switch part {
+      case .head(let response):
+        containers[id]?.isReading = response.status == 200
+        guard response.status != 200 else { return }
+        log(
+          .warning, "the logs of '\(Printable.cut(container.name))' cannot be read: Docker answered \(response.status)")
+        leave(id, isOver: true)
+      case .bytes(let bytes):
+        guard container.isReading else { return }
+        var lines = container.lines
+        // Only one owner, so that nothing is copied.
+        containers[id]?.lines = DockerLines(hasTerminal: false, limit: 0)
+        var found: [DockerLines.Line] = []
+        let isFine = lines.take(bytes) { found.append($0) }
+        containers[id]?.lines = lines
+        send(found, container)
+        guard !isClosed else { return }
+        if !isFine {
+          log(
+            .warning, "the logs of '\(Printable.cut(container.name))' are not as Docker's API says: they are read anew")
+          return leave(id, isOver: false)
+        }
+        containers[id]?.call?.handled(bytes.count)
+      case .end(let failure):
+        var lines = container.lines
+        var found: [DockerLines.Line] = []
+        // A line that a failure has cut is read again.
+        if failure == nil, container.isReading { lines.finish { found.append($0) } }
+        send(found, container)
+        guard !isClosed else { return }
+        leave(id, isOver: failure == nil)
+      }
+    }
+
+    /// The answer with a container's logs is over; `isOver`: the container has ended, as far as that is known.
+    private func leave(_ id: String, isOver: Bool) {
+      containers.removeValue(forKey: id)?.call?.cancel()
+      if isOver { ended.insert(id) }
+      if !recheck.isSet { recheck = wake(after: parameters.reconnect, Self.rechecks) }
+    }
+
+    private func send(_ lines: [DockerLines.Line], _ container: Container) {
+      guard !lines.isEmpty else { return }
+      let origin = makeOrigin()
+      beginPiece(of: ledger) { [self] in place }
+      let shown = arena.map([
+        "id": arena.string(container.id), "name": arena.string(container.name),
+        "image": arena.string(container.image), "labels": texts(container.labels),
+      ])
+      for line in lines {
+        if isClosed { return }
+        let time = line.time ?? executor.wallTime
+        if line.time != nil, time <= container.resumed { continue }
+        place.last[container.id] = max(place.last[container.id] ?? 0, time)
+        if let length = line.cut {
+          line.text.withUnsafeBytes {
+            rejectInput(
+              $0, "the line has \(length) bytes, more than the \(parameters.maxLine.bytes) that 'maxLine' allows",
+              origin: origin)
+          }
+          finishEvent()
+          continue
+        }
+        produce(
+          arena.map([
+            "container": shown, "stream": line.isError ? .literal("stderr") : .literal("stdout"),
+            "message": arena.string(String(decoding: line.text, as: UTF8.self)), "time": .timestamp(wallTime: time),
+          ]), origin: origin)
+      }
+    }
+
+    // MARK: JSON
+
+    private func member(_ value: Value, _ name: StaticString) -> Value {
+      let map = execution.json.expand(value.unwrapped, into: arena)
+      guard map.is(.map) else { return .null }
+      let wanted = UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+      for entry in map.entries where entry.key.rawBytes.elementsEqual(wanted) {
+        return execution.json.expand(entry.value.unwrapped, into: arena)
+      }
+      return .null
+    }
+
+    private func text(_ value: Value) -> String? {
+      guard value.is(.string) else { return nil }
+      return String(decoding: JSONParser.unescape(value, into: arena).rawBytes, as: UTF8.self)
+    }
+
+    private func pairs(_ value: Value) -> [(name: String, value: String)] {
+      guard value.is(.map) else { return [] }
+      return value.entries.compactMap { entry in
+        guard let name = text(entry.key), let content = text(execution.json.expand(entry.value.unwrapped, into: arena))
+        else { return nil }
+        return (name, content)
+      }
+    }
+
+    private func texts(_ pairs: [(name: String, value: String)]) -> Value {
+      arena.map(pairs.map { (key: arena.string($0.name), value: arena.string($0.value)) })
+    }
+
+    // MARK: State
+
+    override var hasPosition: Bool { place.begin != 0 }
+
+    override func save(_ state: inout StateWriter) {
+      let place = state.positions == .acknowledged ? ledger.acknowledged : place
+      state.write("\(parameters.socket) \(parameters.emit.rawValue)")
+      state.write(place.begin)
+      state.write(each: place.last.sorted { $0.key < $1.key }) { state, entry in
+        state.write(entry.key)
+        state.write(entry.value)
+      }
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      let key = try state.read(String.self)
+      var place = Place()
+      place.begin = try state.read()
+      for _ in 0..<(try state.count()) {
+        let id = try state.read(String.self)
+        let time: Int64 = try state.read()
+        place.last[id] = time
+      }
+      if key == "\(parameters.socket) \(parameters.emit.rawValue)" { self.place = place }
+      ledger.reset(to: self.place)
+    }
+
+    // MARK: The end
+
+    private func disconnect() {
+      eventsNumber = -1
+      events?.cancel()
+      events = nil
+      for call in calls.values { call.cancel() }
+      calls = [:]
+      for container in containers.values { container.call?.cancel() }
+      containers = [:]
+      cancelWake(&timer)
+      cancelWake(&recheck)
+    }
+
+    override func suspend() { disconnect() }
+
+    override func drain() {
+      disconnect()
+      finish()
+    }
+
+    override func stop() { disconnect() }
+  }
+}
