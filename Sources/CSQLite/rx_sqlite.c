@@ -74,6 +74,7 @@ static int is_busy(void *context, int count) {
   rx_sqlite_limits *limits = context;
   if (!count) limits->busy_since = now();
   if (must_end(limits) || now() - limits->busy_since >= limits->busy) return 0;
+  // SQLite has no call that waits for a lock; this is what its own time-out does, but it can be stopped.
   struct timespec pause = {0, count < 10 ? 1000000 : 10000000};
   nanosleep(&pause, NULL);
   return 1;

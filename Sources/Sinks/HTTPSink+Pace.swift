@@ -64,10 +64,7 @@ extension HTTPSink {
     /// The pause after this many attempts of a request, at least one: it doubles each time, and a random part of up to
     /// half is subtracted.
     func pause(after attempts: Int, random: UInt64) -> TimeSpan {
-      var pause = retry.delay
-      for _ in 1..<max(1, min(attempts, 40)) where pause < retry.maxDelay { pause = pause.scaled(by: 2) }
-      let share = Double(random >> 11) / Double(1 << 53)
-      return min(pause, retry.maxDelay).scaled(by: 0.5 + share / 2)
+      retry.delay.doubled(after: attempts, most: retry.maxDelay).shortened(by: random)
     }
 
     private static let longestRetryAfter = TimeSpan.seconds(600)

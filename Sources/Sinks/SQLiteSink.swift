@@ -118,7 +118,7 @@ public struct SQLiteSink: SinkComponent {
         help: "Write 'columns: { id: event.id }'")
     }
     for entry in columns.entries where entry.name.isEmpty || entry.name.utf8.contains(0) {
-      context.badValue(at: entry.location, "this is no name of a column")
+      context.badValue(at: entry.location, "this cannot be the name of a column")
     }
     if (mode == .upsert) == key.isEmpty {
       context.badValue(
@@ -138,19 +138,15 @@ public struct SQLiteSink: SinkComponent {
   public var threads: String? { "written by a thread of its own" }
   public var confirmation: SinkConfirmation { .disk }
 
-  private static func quoted(_ name: String) -> String {
-    "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
-  }
-
   var sql: String {
-    let names = columns.entries.map { Self.quoted($0.name) }
-    var text = "INSERT INTO \(Self.quoted(table))(\(names.joined(separator: ", ")))"
+    let names = columns.entries.map { Database.quoted($0.name) }
+    var text = "INSERT INTO \(Database.quoted(table))(\(names.joined(separator: ", ")))"
     text += " VALUES(\(names.indices.map { "?\($0 + 1)" }.joined(separator: ", ")))"
     guard mode == .upsert else { return text }
-    let others = columns.entries.map(\.name).filter { !key.contains($0) }.map(Self.quoted)
+    let others = columns.entries.map(\.name).filter { !key.contains($0) }.map(Database.quoted)
     let change =
       others.isEmpty ? "NOTHING" : "UPDATE SET " + others.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
-    return text + " ON CONFLICT(\(key.map(Self.quoted).joined(separator: ", "))) DO \(change)"
+    return text + " ON CONFLICT(\(key.map(Database.quoted).joined(separator: ", "))) DO \(change)"
   }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
@@ -297,12 +293,8 @@ public struct SQLiteSink: SinkComponent {
     }
 
     private var pause: TimeSpan {
-      var pause = parameters.retry.delay
-      for _ in 1..<max(2, min(failures, 40)) where pause < parameters.retry.maxDelay && failures > 1 {
-        pause = pause.scaled(by: 2)
-      }
-      let share = Double(execution.services.random() >> 11) / Double(1 << 53)
-      return min(pause, parameters.retry.maxDelay).scaled(by: 0.5 + share / 2)
+      parameters.retry.delay.doubled(after: failures, most: parameters.retry.maxDelay)
+        .shortened(by: execution.services.random())
     }
 
     private func settle(_ items: [Item], _ refused: [(row: Int, reason: String)]) {

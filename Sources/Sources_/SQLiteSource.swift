@@ -249,7 +249,7 @@ public struct SQLiteSource: SourceComponent {
       query.busyTimeout = parameters.busyTimeout
       frame.loadNothing()
       do throws(SignalFailure) {
-        if let cursor = place.cursor { query.after = KeyText.decode(cursor) } else { query.after = try start() }
+        if let cursor = place.cursor { query.after = CursorText.decode(cursor) } else { query.after = try start() }
         for entry in parameters.bind.entries { query.parameters.append((entry.name, try value(of: entry.value))) }
       } catch {
         refused(.expressionFailed, poll: .queryFailed, error)
@@ -317,7 +317,7 @@ public struct SQLiteSource: SourceComponent {
     override var hasMore: Bool { goesOn }
 
     override func answerSent() {
-      if let last = keys.last { place.cursor = KeyText.text(last) }
+      if let last = keys.last { place.cursor = CursorText.text(last) }
       keys = []
     }
 
@@ -330,7 +330,7 @@ public struct SQLiteSource: SourceComponent {
 
     private func place(behind row: Int) -> PollPlace {
       var place = place
-      place.cursor = KeyText.text(keys[row])
+      place.cursor = CursorText.text(keys[row])
       return place
     }
 
@@ -349,41 +349,25 @@ public struct SQLiteSource: SourceComponent {
       try super.restore(&state)
       let key: String = try state.read()
       try restorePlace(&state)
-      if let cursor = place.cursor, KeyText.decode(cursor) == nil { throw StateFault("its key is none") }
+      if let cursor = place.cursor, CursorText.decode(cursor) == nil { throw StateFault("its key is none") }
       guard state.hasOtherParameters else { return }
       beginAnew(from: key == positionKey ? place : PollPlace())
     }
   }
 }
 
-/// The values of a key as one text, for the state.
-private enum KeyText {
+/// The key of a row as one text: the cursor of the position.
+private enum CursorText {
   static func text(_ values: [DatabaseValue]) -> String {
     values.map { value in
       switch value {
       case .null: "n"
       case .int(let number): "i\(number)"
       case .real(let number): "r\(String(number.bitPattern, radix: 16))"
-      case .text(let bytes): "t" + hex(bytes)
-      case .blob(let bytes): "b" + hex(bytes)
+      case .text(let bytes): "t" + HexText.text(bytes)
+      case .blob(let bytes): "b" + HexText.text(bytes)
       }
     }.joined(separator: " ")
-  }
-
-  private static func hex(_ bytes: [UInt8]) -> String {
-    let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-  }
-
-  private static func bytes(_ text: Substring) -> [UInt8]? {
-    let digits = text.utf8.map { UInt8(String(UnicodeScalar($0)), radix: 16) }
-    guard digits.count % 2 == 0 else { return nil }
-    var bytes: [UInt8] = []
-    for index in stride(from: 0, to: digits.count, by: 2) {
-      guard let high = digits[index], let low = digits[index + 1] else { return nil }
-      bytes.append(high << 4 | low)
-    }
-    return bytes
   }
 
   static func decode(_ text: String) -> [DatabaseValue]? {
@@ -395,8 +379,8 @@ private enum KeyText {
         case "n": .null
         case "i": Int64(rest).map { .int($0) }
         case "r": UInt64(rest, radix: 16).map { .real(Double(bitPattern: $0)) }
-        case "t": bytes(rest).map { .text($0) }
-        case "b": bytes(rest).map { .blob($0) }
+        case "t": HexText.bytes(rest).map { .text($0) }
+        case "b": HexText.bytes(rest).map { .blob($0) }
         default: nil
         }
       guard let value else { return nil }

@@ -213,9 +213,9 @@ public struct SSE: SourceComponent {
       if failures == 1 { log(.warning, "\(reason); connecting again") }
       var span = pause ?? parameters.reconnect
       if failures > 0 {
-        for _ in 1..<max(1, min(failures, 40)) where span < parameters.maxReconnect { span = span.scaled(by: 2) }
-        let share = Double(execution.services.random() >> 11) / Double(1 << 53)
-        span = max(min(span, max(parameters.maxReconnect, pause ?? .zero)).scaled(by: 0.5 + share / 2), asked ?? .zero)
+        let most = max(parameters.maxReconnect, pause ?? .zero)
+        span = max(
+          span.doubled(after: failures, most: most).shortened(by: execution.services.random()), asked ?? .zero)
       }
       timer = wake(after: span, Self.reconnects)
     }

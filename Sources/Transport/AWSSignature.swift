@@ -53,7 +53,7 @@ struct AWSSignature {
       key = next
     }
     return
-      "AWS4-HMAC-SHA256 Credential=\(credentials.accessKey.revealed)/\(scope), SignedHeaders=\(signed), Signature=\(Self.hex(key))"
+      "AWS4-HMAC-SHA256 Credential=\(credentials.accessKey.revealed)/\(scope), SignedHeaders=\(signed), Signature=\(HexText.text(key))"
   }
 
   /// The canonical request, and the names of the signed headers.
@@ -105,17 +105,12 @@ struct AWSSignature {
   static func sha256(_ bytes: [UInt8]) -> String? {
     var digest = [UInt8](repeating: 0, count: Int(RX_DIGEST_MAX))
     let count = bytes.withUnsafeBytes { rx_digest(Int32(RX_SHA256), $0.baseAddress, $0.count, &digest) }
-    return count == 0 ? nil : hex(Array(digest.prefix(count)))
+    return count == 0 ? nil : HexText.text(digest.prefix(count))
   }
 
   private static func hmac(_ key: [UInt8], _ bytes: [UInt8]) -> [UInt8]? {
     var digest = [UInt8](repeating: 0, count: Int(RX_DIGEST_MAX))
     let count = rx_hmac(Int32(RX_SHA256), key, key.count, bytes, bytes.count, &digest)
     return count == 0 ? nil : Array(digest.prefix(count))
-  }
-
-  private static func hex(_ bytes: [UInt8]) -> String {
-    let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
   }
 }

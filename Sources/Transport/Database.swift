@@ -9,9 +9,13 @@ package struct DatabaseError: Error {
   /// A clause: `database or disk is full`.
   package var message: String
 
-  package init(code: Int32, message: String) {
+  /// SQLite is not installed.
+  package let isMissing: Bool
+
+  package init(code: Int32, message: String, isMissing: Bool = false) {
     self.code = code
     self.message = message
+    self.isMissing = isMissing
   }
 
   /// The code of a file that is no database.
@@ -55,6 +59,13 @@ package final class DatabaseLimits: @unchecked Sendable {
   package func stop() { rx_sqlite_stop(pointer) }
 }
 
+extension Database {
+  /// A name as an identifier of SQL.
+  package static func quoted(_ name: String) -> String {
+    "\"" + name.replacing("\"", with: "\"\"") + "\""
+  }
+}
+
 /// One connection to a SQLite file. Used by one thread at a time.
 package final class Database {
   package let path: String
@@ -84,7 +95,7 @@ package final class Database {
     var why = [CChar](repeating: 0, count: 256)
     guard rx_sqlite_load(&why, why.count) else {
       let reason = String(decoding: why.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-      throw DatabaseError(code: SQLITE_MISUSE, message: "libsqlite3 cannot be loaded: \(reason)")
+      throw DatabaseError(code: SQLITE_MISUSE, message: "libsqlite3 cannot be loaded: \(reason)", isMissing: true)
     }
     var opened: OpaquePointer?
     let code =

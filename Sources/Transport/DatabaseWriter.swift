@@ -60,7 +60,7 @@ package final class DatabaseWriter: @unchecked Sendable {
   private func outcome(of error: DatabaseError) -> Outcome {
     let message = "\(options.path): \(error.message)"
     // A file that is not there may come, as may a disk's room; wrong statements, and files that are no databases, stay so.
-    return error.isOfStatement || error.isDamage || error.message.hasPrefix("libsqlite3") || error.isOfRow
+    return error.isOfStatement || error.isDamage || error.isMissing || error.isOfRow
       ? .impossible(message) : .later(message)
   }
 

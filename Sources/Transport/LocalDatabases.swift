@@ -55,7 +55,7 @@ private final class DatabaseRun: Cancellable, Sendable {
     if error.isInterrupted { return DatabaseFailure(.timeout, "the query had not ended after \(query.timeout)") }
     let message = "\(query.path): \(error.message)"
     if error.isBusy { return DatabaseFailure(.busy, "\(message), also after \(query.busyTimeout)") }
-    if error.message.hasPrefix("libsqlite3") { return DatabaseFailure(.unavailable, error.message) }
+    if error.isMissing { return DatabaseFailure(.unavailable, error.message) }
     return DatabaseFailure(error.isOfStatement || error.isDamage ? .refused : .failed, message)
   }
 
@@ -90,13 +90,10 @@ private final class DatabaseRun: Cancellable, Sendable {
 
   /// The statement with the rows behind the last key, in the order of the key.
   private var pagedSQL: String {
-    func quoted(_ name: String) -> String {
-      "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
-    }
     // Byte by byte, so that no two different keys are equal.
-    let keys = query.key.map { quoted($0) + " COLLATE BINARY" }
+    let keys = query.key.map { Database.quoted($0) + " COLLATE BINARY" }
     // NULL is greater than nothing, and nothing is greater than NULL.
-    var conditions = query.key.map { quoted($0) + " IS NOT NULL" }
+    var conditions = query.key.map { Database.quoted($0) + " IS NOT NULL" }
     if query.after != nil {
       let last = query.key.indices.map { ":rxd_key_\($0)" }
       conditions.append("(\(keys.joined(separator: ", "))) > (\(last.joined(separator: ", ")))")
