@@ -196,7 +196,8 @@ package struct PipelineLoader {
         let name = directory + target.dropFirst(folder.hasSuffix("/") ? folder.count : folder.count + 1)
         return .found(name: name, bytes: text.bytes)
       } catch {
-        return .refused("cannot be read: \(PosixError.text(error.code))")
+        // Not opened, because a pipe or a device could block.
+        return .refused(error.code == EINVAL ? "is not a regular file" : "cannot be read: \(PosixError.text(error.code))")
       }
     }
   }

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import PipelineCore
 import PipelineHost
 import PipelineRuntime
@@ -36,8 +37,32 @@ import Testing
     other.append("templates: { few: { chain: [ { take: 1 } ] } }\n", to: "few.yaml")
     try FileManager.default.createSymbolicLink(atPath: folder("away.yaml"), withDestinationPath: other("few.yaml"))
     let loaded = load("away.yaml")
-    #expect(loaded.diagnostics.map(\.code.name) == ["RX359", "RX352"])
+    // That its templates are missing is no further error.
+    #expect(loaded.diagnostics.map(\.code.name) == ["RX359"])
     #expect(loaded.plan == nil)
+  }
+
+  @Test func onlyARegularFileIsRead() throws {
+    mkfifo(folder("pipe.yaml"), 0o600)
+    for name in ["pipe.yaml", "lib"] {
+      let loaded = load(name)
+      #expect(loaded.diagnostics.map(\.message) == ["the file '\(name)' is not a regular file"])
+      try FileManager.default.removeItem(atPath: folder("main.yaml"))
+    }
+  }
+
+  @Test func aPlaceInAnotherFileNamesTheFile() throws {
+    let text = PlanExplanation.text(try #require(load("lib/few.yaml").plan))
+    #expect(text.contains("take (line 1 of \(folder("lib/few.yaml")))\n"), "\(text)")
+    #expect(text.contains("stdin (line 2)\n"), "\(text)")
+  }
+
+  @Test func aLineOfTheLogNamesTheUse() throws {
+    try FileManager.default.removeItem(atPath: folder("lib/few.yaml"))
+    folder.append("templates: { few: { chain: [ { take: -1 } ] } }\n", to: "lib/few.yaml")
+    let lines = load("lib/few.yaml").diagnostics.map(\.line)
+    #expect(lines.count == 1 && lines[0].hasPrefix("\(folder("lib/few.yaml")):1:"), "\(lines)")
+    #expect(lines.first?.contains("(by this use of the template 'few', \(folder("main.yaml")):3:42)") == true, "\(lines)")
   }
 
   @Test func aChangeOfAnIncludedFileIsAChange() throws {

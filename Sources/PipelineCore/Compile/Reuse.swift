@@ -26,6 +26,8 @@ struct Reuse {
   /// The top of the file as it becomes.
   private var result: [YAMLEntry] = []
   private var blocks: [YAMLNode] = []
+  /// An included file could not be read: what it defines is not known.
+  var lacksFiles = false
   /// The names of the included files, in the order in which they were read.
   private var included: Set<String> = []
   /// How many values templates and lists have made.
@@ -46,7 +48,7 @@ struct Reuse {
     _ root: YAMLNode, _ catalogue: Catalogue, _ values: Interpolation, _ files: IncludedFiles,
     into diagnostics: inout Diagnostics
   ) -> YAMLNode? {
-    guard let entries = root.entries else { return root }
+    guard let entries = root.entries, reuses(entries) else { return root }
     var reuse = Reuse(catalogue, values, files)
     reuse.collect(entries, of: root.location.text, within: [])
     for block in reuse.blocks { reuse.repeatSections(block) }
@@ -54,6 +56,20 @@ struct Reuse {
     diagnostics.report(contentsOf: reuse.diagnostics)
     guard reuse.diagnostics.allSatisfy({ $0.severity != .error }) else { return nil }
     return YAMLNode(.mapping(reuse.result), at: root.location)
+  }
+
+  /// Whether there may be something to expand: most files have nothing, and are not copied.
+  private static func reuses(_ top: [YAMLEntry]) -> Bool {
+    func isPlain(_ node: YAMLNode) -> Bool {
+      switch node.content {
+      case .scalar: true
+      case .sequence(let items): items.allSatisfy(isPlain)
+      case .mapping(let entries): entries.allSatisfy { $0.name != "use" && $0.name != "each" && isPlain($0.value) }
+      }
+    }
+    return top.contains { entry in
+      ["templates", "include", "foreach"].contains(entry.name) || entry.name.hasPrefix("x-") || !isPlain(entry.value)
+    }
   }
 
   mutating func report(
@@ -112,6 +128,7 @@ struct Reuse {
     }
     switch self.files.read(path, source.name) {
     case .refused(let reason):
+      lacksFiles = true
       report(.include, "the file '\(scalar.shown)' \(reason)", node.location)
     case .found(let name, let bytes):
       if files.contains(name) {
@@ -148,7 +165,7 @@ struct Reuse {
     if path.utf8.contains(0) { return "is not the path of a file" }
     if path.hasPrefix("/") { return "is an absolute path" }
     return path.utf8.split(separator: UInt8(ascii: "/")).contains { $0.elementsEqual("..".utf8) }
-      ? "leaves the directory of the file" : nil
+      ? "has '..' in it" : nil
   }
 
   // MARK: foreach

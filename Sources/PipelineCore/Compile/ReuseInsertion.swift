@@ -168,7 +168,7 @@ extension Reuse {
     guard var node = binding.node?.inserted(.init("inserted here", at: scalar.location)) else { return nil }
     // A text is a text also where an expression or a template is asked for.
     guard binding.type == .text, var value = node.scalar else { return node }
-    if value.text.text.firstRange(of: [0x7B, 0x7B]) != nil {
+    if value.text.text.hasOpeningBraces {
       reportBraces(scalar.location, .init("this is its value", at: node.location))
     }
     if !value.text.text.isEmpty { value.text.insertions = [0..<value.text.text.count] }
@@ -233,7 +233,7 @@ extension Reuse {
       return nil
     }
     let bytes = value.text.text
-    if binding.type != .expression, binding.type != .template, bytes.firstRange(of: [0x7B, 0x7B]) != nil {
+    if binding.type != .expression, binding.type != .template, bytes.hasOpeningBraces {
       reportBraces(place, given)
       return nil
     }

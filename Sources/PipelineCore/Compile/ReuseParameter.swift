@@ -162,6 +162,7 @@ extension Reuse {
     }
     if brokenTemplates.contains(name) { return nil }
     guard let template = templates[name] ?? preset(name) else {
+      if lacksFiles { return nil }
       let known = templates.keys.sorted() + Preset.all.map(\.name)
       let correction = Suggestion.correction(for: name, among: known)
       report(
@@ -227,7 +228,8 @@ extension Reuse {
           .templateArgument, "the template '\(template.name.value)' needs '\(name)'",
           use["use"]?.location ?? use.location,
           notes: [.init("the parameter is declared here", at: parameter.name.location)],
-          help: "Write 'with: { \(name): ... }'; it is of the type \(parameter.form.rawValue)")
+          help: "Write 'with: { \(name): ... }'; it is of the type \(parameter.form.rawValue)"
+            + (parameter.help.map { ". \($0)" } ?? ""))
         isSound = false
       }
       bindings[name] = .init(node: argument ?? parameter.fallback, type: parameter.form)

@@ -55,7 +55,18 @@ extension Diagnostic {
   /// The diagnostic on one line, for a log: `search.yaml:12:7: error[RX203]: message; help`.
   public var line: String {
     (location.map { "\($0): " } ?? "") + "\(severity.rawValue)[\(code.name)]: \(message)"
-      + (help.map { "; \($0)" } ?? "")
+      + (help.map { "; \($0)" } ?? "") + origins
+  }
+
+  /// By which uses of templates and files its place came about: the place alone does not say which pipeline it is in.
+  private var origins: String {
+    var text = ""
+    var origin = location?.text.origin
+    while let note = origin {
+      text += " (\(note.message)\(note.location.map { ", \($0)" } ?? ""))"
+      origin = note.location?.text.origin
+    }
+    return text
   }
 
   /// The stable code of a kind of error; never reused.

@@ -118,11 +118,11 @@ public struct PlanExplanation {
     let info = plan.steps[id.number]
     var policy = info.onError.map { ", onError: \($0.rawValue)" } ?? ""
     if info.ownsWhenLate || info.whenLate != .fire { policy += ", whenLate: \(info.whenLate.rawValue)" }
-    say(depth, "\(info.keyword) (line \(info.location.line)\(policy))")
+    say(depth, "\(info.keyword) (\(plan.place(info.location))\(policy))")
     for report in plan.expressions where report.step == id {
       let checked = report.checked
       let canFail = checked.canFail ? "" : ", cannot fail"
-      say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (line \(checked.text.location.line))")
+      say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (\(plan.place(checked.text.location)))")
       // The types and paths of an expression with a secret could reveal its literals.
       if checked.text.isSecret {
         say(depth + 2, "a secret stands in it, so what it reads and gives is not shown")

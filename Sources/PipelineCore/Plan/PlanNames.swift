@@ -44,3 +44,11 @@ extension OperatorComponent {
 
 /// A combination that relays the events of its inputs, or a step that names the events it makes of one.
 protocol NamingOperator: OperatorComponent {}
+
+extension Plan {
+  /// A place for people: its line, and its file if it is another than the pipeline's.
+  func place(_ location: SourceLocation) -> String {
+    location.text.name == source.name
+      ? "line \(location.line)" : "line \(location.line) of \(Printable.cut(location.text.name))"
+  }
+}

@@ -110,8 +110,13 @@ public struct ExpressionParameter: ParameterValue {
         let place = scalar.text.location(insertion.lowerBound, insertion.upperBound)
         if !scalar.isInterpolated {
           context.badValue(
-            at: place, "a text may be a part of a quoted text in an expression, nothing else",
-            help: "Write '$(NAME)' in quotes, or give the parameter the type expression")
+            at: place,
+            quote == nil
+              ? "a text may be a part of a quoted text in an expression, nothing else"
+              : "a text with its surrounding quote, a backslash or a control character cannot be a part of a quoted text",
+            help: quote == nil
+              ? "Write '$(NAME)' in quotes, or give the parameter the type expression"
+              : "Give the parameter the type expression, and the value its own quotes")
           return false
         }
         context.badValue(

@@ -22,6 +22,8 @@ struct PictureOutline {
     var parent: Int?
     var children: [Int] = []
     var location: SourceLocation
+    /// ``location`` for people.
+    var place = ""
   }
 
   enum Anchor: Hashable {
@@ -185,6 +187,8 @@ struct PictureOutline {
 
     @discardableResult
     private mutating func addBox(_ box: Box, first: Bool = false) -> Int {
+      var box = box
+      box.place = plan.place(box.location)
       let index = boxes.count
       boxes.append(box)
       if let parent = box.parent {
