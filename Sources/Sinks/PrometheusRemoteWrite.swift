@@ -90,7 +90,8 @@ public struct PrometheusRemoteWrite: SinkComponent {
     http.validate(&context)
     for entry in labels.entries where MetricStore.name(entry.name, mayHaveColon: false) != entry.name {
       context.badValue(
-        at: entry.location, "'\(Printable.cut(entry.name))' is no name of a label", help: "Use letters, digits and _")
+        at: entry.location, "'\(Printable.cut(entry.name))' cannot be the name of a label",
+        help: "Use letters, digits and '_'")
     }
     if zip(buckets, buckets.dropFirst()).contains(where: { $0 >= $1 }) || buckets.count > 200 {
       context.badValue(
@@ -199,7 +200,7 @@ enum RemoteWriteMessage {
 
   /// Appends a row, from which ``request(_:)`` makes messages: the length of the labels, the labels, the value, the time.
   static func append(_ labels: [UInt8], _ value: Double, _ time: Int64, to bytes: inout [UInt8]) {
-    for number in [UInt64(labels.count)] { append(number, &bytes) }
+    append(UInt64(labels.count), &bytes)
     bytes += labels
     append(value.bitPattern, &bytes)
     append(UInt64(bitPattern: time), &bytes)

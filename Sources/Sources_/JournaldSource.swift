@@ -139,7 +139,7 @@ public struct JournaldSource: SourceComponent {
   public func validate(_ context: inout DecodingContext) {
     for unit in units where unit.isEmpty || unit.utf8.contains(where: { [0x20, 0x2A, 0x3F, 0x5B].contains($0) }) {
       context.badValue(
-        at: context.location(of: "units"), "'\(Printable.cut(unit))' is no name of a unit",
+        at: context.location(of: "units"), "'\(Printable.cut(unit))' cannot be the name of a unit",
         help: "Write whole names, without wildcards, or match another field: 'match: { SYSLOG_IDENTIFIER: nginx }'")
     }
     for entry in match.entries {

@@ -60,7 +60,7 @@ import Testing
       (#""credit": 0"#, "'credit' of a component must be between 1 and 65536"),
       (#""form": "row", "timers": true"#, "a component with 'form: row' has neither state nor timers"),
       (#""parameters": {}"#, "'parameters' is a list"),
-      (#""parameters": [{"name": "A", "type": "text", "help": "H."}]"#, "'A' is no name of a parameter"),
+      (#""parameters": [{"name": "A", "type": "text", "help": "H."}]"#, "'A' cannot be the name of a parameter"),
       (
         #""parameters": [{"name": "a", "type": "txt", "help": "H."}]"#,
         "the parameter 'a' of 'op' has the type 'txt', which does not exist"

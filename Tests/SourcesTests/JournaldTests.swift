@@ -252,7 +252,7 @@ struct JournaldTests {
   }
 
   @Test(arguments: [
-    ("units: ['ngin*']", "'ngin*' is no name of a unit"),
+    ("units: ['ngin*']", "'ngin*' cannot be the name of a unit"),
     ("match: { systemd_unit: a }", "'systemd_unit' is no field of the journal"),
     ("match: { __CURSOR: a }", "'__CURSOR' is no field that can be looked for"),
     ("since: yesterday", "'since' of 'journald' does not know 'yesterday'"),

@@ -26,7 +26,7 @@ class Table(Sink):
 
     def open(self) -> None:
         if not self.name.isidentifier():
-            raise BadParameter(f"'{self.name}' is no name of a table", at="name")
+            raise BadParameter(f"'{self.name}' cannot be the name of a table", at="name")
         try:
             self.connection = sqlite3.connect(self.database, timeout=1)
             self.connection.execute("PRAGMA synchronous = FULL")

@@ -28,7 +28,7 @@ public struct PluginSpecReader {
     let name = text(root, "plugin", of: what)
     if let name, !Self.isName(name, dashes: true) {
       report(
-        "'\(Printable.cut(name))' is no name of a plugin", root["plugin"]?.location ?? root.location,
+        "'\(Printable.cut(name))' cannot be the name of a plugin", root["plugin"]?.location ?? root.location,
         "Names have letters, digits, '-' and '_'")
     }
     let version = text(root, "version", of: what)
@@ -83,7 +83,7 @@ public struct PluginSpecReader {
     guard let name = text(node, "name", of: what), let kind, let summary = sentence(node, of: what) else { return nil }
     guard Self.isName(name, dashes: false) else {
       report(
-        "'\(Printable.cut(name))' is no name of a component", node["name"]?.location ?? node.location,
+        "'\(Printable.cut(name))' cannot be the name of a component", node["name"]?.location ?? node.location,
         "Names have letters and digits and begin with a small letter, as in 'parseInvoice'")
       return nil
     }
@@ -208,7 +208,7 @@ public struct PluginSpecReader {
     else { return nil }
     guard Self.isName(name, dashes: false) else {
       report(
-        "'\(Printable.cut(name))' is no name of a parameter", node["name"]?.location ?? node.location,
+        "'\(Printable.cut(name))' cannot be the name of a parameter", node["name"]?.location ?? node.location,
         "Names have letters and digits and begin with a small letter")
       return nil
     }

@@ -157,7 +157,7 @@ final class GrokPattern: Sendable {
       }
       guard !parts.contains(where: \.isEmpty), !parts.contains(where: { $0.contains("[") || $0.contains("]") }) else {
         throw RegexFault(
-          message: "'\(field)' is no name of a field", help: "Write field, outer.field or [outer][field].")
+          message: "'\(field)' cannot be the name of a field", help: "Write field, outer.field or [outer][field].")
       }
       return parts.map(String.init)
     }

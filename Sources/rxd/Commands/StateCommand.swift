@@ -129,7 +129,7 @@ struct StateVerb: ParsableCommand {
     @OptionGroup var directory: StateDirectoryOptions
 
     func run() throws {
-      guard ExportedState.isName(name) else { throw ValidationError("'\(name)' is no name of a pipeline.") }
+      guard ExportedState.isName(name) else { throw ValidationError("'\(name)' cannot be the name of a pipeline.") }
       let text: [UInt8]
       do throws(PosixError) { text = try ExportedState.read(file) } catch {
         Console.printError(error.message)

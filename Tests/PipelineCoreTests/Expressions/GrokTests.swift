@@ -86,10 +86,10 @@ import Testing
     (#"grok(event, r'\p{Greek}')"#, "no class of characters 'Greek'"),
     ("grok(event, '[a[bc]]')", "'[' in a class is ambiguous"), ("grok(event, '[a-z&&[^b]]')", "'&&'"),
     ("grok(event, '%{WORD:a} %{WORD:a.b}')", "the field 'a.b' is part of another field"),
-    ("grok(event, '%{WORD:[a]b}')", "'[a]b' is no name of a field"),
+    ("grok(event, '%{WORD:[a]b}')", "'[a]b' cannot be the name of a field"),
     ("grok(event, '%{A}', {'A': '%{B}', 'B': '%{A}'})", "is part of itself: A, B, A"),
     ("grok(event, '%{A}', {'A': '('})", "in the grok pattern 'A': missing )"),
-    ("grok(event, '%{A:x}', {'A b': 'y'})", "'A b' is no name of a grok pattern"),
+    ("grok(event, '%{A:x}', {'A b': 'y'})", "'A b' cannot be the name of a grok pattern"),
     ("grok(event, '%{WORD:a:integer}')", "a grok field cannot be of type 'integer'"),
     ("grok(event, '%{WORD')", "'%{' is not closed"), ("grok(event, 'a{2,1}')", "the wrong way round"),
   ])

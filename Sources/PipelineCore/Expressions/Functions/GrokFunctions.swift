@@ -158,7 +158,8 @@ extension FunctionRegistry {
       guard GrokDefinitions.isName(name) else {
         return .failure(
           .init(
-            message: "'\(name)' is no name of a grok pattern", help: "Names have letters, digits, '_', '-' and '.'."))
+            message: "'\(name)' cannot be the name of a grok pattern",
+            help: "Names have letters, digits, '_', '-' and '.'."))
       }
       patterns[name] = String(decoding: plain(entry.value).rawBytes, as: UTF8.self)
     }
