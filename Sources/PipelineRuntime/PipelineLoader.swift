@@ -197,7 +197,8 @@ package struct PipelineLoader {
         return .found(name: name, bytes: text.bytes)
       } catch {
         // Not opened, because a pipe or a device could block.
-        return .refused(error.code == EINVAL ? "is not a regular file" : "cannot be read: \(PosixError.text(error.code))")
+        return .refused(
+          error.code == EINVAL ? "is not a regular file" : "cannot be read: \(PosixError.text(error.code))")
       }
     }
   }

@@ -62,7 +62,8 @@ import Testing
     folder.append("templates: { few: { chain: [ { take: -1 } ] } }\n", to: "lib/few.yaml")
     let lines = load("lib/few.yaml").diagnostics.map(\.line)
     #expect(lines.count == 1 && lines[0].hasPrefix("\(folder("lib/few.yaml")):1:"), "\(lines)")
-    #expect(lines.first?.contains("(by this use of the template 'few', \(folder("main.yaml")):3:42)") == true, "\(lines)")
+    #expect(
+      lines.first?.contains("(by this use of the template 'few', \(folder("main.yaml")):3:42)") == true, "\(lines)")
   }
 
   @Test func aChangeOfAnIncludedFileIsAChange() throws {

@@ -26,7 +26,8 @@ struct PluginNew: ParsableCommand {
   func validate() throws {
     let isFine = name.utf8.allSatisfy { (0x61...0x7A).contains($0 | 0x20) || (0x30...0x39).contains($0) || $0 == 0x2D }
     guard isFine, let first = name.utf8.first, (0x61...0x7A).contains(first), name.utf8.count <= 40 else {
-      throw ValidationError("'\(name)' cannot be the name of a plugin: use letters, digits and '-', a small letter first.")
+      throw ValidationError(
+        "'\(name)' cannot be the name of a plugin: use letters, digits and '-', a small letter first.")
     }
   }
 

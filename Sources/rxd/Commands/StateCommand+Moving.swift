@@ -19,7 +19,9 @@ extension StateVerb {
     @OptionGroup var directory: StateDirectoryOptions
 
     func run() throws {
-      guard ExportedState.isName(newName) else { throw ValidationError("'\(newName)' cannot be the name of a pipeline.") }
+      guard ExportedState.isName(newName) else {
+        throw ValidationError("'\(newName)' cannot be the name of a pipeline.")
+      }
       let folder = try directory.folder()
       try folder.checkExistence(name)
       try StateFolder.locked(folder.path) {
