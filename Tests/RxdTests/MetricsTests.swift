@@ -254,14 +254,13 @@ struct MetricsTests {
 
   /// A real server scrapes rxd and evaluates the rules.
   @Test(.enabled(if: hasPrometheus, "needs prometheus")) func prometheusScrapes() throws {
-    let (own, server) = (try FreePort(), try FreePort())
+    let own = try FreePort()
     own.leave()
-    server.leave()
     let token = try folder.write("token", "s3cret-token\n")
     let file = try folder.write("a.yaml", pipeline(try folder.write("in", "1\n3\n4\nx\n")))
     let process = try start([file, "--metrics-listen", "\(own.number)", "--metrics-token-file", token])
-    let configuration = try folder.write(
-      "prometheus.yml",
+    let server = try PrometheusServer(
+      folder,
       """
       global: { scrape_interval: 1s, evaluation_interval: 1s }
       rule_files: [ '\(Rxd.root)/docs/monitoring/rxd-alerts.yaml' ]
@@ -271,49 +270,19 @@ struct MetricsTests {
           static_configs: [ { targets: [ '127.0.0.1:\(own.number)' ] } ]
 
       """)
-    // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    for descriptor in [Int32(0), 1, 2] {
-      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
-    }
-    let prometheus = try spawn(
-      "/usr/bin/prometheus",
-      [
-        "prometheus", "--config.file=\(configuration)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
-        "--web.listen-address=127.0.0.1:\(server.number)",
-      ], ["PATH": "/usr/bin:/bin"], &actions)
-    defer {
-      kill(prometheus, SIGTERM)
-      waitpid(prometheus, nil, 0)
-    }
-    func asked(_ path: String, _ parameters: String..., until text: String) throws -> String {
-      let deadline = Deadline(after: RunningRxd.limit)
-      while true {
-        let answer = try Program.run(
-          "/usr/bin/env",
-          ["curl", "-sS", "--noproxy", "*", "-m", "60", "-G", "http://127.0.0.1:\(server.number)\(path)"]
-            + parameters.flatMap { ["--data-urlencode", $0] }
-        ).output
-        if answer.contains(text) { return answer }
-        guard !deadline.isOver else { throw TimedOut(description: "\(text) is not in \(answer)") }
-        usleep(100_000)
-      }
-    }
-    _ = try asked(
+    try server.asked(
       "/api/v1/query", "query=sum(rxd_component_sent_events_total{pipeline=\"tail\",component_id=\"large/filter\"})",
       until: #","2"]"#)
-    _ = try asked("/api/v1/query", "query=rxd_edge_events_total{to=\"bad/file\"}", until: #""from":"large.errors""#)
+    try server.asked("/api/v1/query", "query=rxd_edge_events_total{to=\"bad/file\"}", until: #""from":"large.errors""#)
     // The file of the errors output took its event within some bound.
-    _ = try asked(
+    try server.asked(
       "/api/v1/query",
       "query=histogram_quantile(0.99, sum by (le) (rxd_component_latency_seconds_bucket{component_id=\"bad/file\"})) < 300",
       until: #""value":["#)
-    _ = try asked("/api/v1/query", "query=rxd_source_lag_seconds{component_id=\"lines/file\"}", until: #","0"]"#)
-    _ = try asked("/api/v1/query", "query=rxd_utilization{component_id=\"large/filter\"} < 2", until: #""value":["#)
+    try server.asked("/api/v1/query", "query=rxd_source_lag_seconds{component_id=\"lines/file\"}", until: #","0"]"#)
+    try server.asked("/api/v1/query", "query=rxd_utilization{component_id=\"large/filter\"} < 2", until: #""value":["#)
     // Every rule has been evaluated, without an error.
-    let rules = try asked("/api/v1/rules", until: #""health":"ok""#)
+    let rules = try server.asked("/api/v1/rules", until: #""health":"ok""#)
     #expect(!rules.contains(#""health":"err""#), "\(rules)")
     try end(process)
   }

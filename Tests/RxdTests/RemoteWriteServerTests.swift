@@ -10,34 +10,8 @@ struct RemoteWriteServerTests {
   init() throws { folder = try Scratch() }
 
   @Test func prometheusTakesWhatIsSent() throws {
-    let server = try FreePort()
-    server.leave()
-    let configuration = try folder.write("prometheus.yml", "scrape_configs: []\n")
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    for descriptor in [Int32(0), 1, 2] {
-      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
-    }
-    let prometheus = try spawn(
-      "/usr/bin/prometheus",
-      [
-        "prometheus", "--config.file=\(configuration)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
-        "--web.listen-address=127.0.0.1:\(server.number)", "--web.enable-remote-write-receiver",
-      ], ["PATH": "/usr/bin:/bin"], &actions)
-    defer {
-      kill(prometheus, SIGTERM)
-      waitpid(prometheus, nil, 0)
-    }
-    func answer(_ path: String, _ query: String) throws -> String {
-      try Program.run(
-        "/usr/bin/env",
-        [
-          "curl", "-sS", "--noproxy", "*", "-m", "60", "-G", "http://127.0.0.1:\(server.number)\(path)",
-          "--data-urlencode", "query=\(query)",
-        ]
-      ).output
-    }
+    let server = try PrometheusServer(folder, "scrape_configs: []\n", "--web.enable-remote-write-receiver")
+    func answer(_ query: String) throws -> String { try server.answer("/api/v1/query", ["query=\(query)"]) }
     // It answers connections before it is ready; the sink tries again until it is.
     let now = Int(Date().timeIntervalSince1970)
     var lines: [String] = []
@@ -57,20 +31,19 @@ struct RemoteWriteServerTests {
       """
       sources: { in: { file: { path: '\(input)', decode: ndjson } } }
       sinks:
-        out: { from: in, prometheusRemoteWrite: { url: 'http://127.0.0.1:\(server.number)/api/v1/write', labels: { instance: here }, batch: 500, retry: { delay: 50ms, maxDelay: 200ms } } }
+        out: { from: in, prometheusRemoteWrite: { url: 'http://127.0.0.1:\(server.port)/api/v1/write', labels: { instance: here }, batch: 500, retry: { delay: 50ms, maxDelay: 200ms } } }
         lost: { from: out.errors, chain: [ { map: '[event.code, event.event.value]' } ], stdout: {} }
 
       """)
     let outcome = try Rxd.run("run", file)
     #expect(outcome.lines == [#"["RX504",1]"#], "\(outcome.errors)")
-    let counts = try answer(
-      "/api/v1/query", #"sum(count_over_time(load_value{instance="here",q="a\"ü",empty=""}[2h]))"#)
+    let counts = try answer(#"sum(count_over_time(load_value{instance="here",q="a\"ü",empty=""}[2h]))"#)
     #expect(counts.contains(#","3000"]"#), "\(counts)")
-    let last = try answer("/api/v1/query", #"load_value{host="h9"}"#)
+    let last = try answer(#"load_value{host="h9"}"#)
     #expect(last.contains(#","2999"]"#), "\(last)")
-    #expect(try answer("/api/v1/query", "fresh").contains(#","42"]"#))
-    #expect(try answer("/api/v1/query", "hits").contains(#","20"]"#))
-    #expect(try answer("/api/v1/query", #"wait_bucket{le="0.01"}"#).contains(#","2"]"#))
-    #expect(try answer("/api/v1/query", "wait_count").contains(#","3"]"#))
+    #expect(try answer("fresh").contains(#","42"]"#))
+    #expect(try answer("hits").contains(#","20"]"#))
+    #expect(try answer(#"wait_bucket{le="0.01"}"#).contains(#","2"]"#))
+    #expect(try answer("wait_count").contains(#","3"]"#))
   }
 }

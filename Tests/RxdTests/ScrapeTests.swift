@@ -10,9 +10,8 @@ struct ScrapeTests {
   init() throws { folder = try Scratch() }
 
   @Test func prometheusScrapesTheExporter() throws {
-    let (own, server) = (try FreePort(), try FreePort())
+    let own = try FreePort()
     own.leave()
-    server.leave()
     let file = try folder.write(
       "export.yaml",
       """
@@ -21,47 +20,16 @@ struct ScrapeTests {
 
       """)
     let process = try RunningRxd(["run", file])
-    let configuration = try folder.write(
-      "prometheus.yml",
+    let server = try PrometheusServer(
+      folder,
       """
       global: { scrape_interval: 1s }
       scrape_configs: [ { job_name: rxd, static_configs: [ { targets: [ '127.0.0.1:\(own.number)' ] } ] } ]
 
       """)
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    for descriptor in [Int32(0), 1, 2] {
-      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
-    }
-    let prometheus = try spawn(
-      "/usr/bin/prometheus",
-      [
-        "prometheus", "--config.file=\(configuration)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
-        "--web.listen-address=127.0.0.1:\(server.number)",
-      ], ["PATH": "/usr/bin:/bin"], &actions)
-    defer {
-      kill(prometheus, SIGTERM)
-      waitpid(prometheus, nil, 0)
-    }
-    func asked(_ query: String, until text: String) throws -> String {
-      let deadline = Deadline(after: RunningRxd.limit)
-      while true {
-        let answer = try Program.run(
-          "/usr/bin/env",
-          [
-            "curl", "-sS", "--noproxy", "*", "-m", "60", "-G", "http://127.0.0.1:\(server.number)/api/v1/query",
-            "--data-urlencode", "query=\(query)",
-          ]
-        ).output
-        if answer.contains(text) { return answer }
-        guard !deadline.isOver else { throw TimedOut(description: "\(text) is not in \(answer)") }
-        usleep(100_000)
-      }
-    }
-    _ = try asked("up == 1", until: #","1"]"#)
-    _ = try asked("node_memory_MemTotal_bytes > 1e6", until: #""value":["#)
-    _ = try asked("node_load15 >= 0", until: #""value":["#)
+    try server.asked("/api/v1/query", "query=up == 1", until: #","1"]"#)
+    try server.asked("/api/v1/query", "query=node_memory_MemTotal_bytes > 1e6", until: #""value":["#)
+    try server.asked("/api/v1/query", "query=node_load15 >= 0", until: #""value":["#)
     // Prometheus's own page, read by a pipeline.
     let scrape = try folder.write(
       "scrape.yaml",
@@ -74,7 +42,7 @@ struct ScrapeTests {
     let theirs = try folder.write(
       "theirs.yaml",
       """
-      sources: { own: { http: { url: 'http://127.0.0.1:\(server.number)/metrics', decode: prometheus } } }
+      sources: { own: { http: { url: 'http://127.0.0.1:\(server.port)/metrics', decode: prometheus } } }
       sinks:
         out: { from: own, chain: [ { filter: "event.type == 'histogram' && event.?family.orValue('') == 'prometheus_http_request_duration_seconds'" }, { take: 1 }, { map: event.name } ], stdout: {} }
         bad: { from: own.errors, stderr: {} }

@@ -1,0 +1,55 @@
+import Foundation
+import PipelineHost
+
+/// A real Prometheus on a port of this machine, which ends with the value.
+final class PrometheusServer {
+  let port: Int
+  private let process: pid_t
+
+  /// - Parameter configuration: The text of its file; `arguments`: further ones.
+  init(_ folder: Scratch, _ configuration: String, _ arguments: String...) throws {
+    let free = try FreePort()
+    free.leave()
+    port = free.number
+    let file = try folder.write("prometheus.yml", configuration)
+    // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    for descriptor in [Int32(0), 1, 2] {
+      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
+    }
+    process = try spawn(
+      "/usr/bin/prometheus",
+      [
+        "prometheus", "--config.file=\(file)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
+        "--web.listen-address=127.0.0.1:\(port)",
+      ] + arguments, ["PATH": "/usr/bin:/bin"], &actions)
+  }
+
+  deinit {
+    kill(process, SIGTERM)
+    waitpid(process, nil, 0)
+  }
+
+  /// What it answers now. It takes connections before it is ready.
+  func answer(_ path: String, _ parameters: [String]) throws -> String {
+    try Program.run(
+      "/usr/bin/env",
+      ["curl", "-sS", "--noproxy", "*", "-m", "60", "-G", "http://127.0.0.1:\(port)\(path)"]
+        + parameters.flatMap { ["--data-urlencode", $0] }
+    ).output
+  }
+
+  /// Its first answer to a query, or to what `path` says, that has `text` in it. It looks at its targets and rules each second, and tells nobody.
+  @discardableResult
+  func asked(_ path: String = "/api/v1/query", _ parameters: String..., until text: String) throws -> String {
+    let deadline = Deadline(after: RunningRxd.limit)
+    while true {
+      let answer = try answer(path, parameters)
+      if answer.contains(text) { return answer }
+      guard !deadline.isOver else { throw TimedOut(description: "\(text) is not in \(answer)") }
+      usleep(100_000)
+    }
+  }
+}
