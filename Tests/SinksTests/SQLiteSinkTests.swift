@@ -128,7 +128,9 @@ import Transport
     ) { $0.sourceOverride = { $0 == "in" ? source : nil } }
     source.feed.ring = running.ring
     running.run { source.feed.node != nil }
-    var locker: Database? = try Database(path, .foreignWriting(creates: false))
+    // It waits where the sink looks at the file first.
+    var locker: Database? = try Database(
+      path, .foreignWriting(creates: false), limits: DatabaseLimits(busy: .seconds(600)))
     try locker?.execute("BEGIN EXCLUSIVE")
     source.feed.send(0, [1, 2])
     running.run { running.log.contains { $0.contains("database is locked; trying again") } }
