@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -213,6 +214,55 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
     return figures
 
 
+def ingest_peer(bench, seconds=4, lines=1000, connections=4, rounds=4):
+    """W9 with a commit before each answer, in turn with Fluent Bit, which keeps events in memory and answers before it has written.
+
+    FLUENT_BIT names its program, with the input `http` and the output `file`.
+    """
+    program = os.environ.get("FLUENT_BIT")
+    if not program:
+        raise Fault("w9-fluent-bit: FLUENT_BIT must name the program")
+    data, output, state = bench.generate("events", 200_000), bench.file("w9.out"), bench.file("w9.state")
+    runs = {"rxd": [], "Fluent Bit": []}
+    for _ in range(rounds):
+        for name, found in runs.items():
+            open(output, "w").close()
+            port = free_port()
+            environment = {"BENCH_PORT": str(port), "BENCH_OUTPUT": output}
+            if name == "rxd":
+                shutil.rmtree(state, ignore_errors=True)
+                watched = Daemon(bench, "--state-dir", state, "--set", "delivery=durable", pipeline("w9-ingest"), environment=environment)
+                media = "application/x-ndjson"
+            else:
+                watched = Watched([
+                    program, "-q", "-f", "0.1", "-i", "http", "-p", "listen=127.0.0.1", "-p", f"port={port}", "-p", "buffer_max_size=64M",
+                    "-p", "buffer_chunk_size=4M", "-o", "file", "-m", "*", "-p", f"path={os.path.dirname(output)}", "-p",
+                    f"file={os.path.basename(output)}", "-p", "format=plain"])
+                media = "application/json"
+            with watched as daemon:
+                wait_for_port(port, daemon)
+                cpu = daemon.cpu
+                done = subprocess.run(
+                    [bench.program("post"), str(port), data, str(lines), str(connections), str(seconds), output, media],
+                    capture_output=True, text=True, check=True)
+                figures = json.loads(done.stdout)
+                figures["cpu"] = daemon.cpu - cpu
+            with open(output, "rb") as file:
+                written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+            if written < figures["events"]:
+                raise Fault(f"w9-fluent-bit: {name} has answered {figures['events']} events and written {written}")
+            figures["rate"] = figures["events"] / figures["seconds"]
+            found.append(figures)
+    remove(output)
+    shutil.rmtree(state, ignore_errors=True)
+    for name, found in runs.items():
+        rates = sorted(run["rate"] for run in found)
+        middle = sorted(found, key=lambda run: run["rate"])[len(found) // 2]
+        say(f"w9-fluent-bit  {name:<12}{middle['rate']:>9,.0f} events/s ({rates[0]:,.0f}-{rates[-1]:,.0f}),"
+            f" {middle['cpu'] / middle['seconds'] * 100:.0f}% of a core, p50 {middle['p50']:.1f} ms, p99 {middle['p99']:.1f} ms")
+    return runs
+
+
 def requests(bench, seconds=3, connections=64, rounds=3):
     """W11: one event a request over kept connections, beside a C server that only answers."""
 
@@ -368,3 +418,5 @@ def nanoseconds(timestamp):
 
 ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest, "w10-send": send,
        "w11-requests": requests, "w12-share": share}
+#: Only where they are named.
+LONG = {"w9-fluent-bit": ingest_peer}

@@ -1,5 +1,5 @@
 // Sends the lines of a file over HTTP, so many a request, over several kept connections, again and again for some
-// seconds: `post PORT FILE LINES CONNECTIONS SECONDS OUTPUT`. Prints JSON: events and requests that were answered
+// seconds: `post PORT FILE LINES CONNECTIONS SECONDS OUTPUT [MEDIA-TYPE]`. Prints JSON: events and requests that were answered
 // with 2xx, other answers, percentiles of the time of a request, and how often the file OUTPUT was at the moment of
 // an answer shorter than all that had been answered until then.
 #define _GNU_SOURCE
@@ -25,7 +25,7 @@ static struct {
 static size_t body_count;
 static int port, lines;
 static int64_t deadline;
-static const char *output;
+static const char *output, *type = "application/x-ndjson";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t samples[most_requests];
 static size_t requests, others, early, acknowledged, turn;
@@ -62,8 +62,8 @@ static void *send_all(void *unused) {
     pthread_mutex_unlock(&lock);
     char head[256], answer[4096];
     const int length = snprintf(head, sizeof head,
-      "POST /events HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/x-ndjson\r\nContent-Length: %zu\r\n\r\n",
-      port, bodies[number].length);
+      "POST /events HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+      port, type, bodies[number].length);
     const int64_t start = now();
     struct iovec parts[2] = {{head, length}, {(void *)bodies[number].text, bodies[number].length}};
     size_t left = length + bodies[number].length;
@@ -98,7 +98,8 @@ static void *send_all(void *unused) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 7) return 64;
+  if (argc != 7 && argc != 8) return 64;
+  if (argc == 8) type = argv[7];
   port = atoi(argv[1]);
   lines = atoi(argv[3]);
   const int connections = atoi(argv[4]);

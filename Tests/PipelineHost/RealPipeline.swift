@@ -94,18 +94,23 @@ public final class RealPipeline {
     executor.post { if let pipeline { body(pipeline) } }
   }
 
+  /// What is written to a file, for one, rings no bell: a condition is looked at again after so long.
+  private static let look = TimeSpan.milliseconds(50)
+
   /// Runs turns until the condition holds; false if it does not within the limit. The condition is
   /// looked at between turns, and again when `ring` was called.
   @discardableResult
-  public func run(within limit: TimeSpan = .seconds(90), until condition: () -> Bool) -> Bool {
+  public func run(within limit: TimeSpan = .seconds(300), until condition: () -> Bool) -> Bool {
     let end = SystemClock.shared.now + limit
     if let loop {
-      var isMet = false
-      loop.run(until: end) {
-        isMet = condition()
-        return isMet
+      while true {
+        var isMet = false
+        loop.run(until: min(end, SystemClock.shared.now + Self.look)) {
+          isMet = condition()
+          return isMet
+        }
+        if isMet || SystemClock.shared.now >= end { return isMet }
       }
-      return isMet
     }
     while true {
       let seen = bell.count
@@ -113,13 +118,13 @@ public final class RealPipeline {
       if executor.run(limit: 1) { continue }
       if condition() { return true }
       if SystemClock.shared.now >= end { return false }
-      bell.wait(since: seen, until: min(end, executor.nextDeadline ?? end))
+      bell.wait(since: seen, until: min(end, SystemClock.shared.now + Self.look, executor.nextDeadline ?? end))
     }
   }
 
   /// Runs to the end of the pipeline.
   @discardableResult
-  public func runToEnd(within limit: TimeSpan = .seconds(90)) -> Execution.Outcome? {
+  public func runToEnd(within limit: TimeSpan = .seconds(300)) -> Execution.Outcome? {
     run(within: limit) { outcome != nil }
     return outcome
   }
