@@ -200,7 +200,8 @@ public final class StreamReceiver: Sendable {
     /// - Parameter kept: Connections of the version before.
     func run(goingOnWith kept: [Connection]) {
       adopt(kept)
-      var goesOn = true
+      // What they have sent meanwhile has been read; nothing else may come for a long time.
+      var goesOn = handOverPieces()
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
         for event in ready.prefix(max(count, 0)) { handle(event) }
@@ -376,7 +377,6 @@ public final class StreamReceiver: Sendable {
             owner.counted.withLock { $0.broken += 1 }
             notify(.lost(peer: connection.sender.peer.text, reason: reason))
           }
-          if reason != nil { owner.counted.withLock { $0.broken += 1 } }
           return remove(tag)
         }
       }

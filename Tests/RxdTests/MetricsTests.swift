@@ -177,7 +177,6 @@ struct MetricsTests {
   /// Over TCP there is nothing but what monitoring needs, and only for who knows the token.
   @Test func tcpServesLittle() throws {
     let port = try FreePort()
-    port.leave()
     let file = try folder.write("a.yaml", pipeline(try folder.write("in", "3\n")))
     let token = try folder.write("token", "s3cret-token\n")
     let process = try start([file, "--metrics-listen", "127.0.0.1:\(port.number)", "--metrics-token-file", token])
@@ -255,7 +254,6 @@ struct MetricsTests {
   /// A real server scrapes rxd and evaluates the rules.
   @Test(.enabled(if: hasPrometheus, "needs prometheus")) func prometheusScrapes() throws {
     let own = try FreePort()
-    own.leave()
     let token = try folder.write("token", "s3cret-token\n")
     let file = try folder.write("a.yaml", pipeline(try folder.write("in", "1\n3\n4\nx\n")))
     let process = try start([file, "--metrics-listen", "\(own.number)", "--metrics-token-file", token])

@@ -263,7 +263,6 @@ struct PageTests {
 
   @Test func aServiceWithAPortSaysWhere() throws {
     let port = try FreePort()
-    port.leave()
     let token = try folder.write("token", "0123456789abcdef0123456789abcdef\n")
     let service = try RunningRxd([
       "--daemon", "--log-format", "text", "--control-socket", socket, "--ui-listen", "\(port.number)",

@@ -9,7 +9,6 @@ final class PrometheusServer {
   /// - Parameter configuration: The text of its file; `arguments`: further ones.
   init(_ folder: Scratch, _ configuration: String, _ arguments: String...) throws {
     let free = try FreePort()
-    free.leave()
     port = free.number
     let file = try folder.write("prometheus.yml", configuration)
     // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.

@@ -216,7 +216,6 @@ struct ReloadTests {
       """
     }
     let file = try folder.write("a.yaml", text("", ""))
-    free.leave()
     let process = try RunningRxd(["--daemon", file, "--log-format", "text", "--log-level", "debug"])
     #expect(try process.line() == "1")
     let client = try Connection(port: free.number)
@@ -268,7 +267,6 @@ struct ReloadTests {
       """
     }
     let file = try folder.write("a.yaml", text(0))
-    free.leave()
     let process = try RunningRxd(["--daemon", file, "--log-format", "text"])
     try process.errorLine(with: "listening on")
     let clients = Clients(port: port)
@@ -387,14 +385,16 @@ private final class Clients: @unchecked Sendable {
   }
 }
 
-/// A port of the loopback address that nobody uses; kept from others as long as this lives.
-final class FreePort {
+/// A port of the loopback address that nobody uses; kept from others until the tests end. The program under test can listen there: servers
+/// set SO_REUSEADDR, as this does.
+struct FreePort {
   let number: Int
   private let descriptor: Int32
-  private var hasLeft = false
 
   init() throws {
-    descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var yes: Int32 = 1
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = in_addr_t(0x7F00_0001).bigEndian
@@ -409,16 +409,8 @@ final class FreePort {
     number = Int(UInt16(bigEndian: address.sin_port))
   }
 
-  /// Takes connections from now on.
+  /// Nobody else can listen there from now on.
   func listen() throws {
     guard Glibc.listen(descriptor, 1) == 0 else { throw TimedOut(description: "cannot listen") }
   }
-
-  /// Nobody has the port any more.
-  func leave() {
-    close(descriptor)
-    hasLeft = true
-  }
-
-  deinit { if !hasLeft { close(descriptor) } }
 }

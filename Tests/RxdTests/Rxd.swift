@@ -117,6 +117,8 @@ final class RunningRxd {
   private var isInputOpen = true
   private var status: Int32?
   private var pending: [Int32: [UInt8]] = [:]
+  /// The last lines that were read, of both streams.
+  private(set) var transcript: [String] = []
   /// Seconds after which waiting for anything is given up: far more than a loaded machine needs.
   static let limit: TimeInterval = 240
 
@@ -200,8 +202,8 @@ final class RunningRxd {
     guard program.terminationStatus == 0 else { throw TimedOut(description: "prlimit \(setting) failed") }
   }
 
-  /// The next line of a stream, nil at its end.
-  func line(from descriptor: Int32) throws -> String? {
+  /// The next line of a stream, nil at its end. `waiter`: the line of the test that waits.
+  func line(from descriptor: Int32, waiter: Int = #line) throws -> String? {
     let deadline = Deadline(after: Self.limit)
     while true {
       var bytes = pending[descriptor] ?? []
@@ -209,11 +211,16 @@ final class RunningRxd {
         let line = String(decoding: bytes[..<end], as: UTF8.self)
         bytes.removeFirst(end + 1)
         pending[descriptor] = bytes
+        if transcript.count == 50 { transcript.removeFirst() }
+        transcript.append((descriptor == errors ? "! " : "") + line)
         return line
       }
       guard deadline.waits(for: descriptor) else {
         throw TimedOut(
-          description: "no line; so far: \(String(decoding: bytes, as: UTF8.self)); the process: \(threads)")
+          description: """
+            line \(waiter) of the test waits for \(descriptor == errors ? "standard error" : "output") in vain; so far: \
+            \(String(decoding: bytes, as: UTF8.self)); before it: \(transcript); the process: \(threads)
+            """)
       }
       var chunk = [UInt8](repeating: 0, count: 4096)
       let count = read(descriptor, &chunk, chunk.count)
@@ -222,7 +229,7 @@ final class RunningRxd {
     }
   }
 
-  func line() throws -> String? { try line(from: output) }
+  func line(waiter: Int = #line) throws -> String? { try line(from: output, waiter: waiter) }
 
   /// What each thread of the process waits in, and what standard error has: for a wait that was in vain.
   private var threads: String {
@@ -243,9 +250,9 @@ final class RunningRxd {
 
   /// The next line of standard error that holds `text`.
   @discardableResult
-  func errorLine(with text: String) throws -> String {
+  func errorLine(with text: String, waiter: Int = #line) throws -> String {
     var seen: [String] = []
-    while let line = try line(from: errors) {
+    while let line = try line(from: errors, waiter: waiter) {
       if line.contains(text) { return line }
       seen.append(line)
     }

@@ -11,7 +11,6 @@ struct ScrapeTests {
 
   @Test func prometheusScrapesTheExporter() throws {
     let own = try FreePort()
-    own.leave()
     let file = try folder.write(
       "export.yaml",
       """

@@ -22,10 +22,9 @@ import Testing
       """
     }
     let file = try folder.write("a.yaml", text(0))
-    free.leave()
     let process = try RunningRxd(["--daemon", file, "--log-format", "text", "--log-level", "info"])
     for _ in 0..<3 { try process.errorLine(with: "listening on") }
-    let stream = try #require(SocketClient(port: port))
+    let stream = try #require(SocketClient(port: port), "\(process.transcript)")
     let local = try #require(SocketClient(path: folder.path + "/s"))
     let datagrams = try #require(SocketClient(port: port, isDatagram: true))
     stream.send("first\nbegin")
@@ -67,7 +66,6 @@ import Testing
       sinks: { out: { from: in, file: { path: '\(folder.path)/out', encode: text } } }
 
       """)
-    free.leave()
     let process = Process()
     process.executableURL = URL(
       fileURLWithPath: ["/usr/bin/", "/bin/"].map { $0 + "systemd-socket-activate" }.first { access($0, X_OK) == 0 }

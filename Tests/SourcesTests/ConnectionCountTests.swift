@@ -33,6 +33,20 @@ import Transport
     #expect(pipeline.runToEnd() == .completed)
   }
 
+  @Test func aConnectionThatBreaksIsCountedOnce() throws {
+    let pipeline = try RealPipeline(
+      "sources: { in: { tcp: '127.0.0.1:0' } }\nsinks: { out: { from: in, probe: {} } }")
+    let port = try #require(pipeline.port())
+    let client = try #require(SocketClient(port: port))
+    client.send("one\n")
+    pipeline.run { pipeline.events.count == 1 }
+    client.abort()
+    pipeline.run { connections(pipeline)?.open == 0 }
+    #expect(connections(pipeline) == .init(open: 0, opened: 1, broken: 1))
+    pipeline.inTurn { $0.execution.drain() }
+    #expect(pipeline.runToEnd() == .completed)
+  }
+
   @Test func aServerCountsItsClients() throws {
     let pipeline = try RealPipeline(
       "sources: { in: { httpServer: { address: '127.0.0.1:0' } } }\nsinks: { out: { from: in, probe: {} } }")

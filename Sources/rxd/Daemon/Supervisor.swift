@@ -338,7 +338,8 @@ final class Supervisor {
       isReady = true
       forgetAt = now + .seconds(1)
       notify?.send("READY=1\nSTATUS=\(status)")
-    } else if let reload {
+    }
+    if let reload {
       self.reload = nil
       endKeeping()
       complete(reload)

@@ -1,0 +1,55 @@
+import PipelineHost
+import Testing
+
+@testable import PipelineCore
+@testable import Transport
+
+/// A receiver of streams, without a pipeline. One test at a time: what is kept over a reload is the process's.
+@Suite(.serialized) struct StreamReceiverTests {
+  private let folder = ScratchDirectory()
+
+  /// What receivers have handed over.
+  private final class Received: Sendable {
+    struct State {
+      /// Of whole lines.
+      var bytes = 0
+      var hasEnded = false
+    }
+
+    private let state = Guarded(State())
+
+    func take(_ pieces: [StreamReceiver.Piece]) -> Bool {
+      state.withLock {
+        for piece in pieces { $0.bytes += piece.rows?.bytes ?? 0 }
+        if pieces.isEmpty { $0.hasEnded = true }
+      }
+      state.notify()
+      return true
+    }
+
+    /// Waits at most 60 s until it holds.
+    func wait(_ condition: (State) -> Bool) -> Bool {
+      state.wait(until: monotonicNow() + 60_000_000_000) { condition($0) ? true : nil } ?? false
+    }
+  }
+
+  /// What comes between two versions of a pipeline is handed over when the second one starts, also if nothing comes behind it.
+  @Test func whatComesDuringAReloadWaitsForNothingElse() throws {
+    let place = SocketPlace.unix(path: folder("s"), isDatagram: false)
+    KeptListeners.begin()
+    defer { KeptListeners.end() }
+    let received = Received()
+    let first = try StreamReceiver(place, StreamReceiver.Options())
+    try first.start(notify: { _ in }, deliver: received.take)
+    let client = try #require(SocketClient(path: folder("s")))
+    client.send("first\nbegin")
+    #expect(received.wait { $0.bytes == 6 })
+    first.handOver()
+    #expect(received.wait(\.hasEnded))
+    client.send("ning\n")
+    let second = try StreamReceiver(place, StreamReceiver.Options())
+    try second.start(notify: { _ in }, deliver: received.take)
+    #expect(received.wait { $0.bytes == 16 })
+    second.cancel()
+  }
+}
