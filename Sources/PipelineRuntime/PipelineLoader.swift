@@ -32,7 +32,7 @@ package struct PipelineLoader {
     /// The path as given on the command line.
     package var path: String
     package var compiled: FrontEnd.Result
-    /// A hash of the inserted variables and secrets; comparable within a process.
+    /// A hash of the secrets and further files that were used, and of what expressions read of `env`; comparable within a process.
     package var values = 0
     /// The file could not be opened, which has its own exit status.
     package var isUnreadable = false
@@ -62,6 +62,8 @@ package struct PipelineLoader {
 
   package var inputs = Inputs()
   private let front: FrontEnd
+  /// `env` in expressions.
+  private let environment: [String: String]
 
   /// `checksFiles`: whether to check the directories that sinks write to, because the pipelines run on this machine.
   package init(_ inputs: Inputs = Inputs(), catalogue: Catalogue = .builtIn, checksFiles: Bool = false) {
@@ -80,6 +82,7 @@ package struct PipelineLoader {
     front.printed = inputs.printed
     front.printedFormat = inputs.printedFormat
     self.front = front
+    self.environment = environment
   }
 
   package func load(_ path: String) -> Loaded {
@@ -107,6 +110,7 @@ package struct PipelineLoader {
     front.compiler.schemas = Self.schemas(beside: path, used)
     front.included = Self.included(used)
     let compiled = front.compile(source)
+    if let plan = compiled.plan { used.note(plan, environment) }
     return Loaded(path: path, compiled, values: used.hash, uses: used.files + compiled.pluginFiles)
   }
 
@@ -223,7 +227,8 @@ package struct PipelineLoader {
       secret: { name in used.note(name, Self.secret(name, inputs, used)) })
   }
 
-  /// Records the secrets and schemas that were used, as a hash that reveals nothing, and the files that were looked for.
+  /// Records the secrets, schemas and variables of expressions that were used, as a hash that reveals nothing, and the files that were
+  /// looked for.
   private final class UsedValues: Sendable {
     private let hasher = Mutex(Hasher())
     private let names = Mutex<[String]>([])
@@ -233,6 +238,18 @@ package struct PipelineLoader {
     func note(file: String) { names.withLock { $0.append(file) } }
 
     var hash: Int { hasher.withLock { $0.finalize() } }
+
+    /// Records what the expressions of a plan read of the environment: single variables, or all of them where the name is computed.
+    func note(_ plan: Plan, _ environment: [String: String]) {
+      let reads = plan.expressions.lazy.flatMap(\.checked.reads).filter { $0.variable == "env" }
+      let names = reads.contains { $0.fields.isEmpty } ? Array(environment.keys) : reads.compactMap(\.fields.first)
+      hasher.withLock { hasher in
+        for name in Set(names).sorted() {
+          hasher.combine(name)
+          hasher.combine(environment[name])
+        }
+      }
+    }
 
     func note(_ name: String, _ found: Interpolation.Lookup) -> Interpolation.Lookup {
       hasher.withLock {

@@ -90,6 +90,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       options.sync = options.sync.acknowledging
       options.marks = marks
     }
+    options.memory = services.memory
     do throws(PosixError) {
       writer = try FilesWriter(
         tree, options: options,
@@ -328,12 +329,13 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   }
 
   private func holdBack(_ writer: FilesWriter) {
-    guard !isInputPaused, writer.queuedBytes > options.queueBytes / 2 else { return }
+    let room = execution.services.memory.room(options.queueBytes)
+    guard !isInputPaused, writer.queuedBytes > room / 2 else { return }
     isInputPaused = true
     pauseInput()
     let executor = executor
     let node = Weak(self)
-    writer.whenRoom { executor.post { node.object?.hasRoom() } }
+    writer.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
   }
 
   private func hasRoom() {

@@ -8,8 +8,10 @@ import Synchronization
 /// write or a sync it has failed for good. Only a file that cannot be opened because of its path is no failure: its blocks are refused.
 public final class FilesWriter: Sendable {
   public struct Options: Sendable {
-    /// The limit of waiting bytes, for ``FilesWriter/whenRoom(_:)``.
+    /// The limit of waiting bytes, for ``FilesWriter/whenRoom(_:_:)``.
     public var queueBytes = 8 << 20
+    /// The budget that waiting bytes are part of.
+    public var memory: MemoryBudget?
     public var sync = FileWriter.Sync.never
     /// Files are marked for a later execution; nil: they are not.
     public var marks: WriterMarks?
@@ -119,18 +121,21 @@ public final class FilesWriter: Sendable {
   private struct State {
     var queue: [Command] = []
     /// Bytes queued or being written.
-    var bytes = 0
+    var bytes = 0 {
+      didSet { share?.set(bytes) }
+    }
+    var share: LockedMemoryShare?
     /// Everything that is queued shall be synced and acknowledged soon.
     var isSyncAwaited = false
     var closed = false
     var failure: PosixError?
-    var waitingForRoom: [@Sendable () -> Void] = []
+    var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
     var thread: OwnThread?
     var ended = false
   }
 
   private let options: Options
-  private let state = Guarded(State())
+  private let state: Guarded<State>
   private let cancellation: WakeEvent
 
   /// Checks that the directory can be entered, and starts the thread.
@@ -145,8 +150,9 @@ public final class FilesWriter: Sendable {
     self.options = options
     cancellation = try WakeEvent()
     let work = FilesWork(tree, options, cancellation, trouble, cut)
-    let state = state
-    let thread = try OwnThread("rxd write") { Self.run(work, state, options.queueBytes) }
+    let state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
+    self.state = state
+    let thread = try OwnThread("rxd write") { Self.run(work, state) }
     state.withLock { $0.thread = thread }
   }
 
@@ -182,12 +188,12 @@ public final class FilesWriter: Sendable {
   /// Why nothing is written any more; nil while the writer works.
   public var failure: PosixError? { state.withLock(\.failure) }
 
-  /// See ``FileWriter/whenRoom(_:)``.
-  public func whenRoom(_ body: @escaping @Sendable () -> Void) {
-    let limit = options.queueBytes
+  /// See ``FileWriter/whenRoom(_:_:)``.
+  public func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
+    let limit = limit ?? options.queueBytes / 2
     let now = state.withLock { state in
-      if state.bytes <= limit / 2 || state.failure != nil || state.closed { return true }
-      state.waitingForRoom.append(body)
+      if state.bytes <= limit || state.failure != nil || state.closed { return true }
+      state.waitingForRoom.append((limit, body))
       return false
     }
     if now { body() }
@@ -226,7 +232,7 @@ public final class FilesWriter: Sendable {
     case close
   }
 
-  private static func run(_ work: FilesWork, _ state: Guarded<State>, _ limit: Int) {
+  private static func run(_ work: FilesWork, _ state: Guarded<State>) {
     while true {
       let job = state.wait(until: work.syncDue) { state -> Job? in
         if !state.queue.isEmpty || state.isSyncAwaited {
@@ -246,9 +252,9 @@ public final class FilesWriter: Sendable {
         let waiting = state.withLock { state -> [@Sendable () -> Void] in
           state.bytes -= done
           state.failure = state.failure ?? work.failure
-          guard state.bytes <= limit / 2 || state.failure != nil else { return [] }
-          defer { state.waitingForRoom = [] }
-          return state.waitingForRoom
+          let (bytes, hasFailed) = (state.bytes, state.failure != nil)
+          defer { state.waitingForRoom.removeAll { hasFailed || bytes <= $0.limit } }
+          return state.waitingForRoom.filter { hasFailed || bytes <= $0.limit }.map(\.body)
         }
         for body in waiting { body() }
       case .close:
@@ -258,7 +264,7 @@ public final class FilesWriter: Sendable {
           state.failure = state.failure ?? work.failure
           state.ended = true
           defer { state.waitingForRoom = [] }
-          return state.waitingForRoom
+          return state.waitingForRoom.map(\.body)
         }
         state.notify()
         for body in waiting { body() }

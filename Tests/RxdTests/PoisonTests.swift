@@ -12,7 +12,7 @@ struct PoisonTests {
   private static let isSanitized = ProcessInfo.processInfo.environment["ASAN_OPTIONS"] != nil
 
   /// How often the process ends before it goes on; one more where steps run on decoding threads.
-  @Test(.enabled(if: !isSanitized), arguments: [("follow: true", 3...3), ("follow: false", 3...4)])
+  @Test(.enabled(if: !isSanitized), arguments: [("follow: true", 4...4), ("follow: false", 4...5)])
   func isLeftOut(_ follow: String, _ expected: ClosedRange<Int>) throws {
     let trap = try #require(Self.trap, "libCTrap.so is built with the tests")
     let folder = try Scratch()

@@ -123,6 +123,37 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
+  /// What an expression reads as `env.NAME`, also by a computed name, is read again like `${NAME}`; other variables change nothing.
+  @Test(arguments: ["env.WORD", "env['WO' + 'RD']"]) func variablesOfExpressionsAreReadAgain(_ read: String) throws {
+    let folder = try Scratch()
+    let variables = try folder.write("variables", "WORD=old\nOTHER=1\n")
+    let log = try folder.write("in.log", "1\n")
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { lines: { file: { path: '\(log)', follow: true } } }
+      sinks: { out: { from: lines, chain: [ { map: "\(read) + ' ' + event" } ], stdout: text } }
+
+      """)
+    let process = try RunningRxd(["--daemon", file, "--env-file", variables, "--log-format", "text"])
+    #expect(try process.line() == "old 1")
+    try folder.write("variables", "WORD=new\nOTHER=1\n")
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded in")
+    append("2\n", to: log)
+    #expect(try process.line() == "new 2")
+
+    // Without the file nothing changes, and the log says which one is missing.
+    try FileManager.default.removeItem(atPath: variables)
+    process.send(SIGHUP)
+    try process.errorLine(with: "variables: No such file or directory")
+    append("3\n", to: log)
+    #expect(try process.line() == "new 3")
+    process.send(SIGTERM)
+    #expect(try process.line() == nil)
+    #expect(try process.wait() == 0)
+  }
+
   /// A server that is dead holds up neither the reload nor the events: they go where the new file says.
   @Test func aDeadServerHoldsUpNothing() throws {
     let folder = try Scratch()

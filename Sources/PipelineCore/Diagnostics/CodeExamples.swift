@@ -363,7 +363,7 @@ public struct CodeExample: Sendable {
       "A plugin answers an event with an error, or its process ends three times when it is given the same event.",
       do: "Read 'error' of the event in the errors output; where it is the plugin's fault, tell its author."),
     "RX550": when(
-      "The process of rxd ends twice while it works on the same event of a file, and starts again.",
+      "The process of rxd ends three times while it works on the same event of a file, and starts again.",
       do: "Look at the event with 'rxd deadletters show' and report the crash; all other events flow."),
     "RX551": when(
       "The program of 'exec: { command: [...] }' in a chain ends, or says nothing within 'timeout', while it has the line of an event.",

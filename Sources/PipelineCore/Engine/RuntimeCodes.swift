@@ -40,7 +40,7 @@ extension Diagnostic.Code {
   public static let pluginRefusal = Diagnostic.Code(
     "RX511", "A plugin rejected an event, or ended three times when it was given it.")
   public static let eventEndsProcess = Diagnostic.Code(
-    "RX550", "The process ended twice while it had this event in hand, so the event is left out.")
+    "RX550", "The process ended three times while it had this event in hand, so the event is left out.")
   public static let notAnswered = Diagnostic.Code(
     "RX551", "The program that answers events line by line has not answered this one.")
   static let runtime: [Diagnostic.Code] = [

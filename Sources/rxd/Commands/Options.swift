@@ -201,20 +201,23 @@ struct EnvironmentSettings {
     (envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile).filter { !$0.isEmpty }
   }
 
+  /// Prints why a file of variables cannot be read.
   /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
   func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
+    do { return try read(startsPlugins: startsPlugins) } catch let error as PosixError {
+      Console.printError(error.message)
+      throw ExitStatus.noInput
+    }
+  }
+
+  /// Throws a `PosixError` where a file of variables cannot be read.
+  func read(startsPlugins: Bool) throws -> PipelineLoader.Inputs {
     var inputs = PipelineLoader.Inputs()
     inputs.plugins = LocalPlugins(asks: startsPlugins, directories: PluginOptions.directories(pluginDir))
     inputs.settings = set
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
-    for file in files {
-      do throws(PosixError) {
-        inputs.variables.merge(try PipelineLoader.readVariables(file)) { $1 }
-      } catch {
-        Console.printError(error.message)
-        throw ExitStatus.noInput
-      }
-    }
+    // Variables of a later file take precedence.
+    for file in files { inputs.variables.merge(try PipelineLoader.readVariables(file)) { $1 } }
     inputs.secretDirectories =
       secretsDir.isEmpty ? ProcessEnvironment["RXD_SECRETS_DIR"].map { [$0] } ?? [] : secretsDir
     return inputs

@@ -213,10 +213,14 @@ struct RunSettings {
     let input = input
     let used = UsedFiles(input)
     options.load = {
-      guard var inputs = try? input.environment.inputs(startsPlugins: true), let selection = try? input.selection()
-      else {
-        let diagnostic = Diagnostic(.unreadableFile, "the files cannot be looked up", at: nil)
-        return [.init(unreadable: "", diagnostic)]
+      var inputs: PipelineLoader.Inputs
+      let selection: FileSelection
+      do {
+        inputs = try input.environment.read(startsPlugins: true)
+        selection = try input.selection()
+      } catch {
+        let reason = (error as? PosixError)?.message ?? (error as? ValidationError)?.message
+        return [.init(unreadable: "", Diagnostic(.unreadableFile, reason ?? "the files cannot be looked up", at: nil))]
       }
       inputs.printed = trial.printed
       inputs.printedFormat = trial.format ?? .ndjson

@@ -136,8 +136,8 @@ class FileFeed(Feed):
             count = self.rotations
             return self.rotated.wait_for(lambda: self.rotations > count, seconds)
 
-    def fresh(self):
-        """Sends an event of the same source; its number."""
+    def fresh(self, seconds):
+        """Sends an event of the same source, within the time; its number, or None."""
         return self.write(1)
 
     def close(self):
@@ -225,7 +225,7 @@ class HTTPFeed(Feed):
             self.connection.close()
             self.connection = None
 
-    def fresh(self, seconds=10):
+    def fresh(self, seconds):
         """Posts one event until it is acknowledged; its number, or None."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -262,7 +262,7 @@ class PipeFeed(Feed):
             self.judge.promised(self.name, first, last)
             return last
 
-    def fresh(self):
+    def fresh(self, seconds):
         return self.write(1)
 
     def close(self):

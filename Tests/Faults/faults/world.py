@@ -67,7 +67,7 @@ class World:
         import time
         begun = time.monotonic()
         feed = self.feeds[0]
-        n = feed.fresh()
+        n = feed.fresh(seconds)
         if n is None:
             return None
         rest = seconds - (time.monotonic() - begun)

@@ -2,9 +2,10 @@
 /// found and rejected.
 ///
 /// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
-/// *careful*: sources that can be read again note each event before they send it, and take the note back when the turn is over. If two
-/// careful runs in a row end with the same event in hand, that event is *refused* from then on. So it takes three ends: one that
-/// makes the next run careful, and two with the event in hand.
+/// *careful*: sources that can be read again note each event before they send it, and take the note back when the turn is over. If
+/// ``hits`` careful runs in a row end with the same event in hand, that event is *refused* from then on. So it takes four ends: one that
+/// makes the next run careful, and three with the event in hand. Kills from outside hit one event of thousands twice in a row now and then, since
+/// a run begins where the one before it began, but hardly three times.
 ///
 /// After two ends in a row steps run in the turns only, so that an event that traps on a decoding thread is found as well, with one end more.
 ///
@@ -12,6 +13,8 @@
 public final class InHand: @unchecked Sendable {
   /// How long a run is careful: one that lasts longer has not been ended by an event that it reads at its start.
   public static let trial = TimeSpan.seconds(60)
+  /// How many careful runs in a row must end with an event in hand before it is refused.
+  public static let hits: UInt64 = 3
   /// The size of the memory.
   public static let byteCount = 4096
   private static let magic: UInt64 = 0x0131_444E_4148_5852
@@ -35,6 +38,8 @@ public final class InHand: @unchecked Sendable {
     static let held = 4
     static let suspect = 7
     static let refusedCount = 10
+    /// How many runs in a row have ended with the suspect in hand.
+    static let hits = 11
     static let refused = 16
   }
 
@@ -43,7 +48,7 @@ public final class InHand: @unchecked Sendable {
   private var began: Instant?
   /// How often in a row the process has ended out of order, shortly after its start.
   public private(set) var ends: Int
-  /// Found at this start, in the same careful run for the second time.
+  /// Whether this start refuses an event that no earlier one refused.
   public private(set) var isNewlyRefused = false
 
   /// - Parameters:
@@ -61,7 +66,8 @@ public final class InHand: @unchecked Sendable {
       words[Word.ends] &+= 1
       let held = words[Word.isHeld] == 1 ? place(at: Word.held) : nil
       let suspect = words[Word.suspect] == 0 ? nil : place(at: Word.suspect)
-      if let held, held == suspect, !isRefused(held) {
+      words[Word.hits] = held == nil ? 0 : held == suspect ? words[Word.hits] &+ 1 : 1
+      if let held, words[Word.hits] >= Self.hits, !isRefused(held) {
         refuse(held)
         isNewlyRefused = true
       }
@@ -69,6 +75,7 @@ public final class InHand: @unchecked Sendable {
     } else {
       words[Word.ends] = 0
       words[Word.suspect] = 0
+      words[Word.hits] = 0
     }
     ends = Int(truncatingIfNeeded: words[Word.ends])
     words[Word.isHeld] = 0

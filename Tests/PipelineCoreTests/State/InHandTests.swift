@@ -1,0 +1,64 @@
+import Testing
+
+@testable import PipelineCore
+
+/// A note of the event in hand over the ends of processes; `PoisonTests` has real ones.
+@Suite struct InHandTests {
+  private final class Memory {
+    let bytes = UnsafeMutableRawPointer.allocate(byteCount: InHand.byteCount, alignment: 8)
+    init() { bytes.initializeMemory(as: UInt8.self, repeating: 0, count: InHand.byteCount) }
+    deinit { bytes.deallocate() }
+  }
+
+  private func place(_ offset: Int64) -> InHand.Place {
+    InHand.Place(source: InHand.hash("in"), input: InHand.hash("in.log"), offset: offset)
+  }
+
+  /// Starts a run for each event that it ends with; nil: with none. Returns the events that a further run refuses.
+  private func refused(after ends: [Int64?], _ memory: Memory = Memory()) -> [Int64] {
+    for event in ends {
+      let run = InHand(memory.bytes, heldBy: memory)
+      guard run.isCareful(Instant(nanoseconds: 0)), let event else { continue }
+      _ = run.take(place(event))
+    }
+    let last = InHand(memory.bytes, heldBy: memory)
+    return Set(ends.compactMap(\.self)).filter { !last.take(place($0)) }.sorted()
+  }
+
+  @Test func threeCarefulRunsWithOneEventRefuseIt() {
+    // The first run after an orderly end notes nothing.
+    #expect(refused(after: [7, 7, 7]) == [])
+    #expect(refused(after: [7, 7, 7, 7]) == [7])
+  }
+
+  /// Kills from outside hit an event twice now and then.
+  @Test func whatHitsAnotherEventBetweenRefusesNone() {
+    #expect(refused(after: [nil, 7, 7, 8, 7, 7, 8, 8]) == [])
+    #expect(refused(after: [nil, 7, 7, nil, 7, 7]) == [])
+    #expect(refused(after: [nil, 7, 8, 8, 8]) == [8])
+  }
+
+  @Test func refusedEventsStayRefused() {
+    let memory = Memory()
+    #expect(refused(after: [nil, 7, 7, 7], memory) == [7])
+    #expect(refused(after: [8, 8, 8, 7], memory) == [7, 8])
+  }
+
+  /// A turn that ends, and an orderly end, take the note back.
+  @Test func notesAreTakenBack() {
+    let memory = Memory()
+    for _ in 0..<5 {
+      let run = InHand(memory.bytes, heldBy: memory)
+      _ = run.isCareful(Instant(nanoseconds: 0))
+      #expect(run.take(place(7)))
+      run.turnEnded()
+    }
+    for _ in 0..<5 {
+      let run = InHand(memory.bytes, heldBy: memory)
+      _ = run.isCareful(Instant(nanoseconds: 0))
+      #expect(run.take(place(7)))
+      run.close()
+    }
+    #expect(InHand(memory.bytes, heldBy: memory).take(place(7)))
+  }
+}
