@@ -30,9 +30,10 @@ struct CommandHold: OperatorComponent {
 
     override func restored() { attach() }
 
+    /// A command that has ended is not held any more, nor is another run of it.
     private func attach() {
       guard !isClosed else { return }
-      running = commands.compactMap { execution.command($0) }
+      running = commands.enumerated().compactMap { isOpen($0 + 1) ? execution.command($1) : nil }
       for command in running { command.hold() }
     }
 

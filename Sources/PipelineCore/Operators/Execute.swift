@@ -81,8 +81,9 @@ struct Execute: OperatorComponent {
 
     override func resumed(_ token: Int) { finishIfOver() }
 
+    /// A command that has ended executes nothing more for this step, even if others make it run again.
     private func attach() {
-      guard !isClosed, let command = execution.command(parameters.command.index) else { return }
+      guard !isClosed, isOpen(1), let command = execution.command(parameters.command.index) else { return }
       self.command = command
       command.attach(self)
     }

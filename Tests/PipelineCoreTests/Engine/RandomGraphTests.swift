@@ -261,117 +261,158 @@ struct GraphGenerator {
     #expect(kept > 10)
   }
 
+  /// Graphs that once did something else after a restored state.
+  @Test(
+    arguments: [
+      1780, 1792, 3554, 4018, 7087, 8324, 10959, 11462, 11812, 14407, 15022, 15859, 16795, 16862, 16915, 17424,
+    ] as [UInt64])
+  func graphsThatHaveFailed(_ seed: UInt64) {
+    var generator = GraphGenerator(seed: seed)
+    generator.hasCommands = true
+    let graph = generator.graph()
+    var lost = 0
+    for problem in problems(of: graph, generator, &lost) {
+      Issue.record("\(problem.message)\n\(graph.yaml)\(graph.scripts)")
+    }
+  }
+
   private func check(_ part: Int, commands: Bool) throws {
     var lost = 0
+    var isShrunk = false
     for seed in stride(from: Self.first + UInt64(part), to: Self.count, by: 8) {
       var generator = GraphGenerator(seed: seed)
       generator.hasCommands = commands
       let graph = generator.graph()
-      func fail(_ message: String) { Issue.record("seed \(seed): \(message)\n\(graph.yaml)\(graph.scripts)") }
-      let plan: Plan
-      do { plan = try PipelineRun.compile(graph.yaml) } catch {
-        fail("\(error)")
-        continue
+      let problems = problems(of: graph, generator, &lost)
+      guard let first = problems.first else { continue }
+      for problem in problems { Issue.record("seed \(seed): \(problem.message)\n\(graph.yaml)\(graph.scripts)") }
+      guard !isShrunk else { continue }
+      isShrunk = true
+      let shrinker = GraphShrinker { smaller in
+        self.problems(of: smaller, generator, &lost).contains { $0.kind == first.kind }
       }
-      let whole = run(plan, graph)
-      if whole.outcome == nil || !whole.isQuiet {
-        fail("it does not end")
-        continue
+      let smallest = shrinker.smallest(graph)
+      for problem in self.problems(of: smallest, generator, &lost) {
+        Issue.record("seed \(seed), shrunk: \(problem.message)\n\(smallest.yaml)\(smallest.scripts)")
       }
-      if whole.pendingTimers != 0 { fail("\(whole.pendingTimers) timers are left") }
-      if whole.isInputPaused { fail("the input is still held back") }
-      for (name, history) in whole.sinks where !LawTests.isWellFormed(history) {
-        fail("\(name) got something after its end: \(history)")
-      }
-
-      lost += (whole.texts["lost"] ?? []).count + (whole.texts["hopeless"] ?? []).count
-      let again = run(plan, graph)
-      if again.sinks != whole.sinks || again.turns != whole.turns { fail("another time, another output") }
-
-      let cuts: [(String, (SignalHistory) -> Set<Int>)] = [
-        ("all of an instant", { Set($0.entries.indices) }),
-        ("pairs", { Set($0.entries.indices.filter { $0 % 2 == 1 }) }),
-      ]
-      for (name, cut) in cuts {
-        let batched = run(plan, graph, cut)
-        for (sink, history) in whole.sinks {
-          if let difference = SignalHistory.difference(
-            expected: history, actual: batched.sinks[sink] ?? SignalHistory())
-          {
-            fail("\(sink) differs with \(name) in one turn:\n\(difference)")
-          }
-        }
-      }
-
-      let cutTurn = 1 + generator.below(max(1, Int(whole.turns)))
-      for (name, cutAfter) in [
-        ("each turn", { _ in true }), ("turn \(cutTurn)", { $0 == cutTurn }),
-      ] as [(String, (Int) -> Bool)] {
-        var cutting = PipelineRun.Options()
-        cutting.cutAfter = cutAfter
-        let cut = run(plan, graph, { _ in [] }, cutting)
-        for (sink, history) in whole.sinks {
-          if let difference = SignalHistory.difference(
-            expected: history, actual: cut.sinks[sink] ?? SignalHistory())
-          {
-            fail("\(sink) differs when everything is dropped and restored after \(name):\n\(difference)")
-          }
-        }
-        if Self.shown(cut.outcome) != Self.shown(whole.outcome) {
-          fail("another end when restored after \(name): \(cut.outcome as Any), not \(whole.outcome as Any)")
-        }
-        if cut.deadLetters != whole.deadLetters {
-          fail("other dead letters when restored after \(name):\n\(cut.deadLetters)\nnot\n\(whole.deadLetters)")
-        }
-        if !cut.refusals.isEmpty { fail("refused after \(name): \(cut.refusals.map(\.message))") }
-        if cut.pendingTimers != 0 { fail("\(cut.pendingTimers) timers are left when restored after \(name)") }
-      }
-
-      var late = PipelineRun.Options()
-      late.writesLate = true
-      let lately = run(plan, graph, { _ in [] }, late)
-      let suspensionTurn = 1 + generator.below(max(1, Int(lately.turns)))
-      late.suspends = true
-      for (name, cutAfter) in [
-        ("each turn", { _ in true }), ("turn \(suspensionTurn)", { $0 == suspensionTurn }),
-      ] as [(String, (Int) -> Bool)] {
-        late.cutAfter = cutAfter
-        let suspended = run(plan, graph, { _ in [] }, late)
-        if suspended.texts != lately.texts {
-          fail("suspended after \(name), its sinks write\n\(suspended.texts)\nnot\n\(lately.texts)")
-        }
-        if Self.shown(suspended.outcome) != Self.shown(lately.outcome) {
-          fail("another end when suspended after \(name): \(suspended.outcome as Any), not \(lately.outcome as Any)")
-        }
-        if suspended.deadLetters != lately.deadLetters {
-          fail("other dead letters when suspended after \(name):\n\(suspended.deadLetters)\nnot\n\(lately.deadLetters)")
-        }
-        if !suspended.refusals.isEmpty {
-          fail("refused when suspended after \(name): \(suspended.refusals.map(\.message))")
-        }
-        if suspended.pendingTimers != 0 {
-          fail("\(suspended.pendingTimers) timers are left when suspended after \(name)")
-        }
-      }
-
-      var closing = PipelineRun.Options()
-      closing.closeAfter = ["out": 1 + generator.below(3)]
-      let closed = run(plan, graph, { _ in [] }, closing)
-      if closed.outcome == nil || !closed.isQuiet { fail("it does not end when the reader of out goes away") }
-      if closed.pendingTimers != 0 { fail("\(closed.pendingTimers) timers after the reader of out went away") }
-
-      var options = PipelineRun.Options()
-      options.cancelAt = .milliseconds(Int64(generator.below(20)))
-      let cancelled = run(plan, graph, { _ in [] }, options)
-      if cancelled.pendingTimers != 0 { fail("\(cancelled.pendingTimers) timers after cancelling") }
-      if cancelled.isInputPaused { fail("the input is held back after cancelling") }
-
-      var draining = PipelineRun.Options()
-      draining.drainAt = options.cancelAt
-      let drained = run(plan, graph, { _ in [] }, draining)
-      if drained.outcome == nil || !drained.isQuiet { fail("it does not end when it is drained") }
-      if drained.pendingTimers != 0 { fail("\(drained.pendingTimers) timers after draining") }
     }
-    #expect(lost > 5, "sinks give something up")
+    #expect(lost > 5 || Self.first > 0, "sinks give something up")
+  }
+
+  private struct Problem {
+    /// The line of the check.
+    var kind: Int
+    var message: String
+  }
+
+  /// Everything that a graph does and must not. The generator decides where it is cut.
+  private func problems(of graph: GraphGenerator.Graph, _ generator: GraphGenerator, _ lost: inout Int) -> [Problem] {
+    var generator = generator
+    var problems: [Problem] = []
+    func fail(_ message: String, line: Int = #line) { problems.append(Problem(kind: line, message: message)) }
+    let plan: Plan
+    do { plan = try PipelineRun.compile(graph.yaml) } catch {
+      fail("\(error)")
+      return problems
+    }
+    let whole = run(plan, graph)
+    if whole.outcome == nil || !whole.isQuiet {
+      fail("it does not end")
+      return problems
+    }
+    if whole.pendingTimers != 0 { fail("\(whole.pendingTimers) timers are left") }
+    if whole.isInputPaused { fail("the input is still held back") }
+    for (name, history) in whole.sinks where !LawTests.isWellFormed(history) {
+      fail("\(name) got something after its end: \(history)")
+    }
+
+    lost += (whole.texts["lost"] ?? []).count + (whole.texts["hopeless"] ?? []).count
+    let again = run(plan, graph)
+    if again.sinks != whole.sinks || again.turns != whole.turns { fail("another time, another output") }
+
+    let cuts: [(String, (SignalHistory) -> Set<Int>)] = [
+      ("all of an instant", { Set($0.entries.indices) }),
+      ("pairs", { Set($0.entries.indices.filter { $0 % 2 == 1 }) }),
+    ]
+    for (name, cut) in cuts {
+      let batched = run(plan, graph, cut)
+      for (sink, history) in whole.sinks {
+        if let difference = SignalHistory.difference(
+          expected: history, actual: batched.sinks[sink] ?? SignalHistory())
+        {
+          fail("\(sink) differs with \(name) in one turn:\n\(difference)")
+        }
+      }
+    }
+
+    let cutTurn = 1 + generator.below(max(1, Int(whole.turns)))
+    for (name, cutAfter) in [
+      ("each turn", { _ in true }), ("turn \(cutTurn)", { $0 == cutTurn }),
+    ] as [(String, (Int) -> Bool)] {
+      var cutting = PipelineRun.Options()
+      cutting.cutAfter = cutAfter
+      let cut = run(plan, graph, { _ in [] }, cutting)
+      for (sink, history) in whole.sinks {
+        if let difference = SignalHistory.difference(
+          expected: history, actual: cut.sinks[sink] ?? SignalHistory())
+        {
+          fail("\(sink) differs when everything is dropped and restored after \(name):\n\(difference)")
+        }
+      }
+      if Self.shown(cut.outcome) != Self.shown(whole.outcome) {
+        fail("another end when restored after \(name): \(cut.outcome as Any), not \(whole.outcome as Any)")
+      }
+      if cut.deadLetters != whole.deadLetters {
+        fail("other dead letters when restored after \(name):\n\(cut.deadLetters)\nnot\n\(whole.deadLetters)")
+      }
+      if !cut.refusals.isEmpty { fail("refused after \(name): \(cut.refusals.map(\.message))") }
+      if cut.pendingTimers != 0 { fail("\(cut.pendingTimers) timers are left when restored after \(name)") }
+    }
+
+    var late = PipelineRun.Options()
+    late.writesLate = true
+    let lately = run(plan, graph, { _ in [] }, late)
+    let suspensionTurn = 1 + generator.below(max(1, Int(lately.turns)))
+    late.suspends = true
+    for (name, cutAfter) in [
+      ("each turn", { _ in true }), ("turn \(suspensionTurn)", { $0 == suspensionTurn }),
+    ] as [(String, (Int) -> Bool)] {
+      late.cutAfter = cutAfter
+      let suspended = run(plan, graph, { _ in [] }, late)
+      if suspended.texts != lately.texts {
+        fail("suspended after \(name), its sinks write\n\(suspended.texts)\nnot\n\(lately.texts)")
+      }
+      if Self.shown(suspended.outcome) != Self.shown(lately.outcome) {
+        fail("another end when suspended after \(name): \(suspended.outcome as Any), not \(lately.outcome as Any)")
+      }
+      if suspended.deadLetters != lately.deadLetters {
+        fail("other dead letters when suspended after \(name):\n\(suspended.deadLetters)\nnot\n\(lately.deadLetters)")
+      }
+      if !suspended.refusals.isEmpty {
+        fail("refused when suspended after \(name): \(suspended.refusals.map(\.message))")
+      }
+      if suspended.pendingTimers != 0 {
+        fail("\(suspended.pendingTimers) timers are left when suspended after \(name)")
+      }
+    }
+
+    var closing = PipelineRun.Options()
+    closing.closeAfter = ["out": 1 + generator.below(3)]
+    let closed = run(plan, graph, { _ in [] }, closing)
+    if closed.outcome == nil || !closed.isQuiet { fail("it does not end when the reader of out goes away") }
+    if closed.pendingTimers != 0 { fail("\(closed.pendingTimers) timers after the reader of out went away") }
+
+    var options = PipelineRun.Options()
+    options.cancelAt = .milliseconds(Int64(generator.below(20)))
+    let cancelled = run(plan, graph, { _ in [] }, options)
+    if cancelled.pendingTimers != 0 { fail("\(cancelled.pendingTimers) timers after cancelling") }
+    if cancelled.isInputPaused { fail("the input is held back after cancelling") }
+
+    var draining = PipelineRun.Options()
+    draining.drainAt = options.cancelAt
+    let drained = run(plan, graph, { _ in [] }, draining)
+    if drained.outcome == nil || !drained.isQuiet { fail("it does not end when it is drained") }
+    if drained.pendingTimers != 0 { fail("\(drained.pendingTimers) timers after draining") }
+    return problems
   }
 }

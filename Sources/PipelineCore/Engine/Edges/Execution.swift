@@ -412,7 +412,7 @@ public final class Execution {
   /// Completes these outputs and commands.
   private func becameQuiet() {
     guard !isOver, isExhausted else { return }
-    if errors.contains(where: \.isClaimed) { for signal in errors { signal.complete() } }
+    if errors.contains(where: \.isClaimed) { for signal in errors { signal.completeWaitedFor() } }
     for (_, command) in commands.sorted(by: { $0.key < $1.key }) where !isOver && isExhausted {
       command.finish()
     }

@@ -26,6 +26,8 @@ final class ErrorsSignal {
 
   /// The signal can never run again, or the sink has ended: no more events come.
   private var isOver = false
+  /// It was completed because nothing could happen any more, although its signal may run again.
+  private(set) var wasWaitedFor = false
 
   var isClaimed: Bool { !subscribers.isEmpty }
 
@@ -44,6 +46,18 @@ final class ErrorsSignal {
     for subscriber in subscribers where !subscriber.isClosed {
       subscriber.edge.pass(event)
     }
+  }
+
+  /// Completes an output whose readers would wait for ever. It stays completed.
+  func completeWaitedFor() {
+    if !isOver { wasWaitedFor = true }
+    complete()
+  }
+
+  /// Its state says that it was completed so.
+  func restoreCompleted() {
+    isOver = true
+    wasWaitedFor = true
   }
 
   func complete() {

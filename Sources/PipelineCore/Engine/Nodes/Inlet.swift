@@ -69,6 +69,11 @@ open class MultiInletNode: OperatorNode {
   /// The inlets, oldest first.
   public final var inlets: [Inlet] { places.compactMap { $0 } }
 
+  /// Whether the inlet with this number is there and has not ended.
+  final func isOpen(_ number: Int) -> Bool {
+    places.contains { inlet in inlet.map { $0.number == number && !$0.hasEnded } ?? false }
+  }
+
   private func append(_ inlet: Inlet) {
     inlet.position = places.count
     places.append(inlet)

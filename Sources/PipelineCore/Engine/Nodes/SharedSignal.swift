@@ -64,13 +64,16 @@ final class SharedSignal: Downstream {
         if case .failed(let failure)? = ending { state.write(Optional(failure)) } else { state.write(false) }
       }
     }
+    if execution.errors[index].wasWaitedFor { state.record(.reference(errorsReference)) { $0.write(true) } }
     if let connection { execution.record(connection, of: execution.plan.named[index].body, &state) }
   }
 
+  private var errorsReference: String { "errors/\(execution.plan.named[index].name)" }
   private var reference: String { "share/\(execution.plan.named[index].name)" }
 
   /// Reads what `record` wrote of the signal itself, before the first subscription.
   func restore(_ restoration: Restoration) {
+    if restoration.record(reference: errorsReference) != nil { execution.errors[index].restoreCompleted() }
     guard !sharing.isPlain, var state = restoration.record(reference: reference) else { return }
     do throws(StateFault) {
       lastEvent = try state.read()
