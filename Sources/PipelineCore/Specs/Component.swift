@@ -193,6 +193,8 @@ public protocol SinkComponent: Component {
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
   var encoding: EncodeParameter? { get }
+  /// What it encodes for an event; nil: the event.
+  var sentValue: MappingParameter? { get }
   /// An encoder of what is written of an event, to show it, where ``encoding`` does not say it; nil: that of ``encoding``, or JSON.
   var shownEncoder: (any EventEncoder)? { get }
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
@@ -214,6 +216,7 @@ extension SinkComponent {
   public var sendsRequests: Bool { false }
   public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }
+  public var sentValue: MappingParameter? { nil }
   public var streamEncoding: EncodeParameter? { nil }
   public var shownEncoder: (any EventEncoder)? { nil }
   public var confirmation: SinkConfirmation { .nothing }

@@ -189,6 +189,7 @@ private final class TestRun {
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
       let sink = plan.sinks.first { $0.name == name }?.component
       probe.encoding = sink?.encoding
+      probe.sentValue = sink?.sentValue
       if isAnswering && sink?.answersEvents == true || sending.contains(name) { probe.running = sink }
       return probe
     }
