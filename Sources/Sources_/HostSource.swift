@@ -145,7 +145,9 @@ public struct HostSource: SourceComponent {
     init(_ parameters: HostSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(
-        Schedule(every: parameters.isSingle ? nil : parameters.every, jitter: parameters.jitter, immediate: parameters.immediate),
+        Schedule(
+          every: parameters.isSingle ? nil : parameters.every, jitter: parameters.jitter,
+          immediate: parameters.immediate),
         ("a round", "it had not ended"), nodeContext, downstream)
     }
 

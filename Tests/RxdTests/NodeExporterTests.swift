@@ -74,10 +74,10 @@ struct NodeExporterTests {
   /// How far a gauge may move within the looks: programs of the machine go on.
   private func tolerance(_ name: String, _ value: Double) -> Double {
     if name.hasPrefix("node_load") { return 1 }
-    if name.hasPrefix("node_memory_") { return name.hasSuffix("Total_bytes") ? 0 : max(512 << 20, value * 0.1) }
+    if name.hasPrefix("node_memory_") { return name.hasSuffix("Total_bytes") ? 0 : max(536_870_912, value * 0.1) }
     if name == "node_filesystem_files_free" { return max(100_000, value * 0.05) }
     if name.hasPrefix("node_filesystem_") {
-      return name.hasSuffix("free_bytes") || name.hasSuffix("avail_bytes") ? max(2 << 30, value * 0.05) : 0
+      return name.hasSuffix("free_bytes") || name.hasSuffix("avail_bytes") ? max(2_147_483_648, value * 0.05) : 0
     }
     if name == "node_boot_time_seconds" { return 1 }
     if name.hasPrefix("node_procs") || name.hasPrefix("node_disk_io_now") { return 100 }

@@ -43,6 +43,8 @@ public protocol SourceComponent: Component {
   /// Whether the source needs only the executor's time and the services: tests of a pipeline run it as it is; other
   /// sources send nothing there.
   var runsOnVirtualTime: Bool { get }
+  /// Whether it needs only time and Docker's socket, for which a test may have a stub.
+  var asksDocker: Bool { get }
   /// The values that it sends as soon as it starts, a list or one value, if it then completes at once and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
@@ -86,6 +88,7 @@ extension SourceComponent {
   public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
+  public var asksDocker: Bool { false }
   public var immediateValues: OwnedValue? { nil }
 }
 
