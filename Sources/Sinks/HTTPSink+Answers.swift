@@ -38,7 +38,13 @@ extension HTTPSink.Node {
     case .ok: acknowledge(request)
     case .retry: again(request, text, after: pause(of: response, request.items.count))
     case .refuse: refuse(request, response)
-    case .partial: settle(request, response)
+    case .partial where parameters.partial.isGiven: settle(request, response)
+    case .partial:
+      refuseAll(
+        request,
+        SignalFailure(
+          .sink, "'answer' says 'partial' of \(text), and nothing says which events were taken: add 'partial'",
+          at: nodeContext.location, details: [.init("status", Int64(response.status))]))
     case .fail:
       refuseAll(
         request,

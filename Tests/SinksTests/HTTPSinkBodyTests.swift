@@ -215,6 +215,11 @@ import Testing
     let unknown = try pipeline("answer: '\"perhaps\"'", errors: false) { _, _ in ScriptedHTTP.status(200) }
     unknown.run()
     #expect(unknown.failure?.message.contains("'answer' made 'perhaps' of it") == true)
+    // It counts nothing as taken that nobody has said to be taken.
+    let partial = try pipeline("answer: '\"partial\"'", errors: false) { _, _ in ScriptedHTTP.status(200) }
+    partial.run()
+    #expect(partial.failure?.message.contains("add 'partial'") == true)
+    #expect(partial.counters.sent == 0)
   }
 
   @Test func aPartialMeaningIsTakenApartWhateverTheStatus() throws {
