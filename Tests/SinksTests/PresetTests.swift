@@ -1,3 +1,4 @@
+import Foundation
 import PipelineCore
 import PipelineHost
 import Testing
@@ -110,6 +111,18 @@ import Testing
     #expect(sending.counters.sent == 3)
     #expect(sending.probe("refused").events.count == 1)
     #expect(sending.probe("refused").events.first?.contains("\"n\":3") == true)
+  }
+
+  /// As many streams as events: the request is not halved.
+  @Test func lokiGetsManyStreams() throws {
+    let events = "[" + (0..<500).map { "{ n: \($0) }" }.joined(separator: ", ") + "]"
+    let sending = try sending(
+      "use: loki, with: { url: 'http://127.0.0.1:3100', labels: { n: string(event.n) } }", events: events)
+    sending.http.script = { _, _ in ScriptedHTTP.status(204) }
+    sending.run()
+    #expect(sending.http.exchanges.count == 1)
+    #expect(sending.http.bodies.first?.components(separatedBy: "\"stream\"").count == 501)
+    #expect(sending.counters.sent == 500)
   }
 
   @Test func lokiTakesTheTimeAtWhichAnEventCame() throws {
