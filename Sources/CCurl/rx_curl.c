@@ -189,6 +189,10 @@ CURLcode rx_curl_set_open(CURL *handle, rx_curl_open call) {
   return lib.easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, call);
 }
 
+CURLcode rx_curl_set_close(CURL *handle, rx_curl_close call) {
+  return lib.easy_setopt(handle, CURLOPT_CLOSESOCKETFUNCTION, call);
+}
+
 CURLcode rx_curl_set_ready(CURL *handle, rx_curl_ready call) {
   return lib.easy_setopt(handle, CURLOPT_PREREQFUNCTION, call);
 }

@@ -16,29 +16,65 @@ extension HTTPSink.Node {
       }
     case .success(let response):
       let text = "\(call(request)) answered \(response.status)"
-      switch response.status {
-      case 200..<300 where parameters.partial.isGiven: settle(request, response)
-      case 200..<300: acknowledge(request)
-      case 408, 425, 429, 500...:
-        again(request, text, after: HTTPSink.Pace.retryAfter(response, wallTime: executor.wallTime))
-      case 400, 413, 422: refuse(request, response)
-      case 415 where request.compressed != nil:
-        let format = parameters.compress.format.rawValue
+      switch meaning(of: response, request.items.count) {
+      case .meaning(let meaning): act(on: meaning, request, response)
+      case .unknown(let value):
         refuseAll(
           request,
           SignalFailure(
-            .sink,
-            "\(text), so the server does not accept bodies compressed with \(format): leave 'compress' out",
+            .sink, "\(text), and 'answer' made '\(value)' of it, which is no meaning of an answer",
             at: nodeContext.location, details: [.init("status", Int64(response.status))]))
-      default:
-        refuseAll(
-          request,
-          SignalFailure(
-            .sink, "\(text), which will not change for other events: check the URL and 'auth'",
-            at: nodeContext.location, details: [.init("status", Int64(response.status))]))
+      case .byStatus: act(onStatusOf: response, request, text)
       }
     }
     sendNext()
+  }
+
+  /// Does what `answer` says of an answer.
+  private func act(on meaning: HTTPSink.Meaning, _ request: HTTPSink.Request, _ response: HTTPResponse) {
+    let body = Printable.cut(String(decoding: response.body.prefix(1000), as: UTF8.self), limit: 300)
+    let text = "\(call(request)) answered \(response.status)\(body.isEmpty ? "" : ": \(body)")"
+    switch meaning {
+    case .ok: acknowledge(request)
+    case .retry: again(request, text, after: pause(of: response, request.items.count))
+    case .refuse: refuse(request, response)
+    case .partial where parameters.partial.isGiven: settle(request, response)
+    case .partial:
+      refuseAll(
+        request,
+        SignalFailure(
+          .sink, "'answer' says 'partial' of \(text), and nothing says which events were taken: add 'partial'",
+          at: nodeContext.location, details: [.init("status", Int64(response.status))]))
+    case .fail:
+      refuseAll(
+        request,
+        SignalFailure(.sink, text, at: nodeContext.location, details: [.init("status", Int64(response.status))]))
+    }
+  }
+
+  /// Does what the status of an answer says.
+  private func act(onStatusOf response: HTTPResponse, _ request: HTTPSink.Request, _ text: String) {
+    switch response.status {
+    case 200..<300 where parameters.partial.isGiven: settle(request, response)
+    case 200..<300: acknowledge(request)
+    case 408, 425, 429, 500...:
+      again(request, text, after: pause(of: response, request.items.count))
+    case 400, 413, 422: refuse(request, response)
+    case 415 where request.compressed != nil:
+      let format = parameters.compress.format.rawValue
+      refuseAll(
+        request,
+        SignalFailure(
+          .sink,
+          "\(text), so the server does not accept bodies compressed with \(format): leave 'compress' out",
+          at: nodeContext.location, details: [.init("status", Int64(response.status))]))
+    default:
+      refuseAll(
+        request,
+        SignalFailure(
+          .sink, "\(text), which will not change for other events: check the URL and 'auth'",
+          at: nodeContext.location, details: [.init("status", Int64(response.status))]))
+    }
   }
 
   /// The method, and the server if there are several, for messages.
@@ -67,22 +103,7 @@ extension HTTPSink.Node {
       let rest = queue.makeRequest(of: later, from: request, key: newKey)
       let reason =
         "\(call(request)) answered \(response.status), and \(Printable.count(later.count, "event")) must be sent again"
-      again(rest, reason, after: HTTPSink.Pace.retryAfter(response, wallTime: executor.wallTime), isPartial: true)
-    }
-  }
-
-  func verdicts(of request: HTTPSink.Request, _ response: HTTPResponse) -> HTTPSink.Verdicts {
-    guard let program = parameters.partial.program else { return .each(request.items.map { _ in .accepted }) }
-    let arena = executor.arena
-    return response.body.withUnsafeBytes { bytes in
-      var body = response.body.isEmpty ? Value.null : execution.json.parse(bytes, into: arena)
-      if body.isError { body = arena.string(String(decoding: bytes, as: UTF8.self)) }
-      frame.loadNothing()
-      frame.set(0, ResponseVariable.value(response, body: body, in: arena))
-      frame.set(1, .int(request.items.count))
-      let value = program.evaluate(frame.frame)
-      if value.isError { return .unclear(program.failureMessage(value, frame.frame)) }
-      return HTTPSink.Verdicts(execution.json.expand(value, into: arena), request.items.count)
+      again(rest, reason, after: pause(of: response, request.items.count), isPartial: true)
     }
   }
 

@@ -8,6 +8,7 @@ extension HTTPSink {
     let parameters: HTTPSink
     private let writer: BodyWriter
     private var options = HTTPOptions()
+    private let requests = HTTPConnections()
     var queue: Queue
     private var share: MemoryShare
     var pace: Pace
@@ -33,6 +34,12 @@ extension HTTPSink {
     lazy var frame = makeFrame()
     /// The URL or a header depends on the event.
     private let hasTargets: Bool
+    /// The URL or a header depends on the request.
+    private let namesRequests: Bool
+    /// What goes into the body for an event; nil: the event.
+    private let values: MappedValues?
+    /// How many requests have been tried.
+    private var triedRequests = 0
     /// The target of the last event, which the next one often shares.
     private var lastTarget: Target?
     /// The receipt of the last event.
@@ -57,24 +64,25 @@ extension HTTPSink {
     private static let longestWait = TimeSpan.seconds(2)
     /// The limit of waiting bytes.
     private static let largestQueue = 16 << 20
-    /// Smaller bodies fit in one packet without compression.
-    private static let leastCompressed = 1 << 10
 
     init(_ parameters: HTTPSink, _ nodeContext: NodeContext, _ form: (any RequestForm)? = nil) {
       self.parameters = parameters
-      writer = BodyWriter(parameters.encode, parameters.batch.form, form)
+      writer = BodyWriter(parameters, form)
+      values = MappedValues(parameters.body)
       queue = Queue(parameters.batch)
       share = MemoryShare(of: nodeContext.execution.services.memory)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
       servers = Servers(parameters.urls.count, parameters.balance, parameters.circuitBreaker)
       hasTargets = parameters.hasTargets
+      namesRequests = parameters.namesRequests
       options.timeout = parameters.timeout
       options.connectTimeout = parameters.connectTimeout
-      options.maxResponseBytes = parameters.partial.isGiven ? 16 << 20 : 4096
+      options.maxResponseBytes = parameters.readsAnswers ? 16 << 20 : 4096
       options.cutsResponse = true
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
+      options.connections = requests
       options.sink = nodeContext.execution.plan.steps[nodeContext.step.number].owner
       super.init(nodeContext)
     }
@@ -103,31 +111,40 @@ extension HTTPSink {
 
     override func receive(_ event: Event) {
       guard !isOver else { return }
-      switch writer.bytes(of: event, wallTime: executor.wallTime) {
+      switch prepare(event) {
       case .failure(let failure): reject(event, failure.message)
-      case .success(let bytes):
-        var target: Target?
-        if hasTargets {
-          switch makeTarget(event) {
-          case .failure(let failure): return reject(event, failure.message)
-          case .success(let made): target = made
-          }
-        }
+      case .success((let bytes, let target)):
         let receipt = take(1, joining: receipt)
         self.receipt = receipt
         queue.append(
           Item(
             body: bytes, event: OwnedEvent(event), receipt: receipt, target: target, id: deliveryID(of: event, bytes),
-            since: executor.now))
+            since: executor.now, takenAt: executor.wallTime))
         updatePressure()
       }
     }
 
-    /// Renders the URL and the headers for an event; fails if its data would leave their places.
-    private func makeTarget(_ event: Event) -> Result<Target, SignalFailure> {
-      if let failure = frame.load(event) {
-        return .failure(SignalFailure(.sink, EventFrame.message(of: failure), at: nodeContext.location))
+    /// What is kept of an event until its request is sent, and where it goes.
+    private func prepare(_ event: Event) -> Result<([UInt8], Target?), FormFailure> {
+      if values != nil || hasTargets, let failure = frame.load(event) {
+        return .failure(FormFailure(message: EventFrame.message(of: failure)))
       }
+      var value = event.value
+      if let values {
+        switch values.value(frame) {
+        case .failure(let failure): return .failure(FormFailure(message: failure.message))
+        case .success(let made): value = made
+        }
+      }
+      return writer.bytes(of: event, value, wallTime: executor.wallTime).flatMap { bytes in
+        guard hasTargets else { return .success((bytes, nil)) }
+        return makeTarget().map { (bytes, $0) }.mapError { FormFailure(message: $0.message) }
+      }
+    }
+
+    /// Renders the URL and the headers for the loaded event; fails if its data would leave their places.
+    private func makeTarget() -> Result<Target, SignalFailure> {
+      if namesRequests { frame.set(0, RequestVariable.unknown.value) }
       return template(parameters.url).render(frame).map { message in
         if let lastTarget, lastTarget.message == message { return lastTarget }
         let target = Target(message)
@@ -142,6 +159,8 @@ extension HTTPSink {
     }
 
     override func turnEnded() { sendNext() }
+
+    override var connections: PipelineStatistics.Connections? { .init(requests) }
 
     override var queued: PipelineStatistics.Queue? {
       let underWay = exchanges.values.reduce(0) { $0 + $1.request.items.count }
@@ -212,46 +231,77 @@ extension HTTPSink {
     }
 
     private func begin(_ request: Request) {
+      var request = request
+      if request.number == 0 {
+        triedRequests += 1
+        request.number = triedRequests
+        request.time = executor.wallTime
+      }
+      if request.compressed != nil {
+        pace.begun(request.place)
+        return send(request, [])
+      }
+      let body: [UInt8]
+      let variable = RequestVariable.value(of: request, in: executor.arena)
+      switch writer.body(of: request.items, frame, variable, execution) {
+      case .failure(let failure): return giveUp(request, failure)
+      case .success(let made): body = made
+      }
       pace.begun(request.place)
-      guard let compressor, let worker, request.compressed == nil else { return send(request) }
-      let body = writer.body(of: request.items)
-      guard body.count >= Self.leastCompressed else { return send(request, body) }
+      guard let compressor, let worker, body.count >= parameters.compress.least.bytes else {
+        return send(request, body)
+      }
       let place = request.place
       exchanges[place] = Exchange(request: request)
       let executor = executor
       let node = Weak(self)
       worker.enqueue {
         let bytes = compressor.compress(body)
-        executor.post { node.object?.compressed(place, bytes) }
+        executor.post { node.object?.compressed(place, bytes, body) }
+      }
+    }
+
+    /// No body can be made of these events: of several, one may be the cause.
+    private func giveUp(_ request: Request, _ failure: FormFailure) {
+      if request.items.count > 1 {
+        queue.halve(request, key: newKey)
+      } else {
+        reject(request.items, failure.message)
       }
     }
 
     /// - Parameter bytes: Nil if there was no memory for compression; the body is then sent uncompressed.
-    private func compressed(_ place: Int, _ bytes: [UInt8]?) {
+    private func compressed(_ place: Int, _ bytes: [UInt8]?, _ body: [UInt8]) {
       guard !isOver, var request = exchanges.removeValue(forKey: place)?.request else { return }
       request.compressed = bytes
       // Another request may have failed meanwhile.
-      if !isSuspending, pace.confirms(place) { send(request) } else { queue.insert(request) }
+      if !isSuspending, pace.confirms(place) { send(request, body) } else { queue.insert(request) }
       if isSuspending { sendNext() }
     }
 
-    /// - Parameter body: The body, if it has already been made.
-    private func send(_ request: Request, _ body: [UInt8]? = nil) {
+    /// - Parameter body: The body, unless it is compressed.
+    private func send(_ request: Request, _ body: [UInt8]) {
       var request = request
       let place = request.place
       request.server = servers.choose(executor.now)
       let rendered: Result<HTTPRequest, SignalFailure>
-      if let target = request.items.first?.target {
+      if let target = request.items.first?.target, !namesRequests {
         rendered = .success(target.message)
       } else {
-        frame.loadNothing()
+        if hasTargets, let item = request.items.first {
+          item.event.keep(in: executor.arena)
+          _ = frame.load(item.event.event, wallTime: item.takenAt)
+        } else {
+          frame.loadNothing()
+        }
+        if namesRequests { frame.set(0, RequestVariable.value(of: request, in: executor.arena)) }
         rendered = template(parameters.urls.isEmpty ? parameters.url : parameters.urls[request.server]).render(frame)
       }
       switch rendered {
       case .failure(let failure): stop(with: failure, request)
       case .success(var message):
         message.options = options
-        message.body = request.compressed ?? body ?? writer.body(of: request.items)
+        message.body = request.compressed ?? body
         if request.compressed != nil {
           message.headers.append(HTTPHeader("Content-Encoding", parameters.compress.format.rawValue))
         }
@@ -322,19 +372,13 @@ extension HTTPSink {
       var lost = 0
       do throws(StateFault) {
         try restored.restore(from: &state) { event in
-          guard case .success(let bytes) = writer.bytes(of: event.event, wallTime: executor.wallTime) else {
+          guard case .success((let bytes, let target)) = prepare(event.event) else {
             lost += 1
             return nil
           }
-          var target: Target?
-          if hasTargets {
-            guard case .success(let made) = makeTarget(event.event) else {
-              lost += 1
-              return nil
-            }
-            target = made
-          }
-          return Item(body: bytes, event: event, receipt: takeBack(1), target: target, since: executor.now)
+          return Item(
+            body: bytes, event: event, receipt: takeBack(1), target: target, since: executor.now,
+            takenAt: executor.wallTime)
         }
       } catch {
         for (item, _) in restored.removeAll(beside: []) { item.receipt.acknowledge(1) }

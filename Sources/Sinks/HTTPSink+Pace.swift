@@ -67,7 +67,7 @@ extension HTTPSink {
       retry.delay.doubled(after: attempts, most: retry.maxDelay).shortened(by: random)
     }
 
-    private static let longestRetryAfter = TimeSpan.seconds(600)
+    static let longestRetryAfter = TimeSpan.seconds(600)
 
     /// The pause that the server asks for with `Retry-After`, up to ten minutes.
     static func retryAfter(_ response: HTTPResponse, wallTime: Int64) -> TimeSpan? {

@@ -14,6 +14,8 @@ extension HTTPSink {
     var id: DeliveryID?
     /// When the sink took it.
     var since: Instant
+    /// The time of day then, in nanoseconds since 1970.
+    var takenAt: Int64
   }
 
   /// The URL and headers that templates gave an event, as a request without body.
@@ -41,6 +43,10 @@ extension HTTPSink {
     var compressed: [UInt8]?
     /// The index of the server that the last attempt went to.
     var server = 0
+    /// Counted from 1 in the order in which requests are first tried; 0: it has not been tried.
+    var number = 0
+    /// The time of day of its first attempt, in nanoseconds since 1970.
+    var time: Int64 = 0
   }
 
   /// What is to be sent: requests to be repeated, or halves of a rejected one, followed by further events.
@@ -142,57 +148,5 @@ extension HTTPSink {
 
     /// The server does not accept this many events in a request.
     mutating func refused(_ count: Int) { largest = max(1, min(largest, count / 2)) }
-  }
-
-  /// Makes the bodies of requests.
-  struct BodyWriter {
-    private let encoder: any EventEncoder
-    private let form: Batch.Form
-    /// Each body starts with the header of its format.
-    private let hasHeader: Bool
-    private let buffer = OutputBuffer()
-    /// Makes bodies of something else than encoded events; nil: nothing does.
-    private let request: (any RequestForm)?
-
-    init(_ encode: EncodeParameter, _ form: Batch.Form, _ request: (any RequestForm)? = nil) {
-      self.request = request
-      var encode = encode
-      hasHeader = encode.options.format == .csv && encode.options.csv.header
-      encode.options.csv.header = false
-      encoder = encode.makeEncoder()
-      self.form = form
-    }
-
-    /// Headers of each request.
-    var headers: [HTTPHeader] { request?.headers ?? [] }
-
-    var mediaType: String { form == .array ? "application/json" : "\(encoder.mediaType)" }
-
-    /// The encoded event, or why it cannot be encoded.
-    func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], FormFailure> {
-      if let request { return request.bytes(of: event, wallTime: wallTime) }
-      buffer.clear()
-      if let failure = encoder.append(event.value, to: buffer) {
-        return .failure(FormFailure(message: "the event cannot be written: \(failure)"))
-      }
-      return .success(Array(buffer.bytes))
-    }
-
-    func body(of items: [Item]) -> [UInt8] {
-      if let request { return request.body(of: items.map(\.body)) }
-      buffer.clear()
-      guard form == .array else {
-        if hasHeader { encoder.appendHeader(to: buffer) }
-        for item in items { buffer.append(item.body) }
-        return Array(buffer.bytes)
-      }
-      for (index, item) in items.enumerated() {
-        buffer.append(UInt8(ascii: index == 0 ? "[" : ","))
-        buffer.append(item.body)
-        if item.body.last == 0x0A { buffer.truncate(to: buffer.count - 1) }
-      }
-      buffer.append(UInt8(ascii: "]"))
-      return Array(buffer.bytes)
-    }
   }
 }

@@ -45,12 +45,14 @@ public struct HTTPSink: SinkComponent {
     var format = Format.none
     /// Nil: the default of the format.
     var level: Int?
+    var least = ByteSize(1 << 10)
     static var fields: [RecordField<Compression>] {
       [
         .init("format", \.format, primary: true, required: true, "How bodies are compressed."),
         .init(
           "level", \.level, range: 1...19,
           "From fast to small: 1 to 9 for gzip, 6 by default; 1 to 19 for zstd, 3 by default."),
+        .init("least", \.least, "The least body that is compressed; smaller ones fit in a packet."),
       ]
     }
     /// The format and level; nil: no compression.
@@ -65,6 +67,7 @@ public struct HTTPSink: SinkComponent {
     var attempts: Int?
     var delay = TimeSpan.milliseconds(100)
     var maxDelay = TimeSpan.seconds(30)
+    var after = ExpressionParameter()
     static var fields: [RecordField<RetryPolicy>] {
       [
         .init(
@@ -82,6 +85,12 @@ public struct HTTPSink: SinkComponent {
           """
         ),
         .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
+        .init(
+          "after", \.after,
+          """
+          The pause that the answer asks for, where its body says so: a duration or seconds, at most ten minutes. It sees \
+          `response` and `count`. By default, and where it fails or is null, `Retry-After` says it.
+          """),
       ]
     }
   }
@@ -92,10 +101,13 @@ public struct HTTPSink: SinkComponent {
   var method = Method.post
   var headers = Table<TemplateParameter>()
   var encode = EncodeParameter(.json)
+  var body = MappingParameter()
+  var envelope = MappingParameter()
   var batch = Batch()
   var compress = Compression()
   var retry = RetryPolicy()
   var circuitBreaker: CircuitBreaker?
+  var answer = ExpressionParameter()
   var partial = ExpressionParameter()
   var auth: ClientAuth?
   var tls = TLSParameter()
@@ -106,6 +118,10 @@ public struct HTTPSink: SinkComponent {
   var allowPrivate = false
 
   public init() {}
+
+  /// What expressions about an answer see.
+  static let responseVariables: [(String, ExpressionType)] = [("response", ResponseVariable.type), ("count", .int)]
+  private static let requestVariables = [(RequestVariable.name, RequestVariable.type)]
 
   public static let spec = ComponentSpec<HTTPSink>(
     "http",
@@ -133,35 +149,53 @@ public struct HTTPSink: SinkComponent {
       URL, and `batch.count` is that of all events that wait. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
       errors output.
 
+      `body` is what goes into the body for an event, an expression or a mapping of expressions; `encode` encodes its value. \
+      URL, headers and the errors output have the event itself. What waits is made again after a restart, so `meta.time` says better than `now` when an event came. `envelope` makes one body of what `body` made of all events of a request, \
+      `events` (as JSON has them), and `encode` encodes that. If it fails, the batch is halved until the event that causes it is alone, which goes to \
+      the errors output. `request` is what an envelope, the URL and the headers may call the request by: `key`, 32 hexadecimal digits that stay the \
+      same when it is repeated, `time`, the time of its first attempt, and `number`, counted from 1 since the start.
+
+      `answer` says what an answer means where its status does not: `"ok"`, `"retry"`, `"refuse"` (an event is bad, as after 400), `"fail"` \
+      (the configuration is wrong, as after 401), or `"partial"` (`partial` says it). Where it is null, empty or fails, the status decides.
+
       `partial` sees the answer as `response` (`status`, `headers` in small letters, `body` as JSON or text) and the \
       number of events of the request as `count`. Its value is a list: either a verdict for each event, in their order: \
       `"ok"` or null, `"retry"`, or the reason of a refusal; or of maps `{ index, retry, reason }` for those that were not taken, \
       counted from 0. Refused events go to the errors output, the ones to be retried are sent again in a request of their own. If \
       the expression fails or the list does not fit, what was taken is not clear, and all go to the errors output.
 
-      With `compress`, bodies of 1 KiB and more are compressed, with `Content-Encoding`; the content type stays. The \
+      With `compress`, bodies of 1 KiB (`least`) and more are compressed, with `Content-Encoding`; the content type stays. The \
       status 415 means that the server does not support the format, which is a wrong configuration as above. A \
       request counts as under way while its body is being compressed, so `maxConcurrent: 2` compresses one while \
       another is being sent. Repeated bodies are not compressed again.
       """,
     parameters: [
       .init(
-        "url", \.url, primary: true,
+        "url", \.url, primary: true, variables: requestVariables,
         "The URL, http or https. Templates may fill what stands behind the host; this or `urls` is required."),
       .init("urls", \.urls, "Several servers in place of `url`, without templates."),
       .init("balance", \.balance, "With `urls`: which server a request goes to."),
       .init("method", \.method, "The method."),
-      .init("headers", \.headers, "Further headers."),
+      .init("headers", \.headers, variables: requestVariables, "Further headers."),
       .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("body", \.body, "What goes into the body for an event; by default the event."),
+      .init(
+        "envelope", \.envelope, variables: [("events", .list(.dyn))] + requestVariables,
+        "What the body of a request is, made of the values of its events; by default they stand in it as `batch.form` says."
+      ),
       .init("batch", \.batch, "How many events one request has."),
       .init("compress", \.compress, "How bodies of 1 KiB and more are compressed; by default they are not."),
-      .init("retry", \.retry, "How failed requests are repeated."),
+      .init("retry", \.retry, variables: responseVariables, "How failed requests are repeated."),
       .init(
         "circuitBreaker", \.circuitBreaker,
         "When a server gets no request for a while, instead of the pauses of `retry`. With `urls`, by default: after one failure, for 10s."
       ),
       .init(
-        "partial", \.partial, variables: [("response", ResponseVariable.type), ("count", .int)],
+        "answer", \.answer, variables: responseVariables,
+        "What an answer means: `ok`, `retry`, `refuse`, `fail` or `partial`; null or an empty text: what its status says."
+      ),
+      .init(
+        "partial", \.partial, variables: responseVariables,
         "Which events of a request the server has taken, from its answer with the status 2xx; by default all."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
@@ -209,6 +243,41 @@ public struct HTTPSink: SinkComponent {
           partial: 'response.body.items.map(i, i.status < 300 ? "ok" : i.status == 429 ? "retry" : string(i.error))'
         """),
       .snippet(
+        "a form, made of fields of the event",
+        """
+        http:
+          url: http://127.0.0.1:8080/notify
+          body: { user: event.user, text: "'order ' + string(event.id)" }
+          encode: form
+        """),
+      .snippet(
+        "points of InfluxDB",
+        """
+        http:
+          url: http://127.0.0.1:8086/write?db=plant
+          body: { measurement: "'heat'", tags: { room: event.room }, fields: { celsius: double(event.celsius) }, timestamp: meta.time }
+          encode: influx
+          batch: 1000
+        """),
+      .snippet(
+        "one document of all events of a request, which the URL names",
+        """
+        http:
+          url: http://127.0.0.1:8080/orders/{{ formatTime(request.time, '%F') }}/{{ request.key }}
+          method: PUT
+          body: { id: event.id, total: event.total }
+          envelope: { orders: events, count: size(events) }
+          batch: 100
+        """),
+      .snippet(
+        "answers that say more than their status",
+        """
+        http:
+          url: http://127.0.0.1:8080/rpc
+          answer: "response.body.error.code == 'busy' ? 'retry' : response.body.error.code == 'denied' ? 'fail' : 'refuse'"
+          retry: { after: response.body.error.wait }
+        """),
+      .snippet(
         "compressed, quickly rather than well",
         "http: { url: 'http://127.0.0.1:8080/events', batch: 1000, compress: { format: gzip, level: 1 } }"),
     ],
@@ -242,6 +311,12 @@ public struct HTTPSink: SinkComponent {
         .writing, "send each event to a URL of its own",
         "http: { url: \"http://127.0.0.1:8080/users/{{ urlEncode(event.user) }}\" }"),
       .init(
+        .writing, "send a form", "http: { url: \"http://127.0.0.1:8080/in\", encode: form, body: { text: event.text } }"
+      ),
+      .init(
+        .writing, "say what goes into the body of a request",
+        "http: { url: \"http://127.0.0.1:8080/in\", batch: 100, body: event.order, envelope: { orders: events } }"),
+      .init(
         .writing, "send compressed requests",
         "http: { url: \"http://127.0.0.1:8080/ingest\", batch: 500, compress: gzip }"),
     ],
@@ -266,7 +341,24 @@ public struct HTTPSink: SinkComponent {
         "'form: array' makes JSON arrays, and 'encode: \(encode.options.format.rawValue)' makes no JSON",
         .conflictingParameters, help: "Use 'encode: json', or 'form: lines'")
     }
+    validateBodies(&context)
     validateCompression(&context)
+  }
+
+  private func validateBodies(_ context: inout DecodingContext) {
+    let format = encode.options.format
+    if envelope.isGiven, batch.form == .array || format == .csv {
+      context.badValue(
+        at: context.location(of: "envelope"),
+        "'envelope' makes the whole body, so \(format == .csv ? "'encode: csv'" : "'form: array'") has nothing to join",
+        .conflictingParameters,
+        help: format == .csv ? "Use another format" : "Leave 'form' out; 'envelope: events' makes the same array")
+    }
+    if format == .form, batch.count > 1, !envelope.isGiven {
+      context.badValue(
+        at: context.location(of: "batch.count"), "a form is one event, and a request may have \(batch.count)",
+        .conflictingParameters, help: "Leave 'batch' out, or make one form of several events with 'envelope'")
+    }
   }
 
   private func validateServers(_ context: inout DecodingContext) {
@@ -287,8 +379,16 @@ public struct HTTPSink: SinkComponent {
     }
   }
 
-  /// Whether the URL or a header depends on the event.
-  var hasTargets: Bool { !url.isConstant || headers.entries.contains { !$0.value.isConstant } }
+  private var targets: [TemplateParameter] { [url] + headers.entries.map(\.value) }
+
+  /// Whether the URL or a header depends on the event, or on the time at which it came.
+  var hasTargets: Bool { targets.contains { !$0.variables.isSubset(of: [RequestVariable.name, "env"]) } }
+
+  /// Whether the URL or a header depends on the request.
+  var namesRequests: Bool { targets.contains { $0.variables.contains(RequestVariable.name) } }
+
+  /// Whether more of an answer counts than its beginning, for messages.
+  var readsAnswers: Bool { partial.isGiven || answer.isGiven || retry.after.isGiven }
 
   /// A server for messages: scheme, host and port.
   func shownServer(_ index: Int) -> String {
@@ -335,7 +435,9 @@ public struct HTTPSink: SinkComponent {
   }
   public var namesDeliveries: Bool { true }
   public var confirmation: SinkConfirmation { .receiver }
-  public var encoding: EncodeParameter? { encode }
+  /// With an envelope, that is what is encoded, and not the value of an event.
+  public var encoding: EncodeParameter? { envelope.isGiven ? nil : encode }
+  public var sentValue: MappingParameter? { body.isGiven ? body : nil }
 
   public var threads: String? {
     """

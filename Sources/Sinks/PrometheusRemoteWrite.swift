@@ -34,7 +34,7 @@ public struct PrometheusRemoteWrite: SinkComponent {
       .init("buckets", \.buckets, "The upper bounds of the buckets of observations, ascending; `+Inf` is added."),
       .init("maxSeries", \.maxSeries, range: 1...1_000_000, "The most series whose totals are kept."),
       .init("batch", \.http.batch, "How many events share a request, and how long they wait for that."),
-      .init("retry", \.http.retry, "How failed requests are repeated."),
+      .init("retry", \.http.retry, variables: HTTPSink.responseVariables, "How failed requests are repeated."),
       .init("auth", \.http.auth, "How to authenticate."),
       .init("tls", \.http.tls, "Certificates."),
       .init("timeout", \.http.timeout, range: 1_000_000...Int64.max, "How long a request may take."),

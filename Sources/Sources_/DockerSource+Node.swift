@@ -26,6 +26,7 @@ extension DockerSource {
 
     private let parameters: DockerSource
     private var options = HTTPOptions()
+    private let requests = HTTPConnections()
     private var place = Place()
     private let ledger = PositionLedger(Place())
     private var events: (any HTTPStream)?
@@ -49,8 +50,11 @@ extension DockerSource {
       self.parameters = parameters
       super.init(nodeContext, downstream: downstream)
       options.unixSocket = parameters.socket
+      options.connections = requests
       options.timeout = parameters.timeout
     }
+
+    override var connections: PipelineStatistics.Connections? { .init(requests) }
 
     override func dryRun() {
       if let fault = execution.services.http.fault {

@@ -81,6 +81,28 @@ public struct DockerSource: SourceComponent {
             expect:
               deaths: { marbles: "-b|", values: { b: { name: db, exit: "137" } } }
         """),
+      .pipeline(
+        "errors of the shop's containers, with a stub of Docker",
+        """
+        name: complaints
+        sources:
+          shop: { docker: { containers: ['shop-*'], labels: [env=prod] } }
+        sinks:
+          out:
+            from: shop
+            chain: [ { filter: event.stream == 'stderr' }, { map: "event.container.name + ': ' + event.message" } ]
+            stdout: text
+        tests:
+          - name: only errors, and only of the shop
+            stubs:
+              docker:
+                - { container: shop-web, labels: { env: prod }, lines: [ { text: fine, at: 1ms }, { text: no room, stream: stderr, at: 2ms } ] }
+                - { container: shop-db, labels: { env: prod }, starts: 3ms, ends: 6ms, lines: [ { text: corrupt, stream: stderr, at: 4ms } ] }
+                - { container: shop-test, labels: { env: test }, lines: [ { text: ignored, stream: stderr, at: 1ms } ] }
+                - { container: mail, labels: { env: prod }, lines: [ { text: ignored, stream: stderr, at: 1ms } ] }
+            expect:
+              out: [ { at: 2ms, next: "shop-web: no room" }, { at: 4ms, next: "shop-db: corrupt" } ]
+        """),
     ],
     edges: EdgeCases(
       empty: "Nothing is sent until a container writes.",
@@ -141,6 +163,7 @@ public struct DockerSource: SourceComponent {
     }
   }
 
+  public var asksDocker: Bool { true }
   public var recovery: SourceRecovery { .position }
   public func threads(_ limit: Int?) -> String? {
     "received by the thread of all HTTP requests, taken apart on the pipeline thread"

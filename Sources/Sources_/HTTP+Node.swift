@@ -5,6 +5,7 @@ extension HTTP {
   final class Node: PolledSource {
     private let parameters: HTTP
     private var options = HTTPOptions()
+    private let requests = HTTPConnections()
     private lazy var frame = makeFrame()
     /// How many pages of the present poll have come.
     private var pagesOfPoll = 0
@@ -41,6 +42,7 @@ extension HTTP {
       options.timeout = parameters.timeout
       options.connectTimeout = parameters.connectTimeout
       options.maxRedirects = parameters.redirects
+      options.connections = requests
       options.maxResponseBytes = parameters.maxResponse.bytes
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
@@ -48,6 +50,8 @@ extension HTTP {
       options.acceptCompressed = parameters.acceptCompressed
       options.allowPrivate = parameters.allowPrivate
     }
+
+    override var connections: PipelineStatistics.Connections? { .init(requests) }
 
     override func dryRun() {
       if let fault = execution.services.http.fault {

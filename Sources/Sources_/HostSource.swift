@@ -33,6 +33,8 @@ public struct HostSource: SourceComponent {
   }
 
   var every = TimeSpan.seconds(10)
+  /// One round, at once.
+  private var isSingle = false
   var collect: [Collector] = [.cpu, .memory, .load, .disk, .network, .filesystems]
   var emit = Emission.samples
   var jitter = TimeSpan.zero
@@ -123,6 +125,12 @@ public struct HostSource: SourceComponent {
     return [.init("name", .string), type, .init("labels", .map(.string, .string)), .init("value", .double)]
   }
 
+  public var once: (any SourceComponent)? {
+    var once = self
+    once.isSingle = true
+    return once
+  }
+
   public var recovery: SourceRecovery { .request }
   public func threads(_ limit: Int?) -> String? { "measured on a thread of its own" }
 
@@ -137,7 +145,9 @@ public struct HostSource: SourceComponent {
     init(_ parameters: HostSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(
-        Schedule(every: parameters.every, jitter: parameters.jitter, immediate: parameters.immediate),
+        Schedule(
+          every: parameters.isSingle ? nil : parameters.every, jitter: parameters.jitter,
+          immediate: parameters.immediate),
         ("a round", "it had not ended"), nodeContext, downstream)
     }
 

@@ -185,6 +185,14 @@ public struct JournaldSource: SourceComponent {
             "_MACHINE_ID", "_SOURCE_REALTIME_TIMESTAMP", "UNIT"), open: true))
   }
 
+  /// What there is: of a journal that would be followed from its end, all.
+  public var once: (any SourceComponent)? {
+    var once = self
+    once.follow = false
+    if once.since.place == .end { once.since.place = .beginning }
+    return once
+  }
+
   public var recovery: SourceRecovery { .position }
   public var namesEvents: Bool { true }
   public func threads(_ limit: Int?) -> String? { "read and decoded by a thread of its own" }

@@ -115,6 +115,7 @@ public struct SSE: SourceComponent {
   final class Node: DecodingSource {
     private let parameters: SSE
     private var options = HTTPOptions()
+    private let requests = HTTPConnections()
     private lazy var frame = makeFrame()
     private var decoder: (any EventDecoder)?
     private var call: (any HTTPStream)?
@@ -140,11 +141,14 @@ public struct SSE: SourceComponent {
       super.init(nodeContext, downstream: downstream)
       options.connectTimeout = parameters.connectTimeout
       options.timeout = parameters.idleTimeout
+      options.connections = requests
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.proxy = parameters.proxy
       options.allowPrivate = parameters.allowPrivate
     }
+
+    override var connections: PipelineStatistics.Connections? { .init(requests) }
 
     override func dryRun() {
       if let fault = execution.services.http.fault {

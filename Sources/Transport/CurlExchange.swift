@@ -21,6 +21,8 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   /// The host is an address, or `localhost`, or the pipeline file allows private addresses.
   var mayBePrivate = false
   var started: Int64 = 0
+  /// How many connections have been made for the transfer under way, as far as they are counted.
+  var connects = 0
   var redirects = 0
 
   var status = 0
@@ -63,6 +65,18 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
 
   func cancel() {
     if !completed.exchange(true, ordering: .acquiringAndReleasing) { loop.drop(self) }
+  }
+
+  /// A connection, new or kept, is about to be used.
+  func countConnection() {
+    guard let connections = request.options.connections, let easy else { return }
+    var made = 0
+    rx_curl_get_long(easy, CURLINFO_NUM_CONNECTS, &made)
+    let new = made - connects
+    connects = made
+    connections.count { counts in
+      if new > 0 { counts.opened &+= UInt64(new) } else { counts.reused &+= 1 }
+    }
   }
 
   // MARK: - Answers that come bit by bit

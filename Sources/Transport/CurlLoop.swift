@@ -124,6 +124,7 @@ final class CurlLoop: @unchecked Sendable {
     }
     if exchange.started == 0 { exchange.started = monotonicNow() }
     exchange.easy = easy
+    exchange.connects = 0
     if let failure = CurlSetup.prepare(easy, exchange) {
       release(exchange)
       return exchange.complete(.failure(failure))
@@ -164,7 +165,11 @@ final class CurlLoop: @unchecked Sendable {
     release(exchange)
     switch result {
     case .response(let response): exchange.complete(.success(response))
-    case .failure(let failure): exchange.complete(.failure(failure))
+    case .failure(let failure):
+      if [.connect, .tls, .timeout, .protocolError].contains(failure.kind) {
+        exchange.request.options.connections?.count { $0.broken &+= 1 }
+      }
+      exchange.complete(.failure(failure))
     case .redirect: break
     }
   }

@@ -55,6 +55,13 @@ enum CurlSetup {
     guard safe else {
       return HTTPFailure(.protocolError, "libcurl does not know an option that safety needs")
     }
+    if let connections = options.connections {
+      // A connection keeps the pair of the request that made it. Who opens a socket retains the counts, who closes it
+      // releases them.
+      guard rx_curl_set_close(easy, closeSocket) == CURLE_OK,
+        set(CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(connections).toOpaque())
+      else { return HTTPFailure(.protocolError, "libcurl cannot count connections") }
+    }
     if let path = options.unixSocket, !set(CURLOPT_UNIX_SOCKET_PATH, path) {
       return HTTPFailure(.badRequest, "libcurl cannot use the socket \(HTTPSyntax.printable(path))")
     }
@@ -254,7 +261,7 @@ private let openSocket: rx_curl_open = { context, _, address in
   guard let exchange = exchange(context), let address else { return -1 }
   let family = address.pointee.family
   if family == AF_UNIX, exchange.request.options.unixSocket != nil {
-    return socket(family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+    return makeSocket(exchange, address)
   }
   let bytes: [UInt8]
   switch family {
@@ -272,13 +279,32 @@ private let openSocket: rx_curl_open = { context, _, address in
   }
   guard exchange.mayUse(bytes) else { return -1 }
   exchange.failure = nil  // An earlier address of the same name may have been refused.
-  return socket(
-    family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+  return makeSocket(exchange, address)
+}
+
+private func makeSocket(_ exchange: CurlExchange, _ address: UnsafeMutablePointer<curl_sockaddr>) -> curl_socket_t {
+  let made = socket(
+    address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+  if made >= 0, let connections = exchange.request.options.connections {
+    _ = Unmanaged.passRetained(connections)
+    connections.count { $0.open += 1 }
+  }
+  return made
+}
+
+/// Closes a socket of `makeSocket` whose request had counts.
+private let closeSocket: rx_curl_close = { context, socket in
+  if let context {
+    let connections = Unmanaged<HTTPConnections>.fromOpaque(context).takeRetainedValue()
+    connections.count { $0.open -= 1 }
+  }
+  return close(socket)
 }
 
 /// Called when a connection, new or kept, is about to be used.
 private let aboutToSend: rx_curl_ready = { context, remote, _, _, _ in
   guard let exchange = exchange(context) else { return Int32(CURL_PREREQFUNC_ABORT) }
+  exchange.countConnection()
   if exchange.request.options.unixSocket != nil { return Int32(CURL_PREREQFUNC_OK) }
   guard let remote,
     let bytes = AddressPolicy.bytes(ofHost: String(cString: remote))

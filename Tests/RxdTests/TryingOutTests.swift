@@ -209,6 +209,41 @@ struct TryingOutTests {
     _ = try server.wait()
   }
 
+  @Test(.enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"))
+  func onceReadsTheJournalToItsEnd() throws {
+    let folder = try Scratch()
+    let journal = JournalFiles()
+    try journal.write(messages: ["one", "two", "three"])
+    journal.close()
+    for since in ["beginning", "end"] {
+      let file = try folder.write(
+        "a.yaml",
+        """
+        sources: { log: { journald: { directory: '\(journal.path)', since: \(since) } } }
+        sinks: { out: { from: log, chain: [ { map: event.MESSAGE } ], stdout: text } }
+
+        """)
+      let outcome = try Rxd.run("run", "--once", file)
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      #expect(outcome.lines == ["one", "two", "three"])
+    }
+  }
+
+  @Test func onceMeasuresTheHostOnce() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { load: { host: { every: 1h, immediate: false, collect: [load], emit: snapshot } } }
+      sinks: { out: { from: load, stdout: json } }
+
+      """)
+    let outcome = try Rxd.run("run", "--once", file)
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    #expect(outcome.lines.count == 1)
+    #expect(outcome.output.contains("\"node_load1\":"))
+  }
+
   @Test func onceRefusesServers() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -217,15 +252,17 @@ struct TryingOutTests {
       sources:
         web: { httpServer: { address: '127.0.0.1:0', decode: json } }
         wire: { tcp: '127.0.0.1:0' }
-      sinks: { out: { merge: [web, wire], stdout: json } }
+        counts: { statsd: '127.0.0.1:0' }
+      sinks: { out: { merge: [web, wire, counts], stdout: json } }
 
-      """.replacingOccurrences(of: "merge: [web, wire]", with: "from: { merge: [web, wire] }"))
+      """.replacingOccurrences(of: "merge: [web, wire, counts]", with: "from: { merge: [web, wire, counts] }"))
     let outcome = try Rxd.run("run", "--once", file)
     #expect(outcome.status == 78)
     #expect(outcome.errors.contains("a.yaml:2:10\n"), "\(outcome.errors)")
     #expect(
       outcome.errors.contains("error[RX217]: 'tcp' waits") && outcome.errors.contains("a.yaml:3:11\n"),
       "\(outcome.errors)")
+    #expect(outcome.errors.contains("'statsd' waits for what others send"), "\(outcome.errors)")
     #expect(outcome.errors.contains("'httpServer' waits for what others send"), "\(outcome.errors)")
   }
 

@@ -94,4 +94,87 @@ import Transport
     pipeline.inTurn { $0.execution.cancel() }
     pipeline.run { pipeline.execution.outcome != nil }
   }
+
+  // MARK: Requests
+
+  /// Answers `count` requests on each connection, and then closes it.
+  private func server(_ count: Int = .max, status: String = "200 OK") throws -> ScriptedServer {
+    try ScriptedServer { connection in
+      var left = count
+      while left > 0, connection.message() != nil {
+        left -= 1
+        connection.send("HTTP/1.1 \(status)\r\nContent-Length: 2\r\n\(left == 0 ? "Connection: close\r\n" : "")\r\n{}")
+      }
+    }
+  }
+
+  @Test func requestsOverOneConnectionReuseIt() throws {
+    let server = try server()
+    let pipeline = try RealPipeline(
+      "sources: { in: { values: [1, 2, 3, 4, 5] } }\nsinks: { out: { from: in, http: '\(server.url)' } }",
+      http: CurlClient())
+    #expect(pipeline.runToEnd() == .completed)
+    let found = try #require(connections(pipeline))
+    #expect(server.connections == 1)
+    // The connection is kept for the next request of whoever sends one.
+    #expect(found == .init(open: 1, opened: 1, broken: 0, reused: 4))
+    server.stop()
+  }
+
+  @Test func aConnectionForEachRequestIsOpenedAndClosed() throws {
+    let server = try server(1)
+    let pipeline = try RealPipeline(
+      "sources: { in: { values: [1, 2, 3] } }\nsinks: { out: { from: in, http: '\(server.url)' } }", http: CurlClient())
+    #expect(pipeline.runToEnd() == .completed)
+    let isClosed = pipeline.run(within: .seconds(60)) { connections(pipeline)?.open == 0 }
+    #expect(isClosed)
+    #expect(connections(pipeline) == .init(open: 0, opened: 3, broken: 0, reused: 0))
+    server.stop()
+  }
+
+  @Test func requestsWithoutAServerAreBroken() throws {
+    // A port that nothing listens on.
+    let server = try server()
+    server.stop()
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { values: [1] } }
+      sinks:
+        out: { from: in, http: { url: 'http://127.0.0.1:1/', retry: { attempts: 3, delay: 1ms } } }
+        lost: { from: out.errors, probe: {} }
+      """, http: CurlClient())
+    #expect(pipeline.runToEnd() == .completed)
+    #expect(connections(pipeline) == .init(open: 0, opened: 0, broken: 3, reused: 0))
+  }
+
+  @Test func sourcesThatAskCountTheirConnections() throws {
+    let server = try server()
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { http: { url: '\(server.url)', every: 100ms, decode: json } } }
+      sinks: { out: { from: in, probe: {} } }
+      """, http: CurlClient())
+    pipeline.run { pipeline.events.count >= 3 }
+    let found = try #require(connections(pipeline))
+    #expect(found.open == 1 && found.opened == 1 && (found.reused ?? 0) >= 2 && found.broken == 0, "\(found)")
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run { pipeline.execution.outcome != nil }
+    server.stop()
+  }
+
+  /// A stream lasts, and is counted when it begins.
+  @Test func aStreamIsCountedWhileItLasts() throws {
+    let server = try ScriptedServer { connection in
+      guard connection.message(hasBody: false) != nil else { return }
+      connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
+      while connection.byte() != nil {}
+    }
+    let pipeline = try RealPipeline(
+      "sources: { in: { sse: '\(server.url)' } }\nsinks: { out: { from: in, probe: {} } }", http: CurlClient())
+    pipeline.run { pipeline.events.count == 1 }
+    #expect(connections(pipeline) == .init(open: 1, opened: 1, broken: 0, reused: 0))
+    pipeline.inTurn { $0.execution.drain() }
+    #expect(pipeline.runToEnd() == .completed)
+    server.stop()
+  }
 }

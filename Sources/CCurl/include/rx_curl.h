@@ -67,6 +67,8 @@ typedef size_t (*rx_curl_data)(char *bytes, size_t one, size_t count, void *cont
 CURLcode rx_curl_set_data(CURL *handle, CURLoption option, rx_curl_data call);
 typedef curl_socket_t (*rx_curl_open)(void *context, curlsocktype purpose, struct curl_sockaddr *address);
 CURLcode rx_curl_set_open(CURL *handle, rx_curl_open call);
+typedef int (*rx_curl_close)(void *context, curl_socket_t socket);
+CURLcode rx_curl_set_close(CURL *handle, rx_curl_close call);
 typedef int (*rx_curl_ready)(void *context, char *remote, char *local, int remote_port, int local_port);
 CURLcode rx_curl_set_ready(CURL *handle, rx_curl_ready call);
 

@@ -47,7 +47,7 @@ extension EventEncoder {
 
 /// The formats of `encode:`.
 public enum EncoderFormat: String, Sendable, CaseIterable {
-  case text, lines, json, ndjson, csv, logfmt, bytes
+  case text, lines, json, ndjson, csv, logfmt, bytes, form, influx
 
   public var summary: String {
     switch self {
@@ -58,6 +58,8 @@ public enum EncoderFormat: String, Sendable, CaseIterable {
     case .csv: "Comma-separated values with a header."
     case .logfmt: "A line of key=value pairs for each map."
     case .bytes: "Strings and raw bytes as they are, other values as JSON, with nothing between them."
+    case .form: "The fields of each map as a=1&b=x+y, percent-escaped, as forms are sent."
+    case .influx: "A line of InfluxDB's line protocol for each { measurement, tags, fields, timestamp }."
     }
   }
 }
@@ -68,6 +70,8 @@ public struct EncoderOptions: Sendable, Equatable {
   /// For `json`: how many spaces a level is indented; nil for one line. At most 16.
   public var indent: Int?
   public var csv = CSVEncoding()
+  /// For `influx`: the unit of times.
+  public var precision = InfluxPrecision.ns
   /// For a terminal: control sequences (control characters, ESC, direction marks) are written as escapes, `\u001b`. In
   /// JSON the meaning stays the same.
   public var escapeControls = false
@@ -88,6 +92,8 @@ public struct EncoderOptions: Sendable, Equatable {
     case .csv: encoder = try CSVEncoder(csv)
     case .logfmt: encoder = LogfmtEncoder()
     case .bytes: encoder = BytesEncoder()
+    case .form: encoder = FormEncoder(terminated: terminated)
+    case .influx: encoder = InfluxEncoder(precision)
     }
     guard escapeControls else { return encoder }
     // Line breaks within an event belong to indented JSON and to quoted CSV fields.

@@ -15,7 +15,9 @@ public struct Preset: Sendable {
   }
 
   /// In the order of their names.
-  public static let all: [Preset] = [clickhouse, elasticsearch, loki, ntfy, slack]
+  public static let all: [Preset] = [
+    clickhouse, elasticsearch, influxdb, kinesis, loki, ntfy, pagerduty, s3, slack, splunk, sqs, telegram,
+  ]
 }
 
 extension Reuse {

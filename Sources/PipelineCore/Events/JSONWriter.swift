@@ -403,6 +403,8 @@ public enum EncodingFailure: Error, Sendable, Equatable {
   /// The format needs text, but the value has bytes that are not UTF-8.
   case invalidUTF8
   case tooManyFields(limit: Int)
+  /// The event is no point of InfluxDB.
+  case influx(InfluxFault)
 }
 
 extension EncodingFailure: CustomStringConvertible {
@@ -416,6 +418,7 @@ extension EncodingFailure: CustomStringConvertible {
       "the event has a key that the first event had not; name the columns under 'columns'"
     case .invalidUTF8: "the value holds bytes that are no UTF-8"
     case .tooManyFields(let limit): "the event has more than \(limit) fields"
+    case .influx(let fault): "\(fault)"
     }
   }
 }

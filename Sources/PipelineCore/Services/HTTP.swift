@@ -89,6 +89,8 @@ public struct HTTPOptions: Sendable, Equatable {
   public var proxy: String?
   /// The path of a Unix socket that the server listens on, whatever the URL's host; nil: the host is connected to.
   public var unixSocket: String?
+  /// Where connections are counted; nil: nowhere.
+  public var connections: HTTPConnections?
   /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
   public var sink: String?
 

@@ -88,14 +88,16 @@ public struct Binder {
     return (checked.compile(projection: segment.projection), checked.type, checked.reads)
   }
 
-  mutating func compile(_ template: ExpressionTemplate, _ use: ExpressionUse) -> TemplateProgram? {
+  mutating func compile(
+    _ template: ExpressionTemplate, _ use: ExpressionUse
+  ) -> (TemplateProgram, reads: [ReadPath])? {
     let scope = scope(use)
     guard let checked = template.check(in: scope, into: &diagnostics) else { return nil }
     for part in checked.expressions {
       note(part, scope)
       diagnostics.concealing(part.text) { $0.report(contentsOf: part.advice(isCondition: false)) }
     }
-    return checked.compile(projection: segment.projection)
+    return (checked.compile(projection: segment.projection), checked.reads)
   }
 
   private func note(_ checked: CheckedExpression, _ scope: ExpressionScope) {

@@ -43,6 +43,8 @@ public protocol SourceComponent: Component {
   /// Whether the source needs only the executor's time and the services: tests of a pipeline run it as it is; other
   /// sources send nothing there.
   var runsOnVirtualTime: Bool { get }
+  /// Whether it needs only time and Docker's socket, for which a test may have a stub.
+  var asksDocker: Bool { get }
   /// The values that it sends as soon as it starts, a list or one value, if it then completes at once and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
@@ -86,6 +88,7 @@ extension SourceComponent {
   public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
+  public var asksDocker: Bool { false }
   public var immediateValues: OwnedValue? { nil }
 }
 
@@ -193,6 +196,8 @@ public protocol SinkComponent: Component {
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
   var encoding: EncodeParameter? { get }
+  /// What it encodes for an event; nil: the event.
+  var sentValue: MappingParameter? { get }
   /// An encoder of what is written of an event, to show it, where ``encoding`` does not say it; nil: that of ``encoding``, or JSON.
   var shownEncoder: (any EventEncoder)? { get }
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
@@ -214,6 +219,7 @@ extension SinkComponent {
   public var sendsRequests: Bool { false }
   public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }
+  public var sentValue: MappingParameter? { nil }
   public var streamEncoding: EncodeParameter? { nil }
   public var shownEncoder: (any EventEncoder)? { nil }
   public var confirmation: SinkConfirmation { .nothing }

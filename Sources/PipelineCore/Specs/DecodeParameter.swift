@@ -265,6 +265,9 @@ public struct EncodeParameter: ParameterValue {
           name: "csv", help: "Comma-separated values.", isPrimary: false, isRequired: false,
           isWhole: false, shape: CSVEncodeFields.shape(range: nil), defaultText: nil, range: nil,
           variables: []),
+        ParameterInfo(
+          name: "influx", help: "InfluxDB's line protocol.", isPrimary: false, isRequired: false, isWhole: false,
+          shape: InfluxEncodeFields.shape(range: nil), defaultText: nil, range: nil, variables: []),
       ]),
     ])
   }
@@ -301,6 +304,9 @@ public struct EncodeParameter: ParameterValue {
       guard let fields = CSVEncodeFields.decode(value, &context) else { return nil }
       parameter.options.csv.columns = fields.columns.isEmpty ? nil : fields.columns
       parameter.options.csv.header = fields.header
+    case .influx:
+      guard let fields = InfluxEncodeFields.decode(value, &context) else { return nil }
+      parameter.options.precision = fields.precision
     default:
       context.badValue(value, "the encoder '\(name)' has no parameters", .unknownParameter)
       return nil
@@ -322,6 +328,28 @@ private struct JSONEncodeFields: RecordParameter {
   var indent = 0
   static var fields: [RecordField<JSONEncodeFields>] {
     [.init("indent", \.indent, range: 0...16, "Spaces per level; 0 writes each document on one line.")]
+  }
+}
+
+extension InfluxPrecision: ChoiceParameter {
+  public var help: String {
+    switch self {
+    case .ns: "nanoseconds"
+    case .us: "microseconds"
+    case .ms: "milliseconds"
+    case .s: "seconds"
+    }
+  }
+}
+
+private struct InfluxEncodeFields: RecordParameter {
+  var precision = InfluxPrecision.ns
+  static var fields: [RecordField<InfluxEncodeFields>] {
+    [
+      .init(
+        "precision", \.precision,
+        "The unit of `timestamp`; a timestamp is rounded down to it, a whole number is taken to be in it.")
+    ]
   }
 }
 

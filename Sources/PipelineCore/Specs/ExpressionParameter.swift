@@ -166,6 +166,8 @@ public struct TemplateParameter: ParameterValue {
   public private(set) var program: TemplateProgram?
   public private(set) var location: SourceLocation?
   public private(set) var containsSecret = false
+  /// The variables that its expressions read; empty before binding.
+  public private(set) var variables: Set<String> = []
 
   public init() {}
 
@@ -190,7 +192,9 @@ public struct TemplateParameter: ParameterValue {
 
   public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     guard let template else { return }
-    program = binder.compile(template, use)
+    guard let (program, reads) = binder.compile(template, use) else { return }
+    self.program = program
+    variables = Set(reads.map(\.variable))
   }
 
   /// Renders the text for the loaded event. Returns the error value if that fails.

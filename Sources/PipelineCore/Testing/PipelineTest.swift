@@ -15,6 +15,7 @@ public struct PipelineTest: Sendable {
   public var stubs: [HTTPStub] = []
   var programs: [ProgramStub] = []
   var databases: [DatabaseStub] = []
+  var docker: DockerStub?
   /// The location of the stubs, for unanswered requests.
   public var stubsLocation: SourceLocation?
   public var expectations: [Expectation] = []
@@ -87,7 +88,7 @@ public struct PipelineTest: Sendable {
   var horizon: TimeSpan {
     let inputs = inputs.compactMap { $0.history.entries.last?.at }
     let expected = expectations.flatMap { $0.items.compactMap(\.at) }
-    return (inputs + expected).max() ?? .zero
+    return max((inputs + expected).max() ?? .zero, docker?.horizon ?? .zero)
   }
 
   var expectsError: Bool {

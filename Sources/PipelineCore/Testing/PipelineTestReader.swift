@@ -49,10 +49,12 @@ public struct PipelineTestReader {
       case "http": test.stubs = stubs(stub.node)
       case "exec": test.programs = programs(stub.node)
       case "sqlite": test.databases = databases(stub.node)
+      case "docker": test.docker = docker(stub.node)
       default:
         report(
           .unknownSubject, "there are no stubs for '\(stub.name.value)'", stub.name.location,
-          help: "Only 'http', 'exec' and 'sqlite' can be stubbed; named sources get their events under 'inputs:'")
+          help:
+            "Only 'http', 'exec', 'sqlite' and 'docker' can be stubbed; named sources get their events under 'inputs:'")
         continue
       }
       test.stubsLocation = stub.name.location

@@ -29,6 +29,7 @@ public struct ProbeSink: SinkComponent {
   var running: (any SinkComponent)?
   /// Events that it cannot write are rejected.
   public var encoding: EncodeParameter?
+  public var sentValue: MappingParameter?
 
   public init() { recording = Recording() }
   public init(_ recording: Recording) { self.recording = recording }
@@ -43,31 +44,38 @@ public struct ProbeSink: SinkComponent {
     private let running: RunningSink?
     private let encoder: (any EventEncoder)?
     private let scratch = OutputBuffer()
+    private var sent: SentValues?
 
     init(_ sink: ProbeSink, _ nodeContext: NodeContext) {
       recording = sink.recording
       running = sink.running?.makeSink(nodeContext)
       encoder = sink.encoding?.makeEncoder()
       super.init(nodeContext)
+      sent = SentValues(sink, makeFrame())
     }
 
     override func receive(_ event: Event) {
       recording.record(.next(OwnedValue(event.value)), at: executor.now)
       if let running {
         running.receive(event)
-      } else if let failure = encode(event) {
-        reject(event, because: failure)
-      } else {
-        delivered()
+        return
       }
+      var value = event.value
+      if let sent {
+        switch sent.value(of: event) {
+        case .failure(let failure): return reject(event, failure.message)
+        case .success(let made): value = made
+        }
+      }
+      if let failure = encode(value) { reject(event, because: failure) } else { delivered() }
     }
 
     /// Encodes each event as the first of an output, so that a restart makes no difference.
-    private func encode(_ event: Event) -> EncodingFailure? {
+    private func encode(_ value: Value) -> EncodingFailure? {
       guard let encoder else { return nil }
       defer { scratch.clear() }
       encoder.reset()
-      return encoder.append(event.value, to: scratch)
+      return encoder.append(value, to: scratch)
     }
 
     override func finish() {

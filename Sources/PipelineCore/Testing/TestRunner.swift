@@ -1,6 +1,6 @@
 /// Runs the tests of a pipeline in virtual time.
 ///
-/// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which stubs stand for; the rest are
+/// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which stubs stand for, or Docker, where the test has a stub of it; the rest are
 /// silent: they neither send nor end. The times of an input count from the start of its source, which is 0 unless the
 /// pipeline subscribes it later.
 ///
@@ -55,6 +55,7 @@ private final class TestRun {
   private let requests: StubCalls<HTTPRequest>
   private let programs: StubCalls<ProgramCall>
   private let databases: StubCalls<DatabaseQuery>
+  private let docker: StubDocker?
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
   /// The results for each expectation.
@@ -65,6 +66,8 @@ private final class TestRun {
   private var executor: Executor
   private var execution: Execution
   private var turns: UInt64 = 0
+  /// When the pipeline was last restarted. A restart makes the source `docker` connect again, which takes turns of its own.
+  private var restartedAt: Instant?
   /// When the pipeline ended by itself.
   private var end: TimeSpan?
 
@@ -107,15 +110,17 @@ private final class TestRun {
     requests = StubCalls(test.stubs.map { ($0.matches, $0.answers) }, executor)
     programs = StubCalls(test.programs.map { ($0.matches, $0.answers) }, executor)
     databases = StubCalls(test.databases.map { ($0.matches, $0.answers) }, executor)
-    execution = Self.execution(plan, executor, requests, programs, databases, deadLetters)
+    docker = test.docker.map { [executor] in StubDocker($0, executor) }
+    execution = Self.execution(plan, executor, requests, programs, databases, docker, deadLetters)
   }
 
   private static func execution(
     _ plan: Plan, _ executor: Executor, _ requests: StubCalls<HTTPRequest>, _ programs: StubCalls<ProgramCall>,
-    _ databases: StubCalls<DatabaseQuery>, _ deadLetters: DeadLetters
+    _ databases: StubCalls<DatabaseQuery>, _ docker: StubDocker?, _ deadLetters: DeadLetters
   ) -> Execution {
+    let client = StubHTTPClient(requests)
     var services = Services(
-      http: StubHTTPClient(requests), log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
+      http: docker.map { StubClients(client, $0) } ?? client, log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
       random: { deadLetters.next() })
     services.programs = StubPrograms(programs)
     services.databases = StubDatabases(databases)
@@ -167,7 +172,8 @@ private final class TestRun {
       test.inputs.map { (ObjectIdentifier($0.origin), source($0)) }
     ) { first, _ in first }
     execution.originOverride = { inputs[ObjectIdentifier($0)] }
-    execution.sourceFilter = { $0.runsOnVirtualTime ? $0 : SilentSource() }
+    let hasDocker = docker != nil
+    execution.sourceFilter = { $0.runsOnVirtualTime || $0.asksDocker && hasDocker ? $0 : SilentSource() }
     var sinks: [String: ProbeSink.Recording] = [:]
     for (expectation, recording) in zip(test.expectations, recordings) {
       let target: Tap.Target
@@ -189,6 +195,7 @@ private final class TestRun {
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
       let sink = plan.sinks.first { $0.name == name }?.component
       probe.encoding = sink?.encoding
+      probe.sentValue = sink?.sentValue
       if isAnswering && sink?.answersEvents == true || sending.contains(name) { probe.running = sink }
       return probe
     }
@@ -276,10 +283,12 @@ private final class TestRun {
   private func restart() {
     // Events that a sink has taken are not part of the state.
     guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, !databases.isAnswering,
+      docker == nil || docker?.isAnswering == false && restartedAt != executor.now,
       let state = execution.saveState()
     else {
       return
     }
+    restartedAt = executor.now
     for recording in recordings { recording.ignoresMarks = true }
     nonisolated(unsafe) let old = execution
     requests.detach()
@@ -293,7 +302,8 @@ private final class TestRun {
     requests.attach(executor)
     programs.attach(executor)
     databases.attach(executor)
-    execution = Self.execution(plan, executor, requests, programs, databases, deadLetters)
+    docker?.attach(executor)
+    execution = Self.execution(plan, executor, requests, programs, databases, docker, deadLetters)
     launch(state)
     _ = executor.runOne()
     requests.forgetOrphans()

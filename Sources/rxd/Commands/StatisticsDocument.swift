@@ -89,9 +89,11 @@ extension PipelineStatistics.Queue {
 
 extension PipelineStatistics.Connections {
   fileprivate var document: JSONText {
-    .object([
+    var members: [(String, JSONText)] = [
       ("open", .int(open)), ("opened", .count(opened)), ("refused", .count(refused)), ("broken", .count(broken)),
-    ])
+    ]
+    if let reused { members.append(("reused", .count(reused))) }
+    return .object(members)
   }
 }
 

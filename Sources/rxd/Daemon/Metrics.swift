@@ -142,6 +142,8 @@ struct Metrics {
     var ended = MetricFamily(
       "rxd_component_connections_failed", .counter,
       "Connections that were refused because there were too many, or that ended with an error, attempts included")
+    var reused = MetricFamily(
+      "rxd_component_connections_reused", .counter, "Requests over a connection that there was already")
     for pipeline in pipelines {
       for step in pipeline.plan.fileSteps(pipeline.statistics) {
         let labels = Self.labels(pipeline, step.step)
@@ -149,7 +151,11 @@ struct Metrics {
         if let connections = step.connections {
           open.add(labels, connections.open)
           opened.add(labels, connections.opened)
-          ended.add(labels + [("reason", "refused")], connections.refused)
+          if let count = connections.reused {
+            reused.add(labels, count)
+          } else {
+            ended.add(labels + [("reason", "refused")], connections.refused)
+          }
           ended.add(labels + [("reason", "broken")], connections.broken)
         }
         let kind = pipeline.plan.kind(of: step.step)
@@ -196,7 +202,7 @@ struct Metrics {
     }
     return [
       received, sent, made, kept, discarded, errors, holding, inner, timers, state, time, retries, pauses, readBytes,
-      sentBytes, position, lag, lagAge, waited, latency, utilization, open, opened, ended,
+      sentBytes, position, lag, lagAge, waited, latency, utilization, open, opened, reused, ended,
     ]
   }
 

@@ -43,6 +43,7 @@ struct PrintingSink: SinkComponent {
     private let output: PrintedOutput?
     private let encoder: any EventEncoder
     private let text = OutputBuffer()
+    private var sent: SentValues?
     private var isInputPaused = false
     private var isOver = false
 
@@ -51,6 +52,7 @@ struct PrintingSink: SinkComponent {
       output = sink.output
       encoder = sink.makeEncoder()
       super.init(nodeContext)
+      sent = SentValues(sink.sink, makeFrame())
     }
 
     override func open() {
@@ -63,7 +65,14 @@ struct PrintingSink: SinkComponent {
       guard !isOver, let output else { return delivered() }
       text.clear()
       encoder.now = executor.wallTime
-      if let failure = encoder.append(event.value, to: text) { return reject(event, because: failure) }
+      var value = event.value
+      if let sent {
+        switch sent.value(of: event) {
+        case .failure(let failure): return reject(event, failure.message)
+        case .success(let made): value = made
+        }
+      }
+      if let failure = encoder.append(value, to: text) { return reject(event, because: failure) }
       output.append(lines)
       if execution.isRehearsal { refuseClient(of: event) }
       delivered()

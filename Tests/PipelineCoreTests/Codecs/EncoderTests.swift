@@ -117,4 +117,81 @@ import Testing
       #expect(again.first == written(tree) + "@0")
     }
   }
+
+  @Test func formsArePercentEscaped() throws {
+    let values = [
+      json(#"{"a":1,"b c":"x y&=+ü~*-._","n":null,"l":["p",2,null],"m":{"k":[1]},"t":true,"q":"a\"\n"}"#), json("{}"),
+      .literal("x"), json("[1]"),
+    ]
+    #expect(
+      try encoded(EncoderOptions(.form), values) == """
+        a=1&b+c=x+y%26%3D%2B%C3%BC%7E*-._&l=p&l=2&m=%7B%22k%22%3A%5B1%5D%7D&t=true&q=a%22%0A
+
+        !a value of kind string cannot be written in this format
+        !a value of kind list cannot be written in this format
+
+        """)
+    var bare = EncoderOptions(.form)
+    bare.terminated = false
+    #expect(try encoded(bare, [json(#"{"a":"b"}"#)]) == "a=b")
+  }
+
+  @Test func pointsAreLinesOfTheProtocol() throws {
+    let time = #""timestamp":"2026-01-01T00:00:00.123456789Z""#
+    let values = [
+      json(
+        #"{"measurement":"my m,=x","tags":{"z":"1","a b":"c,d=e f","empty":"","none":null,"n":7,"t":true},"fields":{"i":1,"f":1.50,"b":false,"s":"say \"hi\" \\o/\nnext","null":null},\#(time)}"#
+      ), json(#"{"measurement":"m","fields":{"f k,=":-2e3},"timestamp":5}"#),
+      json(#"{"measurement":"m","fields":{"v":9007199254740993}}"#),
+      arena.map([
+        "measurement": .literal("m"), "fields": arena.map(["u": .uint(UInt64.max), "d": .double(3)]),
+        "timestamp": .timestamp(seconds: -1, nanoseconds: 999_999_999),
+      ]),
+    ]
+    let lines = """
+      my\\ m\\,=x,a\\ b=c\\,d\\=e\\ f,n=7,t=true,z=1 i=1i,f=1.50,b=false,s="say \\"hi\\" \\\\o/
+      next" 1767225600123456789
+      m f\\ k\\,\\==-2e3 5
+      m v=9007199254740993i
+      m u=18446744073709551615u,d=3.0 -1
+
+      """
+    #expect(try encoded(EncoderOptions(.influx), values) == lines)
+    var options = EncoderOptions(.influx)
+    for (precision, time) in [
+      (InfluxPrecision.us, "1767225600123456"), (.ms, "1767225600123"), (.s, "1767225600"),
+    ] {
+      options.precision = precision
+      #expect(try encoded(options, [values[0]]).hasSuffix(" \(time)\n"))
+    }
+    options.precision = .s
+    #expect(try encoded(options, [values[3]]).hasSuffix(" -1\n"))
+  }
+
+  @Test func whatIsNoPointHasAReason() throws {
+    let point = #""measurement":"m","fields":{"v":1}"#
+    let cases: [(String, InfluxFault)] = [
+      ("1", .noMap), (#"{"fields":{"v":1}}"#, .noMeasurement),
+      (#"{"measurement":"","fields":{"v":1}}"#, .noMeasurement),
+      (#"{"measurement":3,"fields":{"v":1}}"#, .noMeasurement), (##"{"measurement":"#m","fields":{"v":1}}"##, .comment),
+      (#"{"measurement":"m"}"#, .noField), (#"{"measurement":"m","fields":{}}"#, .noField),
+      (#"{"measurement":"m","fields":{"a":null}}"#, .noField), (#"{"measurement":"m","fields":{"":1}}"#, .emptyKey),
+      (#"{\#(point),"tags":{"":"x"}}"#, .emptyKey), (#"{\#(point),"tags":[]}"#, .tagKind),
+      (#"{\#(point),"tags":{"a":[1]}}"#, .tagKind), (#"{"measurement":"m","fields":{"a":{}}}"#, .fieldKind),
+      (#"{"measurement":"m","fields":3}"#, .fieldKind), (#"{\#(point),"tags":{"a":"C:\\"}}"#, .backslash),
+      (#"{"measurement":"m\\","fields":{"v":1}}"#, .backslash), (#"{\#(point),"tags":{"a":"x\ny"}}"#, .lineBreak),
+      (#"{\#(point),"timestamp":"now"}"#, .time), (#"{\#(point),"timestamp":1.5}"#, .time),
+      (#"{\#(point),"timestamp":"9999-01-01T00:00:00Z"}"#, .tooLarge),
+    ]
+    for (text, fault) in cases {
+      #expect(try encoded(EncoderOptions(.influx), [json(text)]) == "!\(fault)\n", "\(text)")
+    }
+    let infinite = arena.map(["measurement": .literal("m"), "fields": arena.map(["v": .double(.infinity)])])
+    #expect(try encoded(EncoderOptions(.influx), [infinite]) == "!\(InfluxFault.notFinite)\n")
+    // What stood before stays, and nothing of the refused event.
+    #expect(
+      try encoded(
+        EncoderOptions(.influx), [json("{\(point)}"), json(#"{\#(point),"timestamp":"x"}"#), json("{\(point)}")])
+        == "m v=1i\n!\(InfluxFault.time)\nm v=1i\n")
+  }
 }

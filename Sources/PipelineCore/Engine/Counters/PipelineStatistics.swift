@@ -194,12 +194,21 @@ public struct PipelineStatistics: Sendable {
     public var refused: UInt64 = 0
     /// Those that ended with an error, attempts to connect included.
     public var broken: UInt64 = 0
+    /// Requests over a connection that there was already; nil: it sends none.
+    public var reused: UInt64?
 
-    public init(open: Int = 0, opened: UInt64 = 0, refused: UInt64 = 0, broken: UInt64 = 0) {
+    public init(open: Int = 0, opened: UInt64 = 0, refused: UInt64 = 0, broken: UInt64 = 0, reused: UInt64? = nil) {
       self.open = open
       self.opened = opened
       self.refused = refused
       self.broken = broken
+      self.reused = reused
+    }
+
+    /// Those of a component's requests.
+    public init(_ requests: HTTPConnections) {
+      let counts = requests.counts
+      self.init(open: counts.open, opened: counts.opened, broken: counts.broken, reused: counts.reused)
     }
 
     /// Adds what was counted before; what there is now stays.
@@ -207,6 +216,7 @@ public struct PipelineStatistics: Sendable {
       opened &+= earlier.opened
       refused &+= earlier.refused
       broken &+= earlier.broken
+      if let more = earlier.reused { reused = (reused ?? 0) &+ more }
     }
   }
 

@@ -83,6 +83,14 @@ public final class EventFrame {
   @inline(__always)
   public func load(_ event: Event) -> Value? { withUnsafePointer(to: event) { load($0) } }
 
+  /// Loads an event as it was seen at an earlier time of day, which `now` is.
+  public func load(_ event: Event, wallTime: Int64) -> Value? {
+    let failure = load(event)
+    timeOfNow = wallTime
+    state.pointee.now = .timestamp(wallTime: wallTime)
+    return failure
+  }
+
   /// Loads an event in memory; few fields but the value are read.
   @inline(__always)
   func load(_ event: UnsafePointer<Event>) -> Value? {

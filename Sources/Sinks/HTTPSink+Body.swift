@@ -1,0 +1,116 @@
+import PipelineCore
+
+extension HTTPSink {
+  /// Makes the bodies of requests.
+  struct BodyWriter {
+    private let encoder: any EventEncoder
+    private let form: Batch.Form
+    /// Each body starts with the header of its format.
+    private let hasHeader: Bool
+    private let buffer = OutputBuffer()
+    /// Makes bodies of something else than encoded events; nil: nothing does.
+    private let request: (any RequestForm)?
+    /// What `envelope` makes of the values of a request; nil: the values stand one after the other.
+    private let envelope: MappedValues?
+
+    init(_ parameters: HTTPSink, _ request: (any RequestForm)? = nil) {
+      self.request = request
+      var encode = parameters.encode
+      hasHeader = encode.options.format == .csv && encode.options.csv.header
+      encode.options.csv.header = false
+      // A line feed would be a part of the last value.
+      if encode.options.format == .form { encode.options.terminated = false }
+      encoder = encode.makeEncoder()
+      form = parameters.batch.form
+      envelope = MappedValues(parameters.envelope)
+    }
+
+    /// Headers of each request.
+    var headers: [HTTPHeader] { request?.headers ?? [] }
+
+    var mediaType: String {
+      if envelope != nil, "\(encoder.mediaType)" == "application/x-ndjson" { return "application/json" }
+      return form == .array ? "application/json" : "\(encoder.mediaType)"
+    }
+
+    /// What is kept of an event until its request is sent, or why it cannot be sent.
+    ///
+    /// - Parameter value: What goes into the body for the event.
+    func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], FormFailure> {
+      if let request { return request.bytes(of: event, wallTime: wallTime) }
+      buffer.clear()
+      // An envelope gets the values again.
+      let failure = envelope == nil ? encoder.append(value, to: buffer) : JSONWriter.append(value, to: buffer)
+      if let failure { return .failure(FormFailure(message: "the event cannot be written: \(failure)")) }
+      return .success(Array(buffer.bytes))
+    }
+
+    /// The body of a request, or why the envelope cannot be made for these events.
+    func body(of items: [Item], _ frame: EventFrame, _ request: Value, _ execution: Execution)
+      -> Result<[UInt8], FormFailure>
+    {
+      if let envelope { return enclosed(items, in: envelope, frame, request, execution) }
+      return .success(body(of: items))
+    }
+
+    private func body(of items: [Item]) -> [UInt8] {
+      if let request { return request.body(of: items.map(\.body)) }
+      buffer.clear()
+      guard form == .array else {
+        if hasHeader { encoder.appendHeader(to: buffer) }
+        for item in items { buffer.append(item.body) }
+        return Array(buffer.bytes)
+      }
+      for (index, item) in items.enumerated() {
+        buffer.append(UInt8(ascii: index == 0 ? "[" : ","))
+        buffer.append(item.body)
+        if item.body.last == 0x0A { buffer.truncate(to: buffer.count - 1) }
+      }
+      buffer.append(UInt8(ascii: "]"))
+      return Array(buffer.bytes)
+    }
+
+    private func enclosed(
+      _ items: [Item], in envelope: MappedValues, _ frame: EventFrame, _ request: Value, _ execution: Execution
+    ) -> Result<[UInt8], FormFailure> {
+      let arena = execution.executor.arena
+      let values = items.map { item in
+        execution.json.parse(item.body.withUnsafeBytes { arena.copy($0) }, into: arena)
+      }
+      // A loop within a loop over the events of a request is how they are grouped.
+      let usual = frame.frame.iterationLimit
+      frame.frame.iterationLimit = ExpressionLimits.outerIterations
+      defer { frame.frame.iterationLimit = usual }
+      frame.loadNothing()
+      frame.set(0, arena.list(values))
+      frame.set(1, request)
+      switch envelope.value(frame) {
+      case .failure(let failure): return .failure(FormFailure(message: failure.message))
+      case .success(let value):
+        buffer.clear()
+        if let failure = encoder.append(value, to: buffer) {
+          return .failure(FormFailure(message: "'envelope' cannot be written: \(failure)"))
+        }
+        return .success(Array(buffer.bytes))
+      }
+    }
+  }
+
+  /// What templates and `envelope` see as `request`.
+  enum RequestVariable {
+    static let name = "request"
+    static let type = ExpressionType.object([("key", .string), ("time", .timestamp), ("number", .int)])
+
+    static func value(of request: Request, in arena: Arena) -> Value {
+      arena.map([
+        "key": arena.string(request.key), "time": .timestamp(wallTime: request.time), "number": .int(request.number),
+      ])
+    }
+
+    /// Before it is known which request an event is part of.
+    static let unknown: OwnedValue = {
+      let arena = Arena()
+      return OwnedValue(arena.map(["key": arena.string(""), "time": .timestamp(wallTime: 0), "number": .int(0)]))
+    }()
+  }
+}

@@ -1,0 +1,82 @@
+import PipelineCore
+
+extension HTTPSink {
+  /// What an answer means, where `answer` says so before the status does.
+  enum Meaning: String {
+    /// The server has the events, or needs none.
+    case ok
+    /// The request is repeated.
+    case retry
+    /// One of the events is bad: as the status 400.
+    case refuse
+    /// The configuration is wrong: as the status 401.
+    case fail
+    /// `partial` says what became of each event.
+    case partial
+  }
+
+  /// The value of `answer`.
+  enum Answer {
+    case meaning(Meaning)
+    case byStatus
+    /// It is neither null nor one of the words.
+    case unknown(String)
+  }
+}
+
+extension HTTPSink.Node {
+  /// An answer as `response` for expressions.
+  private func variable(_ response: HTTPResponse) -> Value {
+    let arena = execution.executor.arena
+    return response.body.withUnsafeBytes { bytes in
+      var body = response.body.isEmpty ? Value.null : execution.json.parse(arena.copy(bytes), into: arena)
+      if body.isError { body = arena.string(String(decoding: bytes, as: UTF8.self)) }
+      return ResponseVariable.value(response, body: body, in: arena)
+    }
+  }
+
+  /// The value of an expression that sees an answer.
+  private func evaluate(_ program: Program, _ response: HTTPResponse, _ count: Int) -> Value {
+    frame.loadNothing()
+    frame.set(0, variable(response))
+    frame.set(1, .int(count))
+    return program.evaluate(frame.frame)
+  }
+
+  /// What an answer means by `answer`. Where the expression fails, the status decides: an answer of another form comes
+  /// from a proxy, or says nothing more than its status.
+  func meaning(of response: HTTPResponse, _ count: Int) -> HTTPSink.Answer {
+    guard let program = parameters.answer.program else { return .byStatus }
+    let value = evaluate(program, response, count).unwrapped
+    if value.isError || value.isNull || value.isAbsent { return .byStatus }
+    let buffer = OutputBuffer(capacity: 64)
+    if value.is(.string) { JSONWriter.appendUnescaped(value, to: buffer) } else { JSONWriter.append(value, to: buffer) }
+    let text = String(decoding: buffer.bytes, as: UTF8.self)
+    if text.isEmpty { return .byStatus }
+    return HTTPSink.Meaning(rawValue: text).map { .meaning($0) } ?? .unknown(Printable.cut(text, limit: 100))
+  }
+
+  /// The pause that the answer asks for, in its body or in `Retry-After`; nil: it asks for none.
+  func pause(of response: HTTPResponse, _ count: Int) -> TimeSpan? {
+    let header = HTTPSink.Pace.retryAfter(response, wallTime: executor.wallTime)
+    guard let program = parameters.retry.after.program else { return header }
+    let value = evaluate(program, response, count).unwrapped
+    let seconds: Double
+    switch value.what {
+    case .int: seconds = Double(value.asInt)
+    case .uint: seconds = Double(value.asUInt)
+    case .double: seconds = value.asDouble
+    case .duration: seconds = Double(value.asInt) / 1e9
+    default: return header
+    }
+    guard seconds >= 0 else { return header }
+    return TimeSpan(nanoseconds: Int64(min(seconds, Double(HTTPSink.Pace.longestRetryAfter.nanoseconds) / 1e9) * 1e9))
+  }
+
+  func verdicts(of request: HTTPSink.Request, _ response: HTTPResponse) -> HTTPSink.Verdicts {
+    guard let program = parameters.partial.program else { return .each(request.items.map { _ in .accepted }) }
+    let value = evaluate(program, response, request.items.count)
+    if value.isError { return .unclear(program.failureMessage(value, frame.frame)) }
+    return HTTPSink.Verdicts(execution.json.expand(value, into: executor.arena), request.items.count)
+  }
+}
