@@ -44,6 +44,8 @@ public struct FrontEnd: Sendable {
     /// The files of plugins that the text may use.
     public var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
+    /// Pipelines of the templates that nothing uses, for what can be said of them.
+    fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
     fileprivate var digests: [String] = []
     /// Equal for two texts that say the same with what is filled in, and use the same plugins. The values of secrets do not count.
@@ -74,11 +76,12 @@ public struct FrontEnd: Sendable {
       }
       result.catalogue = compiler.catalogue
       let filled = values.apply(to: root, into: &diagnostics)
-      guard let node = Reuse.expand(filled, compiler.catalogue, values, included, into: &diagnostics) else {
+      guard let (node, unused) = Reuse.expand(filled, compiler.catalogue, values, included, into: &diagnostics) else {
         result.diagnostics = diagnostics.withOrigins().all
         return result
       }
       result.node = node
+      result.unused = unused
       var file = PipelineFileParser.parse(node, into: &diagnostics)
       file.print(printed, as: printedFormat, into: &diagnostics)
       result.file = file
@@ -98,6 +101,7 @@ public struct FrontEnd: Sendable {
     let isWhole = !diagnostics.hasErrors
     // Without a plugin's components, further messages would mislead.
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
+    if isWhole { check(result.unused, compiler, into: &diagnostics) }
     var found = diagnostics.withOrigins().all
     // A plugin of the directory that cannot be used is news for a file that has a component which nobody offers.
     if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
@@ -108,6 +112,15 @@ public struct FrontEnd: Sendable {
     if let plan, !offered.isEmpty { result.digests = Self.digests(of: plan, offered) }
     if !result.hasErrors { result.plan = plan }
     return result
+  }
+
+  private func check(_ unused: [YAMLNode], _ compiler: PipelineCompiler, into diagnostics: inout Diagnostics) {
+    for node in unused {
+      var found = Diagnostics()
+      let file = PipelineFileParser.parse(node, into: &found)
+      _ = compiler.compile(file, into: &found)
+      diagnostics.report(contentsOf: found.all.filter(\.concernsUnusedTemplate))
+    }
   }
 
   /// The digests of the plugins that a plan uses.

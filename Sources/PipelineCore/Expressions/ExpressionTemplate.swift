@@ -48,6 +48,7 @@ public struct ExpressionTemplate: Sendable {
     _ text: LocatedText, into diagnostics: inout Diagnostics
   ) -> ExpressionTemplate? {
     let bytes = text.text
+    let neutral = text.insertions.isEmpty ? bytes : text.neutral
     var parts: [Part] = []
     var at = 0
     var plain = 0
@@ -61,7 +62,7 @@ public struct ExpressionTemplate: Sendable {
         continue
       }
       endPlain()
-      guard let end = end(of: bytes, from: at + 2) else {
+      guard let end = end(of: neutral, from: at + 2) else {
         diagnostics.report(
           Diagnostic(
             .templateUnclosed, "'{{' has no '}}'", at: text.location(at, at + 2),
