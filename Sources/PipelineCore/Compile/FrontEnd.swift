@@ -92,6 +92,41 @@ public struct FrontEnd: Sendable {
 
   /// Reports every error and warning of the text, its tests excepted.
   public func compile(_ source: SourceText) -> Result {
+    var result = compileOnce(source)
+    removeFixes(from: &result, of: source)
+    return result
+  }
+
+  /// How many proposed fixes are tried out.
+  private static let triedFixes = 50
+
+  /// Removes the fixes with which the file would have no fewer errors of form: the name of another program for something similar here, which
+  /// has other parameters. A misspelt name is replaced in any case: what else is wrong was wrong before.
+  private func removeFixes(from result: inout Result, of source: SourceText) {
+    func errors(_ diagnostics: [Diagnostic]) -> Int {
+      diagnostics.count { $0.severity == .error && $0.code.name.hasPrefix("RX2") }
+    }
+    var tried = 0
+    for index in result.diagnostics.indices {
+      let diagnostic = result.diagnostics[index]
+      guard diagnostic.code == .unknownComponent, diagnostic.fixIts.count == 1, let place = diagnostic.location,
+        place.text.name == source.name, place.offset + place.length <= source.bytes.count
+      else { continue }
+      let word = String(decoding: source.bytes[place.offset..<place.offset + place.length], as: UTF8.self)
+      let replacement = diagnostic.fixIts[0].replacement
+      if Suggestion.isMisspelt(word, replacement) { continue }
+      tried += 1
+      var bytes = source.bytes
+      bytes.replaceSubrange(place.offset..<place.offset + place.length, with: replacement.utf8)
+      if tried > Self.triedFixes
+        || errors(compileOnce(SourceText(name: source.name, bytes: bytes)).diagnostics) >= errors(result.diagnostics)
+      {
+        result.diagnostics[index].fixIts = []
+      }
+    }
+  }
+
+  private func compileOnce(_ source: SourceText) -> Result {
     var result = parse(source)
     guard let file = result.file else { return result }
     var diagnostics = Diagnostics()

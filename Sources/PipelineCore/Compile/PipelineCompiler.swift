@@ -474,21 +474,8 @@ final class Compilation: SignalCompiler {
         .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
         help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' shows what there is",
         fixIts: elsewhere == nil
-          ? correction.flatMap { fits(kind, $0.name, node) ? [.init(node.keyword.location, $0.name)] : nil } ?? [] : []))
+          ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))
     return nil
-  }
-
-  /// Whether the component `name` in place of a node's would be right as it stands. A misspelt name is replaced in any case: what else is
-  /// wrong was wrong before. Another name for a similar thing has other parameters.
-  private func fits(_ kind: ComponentKind, _ name: String, _ node: ComponentNode) -> Bool {
-    let word = node.keyword.value
-    if Suggestion.camelCase(word) == name || Suggestion.nearest(to: word, among: [name]) == name { return true }
-    guard let entry = catalogue.component(kind, name) else { return false }
-    var context = DecodingContext(at: node.keyword.location)
-    context.sources = sourceNames
-    context.beside = node.options.filter { ReservedKeys.stepParameters.contains($0.key.value) }
-    _ = entry.decode(node.arguments, &context)
-    return !context.diagnostics.hasErrors
   }
 
   /// The component as far as it could be decoded; `isWhole` is false after an error, which is reported.

@@ -43,8 +43,13 @@ extension Reuse {
     case .list, .mapping, .chain, .any: return nil
     }
     var ignored = Diagnostics()
-    var node = YAMLReader.read(SourceText(name: "", text: text), into: &ignored)
-    node?.location = parameter.name.location
+    guard var node = YAMLReader.read(SourceText(name: "", text: text), into: &ignored), var scalar = node.scalar else {
+      return nil
+    }
+    // Whole values that need no text are not looked at.
+    scalar.isPlaceholder = parameter.form != .expression
+    node.content = .scalar(scalar)
+    node.location = parameter.name.location
     return node
   }
 
@@ -83,13 +88,13 @@ extension Diagnostic {
   /// Whether it concerns a template that nothing uses, and holds whatever its parameters are and wherever it would stand.
   var concernsUnusedTemplate: Bool {
     guard severity == .error, let location else { return false }
-    var origin = location.text.origin
-    while let note = origin, note.message != Reuse.unusedNote { origin = note.location?.text.origin }
-    guard origin != nil else { return false }
+    // Not of the value of a parameter.
+    guard location.text.origin?.message == Reuse.unusedNote else { return false }
     // The place of what a parameter makes up is that of the `$(...)`.
     let bytes = location.text.bytes
     let end = min(location.offset + max(location.length, 2), bytes.count)
     if location.offset < end, bytes[location.offset..<end].firstRange(of: "$(".utf8) != nil { return false }
+    if code == .conflictingParameters { return false }
     let group = code.name.utf8.dropFirst(2).first
     if group == UInt8(ascii: "2") { return true }
     if group == UInt8(ascii: "4") { return code != .expressionUnknownName }

@@ -10,7 +10,7 @@ extension Checker {
     var fits = true
     for (argument, parameter) in zip(application.arguments, function.parameters) {
       let type = check(argument)
-      if !self.fits(type, parameter.type) {
+      if !accepts(type, parameter.type) {
         refuse(argument, type, parameter, of: function)
         fits = false
       }
@@ -32,6 +32,12 @@ extension Checker {
     }
     (firstVisible, textNumber) = (outer, outerText)
     return function.returns.map { Self.narrowed(result, to: $0) } ?? result
+  }
+
+  /// Whether a function takes an argument. In a pipeline a whole number is also a double, as in JSON.
+  private mutating func accepts(_ type: ExpressionType, _ declared: ExpressionType) -> Bool {
+    if !isStrict, declared.unwrapped == .double, type == .int || type == .uint { return true }
+    return fits(type, declared)
   }
 
   /// The type of a value of type `type` where `declared` is declared. What a list or a map contains is known better from the value.

@@ -47,12 +47,11 @@ extension Compiler {
       if parameter.type.isDyn, isNeeded(slot, application.body) { return nil }
       return checked(presence(argument), parameter.type, what, argument)
     }
-    let value = compile(argument)
-    if isLiteral(value) {
-      substitutes[slot] = .operation(value)
+    let checked = checked(compile(argument), parameter.type, what, argument)
+    if isLiteral(checked) {
+      substitutes[slot] = .operation(checked)
       return nil
     }
-    let checked = checked(value, parameter.type, what, argument)
     if uses(slot, application.body) == 1, isNeeded(slot, application.body) {
       substitutes[slot] = .operation(checked)
       return nil
@@ -63,11 +62,12 @@ extension Compiler {
   /// The value of an operation as `type`; it fails if the value is of another kind.
   private mutating func checked(_ at: Int32, _ type: ExpressionType, _ what: String, _ id: SyntaxTree.ID) -> Int32 {
     let kinds = KindSet.of(type)
-    guard kinds != KindSet.all, !isLiteral(at) else { return at }
-    return emit(
+    guard kinds != KindSet.all else { return at }
+    let operation = emit(
       Operation(
         code: .argument, detail: Declared(type.unwrapped)?.rawValue ?? UInt8.max, a: at, b: Int32(bitPattern: kinds),
         literal: keep(Array(what.utf8))), id)
+    return folded(operation, [at])
   }
 
   /// Whether the node is a path of the event, or a local: reading it again costs nothing.

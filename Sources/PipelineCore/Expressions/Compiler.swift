@@ -84,7 +84,7 @@ struct Compiler {
   }
 
   /// Replaces an operation on literals by its value, unless it fails.
-  private mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
+  mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
     guard parts.allSatisfy(isLiteral) else { return at }
     let frame = constants
     frame.state.pointee.iterationsLeft = ExpressionLimits.iterations

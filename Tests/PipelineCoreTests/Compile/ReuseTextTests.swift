@@ -61,9 +61,8 @@ import Testing
   /// What is wrong with a template whatever its parameters are is reported, though nothing uses it.
   @Test(arguments: [
     ("{ t: { chain: [ { fliter: event.a } ] } }", "RX220: there is no operator 'fliter'"),
-    ("{ t: { chain: [ { take: many } ] } }", "RX203: 'count' of 'take' must be a whole number, not 'many'"),
+    ("{ t: { chain: [ { take: many } ] } }", "RX203: 'count' of 'take' must be a whole number, not a text"),
     ("{ t: { chain: [ { filter: event.a > } ] } }", "RX401: expected a value, found the end of the expression"),
-    ("{ t: { chain: [ { filter: size(event, 2) > 1 } ] } }", "RX401: expected ')', found the end of the expression"),
     ("{ t: { chain: [ { filter: 'size(event, 2) > 1' } ] } }", "RX413: size(dyn, int) does not exist"),
     ("{ t: { parameters: { n: int }, chain: [ { take: $(m) } ] } }", "RX356: there is no parameter 'm'"),
     ("{ t: { source: { stdin: { decod: json } } } }", "RX221: 'stdin' has no parameter 'decod'"),

@@ -45,16 +45,16 @@ import Testing
 
   @Test(arguments: [
     ("celsius(212.0)", "100.0"), ("celsius(event.heat)", "37.0"), ("event.heat.celsius()", "37.0"),
-    ("celsius(event.whole)", "100.0"), ("[32.0, 212.0].map(x, celsius(x))", "[0.0,100.0]"),
+    ("celsius(event.whole)", "100.0"), ("celsius(212)", "100.0"), ("celsius(size(event.user) + 210)", "100.0"), ("[32.0, 212.0].map(x, celsius(x))", "[0.0,100.0]"),
     ("celsius(event.heat) > 30.0 && event.whole == 212", "true"), (".celsius(212.0)", "100.0"),
     ("warm(event.heat, 30.0)", "true"), ("full({'first': 'A', 'last': 'B'})", "\"AB\""),
     ("full(event.user)", "\"AnnLee\""), ("event.users.map(u, full(u))", "[\"AB\"]"),
-    ("count(event.user)", "2"), ("nothing()", "7"), ("second([1, 2])", "2"),
+    ("members(event.user)", "2"), ("nothing()", "7"), ("second([1, 2])", "2"),
     ("cel.bind(f, 212.0, celsius(f) + f)", "312.0"), ("twice(twice(2))", "8"),
     ("twice(cel.bind(x, 3, x + 1)) + cel.bind(x, 1, twice(x))", "10"),
-    ("later(twice(event.n), cel.bind(q, 5, q))", "[4,5]"), ("or(event.gone, true)", "error: no such key: 'gone' (event.gone)"),
-    ("or(true, event.gone)", "error: no such key: 'gone' (event.gone)"), ("or(event.gone, true) || true", "true"),
-    ("optional.try(or(event.gone, true)).hasValue()", "false"), ("ignores(event.gone)", "error: no such key: 'gone' (event.gone)"),
+    ("later(twice(event.n), cel.bind(q, 5, q))", "[4,5]"), ("either(event.gone, true)", "error: no such key: 'gone' (event.gone)"),
+    ("either(true, event.gone)", "error: no such key: 'gone' (event.gone)"), ("either(event.gone, true) || true", "true"),
+    ("optional.try(either(event.gone, true)).hasValue()", "false"), ("ignores(event.gone)", "error: no such key: 'gone' (event.gone)"),
     ("ignores(event.user)", "1"), ("maybe(event.user)", "true"), ("maybe({})", "false"),
     ("celsius(event.text)", "error: 'celsius' needs a double for 'f', not a string (event.text)"),
     ("full(event.n)", "error: 'full' needs a map(string, dyn) for 'u', not an int (event.n)"),
@@ -65,16 +65,16 @@ import Testing
       \(Self.celsius)
       warm: { parameters: { f: double, than: double }, value: celsius(f) > than }
       full: { parameters: { u: map }, value: u.first + u.last }
-      count: { parameters: { u: dyn }, value: size(u) }
+      members: { parameters: { u: dyn }, value: size(u) }
       nothing: { value: 7 }
       second: { parameters: { all: list(int) }, value: "all[1]", returns: int }
       twice: { parameters: { n: int }, value: n * 2 }
       later: { parameters: { a: int, b: int }, value: "[a, b]" }
-      or: { parameters: { a: bool, b: bool }, value: a || b }
+      either: { parameters: { a: bool, b: bool }, value: a || b }
       ignores: { parameters: { x: dyn }, value: "size([x]) > 5 ? 2 : 1" }
       maybe: { parameters: { u: map }, value: has(u.first) }
       result: { parameters: { x: dyn }, value: x, returns: int }
-      """.replacing("or: {", with: "or: {"))
+      """)
     let event =
       #"{"heat":98.6,"whole":212,"text":"hot","n":2,"user":{"first":"Ann","last":"Lee"},"users":[{"first":"A","last":"B"}]}"#
     #expect(evaluate(expression, event, functions: functions) == expected)
@@ -158,7 +158,7 @@ import Testing
     #expect(greeting.paths.sorted() == ["event.user.first", "event.user.last", "event.user?"])
     // A parameter of any type that is needed leaves no trace.
     let error = try reads("error(event.status)")
-    #expect(error.paths == ["event.status"] && error.operations == (try reads("event.status >= 500")).operations)
+    #expect(try error.paths == ["event.status"] && error.operations == reads("event.status >= 500").operations)
     #expect(try reads("error(503)").operations == 1)
   }
 
@@ -203,15 +203,15 @@ import Testing
     ("f: { parameters: { x: int }, value: 1 / x, examples: [ f(0) == 2 ] }", "RX368: the example fails: division by zero (1 / x)"),
     ("f: { value: 1, examples: [ f() ] }", "RX415: a bool is needed here, and this is an int"),
     ("f: { value: 1, examples: [ f() == event.a ] }", "RX411: there is nothing called 'event' here"),
-    ("f: { value: 1 }\nf: { value: 2 }", "RX117: the key 'f' is in this mapping twice"),
+    ("f: { value: 1 }\nf: { value: 2 }", "RX119: the key 'f' is defined twice"),
   ]) func aDefinitionIsRefused(_ functions: String, _ expected: String) {
-    let problems = Self.problems(functions, "{ map: f(1) }".replacing("f(1)", with: functions.hasPrefix("f:") ? "event" : "event"))
+    let problems = Self.problems(functions, "{ map: event }")
     #expect(problems == [expected])
   }
 
   @Test(arguments: [
     ("celsius('a')", "RX413: 'celsius' needs a double for 'f', not a string"),
-    ("celsius(212)", "RX413: 'celsius' needs a double for 'f', not an int"),
+    ("half(2.0)", "RX413: 'half' needs an int for 'n', not a double"),
     ("celsius()", "RX413: 'celsius' takes 1 argument, and 0 are given"),
     ("celsius(1.0, 2.0)", "RX413: 'celsius' takes 1 argument, and 2 are given"),
     ("celcius(1.0)", "RX412: there is no function 'celcius'"),
@@ -219,7 +219,7 @@ import Testing
     ("celsius(gone)", "RX411: there is nothing called 'gone' here"),
     ("sum(event.l) + plus('a')", "RX413: '+' is not defined for string and int"),
   ]) func aCallIsRefused(_ expression: String, _ expected: String) {
-    let functions = Self.celsius + "\nplus: { parameters: { x: dyn }, value: x + 1 }"
+    let functions = Self.celsius + "\nplus: { parameters: { x: dyn }, value: x + 1 }\nhalf: { parameters: { n: int }, value: n / 2 }"
     let expression = expression.replacing("sum(event.l) + ", with: "")
     #expect(Self.problems(functions, "{ map: \"\(expression)\" }") == [expected])
   }
@@ -228,8 +228,8 @@ import Testing
     let found = Self.compile(Self.celsius, "{ map: celcius(event.a) }").diagnostics
     let diagnostic = try #require(found.first { $0.code.name == "RX412" })
     #expect(diagnostic.help == "Did you mean 'celsius'?" && diagnostic.fixIts.map(\.replacement) == ["celsius"])
-    let literal = try #require(Self.compile(Self.celsius, "{ map: celsius(212) }").diagnostics.first { $0.severity == .error })
-    #expect(literal.fixIts.map(\.replacement) == ["212.0"])
+    let literal = try #require(Self.compile("half: { parameters: { n: int }, value: n / 2 }", "{ map: half(2.0) }").diagnostics.first { $0.severity == .error })
+    #expect(literal.fixIts.map(\.replacement) == ["2"])
     #expect(literal.notes.first?.location?.line == 2)
   }
 
@@ -239,7 +239,7 @@ import Testing
     let found = Self.compile("plus: { parameters: { x: dyn }, value: x + 1 }", steps).diagnostics
     let diagnostic = try #require(found.first)
     #expect(found.count == 1 && diagnostic.location?.line == 2)
-    #expect(diagnostic.notes.first?.message == "by this call of 'plus'" && diagnostic.notes.first?.location?.line == 5)
+    #expect(diagnostic.notes.first?.message == "by this call of 'plus'" && diagnostic.notes.first?.location?.line == 4)
     #expect(diagnostic.notes.last?.message == "the same for 49 more")
     // A mistake of the definition itself needs no call, and is no further mistake of the calls.
     let broken = Self.compile("plus: { parameters: { x: int }, value: x + 'a' }", steps).diagnostics
@@ -313,7 +313,7 @@ import Testing
     let plan = try #require(
       Self.compile("full: { parameters: { u: map }, description: Joins., value: u.first + u.last }", "{ map: full(event.user) }").plan)
     let text = PlanExplanation.text(plan)
-    #expect(text.contains("  full(u: map(string, dyn)) -> dyn (2:3)\n    Joins.\n    is u.first + u.last\n    a part of 1 expression"))
+    #expect(text.contains("  full(u: map(string, dyn)) -> dyn (line 2)\n    Joins.\n    is u.first + u.last\n    a part of 1 expression"))
     #expect(text.contains("reads event.user.first (may be missing), event.user.last (may be missing)"))
   }
 }
