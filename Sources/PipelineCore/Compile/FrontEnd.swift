@@ -57,6 +57,22 @@ public struct FrontEnd: Sendable {
       return print.value
     }
 
+    /// The functions of the text, which need not be a whole pipeline; what is wrong with them goes to `diagnostics`.
+    public func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
+      guard let file, let catalogue else {
+        diagnostics.report(contentsOf: self.diagnostics)
+        return .none
+      }
+      var part = PipelineFile(source: file.source, name: file.name)
+      (part.functions, part.brokenFunctions, part.patterns) = (file.functions, file.brokenFunctions, file.patterns)
+      let compilation = Compilation(catalogue, [:], .none, .none, part)
+      compilation.checkExamples()
+      diagnostics.report(contentsOf: compilation.diagnostics.withOrigins().all)
+      // A function whose form is wrong is reported with the text.
+      if !file.brokenFunctions.isEmpty { diagnostics.report(contentsOf: self.diagnostics) }
+      return compilation.functions
+    }
+
     public init(source: SourceText? = nil, diagnostics: [Diagnostic] = []) {
       self.source = source
       self.diagnostics = diagnostics
@@ -114,7 +130,7 @@ public struct FrontEnd: Sendable {
       else { continue }
       let word = String(decoding: source.bytes[place.offset..<place.offset + place.length], as: UTF8.self)
       let replacement = diagnostic.fixIts[0].replacement
-      if Suggestion.isMisspelt(word, replacement) { continue }
+      if Suggestion.otherName(word) == nil, Suggestion.isMisspelt(word, replacement) { continue }
       tried += 1
       var bytes = source.bytes
       bytes.replaceSubrange(place.offset..<place.offset + place.length, with: replacement.utf8)

@@ -269,7 +269,7 @@ import Testing
   }
 
   @Test func includedFunctionsAreShared() throws {
-    let files = ["lib.yaml": "functions: { \(Self.celsius), bad: { value: celsius(1) } }"]
+    let files = ["lib.yaml": "functions: { \(Self.celsius), bad: { value: \"celsius('x')\" } }"]
     let result = Self.compile("warm: { parameters: { f: double }, value: celsius(f) > 30.0 }", "{ filter: warm(event.heat) }", files: files)
     #expect(result.diagnostics.map { $0.location?.text.name } == ["lib.yaml"])
     #expect(result.diagnostics.first?.line.contains("(included here, test.yaml:1:11)") == true)
