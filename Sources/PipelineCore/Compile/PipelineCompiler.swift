@@ -435,7 +435,8 @@ final class Compilation: SignalCompiler {
     var print = Fingerprint()
     print.add(node.keyword.value.utf8)
     let kinds: [ComponentKind] = [.operator, .combination, .source, .sink, .command]
-    print.add(Meaning(catalogue: catalogue, functions: functionMeanings).of(kinds, node.keyword.value, node.arguments) ?? 0)
+    print.add(
+      Meaning(catalogue: catalogue, functions: functionMeanings).of(kinds, node.keyword.value, node.arguments) ?? 0)
     for text in more {
       print.add(UInt8(0))
       print.add(text.utf8)

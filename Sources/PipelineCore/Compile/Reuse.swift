@@ -100,7 +100,8 @@ struct Reuse {
       default:
         report(
           .includedKey, "an included file has no key '\(entry.key.shown)'", entry.key.location,
-          help: "It has \(Suggestion.list(["templates", "include", "foreach", "patterns", "functions"] + Self.sections))")
+          help:
+            "It has \(Suggestion.list(["templates", "include", "foreach", "patterns", "functions"] + Self.sections))")
       }
     }
     for node in includes { include(node, from: source, within: files + [source.name]) }

@@ -77,7 +77,8 @@ extension Reuse {
     let sections = (root.entries ?? []).map { section in
       var section = section
       section.value.content = .mapping(
-        (section.value.entries ?? []).map { $0.name == "made" ? YAMLEntry(key: $0.key, value: replaced($0.value)) : $0 })
+        (section.value.entries ?? []).map { $0.name == "made" ? YAMLEntry(key: $0.key, value: replaced($0.value)) : $0 }
+      )
       return section
     }
     return YAMLNode(.mapping(sections + shared), at: root.location)

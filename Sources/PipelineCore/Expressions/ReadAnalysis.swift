@@ -103,12 +103,16 @@ struct ReadAnalysis {
     }
     let before = reads.count
     visit(application.body)
-    if let returns = application.function.returns, returns != .dyn, types[Int(application.body)].isDyn { canFail = true }
+    if let returns = application.function.returns, returns != .dyn, types[Int(application.body)].isDyn {
+      canFail = true
+    }
     let made = reads[before...]
     arguments = outer
     for argument in application.arguments {
       guard let known = chain(argument) else { continue }
-      if !made.contains(where: { $0.variable == scope.variables[known.variable].name && $0.fields.starts(with: known.fields) }) {
+      if !made.contains(where: {
+        $0.variable == scope.variables[known.variable].name && $0.fields.starts(with: known.fields)
+      }) {
         record(known, argument)
       }
     }

@@ -11,7 +11,8 @@ import Testing
   /// A fix puts a name of ours in the place of another one only where nothing else is then wrong there.
   @Test(arguments: ForeignNames.table.keys.sorted()) func aFixMakesNoNewError(_ name: String) {
     let values = [
-      "", ": 5", ": 1s", ": event.a", ": { a: 1 }", ": { source: \". = parse_json!(.message)\" }", ": [a]", ": \"/x\"", ": {}",
+      "", ": 5", ": 1s", ": event.a", ": { a: 1 }", ": { source: \". = parse_json!(.message)\" }", ": [a]", ": \"/x\"",
+      ": {}",
     ]
     let files = values.flatMap { value -> [String] in
       let node = value.isEmpty ? name : "{ \(name)\(value) }"
@@ -60,7 +61,8 @@ import Testing
     ).diagnostics.first?.line
     #expect(
       line
-        == "p.yaml:2:42: error[RX411]: there is nothing called 'nope' here; write event.nope for a field of the event, or 'nope' in quotes for a text.")
+        == "p.yaml:2:42: error[RX411]: there is nothing called 'nope' here; write event.nope for a field of the event, or 'nope' in quotes for a text."
+    )
     let text = SourceText(name: "p.yaml", text: "x")
     func tail(_ help: String) -> String? {
       Diagnostic(.expressionSyntax, "m", at: .init(text, offset: 0), help: help).line.components(separatedBy: "; ").last
@@ -77,7 +79,8 @@ import Testing
       .found(name: "lib/" + path, bytes: Array("sources: { s: { stdin: { decod: json } } }".utf8))
     }
     let found = front.compile(
-      SourceText(name: "main.yaml", text: "include: a.yaml\nsinks: { out: { from: s, stdout: {} } }")).diagnostics
+      SourceText(name: "main.yaml", text: "include: a.yaml\nsinks: { out: { from: s, stdout: {} } }")
+    ).diagnostics
     #expect(found.first?.location?.text.name == "lib/a.yaml")
     #expect(DiagnosticRenderer.summary(found) == "1 error in main.yaml")
   }

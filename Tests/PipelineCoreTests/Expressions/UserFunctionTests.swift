@@ -45,16 +45,20 @@ import Testing
 
   @Test(arguments: [
     ("celsius(212.0)", "100.0"), ("celsius(event.heat)", "37.0"), ("event.heat.celsius()", "37.0"),
-    ("celsius(event.whole)", "100.0"), ("celsius(212)", "100.0"), ("celsius(size(event.user) + 210)", "100.0"), ("[32.0, 212.0].map(x, celsius(x))", "[0.0,100.0]"),
+    ("celsius(event.whole)", "100.0"), ("celsius(212)", "100.0"), ("celsius(size(event.user) + 210)", "100.0"),
+    ("[32.0, 212.0].map(x, celsius(x))", "[0.0,100.0]"),
     ("celsius(event.heat) > 30.0 && event.whole == 212", "true"), (".celsius(212.0)", "100.0"),
     ("warm(event.heat, 30.0)", "true"), ("full({'first': 'A', 'last': 'B'})", "\"AB\""),
     ("full(event.user)", "\"AnnLee\""), ("event.users.map(u, full(u))", "[\"AB\"]"),
     ("members(event.user)", "2"), ("nothing()", "7"), ("second([1, 2])", "2"),
     ("cel.bind(f, 212.0, celsius(f) + f)", "312.0"), ("twice(twice(2))", "8"),
     ("twice(cel.bind(x, 3, x + 1)) + cel.bind(x, 1, twice(x))", "10"),
-    ("later(twice(event.n), cel.bind(q, 5, q))", "[4,5]"), ("either(event.gone, true)", "error: no such key: 'gone' (event.gone)"),
-    ("either(true, event.gone)", "error: no such key: 'gone' (event.gone)"), ("either(event.gone, true) || true", "true"),
-    ("optional.try(either(event.gone, true)).hasValue()", "false"), ("ignores(event.gone)", "error: no such key: 'gone' (event.gone)"),
+    ("later(twice(event.n), cel.bind(q, 5, q))", "[4,5]"),
+    ("either(event.gone, true)", "error: no such key: 'gone' (event.gone)"),
+    ("either(true, event.gone)", "error: no such key: 'gone' (event.gone)"),
+    ("either(event.gone, true) || true", "true"),
+    ("optional.try(either(event.gone, true)).hasValue()", "false"),
+    ("ignores(event.gone)", "error: no such key: 'gone' (event.gone)"),
     ("ignores(event.user)", "1"), ("maybe(event.user)", "true"), ("maybe({})", "false"),
     ("celsius(event.text)", "error: 'celsius' needs a double for 'f', not a string (event.text)"),
     ("full(event.n)", "error: 'full' needs a map(string, dyn) for 'u', not an int (event.n)"),
@@ -91,14 +95,17 @@ import Testing
     ]
     func body(_ depth: Int, _ random: inout SplitMix) -> String {
       let p = random.pick(["p", "q"])
-      if depth == 0 { return random.pick([p, p, "\(p).a", "\(p).deep.k", "1", "true", "'s'", "has(\(p).a)", "\(p)['a']"]) }
+      if depth == 0 {
+        return random.pick([p, p, "\(p).a", "\(p).deep.k", "1", "true", "'s'", "has(\(p).a)", "\(p)['a']"])
+      }
       let one = body(depth - 1, &random)
       let two = body(depth - 1, &random)
       return random.pick([
         "(\(one) + \(two))", "(\(one) == \(two))", "(\(one) && \(two))", "(\(one) || \(two))", "!(\(one))",
         "(\(one) ? \(two) : \(p))", "\(p).?a.orValue(\(one))", "optional.try(\(one)).hasValue()",
         "[1, 2].map(i, \(p) == i ? \(one) : \(two))", "cel.bind(z, \(one), [z, \(two)])", "{'k': \(one)}.k",
-        "size(\(one))", "[\(one), \(p)]", "(\(one) > \(two))", "(\(p) in [\(one)])", "\(p).deep.k.exists(e, e == \(one))",
+        "size(\(one))", "[\(one), \(p)]", "(\(one) > \(two))", "(\(p) in [\(one)])",
+        "\(p).deep.k.exists(e, e == \(one))",
       ])
     }
     let value = body(2, &random)
@@ -127,7 +134,8 @@ import Testing
       let expected = fails ? "error" : text(bound)
       let actual = text(call)
       #expect(
-        expected.hasPrefix("error") ? actual.hasPrefix("error") : actual == expected, "\(call) with \(value): \(actual), not \(expected)")
+        expected.hasPrefix("error") ? actual.hasPrefix("error") : actual == expected,
+        "\(call) with \(value): \(actual), not \(expected)")
     }
   }
 
@@ -181,7 +189,10 @@ import Testing
   // MARK: Mistakes
 
   @Test(arguments: [
-    ("size: { parameters: { x: dyn }, value: 1 }", "RX366: 'size' is a function of the expression language, which would be hidden"),
+    (
+      "size: { parameters: { x: dyn }, value: 1 }",
+      "RX366: 'size' is a function of the expression language, which would be hidden"
+    ),
     ("exists: { value: 1 }", "RX366: 'exists' is a macro of the expression language, which would be hidden"),
     ("count: { value: 1 }", "RX366: 'count' is an aggregate of expressions over many events"),
     ("a-b: { value: 1 }", "RX366: 'a-b' cannot be the name of a function"),
@@ -195,12 +206,23 @@ import Testing
     ("f: { value: event.a }", "RX411: there is nothing called 'event' here"),
     ("f: { value: now }", "RX411: there is nothing called 'now' here"),
     ("f: { parameters: { x: int }, value: x + 'a' }", "RX413: '+' is not defined for int and string"),
-    ("f: { parameters: { x: int }, value: x, returns: string }", "RX415: 'f' returns a string, and its value is an int"),
+    (
+      "f: { parameters: { x: int }, value: x, returns: string }", "RX415: 'f' returns a string, and its value is an int"
+    ),
     ("f: { parameters: { n: int }, value: f(n - 1) }", "RX367: the function 'f' calls itself"),
-    ("f: { value: g() }\ng: { value: h() }\nh: { value: f() }", "RX367: the function 'f' calls itself, by way of 'g' and 'h'"),
-    ("f: { value: 1, examples: [ f() == 2 ] }", "RX368: the example is not true: the left side is 1, and the right side is 2"),
+    (
+      "f: { value: g() }\ng: { value: h() }\nh: { value: f() }",
+      "RX367: the function 'f' calls itself, by way of 'g' and 'h'"
+    ),
+    (
+      "f: { value: 1, examples: [ f() == 2 ] }",
+      "RX368: the example is not true: the left side is 1, and the right side is 2"
+    ),
     ("f: { value: 1, examples: [ \"1 == 1\" ] }", "RX368: the example does not call 'f'"),
-    ("f: { parameters: { x: int }, value: 1 / x, examples: [ f(0) == 2 ] }", "RX368: the example fails: division by zero (1 / x)"),
+    (
+      "f: { parameters: { x: int }, value: 1 / x, examples: [ f(0) == 2 ] }",
+      "RX368: the example fails: division by zero (1 / x)"
+    ),
     ("f: { value: 1, examples: [ f() ] }", "RX415: a bool is needed here, and this is an int"),
     ("f: { value: 1, examples: [ f() == event.a ] }", "RX411: there is nothing called 'event' here"),
     ("f: { value: 1 }\nf: { value: 2 }", "RX119: the key 'f' is defined twice"),
@@ -219,7 +241,8 @@ import Testing
     ("celsius(gone)", "RX411: there is nothing called 'gone' here"),
     ("sum(event.l) + plus('a')", "RX413: '+' is not defined for string and int"),
   ]) func aCallIsRefused(_ expression: String, _ expected: String) {
-    let functions = Self.celsius + "\nplus: { parameters: { x: dyn }, value: x + 1 }\nhalf: { parameters: { n: int }, value: n / 2 }"
+    let functions =
+      Self.celsius + "\nplus: { parameters: { x: dyn }, value: x + 1 }\nhalf: { parameters: { n: int }, value: n / 2 }"
     let expression = expression.replacing("sum(event.l) + ", with: "")
     #expect(Self.problems(functions, "{ map: \"\(expression)\" }") == [expected])
   }
@@ -228,7 +251,10 @@ import Testing
     let found = Self.compile(Self.celsius, "{ map: celcius(event.a) }").diagnostics
     let diagnostic = try #require(found.first { $0.code.name == "RX412" })
     #expect(diagnostic.help == "Did you mean 'celsius'?" && diagnostic.fixIts.map(\.replacement) == ["celsius"])
-    let literal = try #require(Self.compile("half: { parameters: { n: int }, value: n / 2 }", "{ map: half(2.0) }").diagnostics.first { $0.severity == .error })
+    let literal = try #require(
+      Self.compile("half: { parameters: { n: int }, value: n / 2 }", "{ map: half(2.0) }").diagnostics.first {
+        $0.severity == .error
+      })
     #expect(literal.fixIts.map(\.replacement) == ["2"])
     #expect(literal.notes.first?.location?.line == 2)
   }
@@ -270,7 +296,8 @@ import Testing
 
   @Test func includedFunctionsAreShared() throws {
     let files = ["lib.yaml": "functions: { \(Self.celsius), bad: { value: \"celsius('x')\" } }"]
-    let result = Self.compile("warm: { parameters: { f: double }, value: celsius(f) > 30.0 }", "{ filter: warm(event.heat) }", files: files)
+    let result = Self.compile(
+      "warm: { parameters: { f: double }, value: celsius(f) > 30.0 }", "{ filter: warm(event.heat) }", files: files)
     #expect(result.diagnostics.map { $0.location?.text.name } == ["lib.yaml"])
     #expect(result.diagnostics.first?.line.contains("(included here, test.yaml:1:11)") == true)
   }
@@ -311,9 +338,13 @@ import Testing
 
   @Test func explainShowsFunctions() throws {
     let plan = try #require(
-      Self.compile("full: { parameters: { u: map }, description: Joins., value: u.first + u.last }", "{ map: full(event.user) }").plan)
+      Self.compile(
+        "full: { parameters: { u: map }, description: Joins., value: u.first + u.last }", "{ map: full(event.user) }"
+      ).plan)
     let text = PlanExplanation.text(plan)
-    #expect(text.contains("  full(u: map(string, dyn)) -> dyn (line 2)\n    Joins.\n    is u.first + u.last\n    a part of 1 expression"))
+    #expect(
+      text.contains(
+        "  full(u: map(string, dyn)) -> dyn (line 2)\n    Joins.\n    is u.first + u.last\n    a part of 1 expression"))
     #expect(text.contains("reads event.user.first (may be missing), event.user.last (may be missing)"))
   }
 }
