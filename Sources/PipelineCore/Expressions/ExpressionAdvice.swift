@@ -4,6 +4,8 @@ extension CheckedExpression {
   /// Warnings for the author. `isCondition`: an event for which the expression fails is dropped, so that reads under a
   /// negation matter.
   public func advice(isCondition: Bool) -> [Diagnostic] {
+    // A path in the body of a function may be a secret, which only that text conceals.
+    if isSecret, !text.isSecret { return [] }
     var comparisons = ComparisonAdvice(self)
     comparisons.visit()
     return (isCondition ? negationAdvice() : []) + comparisons.diagnostics

@@ -159,11 +159,12 @@ public struct CheckedTemplate: Sendable {
         return .text(bytes)
       case .expression(let expression):
         let program = TemplateProgram.Part.program(expression.compile(projection: projection))
-        shown.append(expression.text.isSecret ? .text(Array(LocatedText.mask.utf8)) : program)
+        shown.append(expression.isSecret ? .text(Array(LocatedText.mask.utf8)) : program)
         return program
       }
     }
-    return TemplateProgram(programs, shown: text.isSecret ? TemplateProgram(shown) : nil)
+    return TemplateProgram(
+      programs, shown: text.isSecret || expressions.contains(where: \.isSecret) ? TemplateProgram(shown) : nil)
   }
 }
 

@@ -144,7 +144,7 @@ public struct PlanExplanation {
       let canFail = checked.canFail ? "" : ", cannot fail"
       say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (\(plan.place(checked.text.location)))")
       // The types and paths of an expression with a secret could reveal its literals.
-      if checked.text.isSecret {
+      if checked.isSecret {
         say(depth + 2, "a secret stands in it, so what it reads and gives is not shown")
         continue
       }

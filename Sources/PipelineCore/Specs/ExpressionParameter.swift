@@ -125,7 +125,7 @@ public struct ExpressionParameter: ParameterValue {
     self.program = program
     self.reads = reads
     // Types name the fields of literals, and types are printed.
-    self.type = syntax.text.isSecret ? .dyn : type
+    self.type = program.isSecret ? .dyn : type
   }
 
   /// The first names of the paths that it reads of a variable; nil: it reads the whole variable.

@@ -347,4 +347,39 @@ import Testing
         "  full(u: map(string, dyn)) -> dyn (line 2)\n    Joins.\n    is u.first + u.last\n    a part of 1 expression"))
     #expect(text.contains("reads event.user.first (may be missing), event.user.last (may be missing)"))
   }
+
+  /// A secret in the value of a function is in nothing that is printed, whatever calls it.
+  @Test(arguments: [
+    "token: { value: \"'${secret:TOK}'\", examples: [ token() == 'x' ] }",
+    "token: { value: \"'${secret:TOK}' + 1\" }",
+    "token: { value: \"int('${secret:TOK}')\", examples: [ token() == 1 ] }",
+    "token: { parameters: { x: dyn }, value: \"x['${secret:TOK}']\" }",
+    "token: { parameters: { x: dyn }, value: \"{'${secret:TOK}': x}\", returns: int }",
+    "token: { parameters: { x: dyn }, value: \"x.${secret:TOK}.y + nosuch\" }",
+  ]) func aSecretOfAFunctionIsNotPrinted(_ function: String) {
+    let secret = "Qz7kPv3xWm"
+    let values = Interpolation(variables: [:], secrets: ["TOK": secret])
+    let call = function.contains("parameters") ? "token(event)" : "token()"
+    let result = FrontEnd(.builtIn, values: values).compile(
+      "functions: { \(function) }"
+        + Self.ends.replacing(
+          "STEPS",
+          with: "{ map: \"{'t': \(call)}\" }, { filter: \"!(\(call) == 1)\" }, { log: { message: 'a {{ \(call) }}' } }")
+    )
+    var shown = result.diagnostics.map(\.line).joined(separator: "\n") + DiagnosticRenderer().text(result.diagnostics)
+    if let plan = result.plan { shown += PlanExplanation.text(plan) }
+    #expect(!shown.contains(secret) && !shown.contains("Qz7k"), "\(shown)")
+  }
+
+  @Test func aSecretOfAFunctionIsMaskedInLogs() throws {
+    let values = Interpolation(variables: [:], secrets: ["TOK": "Qz7kPv3xWm"])
+    let result = FrontEnd(PipelineRun.catalogue, values: values).compile(
+      """
+      functions: { token: { value: "'${secret:TOK}'" } }
+      sources: { s: { values: [ 1 ] } }
+      sinks: { out: { from: s, chain: [ { log: { message: 'a {{ token() }}' } } ], probe: {} } }
+      """)
+    let run = PipelineRun(try #require(result.plan), sources: [:])
+    #expect(run.log.contains { $0.contains("a (secret)") } && !run.log.contains { $0.contains("Qz7k") }, "\(run.log)")
+  }
 }
