@@ -7,6 +7,8 @@ extension Compiler {
     case operation(Int32)
     /// The argument itself, because it only reads: fields of it are then paths of the event.
     case argument(SyntaxTree.ID)
+    /// A number that is only compared with constants, as the type of the parameter: the comparison can read the slot.
+    case compared(SyntaxTree.ID, ExpressionType, String)
   }
 
   /// Compiles the body with the arguments in place of the parameters. Each argument is evaluated at most once, and an error of one is
@@ -15,12 +17,15 @@ extension Compiler {
     guard case .apply(let application) = tree[id].kind else { return compile(id) }
     let (outer, depth) = (substitutes, localDepth)
     var bound: [(slot: Int, value: Int32)] = []
+    var guards: Set<Int> = []
     for (index, argument) in application.arguments.enumerated() {
       let slot = first + index
       localDepth = slot
       substitutes[slot] = nil
       let value = place(argument, slot, application, index)
       if let value { bound.append((slot, value)) }
+      // An error of the argument counts also where the value is read otherwise.
+      if value != nil, substitutes[slot] != nil { guards.insert(slot) }
     }
     localDepth = first + application.arguments.count
     var result = compile(application.body)
@@ -30,7 +35,8 @@ extension Compiler {
     }
     (substitutes, localDepth) = (outer, depth)
     for (slot, value) in bound.reversed() {
-      result = emit(Operation(code: .bind, flags: 1, a: Int32(slot), b: value, c: result), id)
+      result = emit(
+        Operation(code: .bind, flags: guards.contains(slot) ? 3 : 1, a: Int32(slot), b: value, c: result), id)
     }
     return result
   }
@@ -48,6 +54,10 @@ extension Compiler {
       return checked(presence(argument), parameter.type, what, argument)
     }
     let checked = checked(compile(argument), parameter.type, what, argument)
+    if slot(read: checked) != nil, isOnlyCompared(slot, application.body) {
+      substitutes[slot] = .compared(argument, parameter.type, what)
+      return checked
+    }
     if isLiteral(checked) {
       substitutes[slot] = .operation(checked)
       return nil
@@ -60,7 +70,7 @@ extension Compiler {
   }
 
   /// The value of an operation as `type`; it fails if the value is of another kind.
-  private mutating func checked(_ at: Int32, _ type: ExpressionType, _ what: String, _ id: SyntaxTree.ID) -> Int32 {
+  mutating func checked(_ at: Int32, _ type: ExpressionType, _ what: String, _ id: SyntaxTree.ID) -> Int32 {
     let kinds = KindSet.of(type)
     guard kinds != KindSet.all else { return at }
     let operation = emit(
@@ -107,6 +117,23 @@ extension Compiler {
       }
     case .index, .binary, .list, .map, .apply: return tree.children(of: id).contains { isNeeded(slot, $0) }
     }
+  }
+
+  /// Whether the local is read only where it is compared with a constant.
+  private func isOnlyCompared(_ slot: Int, _ id: SyntaxTree.ID) -> Bool {
+    func isLocal(_ id: SyntaxTree.ID) -> Bool {
+      if case .local(slot) = resolutions[Int(id)] { true } else { false }
+    }
+    func isConstant(_ id: SyntaxTree.ID) -> Bool {
+      if case .literal = tree[id].kind { true } else { false }
+    }
+    if isLocal(id) { return false }
+    if case .binary(let op, let left, let right) = tree[id].kind, op == .equal || op == .notEqual || op.flipped != nil,
+      isLocal(left) && isConstant(right) || isLocal(right) && isConstant(left)
+    {
+      return true
+    }
+    return tree.children(of: id).allSatisfy { isOnlyCompared(slot, $0) }
   }
 
   /// How often an evaluation may read the local; more than once in a loop.

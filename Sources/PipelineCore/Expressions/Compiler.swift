@@ -138,6 +138,7 @@ struct Compiler {
       switch substitutes[slot] {
       case .operation(let at): return at
       case .argument(let argument): return compile(argument)
+      case .compared(let argument, let type, let what): return checked(compile(argument), type, what, argument)
       case nil: return emit(Operation(code: .local, a: Int32(slot)), id)
       }
     case .typeName(let name):
@@ -301,11 +302,11 @@ struct Compiler {
 
   /// The slot that an operation reads and compares, unchanged or as the declared number; the operation handles an
   /// absent slot.
-  private func slot(read at: Int32) -> Int32? {
+  func slot(read at: Int32) -> Int32? {
     let operation = operations[Int(at)]
     switch operation.code {
     case .slot, .slotOrNull: return operation.a
-    case .declared:
+    case .declared, .argument:
       switch Declared(rawValue: operation.detail) {
       case .int, .uint, .double: return slot(read: operation.a)
       default: return nil

@@ -43,6 +43,7 @@ extension Machine {
   @inline(__always)
   func argument(_ at: Int32, _ value: Value) -> Value {
     let kinds = UInt32(bitPattern: operations[Int(at)].b)
+    if value.is(.int), operations[Int(at)].detail == Declared.double.rawValue { return .double(Double(value.asInt)) }
     return value.isError || kinds & KindSet.of(value) != 0 ? value : argumentSlow(at, kinds, value)
   }
 

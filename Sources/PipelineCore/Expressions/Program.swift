@@ -58,7 +58,8 @@ struct Operation {
     /// A loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two variables and
     /// 2 inside another loop; the payload of `literal` is the first variable.
     case loop
-    /// Loop variable `a` is `b` while `c` is evaluated. `flags` 1: an error of `b` is that of the whole, as that of an argument.
+    /// Loop variable `a` is `b` while `c` is evaluated. `flags` 1: an error of `b` is that of the whole, as that of an argument;
+    /// 2: and `c` does not read the variable.
     case bind
     /// The value of `a` if its kind is one of `b`, as bits, or can be converted to the ``Declared`` in `detail`; `literal` begins the
     /// message of the failure.

@@ -139,6 +139,50 @@ import Testing
     }
   }
 
+  /// Typed parameters, in conditions that are compiled to tests of slots: the outcome is that for the values in those types, and an argument
+  /// of another kind fails the call whatever the condition says of it.
+  @Test(arguments: 0..<300) func typedArgumentsAreCheckedInConditions(_ seed: UInt64) throws {
+    var random = SplitMix(seed)
+    let event = #"{"n":3,"x":1.5,"t":"abc","e":"a\u0062c","b":true,"w":3.0,"big":503,"o":null,"l":[1]}"#
+    let ints = ["event.n": "3", "event.w": "3", "event.big": "503"]
+    let doubles = ["event.n": "3.0", "event.w": "3.0", "event.x": "1.5", "event.big": "503.0"]
+    let strings = ["event.t": "'abc'", "event.e": "'abc'"]
+    let fields = [
+      "event.n", "event.x", "event.t", "event.e", "event.b", "event.w", "event.big", "event.o", "event.l", "event.gone",
+    ]
+    func pick(_ fitting: [String: String], _ random: inout SplitMix) -> String {
+      random.below(5) == 0 ? random.pick(fields) : random.pick(fitting.keys.sorted())
+    }
+    let (a, b, s, t) = (
+      pick(ints, &random), pick(doubles, &random), pick(strings, &random), pick(["event.b": ""], &random)
+    )
+    let all = [
+      "a >= 500", "a == 3", "500 < a", "a != 503", "b < 1.5", "b == 3.0", "b >= 3.0", "s == 'abc'", "s != ''",
+      "'abc' == s", "t", "!t",
+      "a in [1, 3]", "b + 1.0 > 2.0", "size(s) == 3", "a + a == 6", "s in ['abc', 'd']", "true", "false",
+    ]
+    func condition(_ depth: Int, _ random: inout SplitMix) -> String {
+      if depth == 0 { return random.pick(all) }
+      let (one, two) = (condition(depth - 1, &random), condition(depth - 1, &random))
+      return random.pick(["(\(one) && \(two))", "(\(one) || \(two))", "!(\(one))", "(\(one) ? \(two) : t)"])
+    }
+    let value = condition(2, &random)
+    let functions = try Self.defined(
+      "f: { parameters: { a: int, b: double, s: string, t: bool }, value: \"\(value)\" }")
+    let isTyped = ints[a] != nil && doubles[b] != nil && strings[s] != nil && t == "event.b"
+    let bound =
+      "cel.bind(a, \(ints[a] ?? "0"), cel.bind(b, \(doubles[b] ?? "0.0"), cel.bind(s, \(strings[s] ?? "''"), cel.bind(t, true, \(value)))))"
+    let call = "f(\(a), \(b), \(s), \(t))"
+    for expression in [call, "\(call) && event.n == 3", "!(\(call))"] {
+      let plain = expression.replacing(call, with: bound)
+      let expected = isTyped ? evaluate(plain, event) : "error"
+      let actual = evaluate(expression, event, functions: functions)
+      #expect(
+        isTyped ? actual == expected : actual?.hasPrefix("error") == true,
+        "\(expression) with \(value): \(actual ?? "")")
+    }
+  }
+
   // MARK: What a call reads
 
   @Test func fieldsAreReadThroughACall() throws {
