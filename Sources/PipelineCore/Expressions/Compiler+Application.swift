@@ -54,7 +54,7 @@ extension Compiler {
       return checked(presence(argument), parameter.type, what, argument)
     }
     let checked = checked(compile(argument), parameter.type, what, argument)
-    if slot(read: checked) != nil, isOnlyCompared(slot, application.body) {
+    if self.slot(read: checked) != nil, isOnlyCompared(slot, application.body) {
       substitutes[slot] = .compared(argument, parameter.type, what)
       return checked
     }
