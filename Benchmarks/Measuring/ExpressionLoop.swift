@@ -10,10 +10,14 @@ public final class ExpressionLoop {
   private let slab: Slab
   private let event: Value
 
-  /// `event` is JSON.
-  public init?(_ expression: String, _ event: String) {
+  /// `event` is JSON; `functions` is the section of a pipeline file.
+  public init?(_ expression: String, _ event: String, functions: String = "") {
     var diagnostics = Diagnostics()
-    let scope = ExpressionScope([.init("event")])
+    var scope = ExpressionScope([.init("event")])
+    if !functions.isEmpty {
+      scope.functions = FrontEnd(.operators).parse(SourceText(name: "functions", text: functions))
+        .functions(into: &diagnostics)
+    }
     guard
       let checked = ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
         .check(in: scope, into: &diagnostics)

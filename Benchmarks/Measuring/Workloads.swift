@@ -13,6 +13,21 @@ public enum Workloads {
   public static let fourReads =
     "event.id != 0 && event.status != 0 && event.host != '' && event.user.name != ''"
 
+  /// Functions, and expressions that call them with the same written out.
+  public static let functions = """
+    functions:
+      failed: { parameters: { status: dyn, method: dyn }, value: status >= 500 && method == 'GET' }
+      failedTyped: { parameters: { status: int, method: string }, value: status >= 500 && method == 'GET' }
+      who: { parameters: { user: map }, value: user.name + '/' + user.plan }
+      kilo: { parameters: { n: double }, value: n / 1000.0 }
+    """
+  public static let calls: [(name: String, call: String, written: String)] = [
+    ("two terms, parameters of any type", "failed(event.status, event.method)", twoTerms),
+    ("two terms, typed parameters", "failedTyped(event.status, event.method)", twoTerms),
+    ("two fields of a map", "who(event.user) == 'ann/x'", "event.user.name + '/' + event.user.plan == 'ann/x'"),
+    ("a double", "kilo(event.bytes) > 18.0", "event.bytes / 1000.0 > 18.0"),
+  ]
+
   public static let filterChain = "[ { filter: \"\(twoTerms)\" } ]"
   public static let readChain = "[ { filter: \"\(fourReads)\" } ]"
   public static let mapChain =

@@ -29,6 +29,37 @@ if CommandLine.arguments.contains("--only") {
   exit(0)
 }
 
+/// Expressions with functions beside the same without, in turns: the ratio of each pair, over slots and with the scan.
+func measureFunctions() {
+  print("call and written out, ns (medians of 41 pairs), and min/median/max of the ratios")
+  for (name, call, written) in Workloads.calls {
+    guard let one = ExpressionLoop(call, Workloads.event, functions: Workloads.functions) else {
+      fatalError("\(call) does not work")
+    }
+    let other = loop(written)
+    for (how, scans, count) in [("over slots", false, 100_000), ("over JSON", true, 20_000)] {
+      func time(_ loop: ExpressionLoop) -> Double {
+        Stopwatch.samples(1, count) {
+          if scans { loop.fill() }
+          _ = loop.condition()
+        }[0]
+      }
+      let pairs = (0..<41).map { _ in (time(one), time(other)) }
+      func median(_ all: [Double]) -> Double { all.sorted()[all.count / 2] }
+      let ratios = pairs.map { $0.0 / $0.1 }.sorted()
+      func hundredths(_ value: Double) -> String { "\((value * 100).rounded() / 100)" }
+      print(
+        "\(name), \(how): \(number(median(pairs.map(\.0)))) and \(number(median(pairs.map(\.1)))), "
+          + [ratios[0], median(ratios), ratios[ratios.count - 1]].map(hundredths).joined(separator: "/"))
+    }
+  }
+}
+
+if CommandLine.arguments.contains("--functions") {
+  measureFunctions()
+  exit(0)
+}
+
 let two = loop(Workloads.twoTerms)
 let six = loop(Workloads.sixTerms)
 let four = loop(Workloads.fourFields)

@@ -21,10 +21,12 @@ extension FileProbe {
       if let known = real(directory) { return known == "/" ? "/" + name : known + "/" + name }
       return normal(path.utf8.first == UInt8(ascii: "/") ? path : (real(".") ?? "") + "/" + path)
     },
-    isMissingDirectory: { path in
-      var status = stat()
-      return stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)
-    })
+    isMissingDirectory: isMissing, isMissingFile: isMissing)
+
+  @Sendable private static func isMissing(_ path: String) -> Bool {
+    var status = stat()
+    return stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)
+  }
 
   private static func real(_ path: String) -> String? {
     guard let found = realpath(path, nil) else { return nil }

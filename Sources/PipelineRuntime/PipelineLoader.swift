@@ -75,7 +75,10 @@ package struct PipelineLoader {
     }
     environment.merge(inputs.overrides) { $1 }
     var files = inputs.readsEnvironment ? FileProbe.system : .none
-    if !checksFiles { files.isMissingDirectory = { _ in false } }
+    if !checksFiles {
+      files.isMissingDirectory = { _ in false }
+      files.isMissingFile = { _ in false }
+    }
     var front = FrontEnd(catalogue, environment: environment, files: files)
     front.plugins = inputs.plugins
     front.overrides = inputs.settings

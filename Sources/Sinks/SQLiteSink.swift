@@ -34,6 +34,8 @@ public struct SQLiteSink: SinkComponent {
   var busyTimeout = TimeSpan.seconds(5)
   var retry = ReconnectParameter()
 
+  public var writesDatabase: FilePathParameter? { path }
+
   public init() {}
 
   public static let spec = ComponentSpec<SQLiteSink>(

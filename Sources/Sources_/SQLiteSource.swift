@@ -17,6 +17,8 @@ public struct SQLiteSource: SourceComponent {
   var busyTimeout = TimeSpan.seconds(5)
   var stopTimeout = TimeSpan.seconds(10)
 
+  public var readsDatabase: FilePathParameter? { path }
+
   public init() {}
 
   public static let spec = ComponentSpec<SQLiteSource>(

@@ -9,6 +9,7 @@ extension Compilation {
       note(.files(path, pattern: resolvedPattern(path.text)), path.location)
     }
     if let address = source.listens { note(.address(address, source.serving), address.location ?? location) }
+    if let path = source.readsDatabase, !path.isPlaceholder { databases.append(path) }
     if source.readsStandardInput { standardInputs.append(location) }
   }
 
@@ -51,6 +52,14 @@ extension Compilation {
             ? "Make the directory before the pipeline starts: a file is made where it is missing, a directory is not"
             : "Make the directory before the pipeline starts: only directories behind the first {{ }} are made")
       )
+    }
+    // A sink of the pipeline may make the database.
+    let made = Set(sinks.compactMap { $0.component.writesDatabase.map { files.resolve($0.text) } })
+    for path in databases where files.isMissingFile(path.text) && !made.contains(files.resolve(path.text)) {
+      diagnostics.report(
+        Diagnostic(
+          .missingDatabase, "there is no file \(path.shown), and the source does not make it", at: path.location,
+          help: "Make the database before the pipeline starts, or correct the path"))
     }
     let circles = OutsideCircles(ways)
     var reported: Set<Int> = []
@@ -99,7 +108,9 @@ extension Diagnostic.Code {
     "RX350", "A path with {{ }} begins with a directory, and names a file below it.")
   public static let possibleFileCycle = Diagnostic.Code(
     "RX351", "A sink may write a file that its own events are read from.", severity: .warning)
+  public static let missingDatabase = Diagnostic.Code(
+    "RX369", "A database that a source reads does not exist.", severity: .warning)
   static let files: [Diagnostic.Code] = [
-    .missingDirectory, .sharedStandardInput, .sharedName, .pathTemplate, .possibleFileCycle,
+    .missingDatabase, .missingDirectory, .sharedStandardInput, .sharedName, .pathTemplate, .possibleFileCycle,
   ]
 }

@@ -15,6 +15,7 @@ extension Compilation {
     for signal in file.signals { add(signal.name, .signal, signal.node.options) }
     for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
     for pattern in file.patterns { check(pattern) }
+    checkExamples()
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
     for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
     for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
@@ -82,6 +83,7 @@ extension Compilation {
   }
 
   func warnUnused() {
+    warnUnusedFunctions()
     for entry in entries where entry.references == 0 && entry.kind != .part {
       guard entry.kind != .command else {
         diagnostics.report(

@@ -5,7 +5,7 @@ extension Diagnostic.Code {
     "RX321", "Inner signals may be nested 16 levels deep.")
   // RX322 is retired and must not be reused.
   public static let schemaType = Diagnostic.Code(
-    "RX323", "A schema gives the type of each field of the events.")
+    "RX323", "A schema gives the type of each field of the events, and a function that of each parameter.")
   public static let schemaFile = Diagnostic.Code(
     "RX324", "A schema file cannot be read, or is no JSON Schema.")
   public static let schemaPart = Diagnostic.Code(
@@ -45,10 +45,15 @@ extension Diagnostic.Code {
     "RX359", "'include' names files in the directory of the file, or below it, that do not include it.")
   public static let includedKey = Diagnostic.Code(
     "RX365", "An included file has parts of a pipeline, and no settings of its own.")
+  public static let functionCircle = Diagnostic.Code(
+    "RX367", "A function must not call itself, directly or by way of others.")
+  public static let functionExample = Diagnostic.Code(
+    "RX368", "An example of a function is a condition that calls it and holds.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
     .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
+    .functionCircle, .functionExample,
   ]
 }

@@ -32,6 +32,11 @@ struct EventSchema {
     if let scalar = node.scalar, isPath(scalar.string) {
       return read(file: scalar.string, at: node.location, files, into: &diagnostics)
     }
+    return type(node, into: &diagnostics)
+  }
+
+  /// A type that is no file, such as that of a function's parameter; nil after an error, which is reported.
+  static func type(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> ExpressionType? {
     var reader = EventSchema()
     let type = reader.type(node, 0)
     diagnostics.report(contentsOf: reader.diagnostics)

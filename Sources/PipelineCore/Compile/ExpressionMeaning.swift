@@ -1,7 +1,8 @@
 extension ExpressionSyntax {
   /// A hash of what the expression says, whatever its spaces, comments, redundant parentheses, quotes and escapes, and numbers are written
-  /// like, and whether a field is read as `event.k` or `event['k']`.
-  var meaning: UInt64 {
+  /// like, and whether a field is read as `event.k` or `event['k']`. `functions`: the hashes of the file's functions, which count as a part
+  /// of what calls them.
+  func meaning(_ functions: [String: UInt64]) -> UInt64 {
     // Children come before their parents.
     var hashes: [UInt64] = []
     hashes.reserveCapacity(tree.nodes.count)
@@ -58,6 +59,7 @@ extension ExpressionSyntax {
         if let target { add(target) }
         print.add(UInt64(arguments.count))
         for argument in arguments { add(argument) }
+        if let called = tree.called(node), let hash = functions[called.name] { print.add(hash) }
       case .list(let elements):
         print.add(UInt8(6))
         print.add(UInt64(elements.count))
@@ -110,6 +112,11 @@ extension ExpressionSyntax {
         add(operand, body)
         add(name)
         add(flat)
+      case .apply(let application):
+        // A parsed expression has none.
+        print.add(UInt8(16))
+        add(application.function.name)
+        for argument in application.arguments { add(argument) }
       }
       hashes.append(print.value)
     }
@@ -119,7 +126,7 @@ extension ExpressionSyntax {
 
 extension ExpressionTemplate {
   /// The same of a template.
-  var meaning: UInt64 {
+  func meaning(_ functions: [String: UInt64]) -> UInt64 {
     var print = Fingerprint()
     for part in parts {
       switch part {
@@ -129,7 +136,7 @@ extension ExpressionTemplate {
         print.add(shown)
       case .expression(let syntax):
         print.add(UInt8(1))
-        print.add(syntax.meaning)
+        print.add(syntax.meaning(functions))
       }
     }
     return print.value

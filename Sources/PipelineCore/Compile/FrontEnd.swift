@@ -44,6 +44,8 @@ public struct FrontEnd: Sendable {
     /// The files of plugins that the text may use.
     public var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
+    /// Pipelines of the templates that nothing uses, for what can be said of them.
+    fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
     fileprivate var digests: [String] = []
     /// Equal for two texts that say the same with what is filled in, and use the same plugins. The values of secrets do not count.
@@ -53,6 +55,22 @@ public struct FrontEnd: Sendable {
       print.add(Meaning(catalogue: catalogue).of(file: node))
       for digest in digests { print.add(digest.utf8) }
       return print.value
+    }
+
+    /// The functions of the text, which need not be a whole pipeline; what is wrong with them goes to `diagnostics`.
+    public func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
+      guard let file, let catalogue else {
+        diagnostics.report(contentsOf: self.diagnostics)
+        return .none
+      }
+      var part = PipelineFile(source: file.source, name: file.name)
+      (part.functions, part.brokenFunctions, part.patterns) = (file.functions, file.brokenFunctions, file.patterns)
+      let compilation = Compilation(catalogue, [:], .none, .none, part)
+      compilation.checkExamples()
+      diagnostics.report(contentsOf: compilation.diagnostics.withOrigins().all)
+      // A function whose form is wrong is reported with the text.
+      if !file.brokenFunctions.isEmpty { diagnostics.report(contentsOf: self.diagnostics) }
+      return compilation.functions
     }
 
     public init(source: SourceText? = nil, diagnostics: [Diagnostic] = []) {
@@ -74,11 +92,12 @@ public struct FrontEnd: Sendable {
       }
       result.catalogue = compiler.catalogue
       let filled = values.apply(to: root, into: &diagnostics)
-      guard let node = Reuse.expand(filled, compiler.catalogue, values, included, into: &diagnostics) else {
+      guard let (node, unused) = Reuse.expand(filled, compiler.catalogue, values, included, into: &diagnostics) else {
         result.diagnostics = diagnostics.withOrigins().all
         return result
       }
       result.node = node
+      result.unused = unused
       var file = PipelineFileParser.parse(node, into: &diagnostics)
       file.print(printed, as: printedFormat, into: &diagnostics)
       result.file = file
@@ -89,6 +108,41 @@ public struct FrontEnd: Sendable {
 
   /// Reports every error and warning of the text, its tests excepted.
   public func compile(_ source: SourceText) -> Result {
+    var result = compileOnce(source)
+    removeFixes(from: &result, of: source)
+    return result
+  }
+
+  /// How many proposed fixes are tried out.
+  private static let triedFixes = 50
+
+  /// Removes the fixes with which the file would have no fewer errors of form: the name of another program for something similar here, which
+  /// has other parameters. A misspelt name is replaced in any case: what else is wrong was wrong before.
+  private func removeFixes(from result: inout Result, of source: SourceText) {
+    func errors(_ diagnostics: [Diagnostic]) -> Int {
+      diagnostics.count { $0.severity == .error && $0.code.name.hasPrefix("RX2") }
+    }
+    var tried = 0
+    for index in result.diagnostics.indices {
+      let diagnostic = result.diagnostics[index]
+      guard diagnostic.code == .unknownComponent, diagnostic.fixIts.count == 1, let place = diagnostic.location,
+        place.text.name == source.name, place.offset + place.length <= source.bytes.count
+      else { continue }
+      let word = String(decoding: source.bytes[place.offset..<place.offset + place.length], as: UTF8.self)
+      let replacement = diagnostic.fixIts[0].replacement
+      if Suggestion.otherName(word) == nil, Suggestion.isMisspelt(word, replacement) { continue }
+      tried += 1
+      var bytes = source.bytes
+      bytes.replaceSubrange(place.offset..<place.offset + place.length, with: replacement.utf8)
+      if tried > Self.triedFixes
+        || errors(compileOnce(SourceText(name: source.name, bytes: bytes)).diagnostics) >= errors(result.diagnostics)
+      {
+        result.diagnostics[index].fixIts = []
+      }
+    }
+  }
+
+  private func compileOnce(_ source: SourceText) -> Result {
     var result = parse(source)
     guard let file = result.file else { return result }
     var diagnostics = Diagnostics()
@@ -98,6 +152,7 @@ public struct FrontEnd: Sendable {
     let isWhole = !diagnostics.hasErrors
     // Without a plugin's components, further messages would mislead.
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
+    if isWhole { check(result.unused, compiler, into: &diagnostics) }
     var found = diagnostics.withOrigins().all
     // A plugin of the directory that cannot be used is news for a file that has a component which nobody offers.
     if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
@@ -108,6 +163,15 @@ public struct FrontEnd: Sendable {
     if let plan, !offered.isEmpty { result.digests = Self.digests(of: plan, offered) }
     if !result.hasErrors { result.plan = plan }
     return result
+  }
+
+  private func check(_ unused: [YAMLNode], _ compiler: PipelineCompiler, into diagnostics: inout Diagnostics) {
+    for node in unused {
+      var found = Diagnostics()
+      let file = PipelineFileParser.parse(node, into: &found)
+      _ = compiler.compile(file, into: &found)
+      diagnostics.report(contentsOf: found.all.filter(\.concernsUnusedTemplate))
+    }
   }
 
   /// The digests of the plugins that a plan uses.

@@ -5,6 +5,8 @@
 /// Secrets are left out, because stored bytes must reveal nothing about them; the text around them counts.
 struct Meaning {
   let catalogue: Catalogue
+  /// The hashes of the functions of the file.
+  var functions: [String: UInt64] = [:]
 
   // MARK: Files
 
@@ -12,21 +14,58 @@ struct Meaning {
   /// filled in.
   func of(file root: YAMLNode) -> UInt64 {
     var print = Fingerprint()
+    var meaning = self
+    meaning.functions = Self.functions(root["functions"])
     for section in (root.entries ?? []).sorted(by: { $0.name < $1.name })
-    where !["description", "tests"].contains(section.name) {
+    where !["description", "tests", "functions"].contains(section.name) {
       print.add(section.name.utf8)
       guard let members = section.value.entries else {
-        print.add(of(value: section.value))
+        print.add(meaning.of(value: section.value))
         continue
       }
       // The order of signals and sinks decides which receives an event first.
       for member in members {
         print.add(UInt8(0))
         print.add(member.name.utf8)
-        print.add(of(signal: member.value))
+        print.add(meaning.of(signal: member.value))
       }
     }
     return print.value
+  }
+
+  /// The hashes of functions by name: of their parameters, their result, and their values with those of the functions that these call. What
+  /// calls a function has that hash as a part of its own.
+  static func functions(_ section: YAMLNode?) -> [String: UInt64] {
+    var parts: [String: (syntax: ExpressionSyntax, own: UInt64)] = [:]
+    for entry in section?.entries ?? [] {
+      var diagnostics = Diagnostics()
+      guard let value = entry.value["value"]?.scalar,
+        let syntax = ExpressionSyntax.parse(value.text, into: &diagnostics)
+      else { continue }
+      var print = Fingerprint()
+      for parameter in entry.value["parameters"]?.entries ?? [] {
+        print.add(UInt8(0))
+        print.add(parameter.name.utf8)
+        print.add("\(parameter.value["type"] ?? parameter.value)".utf8)
+      }
+      print.add(UInt8(1))
+      print.add((entry.value["returns"].map { "\($0)" } ?? "").utf8)
+      parts[entry.name] = (syntax, print.value)
+    }
+    var known: [String: UInt64] = [:]
+    var running: Set<String> = []
+    func hash(_ name: String) {
+      guard known[name] == nil, let part = parts[name], running.insert(name).inserted else { return }
+      for node in part.syntax.tree.nodes {
+        if let called = part.syntax.tree.called(node) { hash(called.name) }
+      }
+      var print = Fingerprint()
+      print.add(part.own)
+      print.add(part.syntax.meaning(known))
+      known[name] = print.value
+    }
+    for name in parts.keys.sorted() { hash(name) }
+    return known
   }
 
   /// Of a source, signal, command or sink: a mapping of a component, `from`, `chain` and options.
@@ -212,7 +251,7 @@ struct Meaning {
     guard !scalar.containsSecret, let syntax = ExpressionSyntax.parse(scalar.text, into: &diagnostics) else {
       return text(scalar, tag: 8)
     }
-    return number(8, syntax.meaning)
+    return number(8, syntax.meaning(functions))
   }
 
   private func template(_ scalar: YAMLScalar) -> UInt64 {
@@ -220,7 +259,7 @@ struct Meaning {
     guard scalar.text.text.hasOpeningBraces,
       let template = ExpressionTemplate.parse(scalar.text, into: &diagnostics)
     else { return text(scalar) }
-    return number(7, template.meaning)
+    return number(7, template.meaning(functions))
   }
 
   private func list<Element>(_ elements: [Element], _ hash: (Element) -> UInt64) -> UInt64 {

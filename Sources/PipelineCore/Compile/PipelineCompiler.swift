@@ -49,11 +49,16 @@ final class Compilation: SignalCompiler {
   var readings: [Reading] = []
   /// What sources read that a sink may have written, by the names that contain them.
   var inlets: [String: [OutsideInlet]] = [:]
+  /// The databases that sources read.
+  var databases: [FilePathParameter] = []
   /// The locations of sources that read standard input.
   var standardInputs: [SourceLocation] = []
   /// The grok patterns that the file defines.
   private(set) lazy var patterns = GrokDefinitions(
     Dictionary(file.patterns.map { ($0.name.value, $0.node.value) }) { first, _ in first })
+  /// The functions that the file defines.
+  private(set) lazy var functions = defineFunctions()
+  private lazy var functionMeanings = file.functions.isEmpty ? [:] : Meaning.functions(file.functionSection)
   /// The deepest nesting of inner signals.
   private static let depthLimit = 16
 
@@ -120,7 +125,7 @@ final class Compilation: SignalCompiler {
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
-      standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
+      functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
       whenLate: file.whenLate, outsideWays: outsideWays)
     var listeners: [Plan.Listener] = []
     plan.reportSharedAddresses(beside: &listeners, into: &diagnostics)
@@ -430,7 +435,8 @@ final class Compilation: SignalCompiler {
     var print = Fingerprint()
     print.add(node.keyword.value.utf8)
     let kinds: [ComponentKind] = [.operator, .combination, .source, .sink, .command]
-    print.add(Meaning(catalogue: catalogue).of(kinds, node.keyword.value, node.arguments) ?? 0)
+    print.add(
+      Meaning(catalogue: catalogue, functions: functionMeanings).of(kinds, node.keyword.value, node.arguments) ?? 0)
     for text in more {
       print.add(UInt8(0))
       print.add(text.utf8)

@@ -30,6 +30,8 @@ struct Reuse {
   var lacksFiles = false
   /// The names of the included files, in the order in which they were read.
   private var included: Set<String> = []
+  /// The names of templates that are used, or that one of these uses.
+  var used: Set<String> = []
   /// How many values templates and lists have made.
   var madeNodes = 0
 
@@ -43,19 +45,21 @@ struct Reuse {
     self.files = files
   }
 
-  /// The file without reuse; nil after an error, because the rest would mislead.
+  /// The file without reuse, and pipelines of the templates that nothing uses; nil after an error, because the rest would mislead.
   static func expand(
     _ root: YAMLNode, _ catalogue: Catalogue, _ values: Interpolation, _ files: IncludedFiles,
     into diagnostics: inout Diagnostics
-  ) -> YAMLNode? {
-    guard let entries = root.entries, reuses(entries) else { return root }
+  ) -> (file: YAMLNode, unused: [YAMLNode])? {
+    guard let entries = root.entries, reuses(entries) else { return (root, []) }
     var reuse = Reuse(catalogue, values, files)
     reuse.collect(entries, of: root.location.text, within: [])
     for block in reuse.blocks { reuse.repeatSections(block) }
     reuse.expandSections()
+    // After an error, templates may look unused.
+    let unused = reuse.diagnostics.isEmpty ? reuse.unusedTemplates(beside: reuse.result) : []
     diagnostics.report(contentsOf: reuse.diagnostics)
     guard reuse.diagnostics.allSatisfy({ $0.severity != .error }) else { return nil }
-    return YAMLNode(.mapping(reuse.result), at: root.location)
+    return (YAMLNode(.mapping(reuse.result), at: root.location), unused)
   }
 
   /// Whether there may be something to expand: most files have nothing, and are not copied.
@@ -91,12 +95,13 @@ struct Reuse {
       case "include": includes += entry.value.items ?? [entry.value]
       case "foreach": blocks += entry.value.items ?? [entry.value]
       case _ where files.isEmpty: result.append(entry)
-      case _ where Self.sections.contains(entry.name) || entry.name == "patterns": merge(entry)
+      case _ where Self.sections.contains(entry.name) || ["patterns", "functions"].contains(entry.name): merge(entry)
       case "tests", "description": break
       default:
         report(
           .includedKey, "an included file has no key '\(entry.key.shown)'", entry.key.location,
-          help: "It has \(Suggestion.list(["templates", "include", "foreach", "patterns"] + Self.sections))")
+          help:
+            "It has \(Suggestion.list(["templates", "include", "foreach", "patterns", "functions"] + Self.sections))")
       }
     }
     for node in includes { include(node, from: source, within: files + [source.name]) }
@@ -279,7 +284,7 @@ struct Reuse {
     return node
   }
 
-  private mutating func expand(chain node: YAMLNode, _ stack: [String]) -> YAMLNode {
+  mutating func expand(chain node: YAMLNode, _ stack: [String]) -> YAMLNode {
     guard let items = node.items else { return node }
     var steps: [YAMLNode] = []
     for item in items {

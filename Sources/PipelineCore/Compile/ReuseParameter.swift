@@ -174,6 +174,7 @@ extension Reuse {
         fixIts: correction.map { [.init(named.location, $0.name)] } ?? [])
       return nil
     }
+    used.insert(name)
     guard kinds.contains(template.kind) else {
       report(
         .templateKind, "the template '\(name)' is a \(template.kind.rawValue), and a \(kinds[0].rawValue) is asked for",

@@ -5,7 +5,8 @@
 public struct FormattedFile: Sendable {
   /// The keys of the top level: what a pipeline is, what it needs, what it does, and its tests.
   public static let order = [
-    "name", "description", "threads", "delivery", "require", "whenLate", "plugins", "patterns", "defaults", "sources",
+    "name", "description", "threads", "delivery", "require", "whenLate", "plugins", "patterns", "functions", "defaults",
+    "sources",
     "signals", "commands", "sinks", "tests",
   ]
 

@@ -22,11 +22,17 @@ public struct PipelineFile: Sendable {
   public var tests: [TestNode] = []
   /// The grok patterns by name.
   public var patterns: [NamedNode<Located<String>>] = []
+  /// The functions of expressions, by name.
+  public var functions: [NamedNode<FunctionNode>] = []
+  /// The section as it is written, with those of included files.
+  var functionSection: YAMLNode?
   public var plugins: [NamedNode<YAMLNode>] = []
   /// Defaults by key, uninterpreted.
   public var defaults: [NamedNode<YAMLNode>] = []
   /// The names of definitions with errors: referring to them is no further error.
   public var broken: Set<String> = []
+  /// The names of functions with errors.
+  var brokenFunctions: Set<String> = []
   /// False if the parser has reported an error: something missing in the tree may then exist in the file.
   public var isWhole = true
 
@@ -34,6 +40,18 @@ public struct PipelineFile: Sendable {
     self.source = source
     self.name = name
   }
+}
+
+/// `celsius: { parameters: { f: double }, value: (f - 32.0) * 5.0 / 9.0 }`.
+public struct FunctionNode: Sendable {
+  public var description: Located<String>?
+  /// The parameters with their types.
+  public var parameters: [(name: Located<String>, type: YAMLNode)] = []
+  /// The type of the result, if it is given.
+  public var returns: YAMLNode?
+  public var value: LocatedText
+  /// Conditions that hold.
+  public var examples: [LocatedText] = []
 }
 
 /// A definition with its name.

@@ -78,7 +78,7 @@ public struct PipelineFileParser {
     for entry in entries {
       let value = entry.value
       switch entry.name {
-      case "sources", "signals", "commands", "sinks": break
+      case "sources", "signals", "commands", "sinks", "functions": break
       default: if refusesSecret(in: value, "'\(entry.key.shown)'") { continue }
       }
       switch entry.name {
@@ -98,6 +98,9 @@ public struct PipelineFileParser {
         file.sinks = section(entry, &names, "a sink") { $0.sink($1) }
       case "tests": file.tests = tests(value)
       case "patterns": file.patterns = patterns(entry)
+      case "functions":
+        file.functionSection = value
+        file.functions = functions(entry, &file.brokenFunctions)
       case "plugins": file.plugins = plugins(entry)
       case "defaults":
         file.defaults = (self.entries(entry) ?? []).map { NamedNode($0.locatedName, $0.value) }

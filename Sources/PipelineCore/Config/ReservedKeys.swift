@@ -5,8 +5,9 @@
 public enum ReservedKeys {
   public static let topLevel = [
     "name", "description", "threads", "delivery", "require", "whenLate", "sources", "signals", "commands", "sinks",
-    "tests", "patterns", "plugins", "defaults", "templates", "include", "foreach",
+    "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
   ]
+  public static let function = ["description", "parameters", "returns", "value", "examples"]
   public static let source = [
     "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",
   ]

@@ -295,6 +295,18 @@ public struct CodeExample: Sendable {
     "RX365": when(
       "A file that another one includes has 'name', 'delivery' or another setting of a whole pipeline.",
       do: "Move the setting to the file that is run; an included file has templates, sources, signals and sinks."),
+    "RX366": file(
+      "functions: { size: { parameters: { x: dyn }, value: 1 } }\n" + sound,
+      "functions: { width: { parameters: { x: string }, value: x.size() } }\n" + sound),
+    "RX367": file(
+      "functions: { down: { parameters: { n: int }, value: \"n < 1 ? 0 : down(n - 1)\" } }\n" + sound,
+      "functions: { down: { parameters: { n: int }, value: \"n < 1 ? 0 : n - 1\" } }\n" + sound),
+    "RX368": file(
+      "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 5 ] } }\n" + sound,
+      "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 4 ] } }\n" + sound),
+    "RX369": when(
+      "A 'sqlite' source names a file that is not there when the pipeline is checked.",
+      do: "Make the database first, or correct the path: a source never creates one."),
     "RX341": file(
       "delivery: light\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }",
       "delivery: durable\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }"

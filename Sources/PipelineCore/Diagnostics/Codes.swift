@@ -134,6 +134,8 @@ extension Diagnostic.Code {
     """
     A signal must not feed itself; a sink must not receive its own rejected events or the file that it writes.
     """)
+  public static let functionForm = Self(
+    "RX366", "A function has a name of its own, parameters with types, and a value.")
   public static let unusedName = Self(
     "RX304", "A source or signal feeds no sink.", severity: .warning)
   public static let weakGuarantee = Self(
@@ -146,7 +148,7 @@ extension Diagnostic.Code {
     "RX308", "An operator's memory has no limit.", severity: .warning)
 
   static let wiringCodes: [Self] = [
-    unknownName, unknownOutput, cycle, unusedName, weakGuarantee, unsuitableReduce, noSinks,
+    unknownName, unknownOutput, cycle, functionForm, unusedName, weakGuarantee, unsuitableReduce, noSinks,
     unboundedOperator,
   ]
 

@@ -55,7 +55,15 @@ extension Diagnostic {
   /// The diagnostic on one line, for a log: `search.yaml:12:7: error[RX203]: message; help`.
   public var line: String {
     (location.map { "\($0): " } ?? "") + "\(severity.rawValue)[\(code.name)]: \(message)"
-      + (help.map { "; \($0)" } ?? "") + origins
+      + (help.map { "; \(Self.continued($0))" } ?? "") + origins
+  }
+
+  /// A sentence as it goes on behind a semicolon: its first word begins small, unless it is an abbreviation.
+  private static func continued(_ sentence: String) -> String {
+    let letters = Array(sentence.utf8.prefix(2))
+    guard letters.count == 2, 0x41...0x5A ~= letters[0], !(0x41...0x5A ~= letters[1]), !(0x30...0x39 ~= letters[1])
+    else { return sentence }
+    return String(decoding: [letters[0] | 0x20] + sentence.utf8.dropFirst(), as: UTF8.self)
   }
 
   /// By which uses of templates and files its place came about: the place alone does not say which pipeline it is in.

@@ -54,7 +54,8 @@ public struct DiagnosticRenderer: Sendable {
       if count > 0 { counts.append("\(count) \(noun)\(count == 1 ? "" : "s")") }
     }
     if counts.isEmpty { counts = ["no errors"] }
-    let files = Set(diagnostics.compactMap { $0.location?.text.name })
+    // What is in an included file is a part of the file that includes it.
+    let files = Set(diagnostics.compactMap { $0.location?.text.outermost.name })
     let place =
       files.isEmpty
       ? ""

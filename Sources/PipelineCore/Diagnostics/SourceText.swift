@@ -54,6 +54,13 @@ public final class SourceText: Sendable {
     return start..<end
   }
 
+  /// The text that brought this copy to its place, through all templates and included files; itself, if nothing did.
+  var outermost: SourceText {
+    var text = self
+    while let other = text.origin?.location?.text { text = other }
+    return text
+  }
+
   public var lineCount: Int { lineStarts.count }
 }
 

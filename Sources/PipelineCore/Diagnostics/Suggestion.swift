@@ -36,6 +36,11 @@ public enum Suggestion {
     return nearest(to: name, among: known).map { ($0, "Did you mean '\($0)'?") }
   }
 
+  /// Whether `word` is `name` in another spelling, and not another name for it.
+  static func isMisspelt(_ word: String, _ name: String) -> Bool {
+    camelCase(word) == name || nearest(to: word, among: [name]) == name
+  }
+
   /// What to do for a foreign name without a counterpart, a sentence; nil: the name is unknown.
   public static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
 

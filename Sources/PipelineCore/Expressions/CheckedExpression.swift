@@ -36,6 +36,8 @@ public struct CheckedExpression: Sendable {
   public let canFail: Bool
 
   public var text: LocatedText { syntax.text }
+  /// Whether a secret stands in it, or in a function that it calls: what it gives may be that secret.
+  public var isSecret: Bool { text.isSecret || syntax.inserted.contains(where: \.isSecret) }
 
   /// The type of the value that is read, without the optional.
   func type(of read: ReadPath) -> ExpressionType {
@@ -66,6 +68,13 @@ extension ExpressionSyntax {
   private func resolve(
     in scope: ExpressionScope, expecting: ExpressionType?, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {
+    guard let syntax = expanded(scope.functions, into: &diagnostics) else { return nil }
+    return syntax.resolveExpanded(in: scope, expecting: expecting, into: &diagnostics)
+  }
+
+  private func resolveExpanded(
+    in scope: ExpressionScope, expecting: ExpressionType?, into diagnostics: inout Diagnostics
+  ) -> CheckedExpression? {
     var checker = Checker(self, scope)
     var type = checker.check(tree.root)
     if scope.checksTypes, let expecting, checker.diagnostics.allSatisfy({ $0.severity != .error }),
@@ -79,16 +88,21 @@ extension ExpressionSyntax {
     diagnostics.report(contentsOf: checker.diagnostics)
     guard checker.diagnostics.allSatisfy({ $0.severity != .error }) else { return nil }
     type = checker.inference.resolve(type, final: true)
+    return checked(by: checker, type)
+  }
+
+  /// The expression with what a checker has found, without errors.
+  func checked(by checker: Checker, _ type: ExpressionType) -> CheckedExpression {
     let types = checker.types.map { checker.inference.resolve($0, final: true) }
-    var analysis = ReadAnalysis(self, scope, types, checker.resolutions)
+    var analysis = ReadAnalysis(self, checker.scope, types, checker.resolutions)
     analysis.visit(tree.root)
     return CheckedExpression(
-      syntax: self, scope: scope, types: types, resolutions: checker.resolutions,
+      syntax: self, scope: checker.scope, types: types, resolutions: checker.resolutions,
       localCount: checker.localCount, type: type, reads: analysis.reads,
       canFail: analysis.canFail)
   }
 
-  private static func conversion(_ type: ExpressionType, _ wanted: ExpressionType) -> String? {
+  static func conversion(_ type: ExpressionType, _ wanted: ExpressionType) -> String? {
     switch (type, wanted) {
     case (.optional, _): return "End with .orValue(...) or .value()."
     case (_, .bool): return "Compare it with something: ... == ..., ... > ..., or has(...)."

@@ -135,9 +135,10 @@ extension Checker {
     _ id: SyntaxTree.ID, _ target: SyntaxTree.ID?, _ function: String, _ at: Int32,
     _ arguments: [SyntaxTree.ID]
   ) -> ExpressionType {
+    if uncallable(id, target, arguments) { return .dyn }
     // math.greatest(...): the dotted name belongs to the function.
     if let target, let path = dottedName(target),
-      path.absolute || !locals.contains(where: { $0.name == path.names[0] })
+      path.absolute || !visibleLocals.contains(where: { $0.name == path.names[0] })
     {
       let name = (path.names + [function]).joined(separator: ".")
       for candidate in candidates(name, absolute: path.absolute) {
@@ -173,7 +174,7 @@ extension Checker {
     guard let path = dottedName(target), path.names.count == 1, Self.libraries.contains(path.names[0]) else {
       return false
     }
-    return !locals.contains { $0.name == path.names[0] } && scope.index(of: path.names[0]) == nil
+    return !visibleLocals.contains { $0.name == path.names[0] } && scope.index(of: path.names[0]) == nil
   }
 
   private mutating func unknownFunction(
@@ -184,7 +185,7 @@ extension Checker {
     if let target, let path = dottedName(target), Self.libraries.contains(path.names[0]) {
       name = (path.names + [function]).joined(separator: ".")
     }
-    let known = FunctionRegistry.all.map(\.name)
+    let known = scope.functions.names.sorted() + FunctionRegistry.all.map(\.name)
     let foreign = Self.foreignNames[function] ?? Self.foreignFunctions[function]
     var help = foreign ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
     if ["all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "bind"].contains(function) {

@@ -48,7 +48,7 @@ extension Checker {
     return nil
   }
 
-  private func text(of id: SyntaxTree.ID, _ value: SyntaxTree.Literal, as type: ExpressionType) -> String? {
+  func text(of id: SyntaxTree.ID, _ value: SyntaxTree.Literal, as type: ExpressionType) -> String? {
     switch (value, type) {
     case (.int, .double), (.uint, .double): return asDouble(id)
     case (.int(let number), .uint): return number >= 0 ? "\(number)u" : nil

@@ -69,7 +69,7 @@ extension Checker {
     case .select(let target, _, _, _), .has(let target, _, _, _), .index(let target, _, _): operand = target
     default: return nil
     }
-    guard case .identifier(let name, _) = tree[operand].kind, !locals.contains(where: { $0.name == name }) else {
+    guard case .identifier(let name, _) = tree[operand].kind, !visibleLocals.contains(where: { $0.name == name }) else {
       return nil
     }
     switch name {

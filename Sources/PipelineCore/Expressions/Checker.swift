@@ -7,6 +7,8 @@ struct Checker {
     case variable(Int)
     /// A variable of a loop or binding, by its index among the live ones.
     case local(Int)
+    /// A call of a function of the file; its parameters are locals, from this index on.
+    case application(Int)
     /// The name of a type, used as a value.
     case typeName(String)
     /// A call of these overloads; `passesTarget`: whether the receiver is an argument.
@@ -21,26 +23,34 @@ struct Checker {
     var type: ExpressionType
   }
 
+  let syntax: ExpressionSyntax
   let tree: SyntaxTree
-  let text: LocatedText
   let scope: ExpressionScope
   var inference = TypeInference()
   var types: [ExpressionType]
   var resolutions: [Resolution]
   var locals: [Local] = []
+  /// The index of the first local that is visible here: the body of a function sees its parameters only.
+  var firstVisible = 0
+  /// The text in which the nodes lie that are checked now.
+  var textNumber: Int32 = 0
   /// The largest number of live loop variables.
   var localCount = 0
   var diagnostics: [Diagnostic] = []
 
   init(_ syntax: ExpressionSyntax, _ scope: ExpressionScope) {
+    self.syntax = syntax
     tree = syntax.tree
-    text = syntax.text
     self.scope = scope
     types = Array(repeating: .dyn, count: tree.nodes.count)
     resolutions = Array(repeating: .none, count: tree.nodes.count)
   }
 
   var isStrict: Bool { scope.mode == .strict }
+  var text: LocatedText { syntax.text(textNumber) }
+  /// Whether the nodes that are checked now are the body of a function, for the arguments of one call.
+  var isWithinCall: Bool { textNumber != 0 }
+  var visibleLocals: ArraySlice<Local> { locals[firstVisible...] }
 
   // MARK: Reporting
 
@@ -62,10 +72,15 @@ struct Checker {
     _ code: Diagnostic.Code, _ message: String, _ start: Int32, _ end: Int32, help: String?, fix: Fix?
   ) {
     guard scope.checksTypes || code.severity != .error else { return }
+    // Warnings about a function are reported once, where it is defined, and a fix for one call may spoil another.
+    if isWithinCall, code.severity != .error { return }
+    let text = text
     diagnostics.append(
-      Diagnostic(
-        code, message, at: text.location(Int(start), Int(end)), help: help,
-        fixIts: text.isSecret ? [] : fix.map { [text.fix(Int($0.start), Int($0.end), $0.text)] } ?? []))
+      text.concealing(
+        Diagnostic(
+          code, message, at: text.location(Int(start), Int(end)), help: help,
+          fixIts: text.isSecret || isWithinCall
+            ? [] : fix.map { [text.fix(Int($0.start), Int($0.end), $0.text)] } ?? [])))
   }
 
   mutating func report(
@@ -76,7 +91,8 @@ struct Checker {
 
   /// The source text of a node.
   func written(_ id: SyntaxTree.ID) -> String {
-    text.isSecret ? "this" : String(decoding: text.text[Int(tree[id].start)..<Int(tree[id].end)], as: UTF8.self)
+    let text = syntax.text(tree[id].text)
+    return text.isSecret ? "this" : String(decoding: text.text[Int(tree[id].start)..<Int(tree[id].end)], as: UTF8.self)
   }
 
   // MARK: Parts
@@ -123,6 +139,7 @@ struct Checker {
     case .loop(let loop): return self.loop(id, loop)
     case .bind(let name, let value, let body): return bind(name, value, body)
     case .optionalMap(let target, let name, let body, let flat): return optionalMap(target, name, body, flat: flat)
+    case .apply(let application): return apply(id, application)
     }
   }
 
@@ -211,14 +228,14 @@ struct Checker {
   private mutating func resolveName(
     _ id: SyntaxTree.ID, _ names: [String], absolute: Bool
   ) -> ExpressionType? {
-    if !absolute, let local = locals.last(where: { $0.name == names[0] }) {
+    if !absolute, let local = visibleLocals.last(where: { $0.name == names[0] }) {
       guard names.count == 1 else { return nil }
       resolutions[Int(id)] = .local(local.slot)
       return local.type
     }
     let name = names.joined(separator: ".")
     for candidate in candidates(name, absolute: absolute) {
-      if let index = scope.index(of: candidate) {
+      if !isWithinCall, let index = scope.index(of: candidate) {
         resolutions[Int(id)] = .variable(index)
         return scope.variables[index].type
       }
@@ -253,11 +270,16 @@ struct Checker {
   private mutating func unknownName(_ id: SyntaxTree.ID, _ name: String) -> ExpressionType {
     resolutions[Int(id)] = .failing(.unknownName, name)
     // A name that starts with @ belongs to a variable that is not available here.
-    let known = (scope.variables.map(\.name) + locals.map(\.name)).filter { $0.utf8.first != UInt8(ascii: "@") }
+    let known = (scope.variables.map(\.name) + visibleLocals.map(\.name)).filter { $0.utf8.first != UInt8(ascii: "@") }
     let near = NearestName.of(name, among: known)
     var help = near.map { "Did you mean '\($0)'?" }
     var fix = near
-    if name == "event", scope.index(of: "@event") != nil {
+    if scope.isFunction, fix == nil {
+      help =
+        "A function sees its parameters only"
+        + (known.isEmpty ? "" : ": \(known.joined(separator: ", "))")
+        + ". Add one, and give '\(name)' where the function is called."
+    } else if name == "event", scope.index(of: "@event") != nil {
       help =
         "A source has no event when it starts: only the source of an inner signal sees the event that it is made for."
       fix = nil

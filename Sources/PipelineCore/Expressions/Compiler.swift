@@ -1,14 +1,13 @@
 /// Compiles a checked tree to operations.
 struct Compiler {
-  private let tree: SyntaxTree
-  private let text: LocatedText
-  private let resolutions: [Checker.Resolution]
-  private let types: [ExpressionType]
+  let tree: SyntaxTree
+  let resolutions: [Checker.Resolution]
+  let types: [ExpressionType]
   private let scope: ExpressionScope
-  private let projection: Projection?
+  let projection: Projection?
 
-  private var operations: [Operation] = []
-  private var spans: [(start: Int32, end: Int32)] = []
+  private(set) var operations: [Operation] = []
+  private var spans: [Program.Span] = []
   private var children: [Int32] = []
   private var sites: [Program.Site] = []
   private var candidates: [Program.Candidate] = []
@@ -18,7 +17,9 @@ struct Compiler {
   private let constants = EvaluationFrame(arena: Arena(), json: JSONParser())
   private var owned: [OwnedValue] = []
   /// The number of live loop variables here.
-  private var localDepth = 0
+  var localDepth = 0
+  /// What parameters of functions are, by their index among the live locals, unless they are locals themselves.
+  var substitutes: [Int: Substitute] = [:]
   /// The number of enclosing loops here.
   private var loopDepth = 0
 
@@ -30,13 +31,13 @@ struct Compiler {
     return Program(
       operations: compiler.operations, children: compiler.children, sites: compiler.sites,
       candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, tests: tests, root: root,
-      localCount: checked.localCount, owned: compiler.owned, text: checked.syntax.text, spans: compiler.spans,
+      localCount: compiler.hasLocals ? checked.localCount : 0, owned: compiler.owned, text: checked.syntax.text,
+      inserted: checked.syntax.inserted, spans: compiler.spans,
       type: checked.type)
   }
 
   private init(_ checked: CheckedExpression, _ projection: Projection?) {
     tree = checked.syntax.tree
-    text = checked.syntax.text
     resolutions = checked.resolutions
     types = checked.types
     scope = checked.scope
@@ -45,11 +46,16 @@ struct Compiler {
 
   private var isLenient: Bool { scope.mode == .lenient }
 
+  /// Whether any operation writes locals: parameters of functions may need none.
+  private var hasLocals: Bool {
+    operations.contains { [.bind, .optionalMap, .loop].contains($0.code) }
+  }
+
   // MARK: Emitting
 
-  private mutating func emit(_ operation: Operation, _ id: SyntaxTree.ID) -> Int32 {
+  mutating func emit(_ operation: Operation, _ id: SyntaxTree.ID) -> Int32 {
     operations.append(operation)
-    spans.append((tree[id].start, tree[id].end))
+    spans.append(Program.Span(start: tree[id].start, end: tree[id].end, text: tree[id].text))
     return Int32(operations.count - 1)
   }
 
@@ -58,7 +64,7 @@ struct Compiler {
   }
 
   /// A text that lives as long as the program.
-  private mutating func keep(_ bytes: [UInt8], _ kind: Value.Kind = .string) -> Value {
+  mutating func keep(_ bytes: [UInt8], _ kind: Value.Kind = .string) -> Value {
     bytes.withUnsafeBytes { keep(Value(kind: kind, pointer: $0.baseAddress, length: $0.count)) }
   }
 
@@ -68,7 +74,7 @@ struct Compiler {
     return owned.value
   }
 
-  private func isLiteral(_ at: Int32) -> Bool { operations[Int(at)].code == .literal }
+  func isLiteral(_ at: Int32) -> Bool { operations[Int(at)].code == .literal }
 
   /// Appends to the children and returns their start.
   private mutating func run(_ items: [Int32]) -> Int32 {
@@ -78,7 +84,7 @@ struct Compiler {
   }
 
   /// Replaces an operation on literals by its value, unless it fails.
-  private mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
+  mutating func folded(_ at: Int32, _ parts: [Int32]) -> Int32 {
     guard parts.allSatisfy(isLiteral) else { return at }
     let frame = constants
     frame.state.pointee.iterationsLeft = ExpressionLimits.iterations
@@ -121,7 +127,7 @@ struct Compiler {
 
   // MARK: Parts
 
-  private mutating func compile(_ id: SyntaxTree.ID) -> Int32 {
+  mutating func compile(_ id: SyntaxTree.ID) -> Int32 {
     switch resolutions[Int(id)] {
     case .variable(let index):
       let variable = scope.variables[index]
@@ -129,7 +135,12 @@ struct Compiler {
       return emit(
         Operation(code: .variable, a: Int32(index), literal: keep(Array(variable.name.utf8))), id)
     case .local(let slot):
-      return emit(Operation(code: .local, a: Int32(slot)), id)
+      switch substitutes[slot] {
+      case .operation(let at): return at
+      case .argument(let argument): return compile(argument)
+      case .compared(let argument, let type, let what): return checked(compile(argument), type, what, argument)
+      case nil: return emit(Operation(code: .local, a: Int32(slot)), id)
+      }
     case .typeName(let name):
       return literal(keep(Array(name.utf8), .type), id)
     case .failing(let reason, let name):
@@ -137,6 +148,7 @@ struct Compiler {
         Operation(code: .fail, flags: reason.rawValue, literal: keep(Array(name.utf8))), id)
     case .function(let spec, let overloads, let passesTarget):
       return call(id, spec, overloads, passesTarget: passesTarget)
+    case .application(let first): return application(id, from: first)
     case .none:
       break
     }
@@ -205,6 +217,7 @@ struct Compiler {
       localDepth -= 1
       return emit(
         Operation(code: .optionalMap, detail: flat ? 1 : 0, a: Int32(slot), b: operand, c: inner), id)
+    case .apply: return literal(.null, id)
     }
   }
 
@@ -289,11 +302,11 @@ struct Compiler {
 
   /// The slot that an operation reads and compares, unchanged or as the declared number; the operation handles an
   /// absent slot.
-  private func slot(read at: Int32) -> Int32? {
+  func slot(read at: Int32) -> Int32? {
     let operation = operations[Int(at)]
     switch operation.code {
     case .slot, .slotOrNull: return operation.a
-    case .declared:
+    case .declared, .argument:
       switch Declared(rawValue: operation.detail) {
       case .int, .uint, .double: return slot(read: operation.a)
       default: return nil
@@ -412,14 +425,18 @@ struct Compiler {
   // MARK: Selection
 
   /// A selection of constant fields from the projected variable, as a path.
-  private struct Path {
+  struct Path {
     var fields: [[UInt8]] = []
     /// The first optional step, if any; all later steps are optional too.
     var optionalFrom: Int?
   }
 
-  private func path(_ id: SyntaxTree.ID) -> Path? {
+  func path(_ id: SyntaxTree.ID) -> Path? {
     guard let projection else { return nil }
+    if case .local(let slot) = resolutions[Int(id)] {
+      guard case .argument(let argument)? = substitutes[slot] else { return nil }
+      return path(argument)
+    }
     if case .variable(let index) = resolutions[Int(id)] {
       return scope.variables[index].name == projection.variable ? Path() : nil
     }
@@ -511,7 +528,7 @@ struct Compiler {
   // MARK: Declared fields
 
   /// The schema's declaration of the selected field.
-  private func declaredField(_ id: SyntaxTree.ID) -> ExpressionType.Field? {
+  func declaredField(_ id: SyntaxTree.ID) -> ExpressionType.Field? {
     guard isLenient, id >= 0 else { return nil }
     let (target, name): (SyntaxTree.ID, String)
     switch tree[id].kind {

@@ -39,6 +39,23 @@ extension Machine {
     }
   }
 
+  /// The argument of a function, or its result, in the type that the function declares.
+  @inline(__always)
+  func argument(_ at: Int32, _ value: Value) -> Value {
+    let kinds = UInt32(bitPattern: operations[Int(at)].b)
+    if value.is(.int), operations[Int(at)].detail == Declared.double.rawValue { return .double(Double(value.asInt)) }
+    return value.isError || kinds & KindSet.of(value) != 0 ? value : argumentSlow(at, kinds, value)
+  }
+
+  @inline(never)
+  private func argumentSlow(_ at: Int32, _ kinds: UInt32, _ value: Value) -> Value {
+    let converted = declaredSlow(at, value)
+    if converted.isError || kinds & KindSet.of(converted) != 0 { return converted }
+    let what = String(decoding: operations[Int(at)].literal.rawBytes, as: UTF8.self)
+    return located(
+      context.failure(.noSuchOverload, .absent, text: "\(what), not \(Printable.withArticle(value.shortTypeName))"), at)
+  }
+
   @inline(never)
   private func declaredSlow(_ at: Int32, _ value: Value) -> Value {
     switch (Declared(rawValue: operations[Int(at)].detail), value.what) {
@@ -49,12 +66,12 @@ extension Machine {
     case (.uint, .double): return UInt64(exactly: value.asDouble).map { .uint($0) } ?? value
     case (.timestamp, .string):
       guard let time = TimeText.timestamp(context.plain(value).rawBytes) else {
-        return located(context.failure(.conversion, value, "not a timestamp, as the schema declares it"), at)
+        return located(context.failure(.conversion, value, "a timestamp, as it is declared"), at)
       }
       return .timestamp(seconds: time.seconds, nanoseconds: time.nanoseconds)
     case (.duration, .string):
       guard let span = TimeText.duration(context.plain(value).rawBytes) else {
-        return located(context.failure(.conversion, value, "not a duration, as the schema declares it"), at)
+        return located(context.failure(.conversion, value, "a duration, as it is declared"), at)
       }
       return .duration(nanoseconds: span)
     default: return value

@@ -4,6 +4,8 @@ extension CheckedExpression {
   /// Warnings for the author. `isCondition`: an event for which the expression fails is dropped, so that reads under a
   /// negation matter.
   public func advice(isCondition: Bool) -> [Diagnostic] {
+    // A path in the body of a function may be a secret, which only that text conceals.
+    if isSecret, !text.isSecret { return [] }
     var comparisons = ComparisonAdvice(self)
     comparisons.visit()
     return (isCondition ? negationAdvice() : []) + comparisons.diagnostics
@@ -25,8 +27,8 @@ extension CheckedExpression {
 
   /// The read with a default with which the condition is true for an absent field.
   private func guarded(_ read: ReadPath) -> Diagnostic.FixIt? {
-    guard !text.isSecret, read.node >= 0, types[Int(read.node)].isDyn, !read.fields.isEmpty,
-      let parent = syntax.tree.parent(of: read.node)
+    guard !text.isSecret, read.node >= 0, syntax.tree[read.node].text == 0, types[Int(read.node)].isDyn,
+      !read.fields.isEmpty, let parent = syntax.tree.parent(of: read.node)
     else { return nil }
     let fallback: String
     switch syntax.tree[parent].kind {
@@ -82,7 +84,8 @@ private struct ComparisonAdvice {
   }
 
   mutating func visit() {
-    for id in tree.nodes.indices.map(SyntaxTree.ID.init) {
+    // What a function says is advised on where it is defined.
+    for id in tree.nodes.indices.map(SyntaxTree.ID.init) where tree[id].text == 0 {
       switch tree[id].kind {
       case .binary(let op, let left, let right): comparison(id, op, left, right)
       case .logic(let terms, let isAnd): chain(id, terms, isAnd)
@@ -276,6 +279,7 @@ extension SyntaxTree {
     case .logic(let terms, _): return terms
     case .conditional(let a, let b, let c): return [a, b, c]
     case .loop(let loop): return [loop.range, loop.body] + (loop.condition.map { [$0] } ?? [])
+    case .apply(let application): return application.arguments + [application.body]
     }
   }
 }

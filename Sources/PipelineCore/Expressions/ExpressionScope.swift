@@ -43,6 +43,10 @@ public struct ExpressionScope: Sendable {
   public var checksTypes: Bool
   /// Grok patterns besides the well-known ones.
   public var patterns = GrokDefinitions()
+  /// The functions that the pipeline file defines.
+  public var functions = UserFunctions.none
+  /// Whether the expression is the value of a function, which sees its parameters only.
+  var isFunction = false
   /// Facts about the variables `event` and `outer` besides their types, for messages.
   public var event = EventForm.any
   public var outer = EventForm.any

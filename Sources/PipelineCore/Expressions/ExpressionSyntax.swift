@@ -1,7 +1,9 @@
 /// A parsed expression that has not been checked yet.
 public struct ExpressionSyntax: Sendable {
   public let text: LocatedText
-  let tree: SyntaxTree
+  var tree: SyntaxTree
+  /// The texts of the functions' bodies that the tree contains, in order: that of a node with the number 1 is the first.
+  var inserted: [LocatedText] = []
 
   /// Parses an expression; nil, with a diagnostic, after an error.
   public static func parse(
@@ -27,6 +29,7 @@ public struct ExpressionSyntax: Sendable {
         Diagnostic(.expressionSyntax, "the expression is not valid UTF-8", at: text.location))
       return nil
     }
+    guard let text = text.withInsertedValues(into: &diagnostics) else { return nil }
     do {
       return ExpressionSyntax(text: text, tree: try ExpressionParser.parse(text.text))
     } catch {
@@ -70,6 +73,9 @@ public struct ExpressionSyntax: Sendable {
     else { return nil }
     return "Quote the expression: within braces a comma ends what is not quoted."
   }
+
+  /// The text in which the nodes with this number lie.
+  func text(_ number: Int32) -> LocatedText { number == 0 ? text : inserted[Int(number) - 1] }
 
   /// Whether the expression is a literal, independent of any event.
   public var isLiteral: Bool {

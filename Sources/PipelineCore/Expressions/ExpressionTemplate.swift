@@ -48,6 +48,7 @@ public struct ExpressionTemplate: Sendable {
     _ text: LocatedText, into diagnostics: inout Diagnostics
   ) -> ExpressionTemplate? {
     let bytes = text.text
+    let neutral = text.insertions.isEmpty ? bytes : text.neutral
     var parts: [Part] = []
     var at = 0
     var plain = 0
@@ -61,7 +62,7 @@ public struct ExpressionTemplate: Sendable {
         continue
       }
       endPlain()
-      guard let end = end(of: bytes, from: at + 2) else {
+      guard let end = end(of: neutral, from: at + 2) else {
         diagnostics.report(
           Diagnostic(
             .templateUnclosed, "'{{' has no '}}'", at: text.location(at, at + 2),
@@ -158,11 +159,12 @@ public struct CheckedTemplate: Sendable {
         return .text(bytes)
       case .expression(let expression):
         let program = TemplateProgram.Part.program(expression.compile(projection: projection))
-        shown.append(expression.text.isSecret ? .text(Array(LocatedText.mask.utf8)) : program)
+        shown.append(expression.isSecret ? .text(Array(LocatedText.mask.utf8)) : program)
         return program
       }
     }
-    return TemplateProgram(programs, shown: text.isSecret ? TemplateProgram(shown) : nil)
+    return TemplateProgram(
+      programs, shown: text.isSecret || expressions.contains(where: \.isSecret) ? TemplateProgram(shown) : nil)
   }
 }
 

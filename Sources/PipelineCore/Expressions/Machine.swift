@@ -283,9 +283,13 @@ struct Machine {
       let set = code.pointee.sets + Int(operation.pointee.c)
       return .bool(set.pointee.index(of: context.plain(element), context) != nil)
     case .bind:
-      // An error counts only when the name is used.
-      state.pointee.locals[Int(operation.pointee.a)] = value(operation.pointee.b)
+      let bound = value(operation.pointee.b)
+      // An error counts only when the name is used, unless it is that of an argument.
+      if operation.pointee.flags != 0, bound.isError { return bound }
+      state.pointee.locals[Int(operation.pointee.a)] = bound
       return value(operation.pointee.c)
+    case .argument:
+      return argument(at, value(operation.pointee.a))
     case .attempt:
       let attempted = value(operation.pointee.a)
       guard attempted.isError else { return context.optional(attempted) }

@@ -58,8 +58,12 @@ struct Operation {
     /// A loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two variables and
     /// 2 inside another loop; the payload of `literal` is the first variable.
     case loop
-    /// Loop variable `a` is `b` while `c` is evaluated.
+    /// Loop variable `a` is `b` while `c` is evaluated. `flags` 1: an error of `b` is that of the whole, as that of an argument;
+    /// 2: and `c` does not read the variable.
     case bind
+    /// The value of `a` if its kind is one of `b`, as bits, or can be converted to the ``Declared`` in `detail`; `literal` begins the
+    /// message of the failure.
+    case argument
     /// A `bind` if the optional `b` has a value; `detail` 1: flat.
     case optionalMap
     /// `b` arguments from child `a`; `c` is the call site.
@@ -135,16 +139,23 @@ public final class Program: @unchecked Sendable {
   /// Literals: lists, maps and texts.
   private let owned: [OwnedValue]
   let text: LocatedText
-  /// The byte range of the source for each operation.
-  private let spans: [(start: Int32, end: Int32)]
+  /// The bodies of the functions that it contains.
+  private let inserted: [LocatedText]
+
+  /// The byte range of an operation's source, in the text with this number: 0 is the expression itself.
+  struct Span {
+    var start: Int32
+    var end: Int32
+    var text: Int32
+  }
+  private let spans: [Span]
   /// The static type of the result.
   public let type: ExpressionType
 
   init(
     operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate],
     patterns: [Pattern], sets: [KeyIndex], tests: SlotTests?, root: Int32, localCount: Int, owned: [OwnedValue],
-    text: LocatedText,
-    spans: [(start: Int32, end: Int32)],
+    text: LocatedText, inserted: [LocatedText], spans: [Span],
     type: ExpressionType
   ) {
     let code = UnsafeMutablePointer<Code>.allocate(capacity: 1)
@@ -169,6 +180,7 @@ public final class Program: @unchecked Sendable {
       ? .rounds : operations.contains { $0.code == .arithmetic || $0.code == .sum } ? .memory : .none
     self.owned = owned
     self.text = text
+    self.inserted = inserted
     self.spans = spans
     self.type = type
   }
@@ -321,13 +333,13 @@ public final class Program: @unchecked Sendable {
     var detail: String?
     var note: String?
     // The result of an expression with a secret may be that secret.
-    if let details, !text.isSecret {
+    if let details, !isSecret {
       detail = details[0].isAbsent ? nil : Self.quoted(details[0], frame)
       if reason.hasNote, details[1].is(.string) {
         note = String(decoding: details[1].rawBytes, as: UTF8.self)
       }
     }
-    if reason == .noSuchKey, !text.isSecret, error.length > 0, let key = firstMissing(Int32(error.length) - 1, frame) {
+    if reason == .noSuchKey, !isSecret, error.length > 0, let key = firstMissing(Int32(error.length) - 1, frame) {
       detail = "'\(key)'"
     }
     let message = reason.message(detail, note)
@@ -359,9 +371,15 @@ public final class Program: @unchecked Sendable {
     return nil
   }
 
+  /// Whether a secret stands in the expression, or in a function that it calls.
+  var isSecret: Bool { text.isSecret || inserted.contains(where: \.isSecret) }
+
+  private func text(of span: Span) -> LocatedText { span.text == 0 ? text : inserted[Int(span.text) - 1] }
+
   /// The source text of an operation.
   func source(_ at: Int32) -> String {
     guard Int(at) < spans.count else { return "" }
+    let text = text(of: spans[Int(at)])
     return String(decoding: text.shown(Int(spans[Int(at)].start), Int(spans[Int(at)].end)), as: UTF8.self)
   }
 
@@ -369,7 +387,7 @@ public final class Program: @unchecked Sendable {
   public func failureLocation(_ error: Value) -> SourceLocation {
     guard error.isError, error.length > 0, Int(error.length) <= spans.count else { return text.location }
     let span = spans[Int(error.length) - 1]
-    return text.location(Int(span.start), Int(span.end))
+    return text(of: span).location(Int(span.start), Int(span.end))
   }
 
   /// A number that is equal for failures of the same part for the same reason, for counting without formatting text.

@@ -31,7 +31,7 @@ extension Program {
     switch operation.code {
     case .literal, .variable, .now, .local, .slot, .slotOrNull, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
     case .slotOr: return [operation.c]
-    case .declared, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt:
+    case .declared, .argument, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt:
       return [operation.a]
     case .index, .optionalIndex, .arithmetic, .compare, .contains, .optionalOr, .optionalOrValue:
       return [operation.a, operation.b]
@@ -56,6 +56,7 @@ extension Program {
     case .slot: return "slot \(operation.a)"
     case .slotOrNull: return "slot \(operation.a), else null" + needs(operation)
     case .declared: return "\(list) as the declared type"
+    case .argument: return "\(list), checked: \(String(decoding: operation.literal.rawBytes, as: UTF8.self))"
     case .optionalSlot: return "slot \(operation.a) as optional" + needs(operation)
     case .hasSlot: return "slot \(operation.a) is there" + needs(operation)
     case .slotOr: return "slot \(operation.a), else \(operation.c)" + needs(operation)
@@ -113,7 +114,7 @@ extension Program {
 
   /// A constant as JSON, truncated.
   private func shown(_ value: Value) -> String {
-    if text.isSecret { return LocatedText.mask }
+    if isSecret { return LocatedText.mask }
     let buffer = OutputBuffer()
     if value.is(.type) { return String(decoding: value.rawBytes, as: UTF8.self) }
     if value.is(.optional) { return value.wrapped.map { "optional \(shown($0))" } ?? "optional.none()" }

@@ -1,7 +1,7 @@
 /// Finds the reads of an expression, and whether it can fail.
 struct ReadAnalysis {
+  private let syntax: ExpressionSyntax
   private let tree: SyntaxTree
-  private let text: LocatedText
   private let scope: ExpressionScope
   private let types: [ExpressionType]
   private let resolutions: [Checker.Resolution]
@@ -12,13 +12,16 @@ struct ReadAnalysis {
   private var negated = false
   /// Within `optional.try(...)`, where nothing fails.
   private var isTried = false
+  /// What parameters of functions stand for here, by their index among the live locals: a path, and the argument of the call in
+  /// the expression itself.
+  private var arguments: [Int: (chain: Chain?, node: SyntaxTree.ID)] = [:]
 
   init(
     _ syntax: ExpressionSyntax, _ scope: ExpressionScope, _ types: [ExpressionType],
     _ resolutions: [Checker.Resolution]
   ) {
+    self.syntax = syntax
     tree = syntax.tree
-    text = syntax.text
     self.scope = scope
     self.types = types
     self.resolutions = resolutions
@@ -33,6 +36,7 @@ struct ReadAnalysis {
 
   private func chain(_ id: SyntaxTree.ID) -> Chain? {
     if case .variable(let index) = resolutions[Int(id)] { return Chain(variable: index) }
+    if case .local(let slot) = resolutions[Int(id)] { return arguments[slot]?.chain }
     guard case .none = resolutions[Int(id)] else { return nil }
     switch tree[id].kind {
     case .select(let operand, let field, _, let optional):
@@ -73,6 +77,61 @@ struct ReadAnalysis {
     return true
   }
 
+  /// The location of a node; for one of a function's body, that of the argument that it reads.
+  private func location(_ id: SyntaxTree.ID) -> SourceLocation {
+    let shown = outermost(id)
+    let node = tree[shown]
+    return syntax.text(node.text).location(Int(node.start), Int(node.end))
+  }
+
+  /// The reads of a call of a function: those of its body, in which the parameters stand for the paths that are given.
+  private mutating func visit(_ application: SyntaxTree.Application, from first: Int) {
+    let outer = arguments
+    for (index, argument) in application.arguments.enumerated() {
+      let parameter = application.function.parameters[index]
+      let known = chain(argument)
+      let outmost = outermost(argument)
+      if let known {
+        // The call needs the value even if the body does not.
+        let plain = known.optionalFrom ?? known.fields.count
+        if plain > 0, !isDeclared(known, plain), !isTried { canFail = true }
+      } else {
+        visit(argument)
+      }
+      if parameter.type != .dyn, types[Int(argument)].isDyn { canFail = true }
+      arguments[first + index] = (known, outmost)
+    }
+    let before = reads.count
+    visit(application.body)
+    if let returns = application.function.returns, returns != .dyn, types[Int(application.body)].isDyn {
+      canFail = true
+    }
+    let made = reads[before...]
+    arguments = outer
+    for argument in application.arguments {
+      guard let known = chain(argument) else { continue }
+      if !made.contains(where: {
+        $0.variable == scope.variables[known.variable].name && $0.fields.starts(with: known.fields)
+      }) {
+        record(known, argument)
+      }
+    }
+  }
+
+  /// The argument of the expression itself that a node of a body stands for.
+  private func outermost(_ id: SyntaxTree.ID) -> SyntaxTree.ID {
+    guard tree[id].text != 0 else { return id }
+    var root = id
+    while true {
+      switch tree[root].kind {
+      case .select(let operand, _, _, _), .has(let operand, _, _, _), .index(let operand, _, _): root = operand
+      default:
+        if case .local(let slot) = resolutions[Int(root)], let argument = arguments[slot] { return argument.node }
+        return id
+      }
+    }
+  }
+
   private mutating func record(_ chain: Chain, _ id: SyntaxTree.ID) {
     let path = written(chain)
     // Steps before the first optional one are plain reads that may be missing.
@@ -82,7 +141,7 @@ struct ReadAnalysis {
     reads.append(
       ReadPath(
         variable: scope.variables[chain.variable].name, fields: chain.fields, path: path,
-        location: text.location(Int(tree[id].start), Int(tree[id].end)), canBeMissing: missing,
+        location: location(id), canBeMissing: missing,
         isGuarded: isTried || chain.optionalFrom != nil || guaranteed == chain.fields.count && guaranteed > 0,
         underNegation: negated, node: id,
         missingFrom: (0..<plain).first { !isDeclared(chain, $0 + 1) } ?? 0))
@@ -204,6 +263,9 @@ struct ReadAnalysis {
     case .optionalMap(let target, _, let body, _):
       visit(target)
       visit(body)
+    case .apply(let application):
+      guard case .application(let first) = resolutions[Int(id)] else { return }
+      visit(application, from: first)
     }
   }
 

@@ -17,6 +17,8 @@ struct SlotTest {
     /// Equality of text, by its length in bytes: none, 1 to 3, 4 to 8, 9 to 16, more.
     case empty, short, word, twoWords, text
     case present
+    /// Whether the slot is of one of the kinds `low`; otherwise the operations give the reason.
+    case kind
     /// The slot's bool.
     case truth
     /// Any other operation, number `slot`.
@@ -136,6 +138,7 @@ extension UnsafePointer<SlotTest> {
     let holds: Bool
     switch pointee.code {
     case .present: return Truth.yes
+    case .kind: return UInt32(truncatingIfNeeded: pointee.low) & KindSet.of(value) == 0 ? Truth.failed : Truth.yes
     case .truth:
       guard value.is(.bool) else { return Truth.failed }
       holds = value.asBool
@@ -231,6 +234,7 @@ struct SlotTests {
     case .and, .or: return terms(operation).reduce(0) { $0 + count($1) }
     case .not: return count(operation.a)
     case .contains: return elements(operation)?.count ?? 1
+    case .bind where guardTest(operation) != nil: return 1 + count(operation.c)
     default: return 1
     }
   }
@@ -255,6 +259,10 @@ struct SlotTests {
       }
     case .not:
       emit(operation.a, yes: no, no: yes)
+    case .bind:
+      guard let test = guardTest(operation) else { return append(other(at), yes, no) }
+      append(test, Int32(tests.count + 1), no)
+      emit(operation.c, yes: yes, no: no)
     case .contains:
       guard let constants = elements(operation) else { return append(other(at), yes, no) }
       for (index, constant) in constants.enumerated() {
@@ -281,6 +289,22 @@ struct SlotTests {
       if yes < 0 { last = UInt8(truncatingIfNeeded: ~yes) }
     }
     tests.append(test)
+  }
+
+  /// The test that an argument is there and of its kind, if it is a slot and nothing else needs its value.
+  private func guardTest(_ operation: Operation) -> SlotTest? {
+    guard operation.flags == 3 else { return nil }
+    var read = operations[Int(operation.b)]
+    var test = SlotTest(code: .present, slot: 0)
+    if read.code == .argument {
+      test.code = .kind
+      test.low = UInt64(UInt32(bitPattern: read.b))
+      read = operations[Int(read.a)]
+      if read.code == .declared { read = operations[Int(read.a)] }
+    }
+    guard read.code == .slot else { return nil }
+    test.slot = read.a
+    return test
   }
 
   private func other(_ at: Int32) -> SlotTest { SlotTest(code: .other, slot: at) }
@@ -327,7 +351,7 @@ struct SlotTests {
     var test = test
     test.slot = slot
     let operation = operations[Int(read)]
-    test.judgesOthers = operation.code != .declared
+    test.judgesOthers = operation.code != .declared && operation.code != .argument
     guard operation.b < 0 else { return test }
     let instead: Value
     switch operation.code {

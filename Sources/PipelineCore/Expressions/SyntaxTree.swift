@@ -11,6 +11,9 @@ struct SyntaxTree: Sendable {
     var end: Int32
     /// The height of the node, including itself.
     var depth: Int32
+    /// The text that the range lies in: 0 for the expression itself, otherwise that of a function's body
+    /// (``ExpressionSyntax/inserted``).
+    var text: Int32 = 0
   }
 
   indirect enum Kind: Sendable {
@@ -34,6 +37,8 @@ struct SyntaxTree: Sendable {
     case bind(name: String, value: ID, body: ID)
     /// `optMap` (`flat` false) or `optFlatMap` (`flat` true).
     case optionalMap(ID, name: String, body: ID, flat: Bool)
+    /// A call of a function that the pipeline file defines, with its own copy of the body.
+    case apply(Application)
   }
 
   enum Literal: Sendable, Equatable {
@@ -97,8 +102,51 @@ struct SyntaxTree: Sendable {
     var body: ID
   }
 
+  struct Application: Sendable {
+    var function: UserFunction
+    /// One for each parameter.
+    var arguments: [ID]
+    var body: ID
+  }
+
   var nodes: [Node] = []
   var root: ID = -1
 
   subscript(id: ID) -> Node { nodes[Int(id)] }
+}
+
+extension SyntaxTree.Kind {
+  /// The same with other children.
+  func mapChildren(_ new: (SyntaxTree.ID) -> SyntaxTree.ID) -> Self {
+    switch self {
+    case .literal, .identifier: return self
+    case .select(let a, let field, let at, let optional):
+      return .select(new(a), field: field, fieldAt: at, optional: optional)
+    case .has(let a, let field, let at, let optional):
+      return .has(new(a), field: field, fieldAt: at, optional: optional)
+    case .index(let a, let b, let optional): return .index(new(a), new(b), optional: optional)
+    case .call(let target, let function, let at, let arguments):
+      return .call(target: target.map(new), function: function, nameAt: at, arguments: arguments.map(new))
+    case .list(let elements): return .list(elements.map { .init(value: new($0.value), optional: $0.optional) })
+    case .map(let members):
+      return .map(members.map { .init(key: new($0.key), value: new($0.value), optional: $0.optional) })
+    case .logic(let terms, let isAnd): return .logic(terms.map(new), isAnd: isAnd)
+    case .conditional(let a, let b, let c): return .conditional(new(a), new(b), new(c))
+    case .not(let a): return .not(new(a))
+    case .negate(let a): return .negate(new(a))
+    case .binary(let op, let a, let b): return .binary(op, new(a), new(b))
+    case .loop(var loop):
+      loop.range = new(loop.range)
+      loop.condition = loop.condition.map(new)
+      loop.body = new(loop.body)
+      return .loop(loop)
+    case .bind(let name, let value, let body): return .bind(name: name, value: new(value), body: new(body))
+    case .optionalMap(let a, let name, let body, let flat):
+      return .optionalMap(new(a), name: name, body: new(body), flat: flat)
+    case .apply(var application):
+      application.arguments = application.arguments.map(new)
+      application.body = new(application.body)
+      return .apply(application)
+    }
+  }
 }

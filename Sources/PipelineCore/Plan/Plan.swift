@@ -12,6 +12,8 @@ public final class Plan: Sendable {
   public let steps: [StepPlan]
   /// A report on each expression, in the order of compilation.
   public let expressions: [ExpressionReport]
+  /// The functions that expressions of the file can call.
+  public let functions: UserFunctions
   /// How many threads may decode one input at the same time; 1: the pipeline thread decodes. Nil: as many as there are
   /// processors.
   public let threads: Int?
@@ -41,7 +43,7 @@ public final class Plan: Sendable {
   init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
-    standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
+    functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = []
   ) {
     self.outsideWays = outsideWays
@@ -55,6 +57,7 @@ public final class Plan: Sendable {
     self.rootSubscribers = rootSubscribers
     self.steps = steps
     self.expressions = expressions
+    self.functions = functions
     self.standardInput = standardInput
     requestedDelivery = delivery
     requirement = require

@@ -19,6 +19,7 @@ public struct PlanExplanation {
   private mutating func file() {
     say(0, "pipeline \(plan.name) (\(plan.source.name))")
     if let description = plan.description { say(1, Printable.cut(description, limit: 500)) }
+    functions()
     for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.signal, "signals"), (.command, "commands")] {
       let named = plan.named.filter { $0.kind == kind }
       if named.isEmpty { continue }
@@ -43,6 +44,25 @@ public struct PlanExplanation {
     }
     say(0, "")
     for line in plan.deliveryLines() { say(0, line) }
+  }
+
+  /// The functions with their types; an expression that calls one shows what it reads.
+  private mutating func functions() {
+    if plan.functions.all.isEmpty { return }
+    say(0, "")
+    say(0, "functions")
+    for function in plan.functions.all {
+      say(1, "\(function.signature) (\(plan.place(function.location)))")
+      if let summary = function.summary { say(2, Printable.cut(summary, limit: 200)) }
+      say(2, "is \(Printable.cut(function.text.shown, limit: 200))")
+      let uses = plan.expressions.count { report in
+        report.checked.syntax.tree.nodes.contains { node in
+          guard case .apply(let application) = node.kind else { return false }
+          return application.function === function
+        }
+      }
+      say(2, uses == 0 ? "no expression calls it" : "a part of \(Printable.count(uses, "expression"))")
+    }
   }
 
   /// Hot or cold, as far as the file decides.
@@ -124,7 +144,7 @@ public struct PlanExplanation {
       let canFail = checked.canFail ? "" : ", cannot fail"
       say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (\(plan.place(checked.text.location)))")
       // The types and paths of an expression with a secret could reveal its literals.
-      if checked.text.isSecret {
+      if checked.isSecret {
         say(depth + 2, "a secret stands in it, so what it reads and gives is not shown")
         continue
       }

@@ -2,6 +2,8 @@
 protocol SignalCompiler: AnyObject {
   /// The grok patterns that the file defines.
   var patterns: GrokDefinitions { get }
+  /// The functions that the file defines.
+  var functions: UserFunctions { get }
   /// One report for each expression that was compiled, in the order of the file.
   var expressions: [ExpressionReport] { get set }
   /// The `onError` of a step; nil: the file says nothing.
@@ -68,6 +70,7 @@ public struct Binder {
     }
     var scope = ExpressionScope(variables)
     scope.patterns = compilation.patterns
+    scope.functions = compilation.functions
     scope.event = inputs.first?.form ?? .any
     scope.outer = context.outer?.form ?? .any
     return scope

@@ -58,6 +58,8 @@ public protocol SourceComponent: Component {
   var decodesBlocks: Bool { get }
   /// The files that it reads, for the checker.
   var readsFiles: [FilePathParameter] { get }
+  /// The database that it reads, which it does not make; nil: none.
+  var readsDatabase: FilePathParameter? { get }
   /// Whether it reads standard input, which only one source of a process can.
   var readsStandardInput: Bool { get }
   /// How its events come again after the process was killed before they were delivered.
@@ -80,6 +82,7 @@ extension SourceComponent {
   public var pace: EventPace? { nil }
   public var decodesBlocks: Bool { false }
   public var readsFiles: [FilePathParameter] { [] }
+  public var readsDatabase: FilePathParameter? { nil }
   public var readsStandardInput: Bool { false }
   public var recovery: SourceRecovery { .never }
   public var namesEvents: Bool { false }
@@ -188,6 +191,8 @@ public protocol SinkComponent: Component {
   var threads: String? { get }
   /// The file that it writes, for the checker.
   var writesFile: FilePathParameter? { get }
+  /// The database that it makes if there is none, for the checker.
+  var writesDatabase: FilePathParameter? { get }
   /// The addresses that it sends to, for the checker, as far as they are known.
   var sendsTo: [TargetAddress] { get }
   /// The address where it listens, which no other component of the process can have; nil: it does not listen.
@@ -214,6 +219,7 @@ extension SinkComponent {
   public var answersEvents: Bool { false }
   public var threads: String? { nil }
   public var writesFile: FilePathParameter? { nil }
+  public var writesDatabase: FilePathParameter? { nil }
   public var sendsTo: [TargetAddress] { [] }
   public var listens: ListenAddress? { nil }
   public var sendsRequests: Bool { false }

@@ -85,9 +85,10 @@ public struct ExpressionParameter: ParameterValue {
       fixIts: [.init(node.location, quoted)])
   }
 
-  /// Checks that environment values in an expression are a number, a boolean, or part of a text between quotes: a value
-  /// can never change the structure of the expression.
+  /// Checks that environment values in an expression are a number, a boolean, or part of a text between quotes that needs no escapes. What
+  /// else is inserted is escaped when the expression is parsed.
   private static func isStructureOwn(_ scalar: YAMLScalar, _ context: inout DecodingContext) -> Bool {
+    guard scalar.isInterpolated else { return true }
     let text = scalar.text.text
     var quote: UInt8?
     var at = 0
@@ -108,17 +109,6 @@ public struct ExpressionParameter: ParameterValue {
         : !value.contains { $0 < 0x20 || $0 == quote || $0 == UInt8(ascii: "\\") }
       if !isPlain, !scalar.isPlaceholder {
         let place = scalar.text.location(insertion.lowerBound, insertion.upperBound)
-        if !scalar.isInterpolated {
-          context.badValue(
-            at: place,
-            quote == nil
-              ? "a text may be a part of a quoted text in an expression, nothing else"
-              : "a text with its surrounding quote, a backslash or a control character cannot be a part of a quoted text",
-            help: quote == nil
-              ? "Write '$(NAME)' in quotes, or give the parameter the type expression"
-              : "Give the parameter the type expression, and the value its own quotes")
-          return false
-        }
         context.badValue(
           at: place,
           "a value from the environment may be a number or a part of a quoted text in an expression, nothing else",
@@ -135,7 +125,7 @@ public struct ExpressionParameter: ParameterValue {
     self.program = program
     self.reads = reads
     // Types name the fields of literals, and types are printed.
-    self.type = syntax.text.isSecret ? .dyn : type
+    self.type = program.isSecret ? .dyn : type
   }
 
   /// The first names of the paths that it reads of a variable; nil: it reads the whole variable.

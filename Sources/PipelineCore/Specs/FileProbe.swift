@@ -6,15 +6,19 @@ public struct FileProbe: Sendable {
   public var resolve: @Sendable (_ path: String) -> String
   /// Whether the directory certainly does not exist.
   public var isMissingDirectory: @Sendable (_ path: String) -> Bool
+  /// Whether there is certainly no file, where a source needs one.
+  public var isMissingFile: @Sendable (_ path: String) -> Bool
 
   public init(
     problem: @escaping @Sendable (_ path: String) -> String? = { _ in nil },
     resolve: @escaping @Sendable (_ path: String) -> String = { normal($0) },
-    isMissingDirectory: @escaping @Sendable (_ path: String) -> Bool = { _ in false }
+    isMissingDirectory: @escaping @Sendable (_ path: String) -> Bool = { _ in false },
+    isMissingFile: @escaping @Sendable (_ path: String) -> Bool = { _ in false }
   ) {
     self.problem = problem
     self.resolve = resolve
     self.isMissingDirectory = isMissingDirectory
+    self.isMissingFile = isMissingFile
   }
 
   /// Takes every file as readable and every directory as present; resolves paths by their text alone.

@@ -133,6 +133,17 @@ public struct SchemaWriter {
           ("description", .string("Named grok patterns, which 'grok' and 'redact' use as %{NAME}.")),
         ])
       ),
+      (
+        "functions",
+        Self.described(
+          Self.named(
+            Self.closed([
+              ("description", text), ("parameters", Self.type("object")),
+              ("returns", .object([("type", .array([.string("string"), .string("array"), .string("object")]))])),
+              ("value", Self.type("string", "number", "boolean")),
+              ("examples", .object([("type", .array([.string("array"), .string("string")]))])),
+            ])), "Functions of expressions: typed parameters and a value.")
+      ),
       ("plugins", .bool(true)), ("defaults", Self.type("object")),
       (
         "templates",

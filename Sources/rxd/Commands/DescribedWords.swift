@@ -65,6 +65,22 @@ struct DescribedWord {
           load: { from: host, chain: [ { use: rising, with: { field: event.load } } ] }
         """, seeAlso: ["use", "foreach", "include"]),
     .init(
+      name: "functions", kind: "section", summary: "Names functions that expressions can call.",
+      details: """
+        A function has 'parameters', each with a type (as in 'schema': int, double, string?, list(int), map, dyn ...), and 'value', an \
+        expression that sees the parameters and other functions, but no event. 'returns' gives the type of the result. 'examples' are \
+        conditions that 'rxd check' evaluates. A function cannot call itself. celsius(x) can also be written x.celsius().
+        """,
+      example: """
+        functions:
+          celsius:
+            parameters: { f: double }
+            value: (f - 32.0) * 5.0 / 9.0
+            examples: [ celsius(212.0) == 100.0 ]
+        signals:
+          warm: { from: readings, chain: [ { filter: celsius(event.heat) > 30.0 } ] }
+        """, seeAlso: ["templates", "include"]),
+    .init(
       name: "use", kind: "key of a step, a signal, a source or a sink",
       summary: "Inserts a template, or a preset of rxd.",
       details:

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import PipelineCore
+import PipelineRuntime
 import Transport
 
 /// `rxd eval`: one expression over events, or a session.
@@ -28,6 +29,11 @@ struct Eval: ParsableCommand {
     name: .shortAndLong, help: ArgumentHelp("Read events from a file.", valueName: "file"), completion: .file())
   var input: String?
 
+  @Option(
+    help: ArgumentHelp("The expression can call the functions of a pipeline file.", valueName: "file"),
+    completion: .file())
+  var functions: String?
+
   @Flag(help: "Events are lines of text.")
   var text = false
 
@@ -53,18 +59,19 @@ struct Eval: ParsableCommand {
   func run() throws {
     var renderer = DiagnosticRenderer()
     renderer.colors = Console.colors(try color.mode(), on: 2)
+    let functions = try functions.map { try Self.functions(of: $0, renderer) } ?? .none
     guard let expression else {
       guard isatty(0) == 1, isatty(1) == 1 else {
         throw ValidationError("Name an expression; without one, input and output must be a terminal.")
       }
-      let session = EvalSession(renderer, isText: text, isRaw: raw, keepsHistory: !noHistory)
+      let session = EvalSession(renderer, isText: text, isRaw: raw, keepsHistory: !noHistory, functions: functions)
       if let input { try session.load(input) }
       session.run()
       return
     }
     var diagnostics = Diagnostics()
     let checked = Evaluation.check(
-      expression, event: noInput ? .null : text ? .string : .dyn, into: &diagnostics)
+      expression, event: noInput ? .null : text ? .string : .dyn, functions: functions, into: &diagnostics)
     if !diagnostics.all.isEmpty { Console.note(String(renderer.text(diagnostics.all).dropLast())) }
     guard let checked else { throw ExitStatus.configuration }
     if type {
@@ -89,6 +96,16 @@ struct Eval: ParsableCommand {
     evaluation.flush()
     evaluation.reportRest()
     if evaluation.failures > 0 { throw ExitStatus.failure }
+  }
+
+  private static func functions(of path: String, _ renderer: DiagnosticRenderer) throws -> UserFunctions {
+    let loaded = PipelineLoader().load(path)
+    var diagnostics = Diagnostics()
+    let functions = loaded.compiled.functions(into: &diagnostics)
+    if !diagnostics.all.isEmpty { Console.note(String(renderer.text(diagnostics.all).dropLast())) }
+    if loaded.isUnreadable { throw ExitStatus.noInput }
+    if diagnostics.hasErrors { throw ExitStatus.configuration }
+    return functions
   }
 
   /// The file, or standard input.

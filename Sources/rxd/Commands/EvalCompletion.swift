@@ -4,7 +4,7 @@ import PipelineCore
 enum EvalCompletion {
   /// The typed part of the last name, and the names that start with it; sorted, each once.
   static func choices(
-    _ line: String, event: [UInt8], commands: [String]
+    _ line: String, event: [UInt8], commands: [String], functions: [String]
   ) -> (typed: String, choices: [String]) {
     let bytes = Array(line.utf8)
     if bytes.first == 0x3A, !bytes.contains(0x20) { return (line, commands.filter { $0.hasPrefix(line) }) }
@@ -20,6 +20,7 @@ enum EvalCompletion {
     for spec in FunctionRegistry.callable where spec.name.hasPrefix(token) && isGlobal(spec) {
       dotted.insert(spec.name + "(")
     }
+    for name in functions where name.hasPrefix(token) { dotted.insert(name + "(") }
     if steps.count == 1, start == 0 || bytes[start - 1] != UInt8(ascii: ".") {
       for name in ["event", "meta", "now", "env", "true", "false", "null"] where name.hasPrefix(token) {
         dotted.insert(name)
@@ -40,6 +41,7 @@ enum EvalCompletion {
       for spec in FunctionRegistry.callable where spec.name.hasPrefix(part) && isMember(spec) {
         names.insert(spec.name + "(")
       }
+      for name in functions where name.hasPrefix(part) { names.insert(name + "(") }
     }
     return (part, names.sorted())
   }

@@ -9,6 +9,7 @@ final class EvalSession {
   private let renderer: DiagnosticRenderer
   private let isText: Bool
   private let isRaw: Bool
+  private let functions: UserFunctions
   private let historyPath: String?
   /// The current event as text; empty: null.
   private var event: [UInt8] = []
@@ -18,7 +19,8 @@ final class EvalSession {
   private var editor: OpaquePointer?
   private static let historyLines: Int32 = 1000
 
-  init(_ renderer: DiagnosticRenderer, isText: Bool, isRaw: Bool, keepsHistory: Bool) {
+  init(_ renderer: DiagnosticRenderer, isText: Bool, isRaw: Bool, keepsHistory: Bool, functions: UserFunctions) {
+    self.functions = functions
     self.renderer = renderer
     self.isText = isText
     self.isRaw = isRaw
@@ -160,7 +162,11 @@ final class EvalSession {
       if let function = FunctionRegistry.described(rest) {
         Console.print(Describe.page(function), terminator: "")
       } else {
-        let names = FunctionRegistry.callable.map(\.name)
+        if let own = functions.all.first(where: { $0.name == rest }) {
+          Console.print(own.signature + (own.summary.map { "\n\($0)" } ?? ""))
+          return
+        }
+        let names = functions.all.map(\.name) + FunctionRegistry.callable.map(\.name)
         let help = Suggestion.correction(for: rest, among: names)?.help
         Console.note("There is no function \(Printable.quote(rest)). \(help ?? "")")
       }
@@ -194,7 +200,7 @@ final class EvalSession {
 
   private func check(_ text: String) -> CheckedExpression? {
     var diagnostics = Diagnostics()
-    let checked = Evaluation.check(text, event: isText ? .string : .dyn, into: &diagnostics)
+    let checked = Evaluation.check(text, event: isText ? .string : .dyn, functions: functions, into: &diagnostics)
     if !diagnostics.all.isEmpty {
       let lines = renderer.text(diagnostics.all).split(separator: "\n", omittingEmptySubsequences: false)
       Console.note(lines.dropLast(checked == nil ? 3 : 1).joined(separator: "\n"))
@@ -220,7 +226,7 @@ final class EvalSession {
 
   private func complete(_ line: String, _ out: UnsafeMutablePointer<CChar>, _ capacity: Int) -> Int32 {
     let (typed, choices) = EvalCompletion.choices(
-      line, event: isText ? [] : event, commands: Self.commands.map(\.name))
+      line, event: isText ? [] : event, commands: Self.commands.map(\.name), functions: functions.all.map(\.name))
     guard let first = choices.first else { return 0 }
     // The common prefix of all choices.
     var common = Array(first.utf8)

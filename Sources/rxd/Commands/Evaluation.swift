@@ -23,11 +23,12 @@ final class Evaluation {
 
   /// The scope of expressions at the command line.
   static func check(
-    _ expression: String, event: ExpressionType, into diagnostics: inout Diagnostics
+    _ expression: String, event: ExpressionType, functions: UserFunctions, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {
-    let scope = ExpressionScope([
+    var scope = ExpressionScope([
       .init("event", event), .init("meta"), .init("now", .timestamp), .init("env", .map(.string, .string)),
     ])
+    scope.functions = functions
     return ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
       .check(in: scope, into: &diagnostics)
   }

@@ -467,7 +467,7 @@ import Testing
     #expect(plan.deliveryShortfalls(hasStateDirectory: true) == [])
     #expect(
       plan.deliveryShortfalls(hasStateDirectory: false).map(\.line) == [
-        "p.yaml:1:10: error[RX305]: the path from 'a' to 'out' is only best effort: a crash loses events under way, because there is no state directory; Run it with '--state-dir DIR', or as a service with 'StateDirectory='; or ask for less than 'require: atLeastOnce'"
+        "p.yaml:1:10: error[RX305]: the path from 'a' to 'out' is only best effort: a crash loses events under way, because there is no state directory; run it with '--state-dir DIR', or as a service with 'StateDirectory='; or ask for less than 'require: atLeastOnce'"
       ])
     let none = try self.plan("sources: { a: { stdin: {} } }\nsinks: { out: { from: a, stdout: {} } }")
     #expect(none.deliveryShortfalls(hasStateDirectory: false) == [])

@@ -23,6 +23,16 @@ import Testing
       }.allocations == 0)
   }
 
+  /// A call of a function takes nothing, and a value that it converts only memory of the turn.
+  @Test(arguments: Workloads.calls.map(\.call)) func calls(_ expression: String) throws {
+    let loop = try #require(ExpressionLoop(expression, Workloads.event, functions: Workloads.functions))
+    #expect(
+      ExpressionLoop.counts {
+        loop.fill()
+        loop.value()
+      }.allocations == 0)
+  }
+
   @Test func anObjectOfFourFields() throws {
     let loop = try #require(ExpressionLoop(Workloads.fourFields, Workloads.event))
     #expect(

@@ -12,10 +12,12 @@ struct Evaluation {
   /// `projects`: through the scanner; else over the event as a tree or raw, selected step by step.
   init?(
     _ expression: String, _ event: String = "{}", projects: Bool = true, tree: Bool = false,
+    functions: UserFunctions = .none,
     sourceLocation: Testing.SourceLocation = #_sourceLocation
   ) {
     var diagnostics = Diagnostics()
-    let scope = ExpressionScope([.init("event"), .init("meta"), .init("now", .timestamp)])
+    var scope = ExpressionScope([.init("event"), .init("meta"), .init("now", .timestamp)])
+    scope.functions = functions
     guard
       let checked = ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
         .check(in: scope, into: &diagnostics)
@@ -60,13 +62,13 @@ func dense(_ text: String) -> String {
 
 /// Evaluates in all three ways, which must agree; JSON text or `error: ...`.
 func evaluate(
-  _ expression: String, _ event: String = "{}",
+  _ expression: String, _ event: String = "{}", functions: UserFunctions = .none,
   sourceLocation: Testing.SourceLocation = #_sourceLocation
 ) -> String? {
   let ways = [
-    Evaluation(expression, event, sourceLocation: sourceLocation)?.text,
-    Evaluation(expression, event, tree: true, sourceLocation: sourceLocation)?.text,
-    Evaluation(expression, event, projects: false, sourceLocation: sourceLocation)?.text,
+    Evaluation(expression, event, functions: functions, sourceLocation: sourceLocation)?.text,
+    Evaluation(expression, event, tree: true, functions: functions, sourceLocation: sourceLocation)?.text,
+    Evaluation(expression, event, projects: false, functions: functions, sourceLocation: sourceLocation)?.text,
   ]
   // Without the scanner an error names another reason where a parent is a scalar.
   for other in ways.dropFirst() where other?.hasPrefix("error") != true || ways[0]?.hasPrefix("error") != true {

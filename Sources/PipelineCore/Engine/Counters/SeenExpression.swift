@@ -47,7 +47,7 @@ public struct SeenExpression: Sendable {
     location = checked.text.location(0, checked.text.text.count)
     // The result of an expression with a secret may be that secret; the variables of some operators are not kept.
     let known: Set<String> = ["event", "meta", "now", "env", "outer"]
-    guard !checked.text.isSecret, checked.reads.allSatisfy({ known.contains($0.variable) }),
+    guard !checked.isSecret, checked.reads.allSatisfy({ known.contains($0.variable) }),
       outer != nil || !checked.reads.contains(where: { $0.variable == "outer" })
     else { return }
     let arena = Arena()

@@ -32,7 +32,8 @@ extension Supervisor {
     }
     if let text = request.query["where"] {
       var diagnostics = Diagnostics()
-      wanted.condition = TapCondition.check(text, into: &diagnostics)
+      wanted.condition = TapCondition.check(
+        text, slots.map(\.plan).first(where: wanted.means)?.functions ?? .none, into: &diagnostics)
       guard wanted.condition != nil, !diagnostics.hasErrors else {
         return refuse(400, DiagnosticRenderer(colors: request.wantsColors).text(diagnostics.all))
       }

@@ -117,9 +117,12 @@ final class TapCondition {
   private let frame: EvaluationFrame
   private let arena = Arena()
 
-  /// What conditions see.
-  static func check(_ text: String, into diagnostics: inout Diagnostics) -> CheckedExpression? {
-    let scope = ExpressionScope([.init("event", .dyn), .init("meta"), .init("now", .timestamp)])
+  /// What conditions see, and the functions of the pipeline that they can call.
+  static func check(
+    _ text: String, _ functions: UserFunctions, into diagnostics: inout Diagnostics
+  ) -> CheckedExpression? {
+    var scope = ExpressionScope([.init("event", .dyn), .init("meta"), .init("now", .timestamp)])
+    scope.functions = functions
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 

@@ -43,7 +43,8 @@ extension Supervisor {
     }
     if let text = request.query["where"] {
       var diagnostics = Diagnostics()
-      asked.condition = TapCondition.check(text, into: &diagnostics)
+      asked.condition = TapCondition.check(
+        text, slots.map(\.plan).first(where: asked.means)?.functions ?? .none, into: &diagnostics)
       guard asked.condition != nil, !diagnostics.hasErrors else {
         return refuse(400, DiagnosticRenderer(colors: request.wantsColors).text(diagnostics.all))
       }
