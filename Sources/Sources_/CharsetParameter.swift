@@ -41,7 +41,8 @@ public struct CharsetParameter: ParameterValue {
         at: context.location(of: "charset"), "'decode: \(options.format.rawValue)' takes no 'charset'",
         .conflictingParameters,
         help: options.format == .bytes
-          ? "Leave it out: bytes are not converted" : "Read lines ('json', 'ndjson', 'text' ...), or convert the input with iconv(1)")
+          ? "Leave it out: bytes are not converted"
+          : "Read lines ('json', 'ndjson', 'text' ...), or convert the input with iconv(1)")
     default:
       if joins, charset.name.hasPrefix("utf-16") || charset.name.hasPrefix("utf16") {
         context.badValue(

@@ -85,7 +85,8 @@ public struct DirectorySource: SourceComponent {
     }
     if Glob.isPattern(path.text) {
       context.badValue(
-        at: path.location ?? context.location, "'path' of 'directory' is one directory, and \(path.shown) has a wildcard",
+        at: path.location ?? context.location,
+        "'path' of 'directory' is one directory, and \(path.shown) has a wildcard",
         help: "Write the directory in 'path', and the pattern in 'include'")
     }
   }
@@ -231,7 +232,8 @@ public struct DirectorySource: SourceComponent {
       case .tooManyDirectories:
         log(
           .warning,
-          "there are more than 'maxDirectories', \(parameters.maxDirectories), directories: further ones are not watched")
+          "there are more than 'maxDirectories', \(parameters.maxDirectories), directories: further ones are not watched"
+        )
       case .overflow: log(.warning, "the kernel dropped events; everything was looked at")
       case .polling(let error): log(.warning, "\(error.message); looking once a second instead")
       case .unreadable(let error): log(.warning, "\(error.message); it is tried again")
@@ -297,7 +299,9 @@ public struct DirectorySource: SourceComponent {
         let kind = DirectoryEntry.Kind(rawValue: UInt8(clamping: try state.read(UInt64.self)))
         let inode = try state.read(UInt64.self)
         let (size, modified) = (try state.read(Int64.self), try state.read(Int64.self))
-        guard let kind, !path.isEmpty, !path.utf8.contains(0) else { throw StateFault("an entry of a directory is none") }
+        guard let kind, !path.isEmpty, !path.utf8.contains(0) else {
+          throw StateFault("an entry of a directory is none")
+        }
         table[path] = DirectoryEntry(kind: kind, inode: inode, size: size, modified: modified)
       }
       guard hasLooked else { return }

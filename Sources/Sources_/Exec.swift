@@ -73,7 +73,10 @@ public struct Exec: SourceComponent {
       .init("streaming", \.streaming, "Send lines while the program runs, however long."),
       .init("emit", \.emit, "What becomes an event."),
       .init("decode", \.decode, "How its output is decoded into events."),
-      .init("charset", \.charset, "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
+      ),
       .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("success", \.success, range: 0...255, "The exit statuses that are no error."),
       .init(

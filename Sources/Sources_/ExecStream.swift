@@ -80,7 +80,8 @@ final class ExecStream: DecodingSource {
       let reader = try BlockReader(output, options: options)
       self.reader = reader
       decoding = try reader.start(
-        by: decoder, decoding: parameters.decoding, threads: decodingThreads(for: parameters.decoding), into: inputQueue,
+        by: decoder, decoding: parameters.decoding, threads: decodingThreads(for: parameters.decoding),
+        into: inputQueue,
         placement: placement
       ) { pieces in node.object?.take(pieces[...]) }
     } catch {

@@ -74,7 +74,10 @@ public struct File: SourceComponent {
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
       .init("decode", \.decode, "How bytes are decoded into events."),
-      .init("charset", \.charset, "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
+      ),
       .init("join", \.join, "Which lines make one event together; by default each is one."),
       .init("follow", \.follow, "Continue to read data that is added."),
       .init("start", \.start, "With `follow`: where to start in files that exist already."),

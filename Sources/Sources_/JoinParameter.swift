@@ -15,7 +15,9 @@ public struct JoinParameter: RecordParameter {
 
   public static var fields: [RecordField<JoinParameter>] {
     [
-      .init("start", \.start, "A line that matches this RE2 pattern begins an event; the others belong to the line before them."),
+      .init(
+        "start", \.start,
+        "A line that matches this RE2 pattern begins an event; the others belong to the line before them."),
       .init("end", \.end, "A line that matches this RE2 pattern ends an event."),
       .init("continuation", \.continuation, "A line that matches this RE2 pattern belongs to the line before it."),
       .init("wrapped", \.wrapped, "A line that matches this RE2 pattern is continued by the next line."),
@@ -48,7 +50,8 @@ public struct JoinParameter: RecordParameter {
           ? "'join' does not say which lines belong together"
           : "'join' has \(rules.map { "'\($0.name)'" }.joined(separator: " and ")), and one rule decides",
         .conflictingParameters,
-        help: "Write one of 'start', 'end', 'continuation', 'wrapped' and 'indented', such as join: { start: '^\\d{4}-' }")
+        help:
+          "Write one of 'start', 'end', 'continuation', 'wrapped' and 'indented', such as join: { start: '^\\d{4}-' }")
       return
     }
     do throws(CodecFailure) {

@@ -22,7 +22,10 @@ public struct Stdin: SourceComponent {
       """,
     parameters: [
       .init("decode", \.decode, primary: true, "How bytes are decoded into events."),
-      .init("charset", \.charset, "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
+      ),
       .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("maxLine", \.maxLine, "The longest line."),
       .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),

@@ -39,7 +39,9 @@ public struct DirectoryEntry: Sendable, Equatable {
   /// The entry itself, also if it is a symbolic link.
   static func read(_ path: String) -> Result<DirectoryEntry, PosixError> {
     var raw = stat()
-    guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, AT_SYMLINK_NOFOLLOW) }) == 0 else { return .failure(PosixError("examine", path)) }
+    guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, AT_SYMLINK_NOFOLLOW) }) == 0 else {
+      return .failure(PosixError("examine", path))
+    }
     return .success(DirectoryEntry(raw))
   }
 }
@@ -297,7 +299,9 @@ private final class DirectoryWork: @unchecked Sendable {
         return nil
       }
       do throws(PosixError) {
-        let events = Inotify.directoryEvents | UInt32(IN_CLOSE_WRITE | IN_ONLYDIR) | (directory.isEmpty ? 0 : UInt32(IN_DONT_FOLLOW))
+        let events =
+          Inotify.directoryEvents | UInt32(IN_CLOSE_WRITE | IN_ONLYDIR)
+          | (directory.isEmpty ? 0 : UInt32(IN_DONT_FOLLOW))
         let watch = try inotify.watch(full, events)
         // The same directory may have been watched under another name.
         if let old = directories[watch], old != directory { watches[old] = nil }

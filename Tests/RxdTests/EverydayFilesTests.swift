@@ -8,10 +8,11 @@ import Testing
     let outcome = try Rxd.run("run", "--once", "pipelines/stack-traces.yaml", in: Rxd.root)
     #expect(outcome.status == 0)
     let lines = outcome.output.split(separator: "\n").map(String.init)
-    #expect(lines.filter { $0.contains("message") } == [
-      #"{"time":"2026-11-24 10:00:01","message":"order 17 failed","trace":169}"#,
-      #"{"time":"2026-11-24 10:00:03","message":"order 19 failed","trace":74}"#,
-    ])
+    #expect(
+      lines.filter { $0.contains("message") } == [
+        #"{"time":"2026-11-24 10:00:01","message":"order 17 failed","trace":161}"#,
+        #"{"time":"2026-11-24 10:00:03","message":"order 19 failed","trace":77}"#,
+      ])
     #expect(lines.contains { $0.hasPrefix(#"{"file":"app.log","size":"#) })
   }
 
@@ -52,7 +53,9 @@ import Testing
     }
     let expected = (0..<(parts * perPart - 1)).map { number in
       let lines = event(number) + (number % perPart == perPart - 1 ? "\tend of the part before\n" : "")
-      return "\"" + lines.dropLast().replacingOccurrences(of: "\n", with: "\\n").replacingOccurrences(of: "\t", with: "\\t") + "\""
+      return "\""
+        + lines.dropLast().replacingOccurrences(of: "\n", with: "\\n").replacingOccurrences(of: "\t", with: "\\t")
+        + "\""
     }
     #expect(events().map(String.init) == expected)
   }
@@ -116,7 +119,10 @@ import Testing
     let wrong = try decoding("ndjson", pretty)
     let advice = wrong.errors.split(separator: "\n").filter { $0.contains("looks like") }
     #expect(advice.count == 1)
-    #expect(advice.first?.contains("looks like JSON documents over several lines: write 'decode: jsonDocuments'; of its beginning 4 rows were rejected") == true)
+    #expect(
+      advice.first?.contains(
+        "looks like JSON documents over several lines: write 'decode: jsonDocuments'; of its beginning 4 rows were rejected"
+      ) == true)
     #expect(wrong.errors.contains("4 rows of the input were rejected in all"))
     let right = try decoding("jsonDocuments", pretty + pretty)
     #expect(right.output == "{\"a\":1,\"b\":[2]}\n{\"a\":1,\"b\":[2]}\n")

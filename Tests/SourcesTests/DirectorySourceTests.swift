@@ -8,7 +8,9 @@ import Transport
 @Suite struct DirectorySourceTests {
   let scratch = Scratch()
 
-  private func yaml(_ parameters: String = "", map: String = "[event.event, event.name, event.type, event.size]") -> String {
+  private func yaml(_ parameters: String = "", map: String = "[event.event, event.name, event.type, event.size]")
+    -> String
+  {
     """
     sources: { input: { directory: { path: '\(scratch.path)'\(parameters.isEmpty ? "" : ", " + parameters) } } }
     sinks: { out: { from: input, chain: [ { map: "\(map)" } ], probe: {} } }
@@ -24,6 +26,11 @@ import Transport
 
   private func make(_ directory: String) { #expect(mkdir(scratch(directory), 0o700) == 0) }
   private func move(_ name: String, to other: String) { #expect(rename(scratch(name), scratch(other)) == 0) }
+  /// A file that is complete when it appears.
+  private func put(_ text: String, to name: String) {
+    scratch.append(text, to: ".new")
+    move(".new", to: name)
+  }
   private func remove(_ name: String) { #expect(unlink(scratch(name)) == 0) }
 
   private func expect(_ pipeline: RealPipeline, _ expected: [String]) {
@@ -36,8 +43,7 @@ import Transport
     scratch.append("hidden", to: ".hidden")
     let pipeline = try watch()
     // A file that is complete when it gets its name.
-    scratch.append("abc", to: ".new")
-    move(".new", to: "new")
+    put("abc", to: "new")
     expect(pipeline, [#"["created","new","file",3]"#])
     scratch.append("d", to: "new")
     expect(pipeline, [#"["created","new","file",3]"#, #"["changed","new","file",4]"#])
@@ -53,7 +59,7 @@ import Transport
   }
 
   @Test func pathsAndTimes() throws {
-    scratch.append("x", to: "a.csv")
+    put("x", to: "a.csv")
     let times = [timeval(tv_sec: 1_000_000_000, tv_usec: 500_000), timeval(tv_sec: 1_000_000_000, tv_usec: 500_000)]
     #expect(utimes(scratch("a.csv"), times) == 0)
     let pipeline = try RealPipeline(
@@ -76,20 +82,22 @@ import Transport
     make("sub")
     make("out")
     let pipeline = try watch("depth: 2, include: ['*.csv', sub/x], exclude: [out, 'b.*']")
-    for name in ["a.txt", "b.csv", "out/c.csv", "sub/x", "x", "sub/e.csv", "d.csv"] { scratch.append("1", to: name) }
-    expect(pipeline, [#"["created","sub/x","file",1]"#, #"["created","sub/e.csv","file",1]"#, #"["created","d.csv","file",1]"#])
+    for name in ["a.txt", "b.csv", "out/c.csv", "sub/x", "x", "sub/e.csv", "d.csv"] { put("1", to: name) }
+    expect(
+      pipeline,
+      [#"["created","sub/x","file",1]"#, #"["created","sub/e.csv","file",1]"#, #"["created","d.csv","file",1]"#])
   }
 
   @Test func directoriesBelow() throws {
     make("a")
     make("a/b")
     let pipeline = try watch("depth: 2, include: ['f*']")
-    scratch.append("1", to: "a/b/f1")
+    put("1", to: "a/b/f1")
     make("a/new")
-    scratch.append("2", to: "a/new/f2")
+    put("2", to: "a/new/f2")
     make("a/new/deeper")
-    scratch.append("3", to: "a/new/deeper/f3")
-    scratch.append("4", to: "f4")
+    put("3", to: "a/new/deeper/f3")
+    put("4", to: "f4")
     expect(pipeline, ["a/b/f1", "a/new/f2", "f4"].map { #"["created","\#($0)","file",1]"# })
     // A directory that gets another name takes its files with it.
     move("a/b", to: "c")
@@ -98,7 +106,7 @@ import Transport
       ["a/b/f1", "a/new/f2", "f4"].map { #"["created","\#($0)","file",1]"# } + [
         #"["removed","a/b/f1","file",1]"#, #"["created","c/f1","file",1]"#,
       ])
-    scratch.append("5", to: "c/f5")
+    put("5", to: "c/f5")
     pipeline.run { pipeline.events.count >= 6 }
     #expect(pipeline.events.last == #"["created","c/f5","file",1]"#)
   }
@@ -107,10 +115,13 @@ import Transport
     make("a")
     #expect(symlink("..", scratch("a/up")) == 0)
     let pipeline = try watch("depth: 30, existing: true")
-    scratch.append("1", to: "end")
+    put("1", to: "end")
     expect(
       pipeline,
-      [#"["created","a","directory",\#(try size("a"))]"#, #"["created","a/up","link",2]"#, #"["created","end","file",1]"#])
+      [
+        #"["created","a","directory",\#(try size("a"))]"#, #"["created","a/up","link",2]"#,
+        #"["created","end","file",1]"#,
+      ])
   }
 
   private func size(_ name: String) throws -> Int {
@@ -120,24 +131,24 @@ import Transport
   // MARK: Restarts
 
   @Test func whatHappensMeanwhile() throws {
-    for name in ["same", "grows", "goes"] { scratch.append("1", to: name) }
+    for name in ["same", "grows", "goes"] { put("1", to: name) }
     let first = try watch()
-    scratch.append("1", to: "seen")
+    put("1", to: "seen")
     first.run { first.events.count >= 1 }
     let state = try #require(first.suspend())
-    scratch.append("2", to: "grows")
+    put("2", to: "grows")
     remove("goes")
-    scratch.append("1", to: "comes")
+    put("1", to: "comes")
     let second = try watch(restoring: state)
     expect(
       second, [#"["removed","goes","file",1]"#, #"["created","comes","file",1]"#, #"["changed","grows","file",2]"#])
   }
 
   @Test func otherPatternsBeginAnew() throws {
-    scratch.append("1", to: "a")
+    put("1", to: "a")
     let state = try #require(try watch().suspend())
     let second = try watch("include: ['b*']", restoring: state)
-    scratch.append("1", to: "b")
+    put("1", to: "b")
     expect(second, [#"["created","b","file",1]"#])
     #expect(second.log.contains { $0.contains("begins anew") })
   }
@@ -145,7 +156,7 @@ import Transport
   // MARK: Bounds
 
   @Test func limits() throws {
-    for name in 0..<5 { scratch.append("1", to: "f\(name)") }
+    for name in 0..<5 { put("1", to: "f\(name)") }
     let pipeline = try watch("existing: true, maxEntries: 3")
     expect(pipeline, (0..<3).map { #"["created","f\#($0)","file",1]"# })
     #expect(pipeline.log.count { $0.contains("there are more than 'maxEntries', 3, entries") } == 1)
@@ -163,7 +174,8 @@ import Transport
 
   /// The kernel keeps 16,384 events by default, and drops further ones.
   @Test func anOverflow() throws {
-    let limit = (try? String(contentsOfFile: "/proc/sys/fs/inotify/max_queued_events", encoding: .utf8))
+    let limit =
+      (try? String(contentsOfFile: "/proc/sys/fs/inotify/max_queued_events", encoding: .utf8))
       .flatMap { Int($0.trimmingCharacters(in: .whitespacesAndNewlines)) } ?? 16_384
     try #require(limit <= 100_000)
     let pipeline = try watch("maxEntries: 1000000")
@@ -183,7 +195,7 @@ import Transport
       """)
     pipeline.run { pipeline.log.contains { $0.contains("No such file") } }
     make("later")
-    scratch.append("1", to: "later/a")
+    put("1", to: "later/a")
     expect(pipeline, [#"["created","a"]"#])
     #expect(pipeline.log.contains { $0.contains("\(place) can be read again") })
     // And goes: its files are gone, too.

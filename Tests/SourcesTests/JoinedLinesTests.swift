@@ -71,12 +71,12 @@ import Testing
       ("cut", [#"["a\n 1\n xxxxxxxxx",0]"#, #"[" 2",47]"#, #"["b",50]"#]),
     ] {
       let reading = try RealPipeline(
-        yaml("file: { path: '\(scratch("a.log"))', maxLine: 10, whenTooLong: \(policy), join: { indented: true } }"))
+        yaml("file: { path: '\(scratch("a.log"))', maxLine: 10B, whenTooLong: \(policy), join: { indented: true } }"))
       #expect(reading.runToEnd() == .completed)
       #expect(reading.events == expected)
       #expect(reading.probe("bad").events.count == (policy == "reject" ? 1 : 0))
       let following = try RealPipeline(
-        followed("indented: true, wait: 1ms", ", maxLine: 10, whenTooLong: \(policy)"))
+        followed("indented: true, wait: 1ms", ", maxLine: 10B, whenTooLong: \(policy)"))
       following.run { following.events.count >= expected.count }
       #expect(following.events == expected)
     }
@@ -128,7 +128,8 @@ import Testing
     #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
     scratch.append(" 2\nb\n", to: "a.log")
     pipeline.run { pipeline.events.count >= 2 }
-    #expect(pipeline.events == [#"["a\n 1",0]"#, #"[" 2",0]"#])
+    // The old file is over when it has not grown for a while; the new one is read meanwhile.
+    #expect(pipeline.events.sorted() == [#"[" 2",0]"#, #"["a\n 1",0]"#])
   }
 
   @Test func aTruncatedFileEndsItsEvent() throws {
@@ -167,7 +168,8 @@ import Testing
   @Test func whatAProgramHasWrittenAtItsEnd() throws {
     for streaming in [true, false] {
       let pipeline = try RealPipeline(
-        yaml("exec: { shell: 'printf \"a\\n 1\\nb\\n\"', streaming: \(streaming), join: { indented: true, wait: 1h } }"))
+        yaml("exec: { shell: 'printf \"a\\n 1\\nb\\n\"', streaming: \(streaming), join: { indented: true, wait: 1h } }")
+      )
       #expect(pipeline.runToEnd() == .completed)
       #expect(pipeline.events == [#"["a\n 1",0]"#, #"["b",5]"#])
     }
@@ -200,7 +202,10 @@ import Testing
       ("join: { start: '(' }", "the pattern does not compile: missing ): ("),
       ("join: { end: '' }", "the pattern of 'end' is empty, so every line matches"),
       ("join: { indented: true }, decode: csv", "'join' joins lines, and 'decode: csv' does not read joined ones"),
-      ("join: { indented: true }, decode: { regex: combined }", "'join' joins lines, and 'decode: regex: combined' does not read joined ones"),
+      (
+        "join: { indented: true }, decode: { regex: combined }",
+        "'join' joins lines, and 'decode: regex: combined' does not read joined ones"
+      ),
     ])
   func mistakes(_ parameters: String, _ message: String) throws {
     do {

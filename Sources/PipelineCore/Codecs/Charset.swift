@@ -21,10 +21,14 @@ public struct Charset: Sendable, Equatable {
   public var maxLine = 1 << 20
 
   /// The names that need no library.
-  public static let builtin = ["utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "latin1", "windows-1252", "cp1252"]
+  public static let builtin = [
+    "utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "latin1", "windows-1252", "cp1252",
+  ]
 
   /// Whether the name stands for UTF-8.
-  public static func isUTF8(_ name: String) -> Bool { ["utf-8", "utf8", "us-ascii", "ascii"].contains(name.lowercased()) }
+  public static func isUTF8(_ name: String) -> Bool {
+    ["utf-8", "utf8", "us-ascii", "ascii"].contains(name.lowercased())
+  }
 
   public init(_ name: String) throws(CodecFailure) {
     let lower = name.lowercased()
@@ -42,12 +46,14 @@ public struct Charset: Sendable, Equatable {
       else {
         throw CodecFailure(
           option: "charset", message: "there is no charset '\(Printable.cut(name))'",
-          help: "Write a name such as utf-16le, latin1, windows-1252 or shift_jis; 'iconv -l' lists those of this system")
+          help:
+            "Write a name such as utf-16le, latin1, windows-1252 or shift_jis; 'iconv -l' lists those of this system")
       }
       let letters = Array("\n\"',;0123456789=[]{}ABCXYZabcxyz".utf8)
       guard letters.withUnsafeBytes({ converter.convert($0, replacing: false) }).text == letters else {
         throw CodecFailure(
-          option: "charset", message: "'\(name)' encodes line feeds and letters in another way than ASCII, which is not supported",
+          option: "charset",
+          message: "'\(name)' encodes line feeds and letters in another way than ASCII, which is not supported",
           help: "Convert the input with iconv(1), as the program of an 'exec' source")
       }
     }
@@ -121,8 +127,10 @@ final class CharsetConverter {
 extension Charset {
   /// The characters of windows-1252 from 0x80 to 0x9F. The five bytes that it leaves open are control characters, as in browsers.
   static let windows: [UInt32] = [
-    0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D, 0x017D, 0x8F,
-    0x90, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D, 0x017E, 0x0178,
+    0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D, 0x017D,
+    0x8F,
+    0x90, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D, 0x017E,
+    0x0178,
   ]
 
   static func append(_ scalar: UInt32, to text: inout [UInt8]) {

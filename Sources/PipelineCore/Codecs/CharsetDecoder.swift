@@ -68,7 +68,9 @@ final class CharsetDecoder: EventDecoder {
         start = end
       }
     }
-    if isLast { inner.decode(.empty, 0..<0, offset: offset &+ Int64(text.count), isLast: true, arena: arena, into: rows) }
+    if isLast {
+      inner.decode(.empty, 0..<0, offset: offset &+ Int64(text.count), isLast: true, arena: arena, into: rows)
+    }
   }
 
   /// Which byte a byte order mark says comes first.
@@ -124,7 +126,9 @@ final class CharsetDecoder: EventDecoder {
     give(line, offset, isLast: false, arena, rows)
   }
 
-  private func reject(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ reason: RejectReason, _ arena: Arena, _ rows: RowBatch) {
+  private func reject(
+    _ line: UnsafeRawBufferPointer, _ offset: Int64, _ reason: RejectReason, _ arena: Arena, _ rows: RowBatch
+  ) {
     let head = line.part(0, min(line.count, 4096))
     rows.reject(arena.copy(head), offset: offset, reason)
   }

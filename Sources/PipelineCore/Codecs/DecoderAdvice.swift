@@ -12,7 +12,8 @@ enum DecoderAdvice {
   /// What the input looks like, and what to write: `looks like CSV: write 'decode: csv'`. Nil: the decoder may be right.
   ///
   /// - Parameter hasRejected: Rows of the beginning were rejected. Otherwise only what no one can have meant is reported.
-  static func advice(_ options: DecoderOptions, startingAs input: UnsafeRawBufferPointer, hasRejected: Bool) -> String? {
+  static func advice(_ options: DecoderOptions, startingAs input: UnsafeRawBufferPointer, hasRejected: Bool) -> String?
+  {
     guard options.readsText else { return nil }
     let sample = input.part(0, min(input.count, sampleBytes))
     if let found = encoding(sample, isCharsetKnown: options.charset != nil) { return found }
@@ -43,16 +44,24 @@ enum DecoderAdvice {
     guard !isCharsetKnown else { return nil }
     if sample.starts(with: [0xFF, 0xFE]) { return "is UTF-16: write 'charset: utf-16'" }
     if sample.starts(with: [0xFE, 0xFF]) { return "is UTF-16: write 'charset: utf-16'" }
-    if sample.starts(with: [0x1F, 0x8B, 0x08]) { return "is compressed with gzip: decompress it, or write 'decode: bytes'" }
+    if sample.starts(with: [0x1F, 0x8B, 0x08]) {
+      return "is compressed with gzip: decompress it, or write 'decode: bytes'"
+    }
     var zeros = (0, 0)
     var controls = 0
     for (index, byte) in sample.enumerated() {
       if byte == 0 { if index & 1 == 0 { zeros.0 += 1 } else { zeros.1 += 1 } }
-      if byte < 0x20, byte != 0x09, byte != 0x0A, byte != 0x0D, byte != 0x0C, byte != 0x1B, byte != 0x1E { controls += 1 }
+      if byte < 0x20, byte != 0x09, byte != 0x0A, byte != 0x0D, byte != 0x0C, byte != 0x1B, byte != 0x1E {
+        controls += 1
+      }
     }
     let half = sample.count / 2
-    if half >= 4, zeros.1 * 10 >= half * 8, zeros.0 * 10 < half { return "looks like UTF-16: write 'charset: utf-16le'" }
-    if half >= 4, zeros.0 * 10 >= half * 8, zeros.1 * 10 < half { return "looks like UTF-16: write 'charset: utf-16be'" }
+    if half >= 4, zeros.1 * 10 >= half * 8, zeros.0 * 10 < half {
+      return "looks like UTF-16: write 'charset: utf-16le'"
+    }
+    if half >= 4, zeros.0 * 10 >= half * 8, zeros.1 * 10 < half {
+      return "looks like UTF-16: write 'charset: utf-16be'"
+    }
     if sample.count >= 16, controls * 10 > sample.count { return "is no text: write 'decode: bytes'" }
     // Half a character at the end of the sample is no fault.
     if let at = UTF8Text.firstError(sample), at + 4 < sample.count, controls == 0 {
@@ -108,7 +117,9 @@ enum DecoderAdvice {
   }
 
   private static func isSyslog(_ line: UnsafeRawBufferPointer) -> Bool {
-    guard line.first == UInt8(ascii: "<"), let end = line.offset(of: UInt8(ascii: ">")), 2...4 ~= end else { return false }
+    guard line.first == UInt8(ascii: "<"), let end = line.offset(of: UInt8(ascii: ">")), 2...4 ~= end else {
+      return false
+    }
     return line.part(1, end).allSatisfy { 0x30...0x39 ~= $0 }
   }
 
@@ -117,7 +128,9 @@ enum DecoderAdvice {
     let words = line.split(separator: 0x20)
     func isPair(_ word: Slice<UnsafeRawBufferPointer>) -> Bool {
       guard let sign = word.firstIndex(of: UInt8(ascii: "=")), sign > word.startIndex else { return false }
-      return word[..<sign].allSatisfy { $0 | 0x20 > 0x60 && $0 | 0x20 < 0x7B || 0x30...0x39 ~= $0 || $0 == 0x5F || $0 == 0x2E }
+      return word[..<sign].allSatisfy {
+        $0 | 0x20 > 0x60 && $0 | 0x20 < 0x7B || 0x30...0x39 ~= $0 || $0 == 0x5F || $0 == 0x2E
+      }
     }
     return words.first.map(isPair) == true && words.count(where: isPair) >= 2
   }
@@ -129,7 +142,8 @@ enum DecoderAdvice {
     func count(_ byte: UInt8, _ line: UnsafeRawBufferPointer) -> Int { line.count { $0 == byte } }
     if let known, count(known, first) > 0 { return nil }
     for (byte, name, text) in [
-      (UInt8(ascii: ","), "a comma", ","), (UInt8(ascii: ";"), "a semicolon", ";"), (UInt8(ascii: "\t"), "a tab", "\\t"),
+      (UInt8(ascii: ","), "a comma", ","), (UInt8(ascii: ";"), "a semicolon", ";"),
+      (UInt8(ascii: "\t"), "a tab", "\\t"),
       (UInt8(ascii: "|"), "'|'", "|"),
     ] where byte != known {
       let found = count(byte, first)

@@ -24,6 +24,8 @@ final class JSONDocumentsDecoder: EventDecoder {
   private var open: [Bool] = []
   private var isInString = false
   private var isEscaped = false
+  /// The bytes of a word, in a row; of a longer one, the last.
+  private var word: UInt64 = 0
   /// The last byte was a line feed or a record separator, or there was none.
   private var isAtLineStart = true
 
@@ -34,6 +36,8 @@ final class JSONDocumentsDecoder: EventDecoder {
   /// What came of it in earlier ranges; only the beginning of what is too long.
   private var held: [UInt8] = []
 
+  /// `true`, `false`, `null`, and a number, which the parser checks.
+  private static let words: Set<UInt64> = [0x7472_7565, 0x6661_6C73_65, 0x6E75_6C6C, 0]
   private static let separator: UInt8 = 0x1E
   /// How much is kept of what will be rejected.
   private static let headBytes = 4096
@@ -82,7 +86,9 @@ final class JSONDocumentsDecoder: EventDecoder {
     func finish(_ end: Int) {
       let length = offset &+ Int64(end) &- start
       var document = whole(end)
-      if fault >= 0 { while let last = document.last, Self.isBlank(last) { document = document.part(0, document.count - 1) } }
+      if fault >= 0 {
+        while let last = document.last, Self.isBlank(last) { document = document.part(0, document.count - 1) }
+      }
       if length > Int64(limit) {
         rows.reject(
           UnsafeRawBufferPointer(rebasing: document.prefix(Self.headBytes)), offset: start, .tooLong(limit: limit))
@@ -133,7 +139,9 @@ final class JSONDocumentsDecoder: EventDecoder {
           continue
         } else if byte >= 0x20 {
           at += 1
-          while at < text.count, text[at] >= 0x20, text[at] != UInt8(ascii: "\""), text[at] != UInt8(ascii: "\\") { at += 1 }
+          while at < text.count, text[at] >= 0x20, text[at] != UInt8(ascii: "\""), text[at] != UInt8(ascii: "\\") {
+            at += 1
+          }
           continue
         }
         // A line break, or another control character, ends no string of JSON.
@@ -144,8 +152,10 @@ final class JSONDocumentsDecoder: EventDecoder {
         switch byte {
         case 0x20, 0x09, 0x0A, 0x0D, Self.separator, UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "["),
           UInt8(ascii: "]"), UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "\""):
-          valueEnded(at)
+          // A word that is none of JSON begins no value.
+          if open.isEmpty, !Self.words.contains(word) { failed(at) } else { valueEnded(at) }
         default:
+          if word != 0 { word = word << 8 | UInt64(byte) }
           at += 1
           continue
         }
@@ -209,10 +219,12 @@ final class JSONDocumentsDecoder: EventDecoder {
       case (UInt8(ascii: "\""), .value), (UInt8(ascii: "\""), .valueOrEnd), (UInt8(ascii: "\""), .key),
         (UInt8(ascii: "\""), .keyOrEnd):
         isInString = true
-      case (UInt8(ascii: "-"), .value), (UInt8(ascii: "-"), .valueOrEnd), (0x30...0x39, .value), (0x30...0x39, .valueOrEnd),
+      case (UInt8(ascii: "-"), .value), (UInt8(ascii: "-"), .valueOrEnd), (0x30...0x39, .value),
+        (0x30...0x39, .valueOrEnd),
         (UInt8(ascii: "t"), .value), (UInt8(ascii: "t"), .valueOrEnd), (UInt8(ascii: "f"), .value),
         (UInt8(ascii: "f"), .valueOrEnd), (UInt8(ascii: "n"), .value), (UInt8(ascii: "n"), .valueOrEnd):
         state = .token
+        word = byte > UInt8(ascii: "9") ? UInt64(byte) : 0
       default:
         failed(at)
         // The byte may begin the next document, or close this one.
@@ -226,7 +238,7 @@ final class JSONDocumentsDecoder: EventDecoder {
     }
     guard state != .between else { return }
     if isLast {
-      if state == .token, open.isEmpty { return finish(text.count) }
+      if state == .token, open.isEmpty, Self.words.contains(word) { return finish(text.count) }
       if fault < 0 { fault = Int(offset &+ Int64(text.count) &- start) }
       return finish(text.count)
     }

@@ -1,7 +1,8 @@
 import Foundation
-@testable import PipelineCore
 import PipelineTestSupport
 import Testing
+
+@testable import PipelineCore
 
 /// Inputs that are not UTF-8. Places are those of the input.
 @Suite struct CharsetTests {
@@ -50,7 +51,8 @@ import Testing
     #expect(
       try decoded(options("utf-16", .csv), units("n,m\n1,\"\u{00FC}\n2\"\n3,4\n", isBig: true, mark: true))
         == ["{\"n\":\"1\",\"m\":\"\u{00FC}\\n2\"}@10", "{\"n\":\"3\",\"m\":\"4\"}@26"])
-    #expect(try decoded(options("utf-16", .whole), units("a\n\u{00FC}", isBig: true, mark: true)) == ["\"a\\n\u{00FC}\"@0"])
+    #expect(
+      try decoded(options("utf-16", .whole), units("a\n\u{00FC}", isBig: true, mark: true)) == ["\"a\\n\u{00FC}\"@0"])
   }
 
   /// What continues in the middle knows the mark.
@@ -116,7 +118,9 @@ import Testing
     let expected = ["\"ab\"@0", "!row_too_long@6", "\"cd\"@24"]
     #expect(try decoded(options, input).map { $0.prefix { $0 != ":" } } == expected.map { $0.prefix { $0 != ":" } })
     for cut in 0...input.count {
-      #expect(try decoded(options, input, cuts: [cut]).map { $0.prefix { $0 != ":" } } == expected.map { $0.prefix { $0 != ":" } })
+      #expect(
+        try decoded(options, input, cuts: [cut]).map { $0.prefix { $0 != ":" } }
+          == expected.map { $0.prefix { $0 != ":" } })
     }
   }
 
@@ -141,7 +145,8 @@ import Testing
       (.json, "[\n  {\n", "JSON documents over several lines: write 'decode: jsonDocuments'"),
       (.json, "{\"a\":1}{\"b\":2}\n", "JSON documents one after another: write 'decode: jsonDocuments'"),
       (.csv, "{\"a\":1,\"b\":2}\n{\"a\":2,\"b\":3}\n", "JSON documents, one a line: write 'decode: ndjson'"),
-      (.csv, "a;b\n1;2\n", "CSV with a semicolon between the fields"), (.json, "a,b\n1,2\n", "CSV: write 'decode: csv'"),
+      (.csv, "a;b\n1;2\n", "CSV with a semicolon between the fields"),
+      (.json, "a,b\n1,2\n", "CSV: write 'decode: csv'"),
       (.ndjson, "a\tb\n1\t2\n", "CSV with a tab between the fields"),
       (.json, "level=info msg=x\n", "logfmt: write 'decode: logfmt'"),
       (.json, "<34>1 2026-01-01T00:00:00Z h a - - - x\n", "syslog: write 'decode: syslog'"),
@@ -152,7 +157,8 @@ import Testing
       (.text, "\u{1}\u{2}\u{3}\0ab\u{4}cdefghijkl", "is no text: write 'decode: bytes'"),
     ])
   func whatTheInputLooksLike(_ format: DecoderFormat, _ input: String, _ advice: String) throws {
-    #expect(DecoderAdvice.advice(DecoderOptions(format), Array(input.utf8), hasRejected: true)?.contains(advice) == true)
+    #expect(
+      DecoderAdvice.advice(DecoderOptions(format), Array(input.utf8), hasRejected: true)?.contains(advice) == true)
   }
 
   @Test(

@@ -12,7 +12,7 @@ import Testing
 
   @Test func documentsOverSeveralLines() throws {
     #expect(
-      try decoded(options(), "{\n  \"a\": 1\n}\n{\n \"b\": \"}{\\\"\"\n}") == ["{\n  \"a\": 1\n}@0", "{\n \"b\": \"}{\\\"\"\n}@13"])
+      try decoded(options(), "{\n  \"a\": 1\n}\n{\n \"b\": \"}{\\\"\"\n}") == [#"{"a":1}@0"#, #"{"b":"}{\""}@13"#])
   }
 
   @Test func documentsOnOneLine() throws {
@@ -28,12 +28,12 @@ import Testing
   @Test func textSequences() throws {
     #expect(
       try decoded(options(), "\u{1E}{\"a\":\n1}\n\u{1E}12\n\u{1E}\u{1E}{\"cut\": [1,\u{1E}{\"b\":2}\n")
-        == ["{\"a\":\n1}@1", "12@11", "!malformed_json@16:{\"cut\": [1,", "{\"b\":2}@28"])
+        == [#"{"a":1}@1"#, "12@11", "!malformed_json@16:{\"cut\": [1,", "{\"b\":2}@28"])
   }
 
   /// A list with a document a line is one document.
   @Test func listsOfDocuments() throws {
-    #expect(try decoded(options(), "[\n{\"a\":1},\n{\"a\":2}\n]\n[]") == ["[\n{\"a\":1},\n{\"a\":2}\n]@0", "[]@23"])
+    #expect(try decoded(options(), "[\n{\"a\":1},\n{\"a\":2}\n]\n[]") == [#"[{"a":1},{"a":2}]@0"#, "[]@21"])
   }
 
   static let faulty: [(input: String, rows: [String])] = [
@@ -44,14 +44,14 @@ import Testing
     ("[1] {\"a\":[}] [2]", ["[1]@0", "!malformed_json@4:{\"a\":[}]", "[2]@13"]),
     // Cut off: the next one begins a line where no value can be.
     ("{\"a\": 1,\n{\"b\":2}\n[3]", ["!malformed_json@0:{\"a\": 1,", "{\"b\":2}@9", "[3]@17"]),
-    ("{\"a\": {\"b\": 1\n{\n \"c\": 2\n}\n", ["!malformed_json@0:{\"a\": {\"b\": 1", "{\n \"c\": 2\n}@14"]),
+    ("{\"a\": {\"b\": 1\n{\n \"c\": 2\n}\n", ["!malformed_json@0:{\"a\": {\"b\": 1", #"{"c":2}@14"#]),
     ("{\"a\": \"cut\n{\"b\":2}", ["!malformed_json@0:{\"a\": \"cut", "{\"b\":2}@11"]),
     // Cut where a value may follow: the next one goes with it, those behind are found.
     ("{\"a\":\n{\"b\":2}\n{\"c\":3}\n", ["!malformed_json@0:{\"a\":\n{\"b\":2}", "{\"c\":3}@14"]),
     // What is no JSON at all.
     ("name,age\nann,3\n{\"a\":1}\n", ["!malformed_json@0:name,age\nann,3", "{\"a\":1}@15"]),
     ("{\"a\":1}} x\n{\"b\":2}", ["{\"a\":1}@0", "!malformed_json@7:} x", "{\"b\":2}@11"]),
-    ("nul tru 1", ["!malformed_json@0:nul", "!malformed_json@4:tru", "1@8"]),
+    ("nul tru 1\n[1]", ["!malformed_json@0:nul tru 1", "[1]@10"]), ("1.2.3 4", ["!malformed_json@0:1.2.3", "4@6"]),
     ("{\"a\":[1", ["!malformed_json@0:{\"a\":[1"]), ("\"open", ["!malformed_json@0:\"open"]),
   ]
 
@@ -64,12 +64,14 @@ import Testing
     let decoder = try options().decoder()
     let rows = RowBatch()
     decoder.decode(Slab(Array("[1]\n{\"a\": 1,\n \"b\" 2}".utf8)), arena: Arena(), into: rows)
-    #expect(rows.rejected.map { "\($0.offset): \($0.reason)" } == ["4: ':' is expected at byte 14"])
+    #expect(rows.rejected.map { "\($0.offset): \($0.reason)" } == ["4: expected ':' at byte 14"])
   }
 
   @Test func longDocuments() throws {
     let input = #"{"a":"0123456789"}{"b":1}{"a":[0,1,2,3,4,5,6]}[1]"#
-    let expected = [#"!row_too_long@0:{"a":"0123456789"}"#, #"{"b":1}@18"#, #"!row_too_long@25:{"a":[0,1,2,3,4,5,6]}"#, "[1]@46"]
+    let expected = [
+      #"!row_too_long@0:{"a":"0123456789"}"#, #"{"b":1}@18"#, #"!row_too_long@25:{"a":[0,1,2,3,4,5,6]}"#, "[1]@46",
+    ]
     #expect(try decoded(options(10), input) == expected)
     // What is kept of a long one depends on the cuts; nothing else does.
     for cut in 0...input.utf8.count {
@@ -96,9 +98,31 @@ import Testing
     }
   }
 
-  static let mixed = "{\n \"a\": [1, {\"b\": \"x\\\\\\\"}\"}]\n}{\"c\":2}\n\u{1E}[true,\nfalse]\n12 \"é\"\n{\"cut\": [1,\n{\"d\":\"\n{\"e\":5}\n} x\n[6]null"
+  static let mixed =
+    "{\n \"a\": [1, {\"b\": \"x\\\\\\\"}\"}]\n}{\"c\":2}\n\u{1E}[true,\nfalse]\n12 \"é\"\n{\"cut\": [1,\n{\"d\":\"\n{\"e\":5}\n} x\n[6]null"
 
   @Test func anyCutGivesTheSame() throws { try expectSameForAllCuts(options(), Array(Self.mixed.utf8)) }
+
+  @Test func anyCutOfAnythingGivesTheSame() throws {
+    let pieces = [
+      "{", "}", "[", "]", "\"", "\\", ",", ":", "\n", " ", "\u{1E}", "1", "-", "t", "true", "null", "\"a\"",
+      "{\"a\":1}", "\n{", "x",
+    ]
+    var dice = SplitMix(7)
+    for _ in 0..<2000 {
+      let input = Array((0..<dice.below(25)).map { _ in pieces[dice.below(pieces.count)] }.joined().utf8)
+      let whole = try decoded(options(), input)
+      #expect(
+        try decoded(options(), input, cuts: Array(0...input.count)) == whole,
+        "\(String(decoding: input, as: UTF8.self).debugDescription)")
+      let cut = dice.below(input.count + 1)
+      #expect(
+        try decoded(options(), input, cuts: [cut]) == whole,
+        "\(String(decoding: input, as: UTF8.self).debugDescription) cut at \(cut)")
+      // Nothing goes without a word.
+      if whole.isEmpty { #expect(input.allSatisfy { [0x20, 0x0A, 0x1E].contains($0) }) }
+    }
+  }
 
   @Test func decodingGoesOnAtThePendingDocument() throws {
     let input = Array(Self.mixed.utf8)
@@ -125,6 +149,6 @@ import Testing
   }
 
   @Test func bodies() throws {
-    #expect(try decoded(DecoderOptions(.jsonDocuments, unit: .body), "{\n\"a\":1}{}") == ["{\n\"a\":1}@0", "{}@8"])
+    #expect(try decoded(DecoderOptions(.jsonDocuments, unit: .body), "{\n\"a\":1}{}") == [#"{"a":1}@0"#, "{}@8"])
   }
 }

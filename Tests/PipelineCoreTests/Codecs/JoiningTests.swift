@@ -29,12 +29,12 @@ import Testing
       try decoded(options(rule), Self.trace) == [
         #""2026-11-24 first"@0"#,
         #""2026-11-24 error\r\njava.lang.Error: x\n\tat a.b(C.java:1)\nCaused by: y\n"@17"#,
-        #""2026-11-24 last"@88"#,
+        #""2026-11-24 last"@86"#,
       ])
     // What comes before the first beginning is an event, too.
     #expect(try decoded(options(rule), "x\ny\n2026-\nz") == [#""x\ny"@0"#, #""2026-\nz"@4"#])
     #expect(try decoded(options(rule), "") == [])
-    #expect(try decoded(options(rule), "\u{FEFF}2026-\n2027-\n").map { $0.suffix(9) } == [#"2026-"@0"#, #""2027-"@9"#].map { $0.suffix(9) })
+    #expect(try decoded(options(rule), "\u{FEFF}2026-\n2027-\n") == [#""2026-"@0"#, #""2027-"@9"#])
   }
 
   @Test func aLineEndsAnEvent() throws {
@@ -45,13 +45,13 @@ import Testing
     #expect(
       try decoded(options(.continuation(#"^(\s|Caused by:)"#)), "a\n b\nCaused by: c\nd\n")
         == [#""a\n b\nCaused by: c"@0"#, #""d"@18"#])
-    #expect(try decoded(options(.indented), " a\n\tb\n\nc\n d") == [#"" a\n\tb"@0"#, #""""@6"#, #""c\n d"@7"#])
+    #expect(try decoded(options(.indented), " a\n\tb\n\nc\n d") == [#"" a\n\tb"@0"#, "\"\"@6", #""c\n d"@7"#])
   }
 
   @Test func aLineIsContinuedByTheNext() throws {
     #expect(
       try decoded(options(.wrapped(#"\\$"#)), "a \\\nb \\\r\nc\nd\ne\\\n")
-        == [#""a \\\nb \\\r\nc"@0"#, #""d"@12"#, #""e\\"@14"#])
+        == [#""a \\\nb \\\r\nc"@0"#, #""d"@11"#, #""e\\"@13"#])
   }
 
   @Test func limitsBeginAnotherEvent() throws {
@@ -70,9 +70,11 @@ import Testing
       try decoded(pattern, "E 1 a\n b\nE 2 c\n") == [#"{"code":"1","rest":"a\n b"}@0"#, #"{"code":"2","rest":"c"}@9"#])
     #expect(
       try decoded(options(.start("^\\{"), .json), "{\n \"a\": 1\n}\n{\"b\":\n2}\n")
-        == ["{\n \"a\": 1\n}@0", "{\"b\":\n2}@13"])
+        == [#"{"a":1}@0"#, #"{"b":2}@12"#])
     #expect(try decoded(options(.indented, .logfmt), "a=1\n b=2\nc=3\n") == [#"{"a":"1","b":"2"}@0"#, #"{"c":"3"}@9"#])
-    #expect(try decoded(options(.indented), Array("a\n ".utf8) + [0xFF] + Array("\nb\n".utf8)).first == "!invalid_utf8@0:a\n \u{FFFD}")
+    #expect(
+      try decoded(options(.indented), Array("a\n ".utf8) + [0xFF] + Array("\nb\n".utf8)).first
+        == "!invalid_utf8@0:a\n \u{FFFD}")
   }
 
   static let rules: [LineJoining.Rule] = [

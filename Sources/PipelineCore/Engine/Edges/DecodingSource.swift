@@ -119,7 +119,8 @@ open class DecodingSource: RunningSource {
     guard !advice.isEmpty, refusedRows > 0 else { return }
     execution.services.log(
       .warning, execution.plan.steps[nodeContext.step.number].label,
-      "\(refusedRows) row\(refusedRows == 1 ? "" : "s") of the input \(refusedRows == 1 ? "was" : "were") rejected in all")
+      "\(refusedRows) row\(refusedRows == 1 ? "" : "s") of the input \(refusedRows == 1 ? "was" : "were") rejected in all"
+    )
   }
 
   // MARK: Events that end the process
