@@ -136,7 +136,7 @@ import Transport
     put("1", to: "seen")
     first.run { first.events.count >= 1 }
     let state = try #require(first.suspend())
-    put("2", to: "grows")
+    scratch.append("2", to: "grows")
     remove("goes")
     put("1", to: "comes")
     let second = try watch(restoring: state)
