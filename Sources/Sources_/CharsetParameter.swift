@@ -44,7 +44,7 @@ public struct CharsetParameter: ParameterValue {
           ? "Leave it out: bytes are not converted"
           : "Read lines ('json', 'ndjson', 'text' ...), or convert the input with iconv(1)")
     default:
-      if joins, charset.name.hasPrefix("utf-16") || charset.name.hasPrefix("utf16") {
+      if joins, charset.isUTF16 {
         context.badValue(
           at: context.location(of: "join"), "'join' cannot be used with 'charset: \(charset.name)'",
           .conflictingParameters, help: "Convert the input with iconv(1), as the program of an 'exec' source")

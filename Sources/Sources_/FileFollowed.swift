@@ -200,16 +200,16 @@ extension File {
       endEvent(of: input)
     }
 
-    /// Sends the file's last event, if its end has not come.
+    /// Ends the file's last event, if its end has not come.
     private func endEvent(of input: Input) {
       cancelWake(&input.timer)
-      guard parameters.join != nil, input.decoder?.pendingOffset != nil else { return }
+      guard input.decoder?.pendingOffset != nil else { return }
       take(FileBlock(endAt: input.reached), isLast: true)
     }
 
     /// What has been read of events is sent: nobody goes on from here.
     override func drain() {
-      for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) }
+      if parameters.join != nil { for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) } }
       super.drain()
     }
 

@@ -175,8 +175,8 @@ extension BlockDecoding {
     case .end(let end):
       switch end {
       case .finished(let offset): return DecodedPiece(rows: finish(offset), end: end)
-      case .stopped(let offset) where joinsLines:
-        // Its lines have been read, and cannot be read again.
+      case .stopped(let offset) where joinsLines || framing == .anywhere:
+        // What has been read cannot be read again: half a document is rejected rather than forgotten.
         return DecodedPiece(rows: finish(offset), place: position(behind: offset), end: end)
       case .stopped, .failed: return DecodedPiece(end: end)
       }

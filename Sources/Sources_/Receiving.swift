@@ -74,9 +74,9 @@ final class ReceivingNode: DecodingSource {
       (maxConnections, wait) = (0, nil)
     }
     super.init(nodeContext, downstream: downstream)
-    switch way {
-    case .stream(let options, _): decoderOptions = options.decoding
-    case .datagrams(let options): decoderOptions = options.decoding
+    // Other framings have bytes between the messages.
+    if case .stream(let options, _) = way, options.framing == .lines, options.decoding.unit == .stream {
+      decoderOptions = options.decoding
     }
   }
 

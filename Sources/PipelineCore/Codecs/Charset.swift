@@ -59,6 +59,8 @@ public struct Charset: Sendable, Equatable {
     }
   }
 
+  public var isUTF16: Bool { !keepsLineFeeds }
+
   /// Whether lines end with a byte of their own, so that they are found before they are converted.
   var keepsLineFeeds: Bool { if case .utf16 = kind { false } else { true } }
 }
