@@ -125,7 +125,8 @@ public struct File: SourceComponent {
     charset.check(decode.options, joins: join != nil, &context)
     if follow, start == .end, decoding.charset?.isUTF16 == true {
       context.badValue(
-        at: context.location(of: "start"), "'start: end' cannot be used with UTF-16, which is read from the start of a file",
+        at: context.location(of: "start"),
+        "'start: end' cannot be used with UTF-16, which is read from the start of a file",
         .conflictingParameters, help: "Leave 'start' out, and drop old events by a 'filter'")
     }
     if follow, !decode.options.framing.hasOpenEnd {

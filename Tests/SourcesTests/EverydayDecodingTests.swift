@@ -17,7 +17,9 @@ import Testing
   }
 
   /// Wherever a run ends, the next one goes on: together they send each event once.
-  private func expectResumed(_ parameters: String, _ input: [UInt8], _ expected: [String], wholeBefore: (Int) -> Int) throws {
+  private func expectResumed(_ parameters: String, _ input: [UInt8], _ expected: [String], wholeBefore: (Int) -> Int)
+    throws
+  {
     for cut in stride(from: 0, through: input.count, by: 3) {
       let name = "\(cut).txt"
       let yaml = yaml("file: { path: '\(scratch(name))', follow: true, \(parameters) }")
@@ -43,7 +45,8 @@ import Testing
 
   @Test(arguments: [true, false]) func utf16(_ hasMark: Bool) throws {
     let text = "gr\u{00FC}n\nrot\n\u{0A0A}\n"
-    let input = (hasMark ? [0xFE, 0xFF] : []) + text.utf16.flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
+    var input: [UInt8] = hasMark ? [0xFE, 0xFF] : []
+    for unit in text.utf16 { input += [UInt8(unit >> 8), UInt8(unit & 0xFF)] }
     let start = hasMark ? 2 : 0
     try expectResumed(
       "charset: \(hasMark ? "utf-16" : "utf-16be")", input,
@@ -53,7 +56,8 @@ import Testing
 
   @Test func latin1() throws {
     try expectResumed(
-      "charset: latin1", [0xFC, 0x0A, 0x61, 0x0A, 0xE4, 0xF6, 0x0A], ["[\"\u{FC}\",0]", "[\"a\",2]", "[\"\u{E4}\u{F6}\",4]"],
+      "charset: latin1", [0xFC, 0x0A, 0x61, 0x0A, 0xE4, 0xF6, 0x0A],
+      ["[\"\u{FC}\",0]", "[\"a\",2]", "[\"\u{E4}\u{F6}\",4]"],
       wholeBefore: { cut in [2, 4, 7].count { $0 <= cut } })
   }
 
