@@ -60,6 +60,42 @@ import Testing
     #expect(events().map(String.init) == expected)
   }
 
+  /// Files come while the process is killed at any instant, and while it is down: each is reported once.
+  @Test func directoriesSurviveKills() throws {
+    let folder = try Scratch()
+    let (inbox, out) = (folder.path + "/inbox", folder.path + "/out")
+    try FileManager.default.createDirectory(atPath: inbox, withIntermediateDirectories: false)
+    let file = try folder.write(
+      "watch.yaml",
+      """
+      name: watch
+      delivery: durable
+      sources: { in: { directory: { path: '\(inbox)', existing: true } } }
+      sinks: { out: { from: in, chain: [ { map: "event.event + ' ' + event.name" } ], file: { path: '\(out)', encode: text } } }
+
+      """)
+    func lines() -> [Substring] {
+      ((try? String(contentsOfFile: out, encoding: .utf8)) ?? "").split(separator: "\n")
+    }
+    func put(_ number: Int) {
+      // A file that appears with its content changes no more.
+      _ = FileManager.default.createFile(atPath: folder.path + "/new", contents: Data("x".utf8))
+      #expect(rename(folder.path + "/new", "\(inbox)/\(number)") == 0)
+    }
+    let (parts, perPart) = (5, 600)
+    for part in 0..<parts {
+      for number in 0..<(perPart / 2) { put(part * perPart + number) }
+      let process = try RunningRxd(["run", "--state-dir", folder.path + "/state", file])
+      for number in (perPart / 2)..<perPart { put(part * perPart + number) }
+      let wanted = part == parts - 1 ? parts * perPart : part * perPart + (part + 1) * 100
+      let end = Date(timeIntervalSinceNow: 120)
+      while lines().count < wanted, Date() < end { usleep(1000) }
+      process.send(part < parts - 1 ? SIGKILL : SIGTERM)
+      _ = try? process.wait()
+    }
+    #expect(lines().map(String.init).sorted() == (0..<(parts * perPart)).map { "created \($0)" }.sorted())
+  }
+
   @Test func standardInputIsJoined() throws {
     let folder = try Scratch()
     let file = try folder.write(
