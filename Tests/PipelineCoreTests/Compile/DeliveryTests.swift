@@ -109,7 +109,6 @@ import Testing
       "syslog": ("syslog: 5514", .nothing), "journald": ("journald: {}", .nothing),
       "exec": ("exec: [cat]", .nothing), "prometheusExporter": ("prometheusExporter: 9464", .nothing),
       "sse": ("sse: 8080", .nothing),
-      "directory": ("directory: /srv/inbox", .position),
       "sqlite": ("sqlite: { path: a.db, table: t, columns: { v: event } }", .disk),
       "prometheusRemoteWrite": ("prometheusRemoteWrite: 'http://127.0.0.1:1/'", .receiver),
       "file2": ("file: { path: x, sync: batch }", .disk),
