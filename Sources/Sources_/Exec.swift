@@ -26,6 +26,8 @@ public struct Exec: SourceComponent {
   public var streaming = false
   var emit = Emission.output
   public var decode = DecodeParameter(.lines)
+  var join: JoinParameter?
+  var charset = CharsetParameter()
   var success: [Int] = [0]
   public var timeout = TimeSpan.seconds(30)
   var stopTimeout = TimeSpan.seconds(10)
@@ -71,6 +73,11 @@ public struct Exec: SourceComponent {
       .init("streaming", \.streaming, "Send lines while the program runs, however long."),
       .init("emit", \.emit, "What becomes an event."),
       .init("decode", \.decode, "How its output is decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
+      ),
+      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("success", \.success, range: 0...255, "The exit statuses that are no error."),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
@@ -162,7 +169,12 @@ public struct Exec: SourceComponent {
       }
     }
     context.checkVariables(environment)
+    join?.check(decode.options, &context)
+    charset.check(decode.options, joins: join != nil, &context)
   }
+
+  /// How its output becomes events.
+  var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
 
   public var outputType: EventType {
     guard emit == .exit else { return decode.options.eventType }
@@ -175,7 +187,7 @@ public struct Exec: SourceComponent {
 
   public func threads(_ limit: Int?) -> String? {
     streaming
-      ? decode.options.threads(limit)
+      ? decoding.threads(limit)
       : "waited for by a thread of its own, decoded on the pipeline thread"
   }
 

@@ -48,7 +48,7 @@ final class ExecRuns: PolledSource {
           "errors": arena.string(String(decoding: result.errors, as: UTF8.self)),
         ]), origin)
     case .success(let result) where result.exit.map(parameters.success.contains) == true:
-      sendBody(result.output, parameters.decode.options, origin)
+      sendBody(result.output, parameters.decoding, origin)
     case .success(let result):
       failed(.runFailed, result.failure(of: parameters.name, at: nodeContext.location), result.output, from: origin)
       end()

@@ -9,7 +9,7 @@ final class ExecStream: DecodingSource {
   private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
   private lazy var frame = makeFrame()
   private lazy var placement = makePlacement(
-    threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1)
+    threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
   private var reader: BlockReader?
   private var program: StreamedProgram?
   /// How the program has ended; nil: it runs, or its output is still read.
@@ -20,6 +20,10 @@ final class ExecStream: DecodingSource {
   /// Holds the execution until everything that was read has been sent.
   private var isPausing = false
   private var timer = Wake.none
+  /// What decodes, if the turns do.
+  private var decoding: BlockDecoding?
+  /// When the last event is sent whose end has not come.
+  private var joinTimer = Wake.none
   /// What has been sent, in bytes. It cannot be read again, so this is for those that look on.
   private let sent = PositionLedger<Int64>(0)
   private var decodingPosition = DecodingPosition()
@@ -45,7 +49,7 @@ final class ExecStream: DecodingSource {
       return
     case .success(let made): call = made
     }
-    guard let decoder = makeDecoder(parameters.decode.options) else { return }
+    guard let decoder = makeDecoder(parameters.decoding) else { return }
     let executor = executor
     let node = Weak(self)
     let services = execution.services
@@ -67,7 +71,7 @@ final class ExecStream: DecodingSource {
 
   private func read(_ output: FileDescriptor, by decoder: any EventDecoder) throws(ProgramFailure) {
     var options = BlockReader.Options()
-    options.mode = .init(parameters.decode.options.framing, limit: parameters.maxOutput.bytes)
+    options.mode = .init(parameters.decoding.framing, limit: parameters.maxOutput.bytes)
     options.maxLine = parameters.maxLine.bytes
     options.whenTooLong = parameters.whenTooLong.policy
     if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
@@ -75,8 +79,9 @@ final class ExecStream: DecodingSource {
     do throws(PosixError) {
       let reader = try BlockReader(output, options: options)
       self.reader = reader
-      try reader.start(
-        by: decoder, decoding: parameters.decode.options, threads: decodingThreads, into: inputQueue,
+      decoding = try reader.start(
+        by: decoder, decoding: parameters.decoding, threads: decodingThreads(for: parameters.decoding),
+        into: inputQueue,
         placement: placement
       ) { pieces in node.object?.take(pieces[...]) }
     } catch {
@@ -84,7 +89,7 @@ final class ExecStream: DecodingSource {
     }
   }
 
-  override func dryRun() { _ = makeDecoder(parameters.decode.options) }
+  override func dryRun() { _ = makeDecoder(parameters.decoding) }
 
   override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
 
@@ -105,7 +110,16 @@ final class ExecStream: DecodingSource {
       end(piece)
     }
     endTurn(placement)
+    awaitMore()
   }
+
+  /// Waits for the next line of the last event, as long as `join` says.
+  private func awaitMore() {
+    guard let join = parameters.join, !isClosed else { return }
+    cancelWake(&joinTimer)
+    if decoding?.pendingOffset != nil { joinTimer = wake(after: join.wait, Self.joinToken) }
+  }
+  private static let joinToken = 1
 
   /// Handles the end of a piece, after its rows.
   private func end(_ piece: DecodedPiece) {
@@ -163,6 +177,12 @@ final class ExecStream: DecodingSource {
   }
 
   override func woke(_ token: Int) {
+    if token == Self.joinToken {
+      joinTimer = .none
+      guard isBatchDone else { return awaitMore() }
+      if let (rows, place) = decoding?.endEvent() { take([DecodedPiece(rows: rows, place: place)]) }
+      return
+    }
     timer = .none
     program?.signal(SIGKILL)
   }
@@ -179,6 +199,7 @@ final class ExecStream: DecodingSource {
 
   override func stop() {
     cancelWake(&timer)
+    cancelWake(&joinTimer)
     inputQueue.stop()
     reader?.stop()
     program?.cancel()

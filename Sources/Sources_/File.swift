@@ -24,6 +24,8 @@ public struct File: SourceComponent {
 
   var paths: [FilePathParameter] = []
   public var decode = DecodeParameter(.text)
+  var join: JoinParameter?
+  var charset = CharsetParameter()
   public var follow = false
   var start = Start.beginning
   public var maxLine = ByteSize(1 << 20)
@@ -51,6 +53,16 @@ public struct File: SourceComponent {
       after the whole lines before it. A file compressed with xz or bzip2 is an error. With `follow`, files that are \
       compressed when they are found are skipped with a warning. `meta.path` and `meta.offset` give the origin of an event.
 
+      With `join`, several lines are one event: a stack trace, a wrapped line. The event has the text of its lines, with \
+      the line breaks between them, and the `meta.offset` of the first. A pattern may match anywhere in a line, so begin it with `^`; a pattern of \
+      `decode: regex` sees the whole event, where `.` matches a line break only behind `(?s)`. With `follow` the last event is sent \
+      when no line has come for `wait`; it is also sent at the end of a file. A saved position never lies inside an event. A \
+      line that is longer than `maxLine` ends the event before it.
+
+      `charset` is converted to UTF-8; `meta.offset` and saved positions stay those of the file. A line with bytes that are no \
+      characters goes to the errors output, or has U+FFFD in their place, as `invalidUTF8` of `decode` says. A line of UTF-16 that is longer than \
+      `maxLine` is always rejected.
+
       With a state directory, reading goes on after the last event of the saved state. A file is known by its inode, \
       its birth time and its first bytes. One that was renamed meanwhile is read to its end before its successors; so \
       is, from its copy, one that was copied and truncated, if the copy has the same name plus a suffix. Rotation may \
@@ -62,6 +74,11 @@ public struct File: SourceComponent {
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
       .init("decode", \.decode, "How bytes are decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
+      ),
+      .init("join", \.join, "Which lines make one event together; by default each is one."),
       .init("follow", \.follow, "Continue to read data that is added."),
       .init("start", \.start, "With `follow`: where to start in files that exist already."),
       .init("maxLine", \.maxLine, "The longest line."),
@@ -74,6 +91,9 @@ public struct File: SourceComponent {
     ],
     examples: [
       .snippet("one file", "file: pipelines/data/apache-combined.log"),
+      .snippet(
+        "stack traces, each with the line before it",
+        "file: { path: /var/log/app/app.log, follow: true, join: { start: '^\\d{4}-\\d\\d-\\d\\d ' } }"),
       .snippet(
         "logs as they grow",
         "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
@@ -88,6 +108,9 @@ public struct File: SourceComponent {
     useCases: [
       .init(.reading, "read files once", "file: { path: access.log }"),
       .init(.reading, "follow a log file through rotations", "file: { path: '/var/log/app/*.log', follow: true }"),
+      .init(
+        .reading, "join the lines of a stack trace",
+        "file: { path: app.log, follow: true, join: { start: '^\\d{4}-' } }"),
       .init(.reading, "read JSON lines from a file", "file: { path: events.ndjson, decode: json }"),
       .init(.reading, "read compressed files", "file: { path: '/var/log/app/*.log.*.gz', decode: json }"),
       .init(.reading, "read a CSV file with a header", "file: { path: people.csv, decode: csv }"),
@@ -97,6 +120,14 @@ public struct File: SourceComponent {
   public func validate(_ context: inout DecodingContext) {
     if paths.isEmpty, !context.diagnostics.hasErrors {
       context.badValue(at: context.location, "'path' of 'file' is empty")
+    }
+    join?.check(decode.options, &context)
+    charset.check(decode.options, joins: join != nil, &context)
+    if follow, start == .end, decoding.charset?.isUTF16 == true {
+      context.badValue(
+        at: context.location(of: "start"),
+        "'start: end' cannot be used with UTF-16, which is read from the start of a file",
+        .conflictingParameters, help: "Leave 'start' out, and drop old events by a 'filter'")
     }
     if follow, !decode.options.framing.hasOpenEnd {
       context.badValue(
@@ -120,6 +151,9 @@ public struct File: SourceComponent {
     }
   }
 
+  /// How bytes become events.
+  var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
+
   public var outputType: EventType { decode.options.eventType }
   public var decodesBlocks: Bool { !follow }
   public var readsFiles: [FilePathParameter] { paths }
@@ -140,7 +174,7 @@ public struct File: SourceComponent {
       ? """
       read by a thread of its own, which runs turns while there is nothing to read; decoded on the pipeline thread
       """
-      : decode.options.threads(limit)
+      : decoding.threads(limit)
   }
 
   public var pace: EventPace? { follow ? nil : .unbounded }

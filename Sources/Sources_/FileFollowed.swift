@@ -41,6 +41,10 @@ extension File {
       var origin: Origin?
       /// How far the file has been sent.
       let places: PositionLedger<Place>
+      /// How far it has been decoded.
+      var reached: FilePosition
+      /// When the last event is sent whose end has not come.
+      var timer = Wake.none
 
       struct Place {
         var position: FilePosition
@@ -51,6 +55,7 @@ extension File {
         self.position = position
         self.number = number
         self.memory = memory
+        reached = position
         places = PositionLedger(Place(position: position, memory: memory))
       }
 
@@ -78,6 +83,7 @@ extension File {
       options.savedAt = savedAt
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
+      options.endsAnywhere = parameters.decoding.framing == .anywhere
       options.rotateWait = parameters.rotateWait
       for path in parameters.paths where !Self.exists(path.text) {
         execution.services.log(
@@ -99,7 +105,7 @@ extension File {
       }
     }
 
-    override func dryRun() { _ = makeDecoder(parameters.decode.options) }
+    override func dryRun() { _ = makeDecoder(parameters.decoding) }
 
     private func makeInput(_ position: FilePosition, memory: [UInt8] = []) -> Input {
       found += 1
@@ -122,6 +128,7 @@ extension File {
     private func moved(to position: FilePosition) {
       if let input = inputs[FileKey(position)] {
         input.position = position
+        input.reached = position
         // What has been sent of it and is not acknowledged may have to be sent again.
         if input.places.outstanding == 0 { input.begin() }
       } else {
@@ -151,14 +158,16 @@ extension File {
       inputs[FileKey(copy)] = makeInput(copy, memory: memory)
     }
 
-    private func take(_ block: FileBlock) {
+    /// `isLast`: the last event ends with the block, whatever the file adds.
+    private func take(_ block: FileBlock, isLast: Bool = false) {
       guard !isClosed else { return }
       let input = input(of: block)
       guard let decoder = input.decoder, let origin = input.origin else { return }
       // The rest of another file's block may be sent in this turn, too.
       if begun != nil { beginPiece() }
       piece = input
-      take(block.lines.slab, offset: block.lines.offset, isLast: false, by: decoder, origin: origin)
+      let endsEvent = isLast || parameters.join != nil && block.lines.longLine != nil
+      take(block.lines.slab, offset: block.lines.offset, isLast: endsEvent, by: decoder, origin: origin)
       if isBatchDone { return end(block, input) }
       begun = (block, input)
       whenBatchIsDone { [unowned self] in
@@ -171,7 +180,37 @@ extension File {
     private func end(_ block: FileBlock, _ input: Input) {
       if let line = block.lines.longLine, let origin = input.origin { rejectLong(line, parameters.maxLine, origin) }
       input.position = block.position
+      input.reached = block.position
       if let offset = unsentOffset ?? input.decoder?.pendingOffset { input.position.offset = offset }
+      awaitMore(of: input)
+    }
+
+    // MARK: Joined lines
+
+    /// Waits for the next line of the file's last event, as long as `join` says.
+    private func awaitMore(of input: Input) {
+      guard let join = parameters.join else { return }
+      cancelWake(&input.timer)
+      if input.decoder?.pendingOffset != nil { input.timer = wake(after: join.wait, input.number) }
+    }
+
+    override func woke(_ token: Int) {
+      guard let input = inputs.values.first(where: { $0.number == token }) else { return }
+      input.timer = .none
+      endEvent(of: input)
+    }
+
+    /// Ends the file's last event, if its end has not come.
+    private func endEvent(of input: Input) {
+      cancelWake(&input.timer)
+      guard input.decoder?.pendingOffset != nil else { return }
+      take(FileBlock(endAt: input.reached), isLast: true)
+    }
+
+    /// What has been read of events is sent: nobody goes on from here.
+    override func drain() {
+      if parameters.join != nil { for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) } }
+      super.drain()
     }
 
     /// The file of `block`, under its present name.
@@ -180,7 +219,7 @@ extension File {
       if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
       let input = inputs[key] ?? makeInput(block.position)
       if input.decoder == nil {
-        input.decoder = makeDecoder(parameters.decode.options)
+        input.decoder = makeDecoder(parameters.decoding)
         input.decoder?.reset(memory: input.memory)
       }
       if input.origin?.path != block.path {
@@ -201,11 +240,13 @@ extension File {
         execution.services.log(.debug, label, "following \(position.path) from byte \(position.offset)")
       case .truncated(let path, let offset):
         for input in inputs.values where input.position.path == path {
+          endEvent(of: input)
           // The start of the file has changed.
           input.position.offset = 0
           input.position.fingerprintBytes = 0
           input.decoder = nil
           input.memory = []
+          input.reached = input.position
           input.begin()
         }
         latest = nil
@@ -217,6 +258,7 @@ extension File {
         if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
           let origin = input.origin
         {
+          cancelWake(&input.timer)
           piece = input
           take(Slab(capacity: 0), offset: position.offset, isLast: true, by: decoder, origin: origin)
           leaving.removeAll { $0.places.outstanding == 0 }
@@ -271,7 +313,7 @@ extension File {
         state.write(place.position)
         state.write(place.memory)
       }
-      state.write(parameters.decode.options.dependence)
+      state.write(parameters.decoding.dependence)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -281,7 +323,7 @@ extension File {
       let dependence = try state.read(String.self)
       for input in saved {
         let place = DecodingPosition(offset: input.position.offset, memory: input.memory)
-        if !parameters.decode.options.goesOn(at: place, dependence) {
+        if !parameters.decoding.goesOn(at: place, dependence) {
           execution.services.log(
             .warning, execution.plan.steps[nodeContext.step.number].label,
             """

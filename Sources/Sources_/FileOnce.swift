@@ -27,7 +27,7 @@ extension File {
     }
     private lazy var places = PositionLedger(taken)
     private lazy var placement = makePlacement(
-      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1)
+      threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
     private var fileOrigin = Origin.none
 
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -51,7 +51,7 @@ extension File {
     override func dryRun() {
       if current == nil, waiting.isEmpty, finished.isEmpty { waiting = files(except: []) }
       if let fault { return finish(failing: fault) }
-      guard makeDecoder(parameters.decode.options) != nil, current == nil, let next = waiting.last else { return }
+      guard makeDecoder(parameters.decoding) != nil, current == nil, let next = waiting.last else { return }
       do throws(PosixError) {
         _ = try FileDescriptor.openForReading(next)
       } catch {
@@ -95,12 +95,12 @@ extension File {
         finish()
         return
       }
-      guard let decoder = makeDecoder(parameters.decode.options) else { return }
+      guard let decoder = makeDecoder(parameters.decoding) else { return }
       var options = BlockReader.Options()
-      options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
+      options.mode = .init(parameters.decoding.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
-      options.refusesCompressed = parameters.decode.options.readsText
+      options.refusesCompressed = parameters.decoding.readsText
       options.decompresses = parameters.decompression
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       let inputQueue = inputQueue
@@ -125,7 +125,7 @@ extension File {
         let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
         self.reader = reader
         try reader.start(
-          by: decoder, decoding: parameters.decode.options, knowing: place.memory, threads: decodingThreads,
+          by: decoder, decoding: parameters.decoding, knowing: place.memory, threads: decodingThreads,
           into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
@@ -218,7 +218,7 @@ extension File {
       state.write(Array(files.dropFirst(upTo.finished + (upTo.current == nil ? 0 : 1)).reversed()))
       state.write(upTo.current)
       state.write(upTo.place)
-      state.write(parameters.decode.options.dependence)
+      state.write(parameters.decoding.dependence)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -227,7 +227,7 @@ extension File {
       current = try state.read()
       place = try state.read()
       let dependence = try state.read(String.self)
-      if !parameters.decode.options.goesOn(at: place, dependence) {
+      if !parameters.decoding.goesOn(at: place, dependence) {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,
           """

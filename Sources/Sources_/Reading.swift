@@ -19,7 +19,7 @@ extension BlockReader.Options.Mode {
     switch framing {
     case .lines: self = .lines
     case .whole: self = .whole(limit: limit)
-    case .chunks: self = .bytes
+    case .chunks, .anywhere: self = .bytes
     }
   }
 }
@@ -27,7 +27,7 @@ extension BlockReader.Options.Mode {
 extension Framing {
   /// Whether the decoder may hold rows that only the end of the input completes. Otherwise each range is complete, and
   /// the decoder need not know the end.
-  var hasOpenEnd: Bool { self == .lines }
+  var hasOpenEnd: Bool { self == .lines || self == .anywhere }
 }
 
 extension RunningSource {
@@ -60,7 +60,7 @@ extension DecoderOptions {
 
   /// The threads that read and decode a stream, in words.
   func threads(_ limit: Int?) -> String {
-    if limit == 1 { return "read by a thread of its own, decoded on the pipeline thread" }
+    if limit == 1 || join != nil { return "read by a thread of its own, decoded on the pipeline thread" }
     guard readsBlocksApart else { return "read and decoded by a thread of its own" }
     let most = limit.map { "up to \($0)" } ?? "up to one for each processor"
     return "read and decoded by a thread of its own, by \(most) if the pipeline waits for it"
@@ -93,19 +93,22 @@ extension BlockReader {
   ///   - first: The decoder of the first thread; the others get decoders of their own.
   ///   - memory: The decoder's memory at the start.
   ///   - placement: Decides what else these threads do.
+  /// - Returns: What decodes, if the turns do.
+  @discardableResult
   func start(
     by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int,
     into inputQueue: InputQueue, placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
-  ) throws(PosixError) {
+  ) throws(PosixError) -> BlockDecoding? {
     // With a single processor, handing blocks to other threads gains nothing.
     let isAlone = Processors.available == 1
     if threads == 1 {
       first.reset(memory: memory)
-      let thread = StageThread(placement, BlockDecoding(first))
+      let decoding = BlockDecoding(first)
+      let thread = StageThread(placement, decoding)
       try start(
         making: { { $0 } },
         deliver: { pieces in _ = inputQueue.deliver(here: isAlone) { take(pieces.map(thread.make)) } })
-      return
+      return decoding
     }
     let limit = options.readsBlocksApart ? threads : 1
     let demand = limit > 1 && !placement.startsAllThreads ? ReadingDemand() : nil
@@ -130,6 +133,7 @@ extension BlockReader {
           placement.used(in: time)
         }
       })
+    return nil
   }
 }
 
@@ -161,15 +165,21 @@ extension BlockDecoding {
   func decode(_ piece: BlockReader.Piece, isPassedOn: Bool = false) -> DecodedPiece {
     switch piece {
     case .block(let block):
-      let rows = decode(block.slab, offset: block.offset, isLast: false, isPassedOn: isPassedOn)
+      let endsEvent = block.longLine != nil && joinsLines
+      let rows = decode(block.slab, offset: block.offset, isLast: endsEvent, isPassedOn: isPassedOn)
       return DecodedPiece(rows: rows, longLine: block.longLine, place: position(behind: block.endOffset))
     case .opened(let start):
       reset()
       return DecodedPiece(opened: start)
     case .closed(let offset): return DecodedPiece(closesFile: true, rows: finish(offset))
     case .end(let end):
-      guard case .finished(let offset) = end else { return DecodedPiece(end: end) }
-      return DecodedPiece(rows: finish(offset), end: end)
+      switch end {
+      case .finished(let offset): return DecodedPiece(rows: finish(offset), end: end)
+      case .stopped(let offset) where joinsLines || framing == .anywhere:
+        // What has been read cannot be read again: half a document is rejected rather than forgotten.
+        return DecodedPiece(rows: finish(offset), place: position(behind: offset), end: end)
+      case .stopped, .failed: return DecodedPiece(end: end)
+      }
     }
   }
 

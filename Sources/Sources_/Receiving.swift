@@ -23,8 +23,11 @@ struct ReceivedPiece: Sendable {
   var subject: String?
   var rows: DecodedBlock?
   var refused: [RefusedBytes]
+  /// Where the event begins whose end has not come; nil: there is none.
+  var pendingOffset: Int64?
 
   init(_ piece: StreamReceiver.Piece) {
+    pendingOffset = piece.pendingOffset
     connection = piece.sender.number
     peer = piece.sender.peer
     subject = piece.sender.subject
@@ -51,6 +54,10 @@ final class ReceivingNode: DecodingSource {
   private let place: SocketPlace
   private let way: Way
   private let maxConnections: Int
+  /// How long the last event of a connection waits for further lines; nil: lines are not joined.
+  private let wait: TimeSpan?
+  /// When that is, by connection, and where the event begins.
+  private var timers: [Int: (wake: Wake, offset: Int64)] = [:]
   private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
   private var receiver: (any MessageReceiver)?
   /// Names this run of the source in the names of its events.
@@ -61,8 +68,16 @@ final class ReceivingNode: DecodingSource {
   init(_ place: SocketPlace, _ way: Way, _ nodeContext: NodeContext, _ downstream: Downstream) {
     self.place = place
     self.way = way
-    if case .stream(let options, _) = way { maxConnections = options.maxConnections } else { maxConnections = 0 }
+    if case .stream(let options, _) = way {
+      (maxConnections, wait) = (options.maxConnections, options.decoding.join?.wait)
+    } else {
+      (maxConnections, wait) = (0, nil)
+    }
     super.init(nodeContext, downstream: downstream)
+    // Other framings have bytes between the messages.
+    if case .stream(let options, _) = way, options.framing == .lines, options.decoding.unit == .stream {
+      decoderOptions = options.decoding
+    }
   }
 
   override var connections: PipelineStatistics.Connections? { (receiver as? StreamReceiver)?.counts }
@@ -147,14 +162,28 @@ final class ReceivingNode: DecodingSource {
       guard isBatchDone else {
         return whenBatchIsDone { [unowned self, rest] in
           reject(piece, origin)
+          awaitMore(piece)
           take(rest, isLast: isLast)
         }
       }
       reject(piece, origin)
+      awaitMore(piece)
     }
     guard isLast else { return }
     receiver = nil
     if isPausing { endPause() } else { finish() }
+  }
+
+  private func awaitMore(_ piece: ReceivedPiece) {
+    guard let wait, let connection = piece.connection else { return }
+    if var timer = timers.removeValue(forKey: connection)?.wake { cancelWake(&timer) }
+    guard let offset = piece.pendingOffset, !isClosed else { return }
+    timers[connection] = (wake(after: wait, connection), offset)
+  }
+
+  override func woke(_ token: Int) {
+    guard let timer = timers.removeValue(forKey: token) else { return }
+    (receiver as? StreamReceiver)?.endEvent(of: token, at: timer.offset)
   }
 
   private func reject(_ piece: ReceivedPiece, _ origin: Origin) {
@@ -206,6 +235,8 @@ final class ReceivingNode: DecodingSource {
 
   override func stop() {
     inputQueue.stop()
+    for var timer in timers.values.map(\.wake) { cancelWake(&timer) }
+    timers = [:]
     receiver?.cancel()
     receiver = nil
     endPause()

@@ -5,6 +5,7 @@ public import PipelineCore
 extension Catalogue {
   /// The components of Sources/Sources_.
   public static let sources = Catalogue([
+    CatalogueEntry(source: DirectorySource.self, "directory"),
     CatalogueEntry(source: DockerSource.self, "docker"),
     CatalogueEntry(source: EmptySource.self, "empty"),
     CatalogueEntry(source: ErrorSource.self, "error"),

@@ -5,6 +5,8 @@ import Transport
 /// `stdin`: reads standard input.
 public struct Stdin: SourceComponent {
   public var decode = DecodeParameter(.text)
+  var join: JoinParameter?
+  var charset = CharsetParameter()
   public var maxLine = ByteSize(1 << 20)
   public var whenTooLong = WhenTooLong.reject
   public var maxBytes = ByteSize(16 << 20)
@@ -20,6 +22,11 @@ public struct Stdin: SourceComponent {
       """,
     parameters: [
       .init("decode", \.decode, primary: true, "How bytes are decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
+      ),
+      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("maxLine", \.maxLine, "The longest line."),
       .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),
       .init("maxBytes", \.maxBytes, "The largest input for `decode: whole`."),
@@ -33,7 +40,7 @@ public struct Stdin: SourceComponent {
       error: "A read that fails ends it with an error; a line that cannot be decoded goes to the errors output.",
       completion: "At the end of the input; a last line without a line feed counts.",
       disposal: "Stops reading; the input stays open."),
-    memory: "The header row of CSV.", persistence: .position(version: 1),
+    memory: "The header row of CSV; of joined lines, the last event.", persistence: .position(version: 1),
     knownAs: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
     useCases: [
       .init(.reading, "read what is piped into the process", "stdin"),
@@ -41,13 +48,21 @@ public struct Stdin: SourceComponent {
     ],
     seeAlso: ["file"])
 
+  public func validate(_ context: inout DecodingContext) {
+    join?.check(decode.options, &context)
+    charset.check(decode.options, joins: join != nil, &context)
+  }
+
+  /// How bytes become events.
+  var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
+
   public var outputType: EventType { decode.options.eventType }
   public var namesEvents: Bool { true }
   public var decodesBlocks: Bool { true }
   public var readsStandardInput: Bool { true }
   public var once: (any SourceComponent)? { self }
 
-  public func threads(_ limit: Int?) -> String? { decode.options.threads(limit) }
+  public func threads(_ limit: Int?) -> String? { decoding.threads(limit) }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
@@ -64,8 +79,12 @@ public struct Stdin: SourceComponent {
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var reader: BlockReader?
     private lazy var placement = makePlacement(
-      threads: parameters.decode.options.readsBlocksApart ? decodingThreads : 1)
+      threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
     private var hasClaim = false
+    /// What decodes, if the turns do.
+    private var decoding: BlockDecoding?
+    /// When the last event is sent whose end has not come.
+    private var timer = Wake.none
     /// What a decoder needs to continue after the last event.
     private var decodingPosition = DecodingPosition()
     /// Up to where the input has been sent, in bytes. Standard input cannot be read again, so this is for statistics.
@@ -91,12 +110,12 @@ public struct Stdin: SourceComponent {
           failing: SignalFailure(.source, "another source already reads standard input", at: nodeContext.location))
         return
       }
-      guard let decoder = makeDecoder(parameters.decode.options) else { return }
+      guard let decoder = makeDecoder(parameters.decoding) else { return }
       var options = BlockReader.Options()
-      options.mode = .init(parameters.decode.options.framing, limit: parameters.maxBytes.bytes)
+      options.mode = .init(parameters.decoding.framing, limit: parameters.maxBytes.bytes)
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
-      options.refusesCompressed = parameters.decode.options.readsText
+      options.refusesCompressed = parameters.decoding.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
       options.beginning = Stdin.leftOver.withLock { bytes in
         defer { bytes = [] }
@@ -107,16 +126,16 @@ public struct Stdin: SourceComponent {
       do throws(PosixError) {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
-        try reader.start(
-          by: decoder, decoding: parameters.decode.options, knowing: decodingPosition.memory, threads: decodingThreads,
-          into: inputQueue, placement: placement
+        decoding = try reader.start(
+          by: decoder, decoding: parameters.decoding, knowing: decodingPosition.memory,
+          threads: decodingThreads(for: parameters.decoding), into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
-    override func dryRun() { _ = makeDecoder(parameters.decode.options) }
+    override func dryRun() { _ = makeDecoder(parameters.decoding) }
 
     override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
 
@@ -137,6 +156,21 @@ public struct Stdin: SourceComponent {
         end(piece)
       }
       endTurn(placement)
+      awaitMore()
+    }
+
+    /// Waits for the next line of the last event, as long as `join` says.
+    private func awaitMore() {
+      guard let join = parameters.join, !isClosed else { return }
+      cancelWake(&timer)
+      if decoding?.pendingOffset != nil { timer = wake(after: join.wait) }
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      guard isBatchDone else { return awaitMore() }
+      guard let (rows, place) = decoding?.endEvent() else { return }
+      take([DecodedPiece(rows: rows, place: place)])
     }
 
     /// Handles the end of a piece, after its rows.
@@ -176,13 +210,13 @@ public struct Stdin: SourceComponent {
 
     override func save(_ state: inout StateWriter) {
       state.write(decodingPosition)
-      state.write(parameters.decode.options.dependence)
+      state.write(parameters.decoding.dependence)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       let place = try state.read(DecodingPosition.self)
       let dependence = try state.read(String.self)
-      if parameters.decode.options.goesOn(at: place, dependence) {
+      if parameters.decoding.goesOn(at: place, dependence) {
         decodingPosition = place
       } else {
         execution.services.log(
@@ -198,6 +232,7 @@ public struct Stdin: SourceComponent {
     override func resume() { begin() }
 
     override func stop() {
+      cancelWake(&timer)
       inputQueue.stop()
       reader?.stop()
       if hasClaim { Stdin.claimed.withLock { $0 = false } }

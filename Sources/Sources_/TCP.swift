@@ -5,6 +5,7 @@ import Transport
 public struct TCP: SourceComponent {
   var address = ReceivingAddress()
   public var decode = DecodeParameter(.text)
+  var join: JoinParameter?
   var framing = FramingParameter()
   var maxMessage = ByteSize(1 << 20)
   var maxConnections = 1024
@@ -36,6 +37,7 @@ public struct TCP: SourceComponent {
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
       .init("decode", \.decode, "How messages are decoded into events."),
+      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("framing", \.framing, "How the stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
       .init(
@@ -78,10 +80,14 @@ public struct TCP: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     framing.check(&context)
+    join?.check(decode.options, framing, &context)
     tls?.validate(at: "tls", &context)
     context.refuseOpenPlace(
       address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: true)
   }
+
+  /// How the lines of a stream become events.
+  private var decoding: DecoderOptions { join?.joining(decode.options) ?? decode.options }
 
   public var outputType: EventType { decode.options.eventType }
   public var namesEvents: Bool { true }
@@ -92,7 +98,7 @@ public struct TCP: SourceComponent {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
     options.decoding =
-      options.framing == .lines && decode.options.framing == .lines ? decode.options : decode.options.ofMessages
+      options.framing == .lines && decoding.framing.hasOpenEnd ? decoding : decode.options.ofMessages
     options.maxMessage = maxMessage.bytes
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout

@@ -12,6 +12,7 @@ public struct UnixSocket: SourceComponent {
   var kind = Kind.stream
   var mode = SocketMode()
   public var decode = DecodeParameter(.text)
+  var join: JoinParameter?
   var framing = FramingParameter()
   var maxMessage = ByteSize(64 << 10)
   var maxConnections = 1024
@@ -35,6 +36,7 @@ public struct UnixSocket: SourceComponent {
       .init("kind", \.kind, "What programs send."),
       .init("mode", \.mode, "The permissions of the socket, in octal digits."),
       .init("decode", \.decode, "How messages are decoded into events."),
+      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("framing", \.framing, "How a stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
       .init(
@@ -64,9 +66,15 @@ public struct UnixSocket: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     framing.check(&context)
+    join?.check(decode.options, framing, &context)
     context.checkSocketPath(path, at: "path")
     guard kind == .datagram else { return }
     context.checkDatagramSize(maxMessage)
+    if join != nil {
+      context.badValue(
+        at: context.location(of: "join"), "'join' has no effect with 'kind: datagram': each datagram is a message",
+        .conflictingParameters, help: "Leave it out")
+    }
     if framing.by != .lines {
       context.badValue(
         at: context.location(of: "framing"),
@@ -76,6 +84,9 @@ public struct UnixSocket: SourceComponent {
   }
 
   public var listens: ListenAddress? { ListenAddress(ofSocket: path) }
+  /// How the lines of a stream become events.
+  private var decoding: DecoderOptions { join?.joining(decode.options) ?? decode.options }
+
   public var outputType: EventType { decode.options.eventType }
   public var namesEvents: Bool { true }
   public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
@@ -92,7 +103,7 @@ public struct UnixSocket: SourceComponent {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
     options.decoding =
-      options.framing == .lines && decode.options.framing == .lines ? decode.options : decode.options.ofMessages
+      options.framing == .lines && decoding.framing.hasOpenEnd ? decoding : decode.options.ofMessages
     options.maxMessage = maxMessage.bytes
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout

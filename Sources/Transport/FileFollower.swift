@@ -12,6 +12,14 @@ public struct FileBlock: Sendable {
   public var path: String { position.path }
 }
 
+extension FileBlock {
+  /// No more lines at a position.
+  public init(endAt position: FilePosition) {
+    lines = LineBlock(slab: Slab(capacity: 0), offset: position.offset, endOffset: position.offset, longLine: nil)
+    self.position = position
+  }
+}
+
 /// Follows growing files: delivers whole lines as they are written, through renames, truncations and replacements, on a
 /// thread of its own that sleeps while nothing happens.
 ///
@@ -43,6 +51,8 @@ public final class FileFollower: Sendable {
     /// The longest line in bytes, without its newline.
     public var maxLine = 1 << 20
     public var whenTooLong = LongLine.Policy.cut
+    /// Blocks end where reads do, not with lines.
+    public var endsAnywhere = false
     /// The largest read in bytes.
     public var blockBytes = 256 << 10
     /// How long a line may wait for others during fast growth, which is sixteen reads with data within four times this.

@@ -46,6 +46,7 @@ final class FollowedFile {
     key = Key(status)
     born = rx_birth_time(file.number)
     lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
+    lines.endsAnywhere = options.endsAnywhere
     content = nil
     _ = checkHead()
   }
@@ -62,6 +63,7 @@ final class FollowedFile {
     key = Key(status)
     born = rx_birth_time(file.number)
     lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
+    lines.endsAnywhere = options.endsAnywhere
     self.content = content
     isNamed = false
     remember(head: head)

@@ -47,6 +47,9 @@ struct LineAssembler {
   /// The source of memory for large reads.
   var pool: SlabPool?
 
+  /// Whether a block may end anywhere: nothing is held, and no line is too long.
+  var endsAnywhere = false
+
   /// The undelivered bytes: the start of one line, without newline, of which `discarded` bytes are gone.
   private var slab: Slab?
   /// Valid bytes in `slab`.
@@ -115,6 +118,7 @@ struct LineAssembler {
       withExtendedLifetime(slab) {}
       return filled(rest, deliver: deliver)
     }
+    if endsAnywhere { return emit(slab, count, count, deliver) }
     guard let last = lastNewline(slab.start + held, count) else {
       held += count
       if held > maxLine { beginLong() }

@@ -25,7 +25,7 @@ public final class StreamReceiver: Sendable {
     public init() {}
 
     /// Whether a stream is one text for its decoder, so that lines are not decoded one by one.
-    var decodesStream: Bool { framing == .lines && decoding.framing == .lines }
+    var decodesStream: Bool { framing == .lines && (decoding.framing == .lines || decoding.framing == .anywhere) }
   }
 
   /// What one connection has sent.
@@ -33,6 +33,8 @@ public final class StreamReceiver: Sendable {
     public var sender: Sender
     public var rows: DecodedBlock?
     public var refused: [RefusedBytes] = []
+    /// Where the event begins whose end has not come; nil: there is none.
+    public var pendingOffset: Int64?
   }
 
   /// One connection, as its events show it.
@@ -72,6 +74,8 @@ public final class StreamReceiver: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
+  /// Connections by their numbers whose last event ends, if it is still the one that begins there.
+  private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
 
   public init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
@@ -114,6 +118,12 @@ public final class StreamReceiver: Sendable {
     }
   }
 
+  /// No more lines are awaited of the event of a connection that begins there (``Piece/pendingOffset``).
+  public func endEvent(of connection: Int, at offset: Int64) {
+    due.withLock { $0[connection] = offset }
+    wake.wake()
+  }
+
   /// Accepts no more, hands over what has come, then closes everything. The place is free when this returns.
   public func stop() { end(.close) }
   /// The same, but the connections stay open for the next receiver of the place, if there is a reload.
@@ -150,6 +160,7 @@ public final class StreamReceiver: Sendable {
       self.session = session
       self.decoding = decoding
       lines = LineAssembler(maxLine: options.maxMessage, policy: .reject)
+      lines.endsAnywhere = options.decoding.framing == .anywhere
       cutter = MessageCutter(options.framing, limit: options.maxMessage)
       lastRead = now
     }
@@ -206,10 +217,25 @@ public final class StreamReceiver: Sendable {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
         for event in ready.prefix(max(count, 0)) { handle(event) }
         keepTime()
+        endEvents()
         goesOn = handOverPieces()
       }
       end(goesOn)
       count()
+    }
+
+    private func endEvents() {
+      let due = owner.due.withLock { due in
+        defer { due = [:] }
+        return due
+      }
+      guard !due.isEmpty else { return }
+      for connection in connections.values {
+        guard let offset = due[connection.sender.number], connection.decoding.pendingOffset == offset,
+          let (rows, _) = connection.decoding.endEvent()
+        else { continue }
+        pieces.append(Piece(sender: connection.sender, rows: rows))
+      }
     }
 
     private func count() {
@@ -340,6 +366,9 @@ public final class StreamReceiver: Sendable {
         guard rx_watch(poller, connection.descriptor, tag, 1, 0, 1) == 0 else { continue }
         connections[tag] = connection
         if options.idleTimeout != nil, checksIdleAt == 0 { checksIdleAt = now &+ 1_000_000_000 }
+        if let offset = connection.decoding.pendingOffset {
+          pieces.append(Piece(sender: connection.sender, pendingOffset: offset))
+        }
         read(tag, connection)
       }
       count()
@@ -402,6 +431,10 @@ public final class StreamReceiver: Sendable {
       if block.slab.count > 0 {
         piece.rows = connection.decoding.decode(block.slab, offset: block.offset, isLast: false)
       }
+      if block.longLine != nil, connection.decoding.joinsLines, let (rows, _) = connection.decoding.endEvent() {
+        piece.rows = rows
+      }
+      piece.pendingOffset = connection.decoding.pendingOffset
       if let long = block.longLine {
         piece.refused.append(
           RefusedBytes(

@@ -189,7 +189,7 @@ struct VerbTests {
     #expect(check.terminationStatus == 0, "\(text)")
     // Nothing else is kept there but what a hand wrote.
     let names = try FileManager.default.contentsOfDirectory(atPath: Rxd.root + "/pipelines/data").sorted()
-    #expect(names == ["README.md", "apache-combined.log", "keystrokes.txt", "nginx-plus-status.ndjson"])
+    #expect(names == ["README.md", "apache-combined.log", "app.log", "keystrokes.txt", "nginx-plus-status.ndjson"])
   }
 
   @Test(.enabled(if: hasBash, "needs bash")) func completionScriptsAreScripts() throws {

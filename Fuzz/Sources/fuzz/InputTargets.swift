@@ -22,22 +22,36 @@ enum InputTargets {
     inferred.csv.types = .infer
     var combined = DecoderOptions(.regex)
     combined.regex.pattern = RegexDecoding.combined
-    return all + [exact, inferred, combined]
+    let joined = [LineJoining.Rule.start("^[a-z{]"), .end(";$"), .wrapped("x$"), .indented].enumerated().map { index, rule in
+      var options = DecoderOptions(index == 0 ? .json : .text)
+      options.join = LineJoining(rule, maxLines: 5, maxBytes: 100)
+      return options
+    }
+    let converted = ["utf-16", "utf-16be", "windows-1252", "shift_jis"].compactMap { try? Charset($0) }.map { charset in
+      var options = DecoderOptions(charset.name == "utf-16" ? .csv : .text)
+      options.charset = charset
+      return options
+    }
+    return all + [exact, inferred, combined] + joined + converted
   }()
 
   // One thread calls.
   nonisolated(unsafe) private static let arena = Arena()
 
-  /// The first byte chooses the format; the rest is decoded whole and, for lines, line by line: what
-  /// comes of it must be the same.
+  /// The first byte chooses the format; the rest is decoded whole and, for lines, line by line, or a few bytes at a time where
+  /// the input may be cut anywhere: what comes of it must be the same.
   static func decode(_ input: UnsafeRawBufferPointer) {
     guard let choice = input.first else { return }
     let options = formats[Int(choice) % formats.count]
     let content = Slab(Array(input.dropFirst()))
     let whole = rows(options, content, cuts: [content.count])
-    guard let decoder = try? options.decoder(), case .lines = decoder.framing else { return }
+    guard let decoder = try? options.decoder() else { return }
     var cuts: [Int] = []
-    for (index, byte) in content.bytes.enumerated() where byte == 0x0A { cuts.append(index + 1) }
+    switch decoder.framing {
+    case .lines: for (index, byte) in content.bytes.enumerated() where byte == 0x0A { cuts.append(index + 1) }
+    case .anywhere: cuts = Array(stride(from: 3, to: content.count, by: 3))
+    case .whole, .chunks: return
+    }
     if cuts.last != content.count { cuts.append(content.count) }
     let parts = rows(options, content, cuts: cuts)
     precondition(whole == parts, "the way of cutting the input changes what is decoded")

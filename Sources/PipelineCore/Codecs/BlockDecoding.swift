@@ -21,8 +21,24 @@ public final class BlockDecoding: @unchecked Sendable {
   /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none.
   public var pendingOffset: Int64? { decoder.pendingOffset }
 
+  /// See ``EventDecoder/joinsLines``.
+  public var joinsLines: Bool { decoder.joinsLines }
+
+  /// Where the last block ended in the input.
+  private var reached: Int64 = 0
+
+  /// The event whose end has not come, as it is; nil: there is none.
+  public func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
+    guard pendingOffset != nil else { return nil }
+    let rows = decode(Slab(capacity: 0), offset: reached, isLast: true)
+    return (rows, position(behind: reached))
+  }
+
   /// Starts another input.
-  public func reset() { decoder.reset() }
+  public func reset() {
+    decoder.reset()
+    reached = 0
+  }
 
   /// How the reader must cut the input.
   public var framing: Framing { decoder.framing }
@@ -41,7 +57,8 @@ public final class BlockDecoding: @unchecked Sendable {
     if !decoder.index(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
       decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: rows.arena, into: rows.batch)
     }
-    return DecodedBlock(slab, rows, self, end: offset &+ Int64(slab.count))
+    reached = offset &+ Int64(slab.count)
+    return DecodedBlock(slab, rows, self, end: reached)
   }
 
   /// Decodes messages that came together, each as an input of its own.
@@ -83,5 +100,6 @@ public final class DecodedBlock: @unchecked Sendable {
   deinit { decoding.giveBack(rows) }
 
   var batch: RowBatch { rows.batch }
+  var text: UnsafeRawBufferPointer { slab.bytes }
   var bytes: Int { slab.count }
 }

@@ -24,6 +24,9 @@ public protocol EventDecoder: AnyObject {
   /// behind it.
   var pendingOffset: Int64? { get }
 
+  /// Whether a row may consist of several lines, so that its end may have to be awaited.
+  var joinsLines: Bool { get }
+
   /// What decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
   /// needed.
   var memory: [UInt8] { get }
@@ -36,6 +39,7 @@ public protocol EventDecoder: AnyObject {
 extension EventDecoder {
   public func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
   public var pendingOffset: Int64? { nil }
+  public var joinsLines: Bool { false }
   public var memory: [UInt8] { [] }
   public func reset(memory: [UInt8]) {}
   public func reset() { reset(memory: []) }
@@ -68,6 +72,8 @@ public enum Framing: Sendable {
   case whole
   /// Anywhere: each range is an event.
   case chunks
+  /// Anywhere: the decoder joins what belongs together.
+  case anywhere
 }
 
 /// How a source delivers its input.
@@ -76,11 +82,13 @@ public enum InputUnit: Sendable {
   case stream
   /// One unit at a time: an HTTP body, a message, a datagram.
   case body
+  /// One row at a time, which may contain line breaks: joined lines.
+  case row
 }
 
 /// The formats of `decode:`.
 public enum DecoderFormat: String, Sendable, CaseIterable {
-  case text, lines, whole, json, ndjson, csv, logfmt, regex, syslog, statsd, prometheus, bytes
+  case text, lines, whole, json, ndjson, jsonDocuments, csv, logfmt, regex, syslog, statsd, prometheus, bytes
 
   public var summary: String {
     switch self {
@@ -89,6 +97,7 @@ public enum DecoderFormat: String, Sendable, CaseIterable {
     case .whole: "The whole input is one string."
     case .json: "Each line of a stream is a JSON document; a body is one document or several."
     case .ndjson: "Each line is a JSON document."
+    case .jsonDocuments: "JSON documents one after another, over several lines or on one (also RFC 7464)."
     case .csv: "Each row of comma-separated values is a map, or a list without a header."
     case .logfmt: "Each line of key=value pairs is a map."
     case .regex: "Each line becomes a map of the named groups of a regular expression."
@@ -119,6 +128,10 @@ public struct DecoderOptions: Sendable, Equatable {
   public var csv = CSVDecoding()
   public var logfmt = LogfmtDecoding()
   public var regex = RegexDecoding()
+  /// Which lines are one row; nil: each is.
+  public var join: LineJoining?
+  /// How characters are encoded; nil: UTF-8.
+  public var charset: Charset?
 
   public init(_ format: DecoderFormat = .text, unit: InputUnit = .stream) {
     self.format = format
@@ -127,11 +140,19 @@ public struct DecoderOptions: Sendable, Equatable {
 
   /// How the input must be cut, according to the decoder.
   public var framing: Framing {
-    switch format {
+    if charset?.keepsLineFeeds == false, case .lines = textFraming { return .anywhere }
+    return textFraming
+  }
+
+  /// The same for UTF-8.
+  private var textFraming: Framing {
+    if join != nil, unit != .row { return .lines }
+    return switch format {
     case .text, .json, .syslog, .statsd: unit == .stream ? .lines : .whole
     case .lines, .ndjson, .csv, .logfmt, .regex: .lines
     case .whole, .prometheus: .whole
     case .bytes: .chunks
+    case .jsonDocuments: unit == .stream ? .anywhere : .whole
     }
   }
 
@@ -141,24 +162,39 @@ public struct DecoderOptions: Sendable, Equatable {
   /// Whether several decoders with these options, each given some blocks of an input, find the same rows as one decoder
   /// given all blocks: no block depends on earlier blocks.
   public var readsBlocksApart: Bool {
-    switch format {
+    // An event may continue in the next block.
+    if join != nil || charset?.keepsLineFeeds == false { return false }
+    return switch format {
     case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .statsd: framing == .lines
     // The first row of CSV may name the columns, and a quoted row may continue in the next block.
-    case .csv, .whole, .prometheus, .bytes: false
+    // So may a document.
+    case .csv, .whole, .prometheus, .bytes, .jsonDocuments: false
     }
   }
 
   /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns.
-  public var needsBeginning: Bool { format == .csv && csv.header == .firstRow }
+  /// A byte order mark says which byte of UTF-16 comes first.
+  public var needsBeginning: Bool { format == .csv && csv.header == .firstRow || charset?.kind == .utf16(isBig: nil) }
 
   /// Makes a decoder for one input.
   public func decoder() throws(CodecFailure) -> any EventDecoder {
-    switch format {
+    if let charset {
+      var text = self
+      text.charset = nil
+      return CharsetDecoder(try text.decoder(), charset, invalidUTF8)
+    }
+    if let join, unit != .row {
+      var row = self
+      row.unit = .row
+      return try JoiningDecoder(try row.decoder(), join)
+    }
+    return switch format {
     case .text: unit == .stream ? LineDecoder(self) : WholeDecoder(self)
-    case .lines: LineDecoder(self)
+    case .lines: unit == .row ? WholeDecoder(self) : LineDecoder(self)
     case .whole: WholeDecoder(self)
     case .json: unit == .stream ? JSONLinesDecoder(self) : JSONBodyDecoder(self)
-    case .ndjson: JSONLinesDecoder(self)
+    case .ndjson: unit == .row ? JSONBodyDecoder(self) : JSONLinesDecoder(self)
+    case .jsonDocuments: unit == .stream ? JSONDocumentsDecoder(self) : JSONBodyDecoder(self)
     case .csv: try CSVDecoder(self)
     case .logfmt: LogfmtDecoder(self)
     case .regex:
@@ -204,5 +240,7 @@ public struct JSONDecoding: Sendable, Equatable {
   /// How thoroughly documents are checked before they become events.
   public var check: JSONParser.Check = .outline
   public var limits = JSONLimits()
+  /// Of `jsonDocuments`: the longest document.
+  public var maxBytes = 16 << 20
   public init() {}
 }

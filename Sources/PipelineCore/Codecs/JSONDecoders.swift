@@ -117,17 +117,12 @@ final class JSONBodyDecoder: EventDecoder {
   private func append(
     _ document: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
   ) {
-    let value = opener.parser.open(document, checking: opener.check)
-    if value.isError {
-      opener.appendFaulty(document, value, offset: offset, arena, rows)
-    } else {
-      rows.append(value, offset: offset)
-    }
+    opener.append(document, offset: offset, arena, rows)
   }
 }
 
-/// The common part of both decoders.
-private final class JSONOpener {
+/// The common part of the decoders.
+final class JSONOpener {
   let parser: JSONParser
   let check: JSONParser.Check
   private let invalidUTF8: InvalidUTF8
@@ -136,6 +131,15 @@ private final class JSONOpener {
     parser = JSONParser(limits: options.json.limits)
     check = options.json.check
     invalidUTF8 = options.invalidUTF8
+  }
+
+  func append(_ document: UnsafeRawBufferPointer, offset: Int64, _ arena: Arena, _ rows: RowBatch) {
+    let value = parser.open(document, checking: check)
+    if value.isError {
+      appendFaulty(document, value, offset: offset, arena, rows)
+    } else {
+      rows.append(value, offset: offset)
+    }
   }
 
   /// Handles a document that did not open: blank, repairable or rejected.

@@ -49,6 +49,12 @@ extension UnsafeRawBufferPointer {
       start = stop &+ 1
     }
   }
+
+  /// Calls `body` for each line, or once for the whole text.
+  @inline(__always)
+  func forEachRow(from first: Int, isOne: Bool, _ body: (UnsafeRawBufferPointer, Int) -> Void) {
+    if isOne { body(part(first, count), first) } else { forEachLine(from: first, body) }
+  }
 }
 
 extension UnsafeRawBufferPointer {

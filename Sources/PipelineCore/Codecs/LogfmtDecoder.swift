@@ -11,6 +11,8 @@ public struct LogfmtDecoding: Sendable, Equatable {
 /// first counts. Blank lines are skipped.
 final class LogfmtDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
+  /// Each range is one row, line breaks included.
+  private let isOneRow: Bool
   private let types: [(name: [UInt8], type: FieldType)]
   /// The keys of a line are compared pairwise, so their number must be limited.
   private static let fieldLimit = 1_000
@@ -18,6 +20,7 @@ final class LogfmtDecoder: EventDecoder {
 
   init(_ options: DecoderOptions) {
     invalidUTF8 = options.invalidUTF8
+    isOneRow = options.unit == .row
     types = options.logfmt.types.map { (Array($0.key.utf8), $0.value) }
   }
 
@@ -28,7 +31,7 @@ final class LogfmtDecoder: EventDecoder {
   ) {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     let first = offset == 0 ? text.byteOrderMarkLength : 0
-    text.forEachLine(from: first) { line, at in
+    text.forEachRow(from: first, isOne: isOneRow) { line, at in
       if line.isBlank { return }
       let place = offset &+ Int64(at)
       guard let line = invalidUTF8.admit(line, offset: place, arena, rows) else { return }

@@ -24,6 +24,8 @@ public struct RegexDecoding: Sendable, Equatable {
 /// A line that does not match is rejected. Blank lines are rejected too, unless they match.
 final class RegexDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
+  /// Each range is one row, line breaks included.
+  private let isOneRow: Bool
   private let pattern: Pattern
   private let names: FieldNames
   /// The number and type of each name's group.
@@ -32,6 +34,7 @@ final class RegexDecoder: EventDecoder {
 
   init(_ options: DecoderOptions) throws(CodecFailure) {
     invalidUTF8 = options.invalidUTF8
+    isOneRow = options.unit == .row
     let text = Array(options.regex.pattern.utf8)
     if text.isEmpty {
       throw CodecFailure(option: "pattern", message: "there is no pattern; give one with named groups")
@@ -111,7 +114,7 @@ final class RegexDecoder: EventDecoder {
     arena.keep(names)
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     let first = offset == 0 ? text.byteOrderMarkLength : 0
-    text.forEachLine(from: first) { line, at in
+    text.forEachRow(from: first, isOne: isOneRow) { line, at in
       let place = offset &+ Int64(at)
       guard let line = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
       guard pattern.find(line, from: 0, into: pairs) else {

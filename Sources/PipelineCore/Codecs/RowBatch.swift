@@ -116,6 +116,11 @@ public final class RowBatch {
     count &+= 1
   }
 
+  /// Rows from that index on do not know their tokens any more, because ``lines`` is about to hold those of another text.
+  func forgetTokens(from first: Int) {
+    for index in first..<max(first, count) { start[index].token = Row.none }
+  }
+
   public func reject(_ bytes: UnsafeRawBufferPointer, offset: Int64, _ reason: RejectReason) {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
@@ -216,6 +221,8 @@ public enum RejectReason: Error, Sendable, Equatable {
   case json(JSONFailure)
   /// `at` counts bytes from the start of the row, here and below.
   case invalidUTF8(at: Int)
+  /// No character of that charset.
+  case charset(String, at: Int)
   case fieldCount(found: Int, expected: Int)
   /// A quoted field that does not end, or continues after its closing quote.
   case quote(at: Int)
@@ -239,6 +246,7 @@ public enum RejectReason: Error, Sendable, Equatable {
     switch self {
     case .json: "malformed_json"
     case .invalidUTF8: "invalid_utf8"
+    case .charset: "invalid_charset"
     case .fieldCount: "field_count"
     case .quote: "malformed_quotes"
     case .tooLong: "row_too_long"
@@ -257,6 +265,7 @@ extension RejectReason: CustomStringConvertible {
     switch self {
     case .json(let failure): "\(failure)"
     case .invalidUTF8(let at): "invalid UTF-8 at byte \(at)"
+    case .charset(let name, let at): "no character of \(name) at byte \(at)"
     case .fieldCount(let found, let expected): "the row has \(found) fields where \(expected) are expected"
     case .quote(let at): "malformed quotes around byte \(at)"
     case .tooLong(let limit): "the row is longer than \(limit) bytes"

@@ -134,7 +134,7 @@ extension DecoderOptions {
     case .syslog: return EventType(.object(fields: Self.syslogFields, open: false))
     case .statsd: return EventType(.object(fields: Self.statsdFields, open: false))
     case .prometheus: return EventType(.object(fields: Self.prometheusFields, open: false))
-    case .json, .ndjson, .logfmt: return .dyn
+    case .json, .ndjson, .jsonDocuments, .logfmt: return .dyn
     }
   }
 

@@ -15,6 +15,8 @@ public struct DecodeParameter: ParameterValue {
         Self.info("whole", TextFields.self, "The whole input as one text."),
         Self.info("json", JSONFields.self, "JSON documents."),
         Self.info("ndjson", JSONFields.self, "JSON documents, one a line."),
+        Self.info(
+          "jsonDocuments", JSONDocumentsFields.self, "JSON documents one after another, over several lines or on one."),
         Self.info("csv", CSVFields.self, "Comma-separated values."),
         Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
         Self.info("regex", RegexFields.self, "Lines parsed by a regular expression."),
@@ -53,6 +55,10 @@ public struct DecodeParameter: ParameterValue {
     case .json, .ndjson:
       guard let fields = JSONFields.decode(entry.value, &context) else { return nil }
       parameter.options.json.check = fields.validate ? .everything : .outline
+    case .jsonDocuments:
+      guard let fields = JSONDocumentsFields.decode(entry.value, &context) else { return nil }
+      parameter.options.json.check = fields.validate ? .everything : .outline
+      parameter.options.json.maxBytes = fields.maxBytes.bytes
     case .csv:
       guard let fields = CSVFields.decode(entry.value, &context) else { return nil }
       parameter.options.csv.header = fields.header.value
@@ -150,6 +156,21 @@ private struct JSONFields: RecordParameter {
       .init(
         "validate", \.validate,
         "Check each document completely, not only its outline and the fields that are read.")
+    ]
+  }
+}
+
+private struct JSONDocumentsFields: RecordParameter {
+  var validate = false
+  var maxBytes = ByteSize(16 << 20)
+  static var fields: [RecordField<JSONDocumentsFields>] {
+    [
+      .init(
+        "validate", \.validate,
+        "Check each document completely, not only its outline and the fields that are read."),
+      .init(
+        "maxBytes", \.maxBytes, range: 1...(1 << 30),
+        "The longest document of a stream; a longer one goes to the errors output."),
     ]
   }
 }

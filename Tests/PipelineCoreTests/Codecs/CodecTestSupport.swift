@@ -38,7 +38,7 @@ func decoded(
   switch decoder.framing {
   case .whole:
     hand(0..<input.count, isLast: true)
-  case .chunks:
+  case .chunks, .anywhere:
     for cut in cuts + [input.count] {
       hand(start..<cut, isLast: cut == input.count)
       start = cut

@@ -91,6 +91,7 @@ import Testing
       "syslog": ("syslog: 5514", .never), "journald": ("journald: {}", .position),
       "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
       "sse": ("sse: 'http://127.0.0.1:1/'", .position), "docker": ("docker: {}", .position),
+      "directory": ("directory: /srv/inbox", .position),
       "sqlite": ("sqlite: { path: a.db, query: SELECT 1 }", .request),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))

@@ -42,6 +42,7 @@ open class DecodingSource: RunningSource {
   /// Makes a decoder. Nil if that is impossible, which checks refuse beforehand: the source has then failed with the
   /// reason.
   public final func makeDecoder(_ options: DecoderOptions) -> (any EventDecoder)? {
+    decoderOptions = options
     do {
       return try options.decoder()
     } catch {
@@ -69,6 +70,7 @@ open class DecodingSource: RunningSource {
     rows.clear()
     decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     let found = (decoded: rows.count, refused: rows.rejected.count)
+    if offset == 0 { adviseAboutDecoder(slab.bytes, rows, origin) }
     if !handOver(rows, nil), let stop = produceRows(rows, origin) { hold(rows, origin, from: stop, in: arena.detach()) }
     return found
   }
@@ -81,10 +83,44 @@ open class DecodingSource: RunningSource {
     emitRemainder()
     unsentOffset = nil
     countBytes(block.bytes, to: block.end)
+    if block.end == Int64(block.bytes) { adviseAboutDecoder(block.text, block.batch, origin) }
     if handOver(block.batch, encoded?.from(origin)) { return }
     arena.keep(block)
     arena.keep(origin)
     if let stop = produceRows(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
+  }
+
+  // MARK: Advice
+
+  /// What has been said of inputs that their decoder does not fit, and how many rows were rejected since the start.
+  private var advice: Set<String> = []
+  private var refusedRows = 0
+  /// How the input is decoded, as far as known.
+  public final var decoderOptions: DecoderOptions?
+  private static let mostAdvice = 4
+
+  /// Says once what the input looks like, if its beginning does not fit the decoder.
+  private func adviseAboutDecoder(
+    _ text: UnsafeRawBufferPointer, _ rows: RowBatch, _ origin: Origin
+  ) {
+    guard let options = decoderOptions, !text.isEmpty, advice.count < Self.mostAdvice,
+      let found = DecoderAdvice.advice(options, startingAs: text, hasRejected: !rows.rejected.isEmpty),
+      advice.insert(found).inserted
+    else { return }
+    let refused = rows.rejected.count
+    let count =
+      refused == 0 ? "" : "; of its beginning \(refused) row\(refused == 1 ? " was" : "s were") rejected"
+    execution.services.log(
+      .warning, execution.plan.steps[nodeContext.step.number].label,
+      "\(nodeContext.location.map { "\($0): " } ?? "")\(origin.path ?? "the input") \(found)\(count)")
+  }
+
+  private func sumUpAdvice() {
+    guard !advice.isEmpty, refusedRows > 0 else { return }
+    execution.services.log(
+      .warning, execution.plan.steps[nodeContext.step.number].label,
+      "\(refusedRows) row\(refusedRows == 1 ? "" : "s") of the input \(refusedRows == 1 ? "was" : "were") rejected in all"
+    )
   }
 
   // MARK: Events that end the process
@@ -194,7 +230,10 @@ open class DecodingSource: RunningSource {
     execution.release()
   }
 
-  final override func ended() { endPause() }
+  final override func ended() {
+    endPause()
+    sumUpAdvice()
+  }
 
   /// Decides where this source's stage runs. `threads`: how many threads may decode.
   public final func makePlacement(threads: Int) -> StagePlacement {
@@ -244,6 +283,7 @@ open class DecodingSource: RunningSource {
       rejectInput(
         refused.bytes.rawBytes, "\(refused.reason)", origin: origin, position: refused.offset)
       cursor.refused += 1
+      refusedRows &+= 1
       let mustYield = finishEventAndSpend()
       if isClosed {
         unsentOffset = offset(of: cursor, in: rows)

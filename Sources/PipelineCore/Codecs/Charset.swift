@@ -1,0 +1,155 @@
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// How the characters of an input are encoded, if not in UTF-8.
+public struct Charset: Sendable, Equatable {
+  enum Kind: Sendable, Equatable {
+    /// Each byte is the character of that number.
+    case latin1
+    case windows1252
+    /// Two bytes a unit. Nil: a byte order mark says which comes first; without one it is the low byte.
+    case utf16(isBig: Bool?)
+    /// Converted by the C library, a line at a time: its line feed and the letters of ASCII are those of ASCII.
+    case library
+  }
+
+  /// In lower case.
+  public let name: String
+  let kind: Kind
+  /// Of UTF-16: the longest line in bytes.
+  public var maxLine = 1 << 20
+
+  /// The names that need no library.
+  public static let builtin = [
+    "utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "latin1", "windows-1252", "cp1252",
+  ]
+
+  /// Whether the name stands for UTF-8.
+  public static func isUTF8(_ name: String) -> Bool {
+    ["utf-8", "utf8", "us-ascii", "ascii"].contains(name.lowercased())
+  }
+
+  public init(_ name: String) throws(CodecFailure) {
+    let lower = name.lowercased()
+    self.name = lower
+    switch lower {
+    case "utf-16", "utf16": kind = .utf16(isBig: nil)
+    case "utf-16le", "utf16le": kind = .utf16(isBig: false)
+    case "utf-16be", "utf16be": kind = .utf16(isBig: true)
+    case "iso-8859-1", "latin1", "latin-1": kind = .latin1
+    case "windows-1252", "cp1252": kind = .windows1252
+    default:
+      kind = .library
+      guard lower.utf8.count <= 64, lower.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "/") }),
+        let converter = CharsetConverter(lower)
+      else {
+        throw CodecFailure(
+          option: "charset", message: "there is no charset '\(Printable.cut(name))'",
+          help:
+            "Write a name such as utf-16le, latin1, windows-1252 or shift_jis; 'iconv -l' lists those of this system")
+      }
+      let letters = Array("\n\"',;0123456789=[]{}ABCXYZabcxyz".utf8)
+      guard letters.withUnsafeBytes({ converter.convert($0, replacing: false) }).text == letters else {
+        throw CodecFailure(
+          option: "charset",
+          message: "'\(name)' encodes line feeds and letters in another way than ASCII, which is not supported",
+          help: "Convert the input with iconv(1), as the program of an 'exec' source")
+      }
+    }
+  }
+
+  public var isUTF16: Bool { !keepsLineFeeds }
+
+  /// Whether lines end with a byte of their own, so that they are found before they are converted.
+  var keepsLineFeeds: Bool { if case .utf16 = kind { false } else { true } }
+}
+
+/// Converts to UTF-8 with the C library. Not thread-safe.
+final class CharsetConverter {
+  private let handle: iconv_t
+
+  /// Nil: the library has no such charset.
+  init?(_ name: String) {
+    guard let handle = iconv_open("UTF-8", name), Int(bitPattern: handle) != -1 else { return nil }
+    self.handle = handle
+  }
+
+  deinit { iconv_close(handle) }
+
+  /// The text in UTF-8, and where the first byte is that is no character, or nil; with `replacing`, each such byte becomes U+FFFD.
+  func convert(_ input: UnsafeRawBufferPointer, replacing: Bool) -> (text: [UInt8], fault: Int?) {
+    iconv(handle, nil, nil, nil, nil)
+    var text: [UInt8] = []
+    var fault: Int?
+    let piece = 4096
+    var copy = [CChar](unsafeUninitializedCapacity: input.count + 1) { buffer, count in
+      for (index, byte) in input.enumerated() { buffer[index] = CChar(bitPattern: byte) }
+      count = input.count
+    }
+    copy.append(0)
+    copy.withUnsafeMutableBufferPointer { source in
+      guard let base = source.baseAddress else { return }
+      var next: UnsafeMutablePointer<CChar>? = base
+      var rest = input.count
+      while true {
+        var written = 0
+        var code: Int32 = 0
+        var ended = false
+        let more = [UInt8](unsafeUninitializedCapacity: piece) { buffer, count in
+          buffer.withMemoryRebound(to: CChar.self) { room in
+            var out = room.baseAddress
+            var left = piece
+            // Without input it writes what a charset with shifts has still to say.
+            let result = rest > 0 ? iconv(handle, &next, &rest, &out, &left) : iconv(handle, nil, nil, &out, &left)
+            code = result == -1 ? errno : 0
+            ended = rest == 0 && code == 0
+            written = piece - left
+          }
+          count = written
+        }
+        text += more
+        if ended { return }
+        if code == EILSEQ || code == EINVAL, rest > 0, let at = next {
+          fault = fault ?? at - base
+          guard replacing else { return }
+          text += [0xEF, 0xBF, 0xBD]
+          next = at + 1
+          rest -= 1
+          if rest == 0 { return }
+        } else if code != 0, code != E2BIG {
+          return
+        }
+      }
+    }
+    return (text, fault)
+  }
+}
+
+extension Charset {
+  /// The characters of windows-1252 from 0x80 to 0x9F. The five bytes that it leaves open are control characters, as in browsers.
+  static let windows: [UInt32] = [
+    0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D, 0x017D,
+    0x8F,
+    0x90, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D, 0x017E,
+    0x0178,
+  ]
+
+  static func append(_ scalar: UInt32, to text: inout [UInt8]) {
+    switch scalar {
+    case 0..<0x80: text.append(UInt8(scalar))
+    case 0x80..<0x800:
+      text.append(UInt8(0xC0 | scalar >> 6))
+      text.append(UInt8(0x80 | scalar & 0x3F))
+    case 0x800..<0x1_0000:
+      text.append(UInt8(0xE0 | scalar >> 12))
+      text.append(UInt8(0x80 | scalar >> 6 & 0x3F))
+      text.append(UInt8(0x80 | scalar & 0x3F))
+    default:
+      text.append(UInt8(0xF0 | scalar >> 18 & 0x07))
+      text.append(UInt8(0x80 | scalar >> 12 & 0x3F))
+      text.append(UInt8(0x80 | scalar >> 6 & 0x3F))
+      text.append(UInt8(0x80 | scalar & 0x3F))
+    }
+  }
+}

@@ -1,0 +1,199 @@
+/// Converts an input to UTF-8 for another decoder.
+///
+/// Rows begin with lines, and keep the places of these in the input. A line with bytes that are no characters is rejected, or has
+/// U+FFFD in place of each fault, as `invalidUTF8` says.
+final class CharsetDecoder: EventDecoder {
+  private let inner: any EventDecoder
+  private let charset: Charset
+  private let replaces: Bool
+  private let converter: CharsetConverter?
+  private var converted: [UInt8] = []
+
+  /// Of UTF-16: the beginning of a line whose end has not come, and where it is; the low byte of a line feed comes first unless `isBig`.
+  private var held: [UInt8] = []
+  private var heldOffset: Int64 = 0
+  private var isBig: Bool?
+  /// What is left of a line that is too long, and has been rejected; where that begins.
+  private var isSkipping = false
+  private var skipOffset: Int64 = 0
+
+  init(_ inner: any EventDecoder, _ charset: Charset, _ invalid: InvalidUTF8) {
+    self.inner = inner
+    self.charset = charset
+    replaces = invalid == .replace
+    converter = charset.kind == .library ? CharsetConverter(charset.name) : nil
+    if case .utf16(let isBig) = charset.kind { self.isBig = isBig }
+  }
+
+  private var isUTF16: Bool { !charset.keepsLineFeeds }
+
+  var framing: Framing { isUTF16 && inner.framing == .lines ? .anywhere : inner.framing }
+  var joinsLines: Bool { inner.joinsLines }
+  var pendingOffset: Int64? {
+    if let pending = inner.pendingOffset { return pending }
+    return isSkipping ? skipOffset : held.isEmpty ? nil : heldOffset
+  }
+
+  /// Of UTF-16 with a mark, which byte comes first; then what the other decoder remembers.
+  var memory: [UInt8] {
+    guard charset.kind == .utf16(isBig: nil) else { return inner.memory }
+    return [isBig == nil ? 0 : isBig == true ? 2 : 1] + inner.memory
+  }
+
+  func reset(memory: [UInt8]) {
+    held = []
+    isSkipping = false
+    guard charset.kind == .utf16(isBig: nil) else { return inner.reset(memory: memory) }
+    isBig = memory.first.flatMap { $0 == 0 ? nil : $0 == 2 }
+    inner.reset(memory: Array(memory.dropFirst()))
+  }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    if inner.framing == .whole {
+      if isUTF16, isBig == nil { isBig = Self.mark(text) ?? false }
+      return give(text, offset, isLast: isLast, arena, rows)
+    }
+    if isUTF16 {
+      decodeUnits(text, offset, isLast: isLast, arena, rows)
+    } else if charset.kind != .library, text.allSatisfy({ $0 < 0x80 }) {
+      return inner.decode(slab, range, offset: offset, isLast: isLast, arena: arena, into: rows)
+    } else {
+      var start = 0
+      while start < text.count {
+        let end = text.offset(of: 0x0A, from: start).map { $0 + 1 } ?? text.count
+        give(text.part(start, end), offset &+ Int64(start), isLast: false, arena, rows)
+        start = end
+      }
+    }
+    if isLast {
+      inner.decode(.empty, 0..<0, offset: offset &+ Int64(text.count), isLast: true, arena: arena, into: rows)
+    }
+  }
+
+  /// Which byte a byte order mark says comes first.
+  private static func mark(_ text: UnsafeRawBufferPointer) -> Bool? {
+    guard text.count >= 2 else { return nil }
+    if text[0] == 0xFE, text[1] == 0xFF { return true }
+    return text[0] == 0xFF && text[1] == 0xFE ? false : nil
+  }
+
+  /// Lines of UTF-16: a line feed is a unit, wherever its two bytes come.
+  private func decodeUnits(
+    _ text: UnsafeRawBufferPointer, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
+  ) {
+    let base = held.isEmpty && !isSkipping ? offset : heldOffset
+    var all = held
+    all.append(contentsOf: text)
+    held = []
+    if isBig == nil, all.count >= 2 || isLast { isBig = all.withUnsafeBytes { Self.mark($0) } ?? false }
+    all.withUnsafeBytes { all in
+      var start = base == 0 && Self.mark(all) != nil ? 2 : 0
+      var at = start
+      while at + 1 < all.count {
+        let isFeed = isBig == true ? all[at] == 0 && all[at + 1] == 0x0A : all[at] == 0x0A && all[at + 1] == 0
+        at += 2
+        guard isFeed else { continue }
+        if isSkipping { isSkipping = false } else { take(all.part(start, at), base &+ Int64(start), arena, rows) }
+        start = at
+      }
+      if isLast {
+        if start < all.count, !isSkipping { take(all.part(start, all.count), base &+ Int64(start), arena, rows) }
+        isSkipping = false
+        return
+      }
+      var rest = all.part(start, all.count)
+      heldOffset = base &+ Int64(start)
+      if rest.count > charset.maxLine, !isSkipping {
+        reject(rest, heldOffset, .tooLong(limit: charset.maxLine), arena, rows)
+        isSkipping = true
+        skipOffset = heldOffset
+      }
+      if isSkipping {
+        // Half a unit is kept.
+        let odd = rest.count & 1
+        heldOffset = heldOffset &+ Int64(rest.count - odd)
+        rest = rest.part(rest.count - odd, rest.count)
+      }
+      held = Array(rest)
+    }
+  }
+
+  private func take(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch) {
+    if line.count > charset.maxLine { return reject(line, offset, .tooLong(limit: charset.maxLine), arena, rows) }
+    give(line, offset, isLast: false, arena, rows)
+  }
+
+  private func reject(
+    _ line: UnsafeRawBufferPointer, _ offset: Int64, _ reason: RejectReason, _ arena: Arena, _ rows: RowBatch
+  ) {
+    let head = line.part(0, min(line.count, 4096))
+    rows.reject(arena.copy(head), offset: offset, reason)
+  }
+
+  /// Converts a line, or a whole input, for the other decoder.
+  private func give(
+    _ text: UnsafeRawBufferPointer, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
+  ) {
+    let fault = convert(text)
+    if let fault, !replaces {
+      return reject(text.withoutLineEnd, offset, .charset(charset.name, at: fault), arena, rows)
+    }
+    let slab = converted.withUnsafeBytes { Slab($0) }
+    arena.keep(slab)
+    let known = rows.count
+    inner.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
+    // Those of the next line take their place.
+    rows.forgetTokens(from: known)
+  }
+
+  /// Fills `converted`. Returns the place of the first fault.
+  private func convert(_ text: UnsafeRawBufferPointer) -> Int? {
+    converted.removeAll(keepingCapacity: converted.capacity <= 1 << 20)
+    switch charset.kind {
+    case .latin1:
+      for byte in text { Charset.append(UInt32(byte), to: &converted) }
+      return nil
+    case .windows1252:
+      for byte in text {
+        Charset.append(0x80..<0xA0 ~= byte ? Charset.windows[Int(byte) - 0x80] : UInt32(byte), to: &converted)
+      }
+      return nil
+    case .utf16: return convertUnits(text)
+    case .library:
+      guard let converter else { return 0 }
+      let (text, fault) = converter.convert(text, replacing: replaces)
+      converted = text
+      return fault
+    }
+  }
+
+  private func convertUnits(_ text: UnsafeRawBufferPointer) -> Int? {
+    var fault: Int?
+    var at = 0
+    func unit(_ at: Int) -> UInt32 {
+      let (a, b) = (UInt32(text[at]), UInt32(text[at + 1]))
+      return isBig == true ? a << 8 | b : b << 8 | a
+    }
+    while at + 1 < text.count {
+      var scalar = unit(at)
+      let start = at
+      at += 2
+      if 0xD800..<0xDC00 ~= scalar, at + 1 < text.count, case let low = unit(at), 0xDC00..<0xE000 ~= low {
+        scalar = 0x1_0000 + (scalar - 0xD800) << 10 + (low - 0xDC00)
+        at += 2
+      } else if 0xD800..<0xE000 ~= scalar {
+        fault = fault ?? start
+        scalar = 0xFFFD
+      }
+      Charset.append(scalar, to: &converted)
+    }
+    if at < text.count {
+      fault = fault ?? at
+      Charset.append(0xFFFD, to: &converted)
+    }
+    return fault
+  }
+}

@@ -1,0 +1,261 @@
+/// `jsonDocuments`: JSON documents one after another, over several lines or on one; also a JSON text sequence (RFC 7464), whose record
+/// separators are white space between documents, and end an unfinished one.
+///
+/// A document that is not JSON is rejected alone where its brackets close. It ends before that at a line that begins with `{` or `[` where
+/// no value can be, and at a record separator. Bytes between documents that begin no value are rejected together, up to the next line that begins
+/// with `{` or `[`.
+final class JSONDocumentsDecoder: EventDecoder {
+  private let opener: JSONOpener
+  private let limit: Int
+
+  private enum State {
+    /// No document is open.
+    case between
+    case value, valueOrEnd, key, keyOrEnd, colon, commaOrEnd
+    /// Within a number or `true`, `false`, `null`.
+    case token
+    /// Within a document that is not JSON: only brackets and strings count.
+    case faulty
+    /// Behind bytes that begin no value.
+    case skipped
+  }
+  private var state = State.between
+  /// What contains the next byte: true for maps. Of a faulty document, only its count matters.
+  private var open: [Bool] = []
+  private var isInString = false
+  private var isEscaped = false
+  /// The bytes of a word, in a row; of a longer one, the last.
+  private var word: UInt64 = 0
+  /// The last byte was a line feed or a record separator, or there was none.
+  private var isAtLineStart = true
+
+  /// Where the document, or what is skipped, begins in the input.
+  private var start: Int64 = 0
+  /// Where it is no JSON, from its start; -1: nowhere.
+  private var fault = -1
+  /// What came of it in earlier ranges; only the beginning of what is too long.
+  private var held: [UInt8] = []
+
+  /// `true`, `false`, `null`, and a number, which the parser checks.
+  private static let words: Set<UInt64> = [0x7472_7565, 0x6661_6C73_65, 0x6E75_6C6C, 0]
+  private static let separator: UInt8 = 0x1E
+  /// How much is kept of what will be rejected.
+  private static let headBytes = 4096
+
+  init(_ options: DecoderOptions) {
+    opener = JSONOpener(options)
+    limit = options.json.maxBytes
+  }
+
+  var framing: Framing { .anywhere }
+  var pendingOffset: Int64? { state == .between ? nil : start }
+
+  func reset(memory: [UInt8]) {
+    close()
+    isAtLineStart = true
+  }
+
+  private func close() {
+    state = .between
+    open.removeAll(keepingCapacity: true)
+    (isInString, isEscaped) = (false, false)
+    fault = -1
+    held.removeAll(keepingCapacity: held.capacity <= 64 << 10)
+  }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    // Where the part of the document in this range begins.
+    var first = 0
+    /// The document up to there, or its beginning.
+    func whole(_ end: Int) -> UnsafeRawBufferPointer {
+      if held.isEmpty { return text.part(first, end) }
+      keep(end, upTo: limit + 1)
+      let slab = held.withUnsafeBytes { Slab($0) }
+      arena.keep(slab)
+      return slab.bytes
+    }
+    /// Keeps what this range has of the document, unless something before it is missing already.
+    func keep(_ end: Int, upTo most: Int) {
+      guard Int64(held.count) == offset &+ Int64(first) &- start else { return }
+      held.append(contentsOf: text.part(first, end).prefix(max(0, most - held.count)))
+    }
+    /// The document ends before this byte.
+    func finish(_ end: Int) {
+      let length = offset &+ Int64(end) &- start
+      var document = whole(end)
+      if fault >= 0 {
+        while let last = document.last, Self.isBlank(last) { document = document.part(0, document.count - 1) }
+      }
+      if length > Int64(limit) {
+        rows.reject(
+          UnsafeRawBufferPointer(rebasing: document.prefix(Self.headBytes)), offset: start, .tooLong(limit: limit))
+      } else if fault >= 0 {
+        let found = JSONFailure(opener.parser.open(document, checking: .everything))
+        rows.reject(document, offset: start, .json(found ?? JSONFailure(.malformed, offset: fault)))
+      } else {
+        opener.append(document, offset: start, arena, rows)
+      }
+      close()
+    }
+    func begin(_ at: Int, _ next: State) {
+      start = offset &+ Int64(at)
+      first = at
+      state = next
+    }
+    func valueEnded(_ end: Int) { if open.isEmpty { finish(end) } else { state = .commaOrEnd } }
+    func failed(_ at: Int) {
+      fault = Int(offset &+ Int64(at) &- start)
+      state = open.isEmpty ? .skipped : .faulty
+      isInString = false
+    }
+
+    var at = 0
+    while at < text.count {
+      let byte = text[at]
+      let beginsLine = isAtLineStart
+      isAtLineStart = byte == 0x0A || byte == Self.separator
+      if isInString {
+        if isEscaped {
+          isEscaped = false
+          if byte >= 0x20 {
+            at += 1
+            continue
+          }
+        } else if byte == UInt8(ascii: "\"") {
+          isInString = false
+          at += 1
+          switch state {
+          case .key, .keyOrEnd: state = .colon
+          case .faulty: break
+          default: valueEnded(at)
+          }
+          continue
+        } else if byte == UInt8(ascii: "\\") {
+          isEscaped = true
+          at += 1
+          continue
+        } else if byte >= 0x20 {
+          at += 1
+          while at < text.count, text[at] >= 0x20, text[at] != UInt8(ascii: "\""), text[at] != UInt8(ascii: "\\") {
+            at += 1
+          }
+          continue
+        }
+        // A line break, or another control character, ends no string of JSON.
+        if state != .faulty { failed(at) }
+        isInString = false
+      }
+      if state == .token {
+        switch byte {
+        case 0x20, 0x09, 0x0A, 0x0D, Self.separator, UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "["),
+          UInt8(ascii: "]"), UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "\""):
+          // A word that is none of JSON begins no value.
+          if open.isEmpty, !Self.words.contains(word) { failed(at) } else { valueEnded(at) }
+        default:
+          if word != 0 { word = word << 8 | UInt64(byte) }
+          at += 1
+          continue
+        }
+      }
+      let isOpening = byte == UInt8(ascii: "{") || byte == UInt8(ascii: "[")
+      if state == .faulty || state == .skipped {
+        if byte == Self.separator || beginsLine && isOpening {
+          finish(at)
+          // The byte is looked at again, where no document is open.
+          if isOpening { isAtLineStart = true } else { at += 1 }
+          continue
+        }
+        if state == .faulty {
+          if isOpening {
+            open.append(true)
+          } else if byte == UInt8(ascii: "}") || byte == UInt8(ascii: "]") {
+            open.removeLast()
+            if open.isEmpty { finish(at + 1) }
+          } else if byte == UInt8(ascii: "\"") {
+            isInString = true
+          }
+          if open.count > Self.mostOpen { state = .skipped }
+        }
+        at += 1
+        continue
+      }
+      if Self.isBlank(byte) {
+        at += 1
+        continue
+      }
+      if byte == Self.separator {
+        if state != .between {
+          fault = Int(offset &+ Int64(at) &- start)
+          finish(at)
+        }
+        at += 1
+        continue
+      }
+      if state == .between {
+        if isByteOrderMark(byte, offset &+ Int64(at)) {
+          at += 1
+          continue
+        }
+        begin(at, .value)
+      }
+      switch (byte, state) {
+      case (UInt8(ascii: "{"), .value), (UInt8(ascii: "{"), .valueOrEnd):
+        open.append(true)
+        state = .keyOrEnd
+      case (UInt8(ascii: "["), .value), (UInt8(ascii: "["), .valueOrEnd):
+        open.append(false)
+        state = .valueOrEnd
+      case (UInt8(ascii: "}"), .keyOrEnd) where open.last == true,
+        (UInt8(ascii: "}"), .commaOrEnd) where open.last == true,
+        (UInt8(ascii: "]"), .valueOrEnd) where open.last == false,
+        (UInt8(ascii: "]"), .commaOrEnd) where open.last == false:
+        open.removeLast()
+        valueEnded(at + 1)
+      case (UInt8(ascii: ","), .commaOrEnd): state = open.last == true ? .key : .value
+      case (UInt8(ascii: ":"), .colon): state = .value
+      case (UInt8(ascii: "\""), .value), (UInt8(ascii: "\""), .valueOrEnd), (UInt8(ascii: "\""), .key),
+        (UInt8(ascii: "\""), .keyOrEnd):
+        isInString = true
+      case (UInt8(ascii: "-"), .value), (UInt8(ascii: "-"), .valueOrEnd), (0x30...0x39, .value),
+        (0x30...0x39, .valueOrEnd),
+        (UInt8(ascii: "t"), .value), (UInt8(ascii: "t"), .valueOrEnd), (UInt8(ascii: "f"), .value),
+        (UInt8(ascii: "f"), .valueOrEnd), (UInt8(ascii: "n"), .value), (UInt8(ascii: "n"), .valueOrEnd):
+        state = .token
+        word = byte > UInt8(ascii: "9") ? UInt64(byte) : 0
+      default:
+        failed(at)
+        // The byte may begin the next document, or close this one.
+        if state == .faulty {
+          isAtLineStart = beginsLine
+          continue
+        }
+      }
+      if open.count > Self.mostOpen { failed(at) }
+      at += 1
+    }
+    guard state != .between else { return }
+    if isLast {
+      if state == .token, open.isEmpty, Self.words.contains(word) { return finish(text.count) }
+      if fault < 0 { fault = Int(offset &+ Int64(text.count) &- start) }
+      return finish(text.count)
+    }
+    keep(text.count, upTo: state == .skipped ? max(Self.headBytes, held.count) : limit + 1)
+  }
+
+  private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 }
+
+  /// Brackets that nest deeper are no document; the parser rejects less deep ones, too.
+  private static let mostOpen = 10_000
+
+  private func isByteOrderMark(_ byte: UInt8, _ offset: Int64) -> Bool {
+    switch offset {
+    case 0: byte == 0xEF
+    case 1: byte == 0xBB
+    case 2: byte == 0xBF
+    default: false
+    }
+  }
+}

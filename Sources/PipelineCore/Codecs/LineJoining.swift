@@ -1,0 +1,175 @@
+/// Which lines of a stream make one event together.
+public struct LineJoining: Sendable, Equatable {
+  /// What a line says about its neighbours.
+  public enum Rule: Sendable, Equatable {
+    /// A line that matches begins an event.
+    case start(String)
+    /// A line that matches ends an event.
+    case end(String)
+    /// A line that matches belongs to the line before it.
+    case continuation(String)
+    /// A line that matches is continued by the next line.
+    case wrapped(String)
+    /// A line that begins with a space or a tab belongs to the line before it.
+    case indented
+
+    /// The name of the rule's parameter.
+    public var name: String {
+      switch self {
+      case .start: "start"
+      case .end: "end"
+      case .continuation: "continuation"
+      case .wrapped: "wrapped"
+      case .indented: "indented"
+      }
+    }
+
+    var pattern: String? {
+      switch self {
+      case .start(let pattern), .end(let pattern), .continuation(let pattern), .wrapped(let pattern): pattern
+      case .indented: nil
+      }
+    }
+  }
+
+  public var rule: Rule
+  /// How long the last event waits for further lines. Whoever decodes keeps this time.
+  public var wait: TimeSpan
+  /// An event that has so many lines, or would have more bytes with the next one, ends there; the next line begins another event.
+  public var maxLines: Int
+  public var maxBytes: Int
+
+  public init(_ rule: Rule, wait: TimeSpan = .seconds(1), maxLines: Int = 1000, maxBytes: Int = 1 << 20) {
+    self.rule = rule
+    self.wait = wait
+    self.maxLines = maxLines
+    self.maxBytes = maxBytes
+  }
+
+  /// The formats whose rows may be joined lines.
+  public static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog]
+}
+
+/// Joins lines, and gives each group of them to another decoder as one row.
+///
+/// An event begins at the first line after the end of the one before it, so what was joined depends only on the lines since
+/// ``pendingOffset``: decoding can continue there without memory. `isLast` ends the event at hand, also where the input goes on.
+final class JoiningDecoder: EventDecoder {
+  private let inner: any EventDecoder
+  private let joining: LineJoining
+  private let pattern: Pattern?
+  private let isIndentation: Bool
+  /// Whether the rule looks at the line behind the boundary; otherwise at the line before it.
+  private let looksAhead: Bool
+  /// Whether a line that matches (or is indented) is one of several, so that there is no boundary.
+  private let matchJoins: Bool
+
+  /// The beginning of an event whose end has not come: its lines, each with its line feed.
+  private var held: [UInt8] = []
+  private var heldOffset: Int64 = 0
+  /// How many lines of the event have come; 0: none is open.
+  private var lines = 0
+
+  init(_ inner: any EventDecoder, _ joining: LineJoining) throws(CodecFailure) {
+    self.inner = inner
+    self.joining = joining
+    let text = joining.rule.pattern.map { Array($0.utf8) }
+    if let text {
+      guard !text.isEmpty, text.count <= RegexDecoding.patternLimit else {
+        throw CodecFailure(
+          option: joining.rule.name,
+          message: text.isEmpty
+            ? "the pattern of '\(joining.rule.name)' is empty, so every line matches"
+            : "the pattern is longer than \(RegexDecoding.patternLimit) bytes")
+      }
+      let compiled = text.withUnsafeBytes { Pattern($0) }
+      if let failure = compiled.failure {
+        throw CodecFailure(
+          option: joining.rule.name, message: "the pattern does not compile: \(failure.reason)", offset: failure.offset,
+          help: PatternAdvice.help(text, failure.reason, inExpression: false))
+      }
+      pattern = compiled
+    } else {
+      pattern = nil
+    }
+    switch joining.rule {
+    case .start: (looksAhead, matchJoins) = (true, false)
+    case .continuation, .indented: (looksAhead, matchJoins) = (true, true)
+    case .end: (looksAhead, matchJoins) = (false, false)
+    case .wrapped: (looksAhead, matchJoins) = (false, true)
+    }
+    isIndentation = joining.rule == .indented
+  }
+
+  var framing: Framing { .lines }
+  var joinsLines: Bool { true }
+  var pendingOffset: Int64? { lines > 0 ? heldOffset : nil }
+  var memory: [UInt8] { inner.memory }
+
+  func reset(memory: [UInt8]) {
+    held = []
+    lines = 0
+    inner.reset(memory: memory)
+  }
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    let text = slab.bytes
+    // The event at hand: its first byte in the slab; what came before is held.
+    var first = range.lowerBound
+    var at = range.lowerBound
+    func end(at stop: Int) {
+      if held.isEmpty {
+        emit(slab, first..<stop, offset &+ Int64(first - range.lowerBound), arena, rows)
+      } else {
+        held.append(contentsOf: text[first..<stop])
+        let whole = held.withUnsafeBytes { Slab($0) }
+        arena.keep(whole)
+        emit(whole, 0..<whole.count, heldOffset, arena, rows)
+        // The memory of an unusually long event is not kept.
+        held.removeAll(keepingCapacity: held.count <= 64 << 10)
+      }
+      lines = 0
+      first = stop
+    }
+    while at < range.upperBound {
+      let next = text.offset(of: 0x0A, from: at).map { min($0 + 1, range.upperBound) } ?? range.upperBound
+      let from = offset == 0 && at == range.lowerBound ? at + text.part(at, next).byteOrderMarkLength : at
+      let isMatch = matches(text.part(from, next).withoutLineEnd)
+      if lines > 0 {
+        let isFull = lines >= joining.maxLines || held.count + (next - first) > joining.maxBytes
+        if isFull || looksAhead && isMatch != matchJoins { end(at: at) }
+      }
+      if lines == 0 { heldOffset = offset &+ Int64(at - range.lowerBound) }
+      lines += 1
+      at = next
+      if !looksAhead, isMatch != matchJoins { end(at: at) }
+    }
+    guard lines > 0 else { return }
+    if isLast { end(at: range.upperBound) } else { held.append(contentsOf: text[first..<range.upperBound]) }
+  }
+
+  private func matches(_ line: UnsafeRawBufferPointer) -> Bool {
+    if isIndentation { return line.first == 0x20 || line.first == 0x09 }
+    return pattern?.matches(line) ?? false
+  }
+
+  private func emit(_ slab: Slab, _ range: Range<Int>, _ offset: Int64, _ arena: Arena, _ rows: RowBatch) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound).withoutLineEnd
+    inner.decode(
+      slab, range.lowerBound..<range.lowerBound + text.count, offset: offset, isLast: true, arena: arena, into: rows)
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// The text without a line feed or CRLF at its end.
+  var withoutLineEnd: UnsafeRawBufferPointer {
+    var end = count
+    if end > 0, self[end &- 1] == 0x0A {
+      end &-= 1
+      if end > 0, self[end &- 1] == 0x0D { end &-= 1 }
+    }
+    return part(0, end)
+  }
+}

@@ -1,0 +1,107 @@
+import PipelineCore
+
+/// Which lines make one event together: `join: { start: '^\d{4}-' }`.
+public struct JoinParameter: RecordParameter {
+  var start: String?
+  var end: String?
+  var continuation: String?
+  var wrapped: String?
+  var indented = false
+  var wait = TimeSpan.seconds(1)
+  var maxLines = 1000
+  var maxBytes = ByteSize(1 << 20)
+
+  public init() {}
+
+  public static var fields: [RecordField<JoinParameter>] {
+    [
+      .init(
+        "start", \.start,
+        "A line that matches this RE2 pattern begins an event; the others belong to the line before them."),
+      .init("end", \.end, "A line that matches this RE2 pattern ends an event."),
+      .init("continuation", \.continuation, "A line that matches this RE2 pattern belongs to the line before it."),
+      .init("wrapped", \.wrapped, "A line that matches this RE2 pattern is continued by the next line."),
+      .init("indented", \.indented, "A line that begins with a space or a tab belongs to the line before it."),
+      .init(
+        "wait", \.wait, range: 1_000_000...Int64.max,
+        "How long the last event waits for another line; then it is sent. Without `follow`, a file needs no such time."),
+      .init(
+        "maxLines", \.maxLines, range: 1...1_000_000,
+        "The most lines of an event; the next line begins another event."),
+      .init(
+        "maxBytes", \.maxBytes, range: 1...(1 << 30),
+        "The most bytes of an event of several lines; the line that would be too much begins another event."),
+    ]
+  }
+
+  private var rules: [LineJoining.Rule] {
+    [
+      start.map { .start($0) }, end.map { .end($0) }, continuation.map { .continuation($0) },
+      wrapped.map { .wrapped($0) }, indented ? .indented : nil,
+    ].compactMap { $0 }
+  }
+
+  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+    let rules = rules
+    guard rules.count == 1, let rule = rules.first else {
+      context.badValue(
+        node,
+        rules.isEmpty
+          ? "'join' does not say which lines belong together"
+          : "'join' has \(rules.map { "'\($0.name)'" }.joined(separator: " and ")), and one rule decides",
+        .conflictingParameters,
+        help:
+          "Write one of 'start', 'end', 'continuation', 'wrapped' and 'indented', such as join: { start: '^\\d{4}-' }")
+      return
+    }
+    do throws(CodecFailure) {
+      var options = DecoderOptions(.text)
+      options.join = LineJoining(rule)
+      _ = try options.decoder()
+    } catch {
+      let place = node[error.option] ?? node
+      let location =
+        error.offset.flatMap { at in place.scalar.map { $0.text.location(at, at + 1) } } ?? place.location
+      context.badValue(at: location, error.message, help: error.help)
+    }
+  }
+
+  /// The decoder's options with the rule.
+  func joining(_ options: DecoderOptions) -> DecoderOptions {
+    guard let rule = rules.first else { return options }
+    var options = options
+    options.join = LineJoining(rule, wait: wait, maxLines: maxLines, maxBytes: maxBytes.bytes)
+    return options
+  }
+
+  /// Reports a stream that is not cut into lines, too.
+  func check(_ options: DecoderOptions, _ framing: FramingParameter, _ context: inout DecodingContext) {
+    check(options, &context)
+    guard framing.by != .lines else { return }
+    context.badValue(
+      at: context.location(of: "join"),
+      "'join' joins lines, and 'framing: \(framing.by.rawValue)' cuts the stream into other messages",
+      .conflictingParameters, help: "Leave one of them out")
+  }
+
+  /// Reports a format whose rows are no lines.
+  func check(_ options: DecoderOptions, _ context: inout DecodingContext) {
+    let isCombined = options.format == .regex && options.regex.pattern == RegexDecoding.combined
+    if LineJoining.formats.contains(options.format), !isCombined { return }
+    let name = isCombined ? "regex: combined" : options.format.rawValue
+    let help =
+      switch options.format {
+      case .csv: "Leave 'join' out: a quoted field of 'csv' may contain line breaks"
+      default: "Use 'join' with text, regex, json, logfmt or syslog, or leave it out"
+      }
+    context.badValue(
+      at: context.location(of: "join"), "'join' joins lines, and 'decode: \(name)' does not read joined ones",
+      .conflictingParameters, help: help)
+  }
+}
+
+extension RunningSource {
+  /// How many threads may decode input with these options. Where lines are joined and more may come at any time it is the pipeline
+  /// thread, which keeps the time.
+  func decodingThreads(for options: DecoderOptions) -> Int { options.join == nil ? decodingThreads : 1 }
+}

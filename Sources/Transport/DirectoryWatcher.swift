@@ -1,0 +1,441 @@
+import Glibc
+import PipelineCore
+import Synchronization
+
+/// What a directory has under one name.
+public struct DirectoryEntry: Sendable, Equatable {
+  public enum Kind: UInt8, Sendable {
+    case file, directory, link, other
+    init(mode: mode_t) {
+      switch mode & S_IFMT {
+      case S_IFREG: self = .file
+      case S_IFDIR: self = .directory
+      case S_IFLNK: self = .link
+      default: self = .other
+      }
+    }
+  }
+  public var kind: Kind
+  public var inode: UInt64
+  /// Bytes.
+  public var size: Int64
+  /// Nanoseconds since 1970.
+  public var modified: Int64
+
+  public init(kind: Kind, inode: UInt64, size: Int64, modified: Int64) {
+    self.kind = kind
+    self.inode = inode
+    self.size = size
+    self.modified = modified
+  }
+
+  init(_ raw: stat) {
+    kind = Kind(mode: raw.st_mode)
+    inode = UInt64(raw.st_ino)
+    size = Int64(raw.st_size)
+    modified = Int64(raw.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(raw.st_mtim.tv_nsec)
+  }
+
+  /// The entry itself, also if it is a symbolic link.
+  static func read(_ path: String) -> Result<DirectoryEntry, PosixError> {
+    var raw = stat()
+    guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, AT_SYMLINK_NOFOLLOW) }) == 0 else {
+      return .failure(PosixError("examine", path))
+    }
+    return .success(DirectoryEntry(raw))
+  }
+}
+
+/// Watches a directory and those below it: reports what appears, changes and goes, on a thread of its own.
+///
+/// It compares what there is with what it has reported, so nothing depends on the kernel reporting everything: events only say where to
+/// look. After an overflow, or where there are no watches left, it looks everywhere. What appears and goes between two looks is not
+/// reported. Symbolic links below the directory are entries and are not followed.
+public final class DirectoryWatcher: Sendable {
+  public struct Options: Sendable {
+    public var root: String
+    /// How many levels of directories below the root are watched.
+    public var depth = 0
+    /// Patterns of what is reported, and of what is left out altogether; without a `/` they are matched with the name, otherwise with the path
+    /// below the root.
+    public var include = ["*"]
+    public var exclude: [String] = []
+    public var maxEntries = 10_000
+    public var maxDirectories = 1000
+    /// What has been reported before; nil: this is the first start.
+    public var known: [String: DirectoryEntry]?
+    /// At the first start: whether what is there is reported as created.
+    public var reportsExisting = false
+    /// Ends after the first look.
+    public var once = false
+    public init(root: String) { self.root = root }
+  }
+
+  public struct Change: Sendable, Equatable {
+    public enum What: Sendable { case created, changed, removed, found }
+    /// `found`: it is there at the start, which is no event.
+    public var what: What
+    /// Below the root.
+    public var path: String
+    /// Of something that was removed, as it was last.
+    public var entry: DirectoryEntry
+    /// Whether a pattern matches it; otherwise it is a directory that is only watched.
+    public var isReported: Bool
+  }
+
+  public enum Notice: Sendable, Equatable {
+    case watching(directories: Int, entries: Int)
+    /// There are more than `maxEntries`, or `maxDirectories`.
+    case tooManyEntries, tooManyDirectories
+    /// The kernel dropped events; everything was looked at.
+    case overflow
+    /// There are no more watches: looks once a second instead.
+    case polling(PosixError)
+    /// A directory cannot be read. The root is tried again each second, another one when it changes.
+    case unreadable(PosixError)
+    case recovered(path: String)
+    /// A name in this directory is not UTF-8, and is left out.
+    case unnamed(directory: String)
+  }
+
+  private let options: Options
+  private let stopEvent: WakeEvent
+
+  public init(_ options: Options) throws(PosixError) {
+    self.options = options
+    stopEvent = try WakeEvent()
+  }
+
+  /// Starts the thread; called once. The callbacks are called on it, one at a time, and may block. `deliver` returns false if nothing more
+  /// is wanted; it gets an empty list when the first look is over. `end` is called last, after `once` or `stop`; with an error if the root cannot be listed once.
+  public func start(
+    deliver: @escaping @Sendable ([Change]) -> Bool, notice: @escaping @Sendable (Notice) -> Void,
+    end: @escaping @Sendable (PosixError?) -> Void
+  ) throws(PosixError) {
+    let work = DirectoryWork(options, stopEvent, deliver, notice)
+    _ = try OwnThread("rxd directory") { end(work.run()) }
+  }
+
+  /// Ends watching soon.
+  public func stop() { stopEvent.wake() }
+
+  /// Why the directory could not be watched now; nil: it could be.
+  public static func check(_ root: String) -> PosixError? {
+    do throws(PosixError) {
+      _ = try directoryEntries(root)
+      return nil
+    } catch { return error }
+  }
+}
+
+/// The work of a `DirectoryWatcher`. Used on its thread only.
+private final class DirectoryWork: @unchecked Sendable {
+  typealias Change = DirectoryWatcher.Change
+  typealias Notice = DirectoryWatcher.Notice
+
+  private let options: DirectoryWatcher.Options
+  private let stop: WakeEvent
+  private let deliver: ([Change]) -> Bool
+  private let notify: (Notice) -> Void
+
+  private var inotify: Inotify?
+  /// Watched directories by watch number and by path; the root's path is empty.
+  private var directories: [Int32: String] = [:]
+  private var watches: [String: Int32] = [:]
+  /// What has been reported, and the directories on the way, by path.
+  private var table: [String: DirectoryEntry]
+  /// The names in `table` by the directory that has them.
+  private var names: [String: Set<String>] = [:]
+  private var root: DirectoryEntry?
+  /// What is new is no event.
+  private var isFirstLook: Bool
+  private var isPolling = false
+  /// Something was left out for want of room.
+  private var isFull = false
+  private var batch: [Change] = []
+  private var isUnwanted = false
+  private var reported: Set<String> = []
+  private var hasReportedEntries = false
+  private var hasReportedDirectories = false
+
+  private static let batchLimit = 256
+  /// How often the root is looked at, because a rename of a directory above it is no event; and how often everything is where
+  /// there are no events. In milliseconds.
+  private static let (pause, pollPause): (Int32, Int32) = (60_000, 1000)
+
+  init(
+    _ options: DirectoryWatcher.Options, _ stop: WakeEvent, _ deliver: @escaping ([Change]) -> Bool,
+    _ notice: @escaping (Notice) -> Void
+  ) {
+    self.options = options
+    self.stop = stop
+    self.deliver = deliver
+    notify = notice
+    table = options.known ?? [:]
+    isFirstLook = options.known == nil && !options.reportsExisting
+    for path in table.keys {
+      let (directory, name) = Self.parts(path)
+      names[directory, default: []].insert(name)
+    }
+  }
+
+  private var isOver: Bool { isUnwanted || stop.isAwake }
+
+  func run() -> PosixError? {
+    if !options.once {
+      do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
+    }
+    let failure = enterRoot()
+    isFirstLook = false
+    flush()
+    if options.once { return failure }
+    // The first look is over.
+    if !isOver { isUnwanted = !deliver([]) }
+    if failure == nil, !isOver {
+      notify(.watching(directories: max(watches.count, 1), entries: table.count))
+    }
+    while !isOver {
+      let events = wait()
+      if isOver { break }
+      take(events)
+      flush()
+    }
+    return nil
+  }
+
+  private func wait() -> [Inotify.Event] {
+    var entries = (
+      pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: inotify?.descriptor ?? -1, events: Int16(POLLIN), revents: 0)
+    )
+    let pause = isPolling || root == nil ? Self.pollPause : Self.pause
+    withUnsafeMutableBytes(of: &entries) { bytes in
+      _ = uninterrupted { Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, pause) }
+    }
+    return entries.1.revents == 0 ? [] : inotify?.read() ?? []
+  }
+
+  private func poll(instead error: PosixError) {
+    if !isPolling { notify(.polling(error)) }
+    isPolling = true
+  }
+
+  // MARK: Events
+
+  private func take(_ events: [Inotify.Event]) {
+    var looksEverywhere = isPolling || root == nil
+    var paths: [String] = []
+    var seen: Set<String> = []
+    for event in events {
+      if event.has(Int(IN_Q_OVERFLOW)) {
+        notify(.overflow)
+        looksEverywhere = true
+        continue
+      }
+      guard let directory = directories[event.watch] else { continue }
+      if event.has(Int(IN_IGNORED)) {
+        directories[event.watch] = nil
+        if watches[directory] == event.watch { watches[directory] = nil }
+      }
+      if event.name.isEmpty {
+        // The directory itself: its parent reports the others.
+        if directory.isEmpty { looksEverywhere = true }
+      } else if case let path = Self.join(directory, event.name), seen.insert(path).inserted {
+        paths.append(path)
+      }
+    }
+    if events.isEmpty, !looksEverywhere { looksEverywhere = hasOtherRoot }
+    if looksEverywhere {
+      lookEverywhere()
+    } else {
+      for path in paths where !isOver { look(at: path) }
+    }
+    if isFull, table.count < options.maxEntries - options.maxEntries / 10, !isOver {
+      isFull = false
+      lookEverywhere()
+    }
+  }
+
+  private var hasOtherRoot: Bool {
+    var raw = stat()
+    return uninterrupted { fstatat(AT_FDCWD, options.root, &raw, 0) } != 0 || UInt64(raw.st_ino) != root?.inode
+  }
+
+  private func lookEverywhere() {
+    if hasOtherRoot { for watch in Array(watches.keys) { unwatch(watch) } }
+    _ = enterRoot()
+  }
+
+  // MARK: Looking
+
+  private func enterRoot() -> PosixError? {
+    var raw = stat()
+    var failure: PosixError?
+    if uninterrupted({ fstatat(AT_FDCWD, options.root, &raw, 0) }) != 0 {
+      failure = PosixError("watch", options.root)
+    } else if raw.st_mode & S_IFMT != S_IFDIR {
+      failure = PosixError("watch", options.root, code: ENOTDIR)
+    }
+    root = failure == nil ? DirectoryEntry(raw) : nil
+    if failure == nil { failure = enter("") }
+    guard let failure else {
+      if reported.remove("") != nil { notify(.recovered(path: options.root)) }
+      return nil
+    }
+    root = nil
+    if !options.once, reported.insert("").inserted { notify(.unreadable(failure)) }
+    // A directory that cannot be read for a while may have its entries still.
+    if failure.code == ENOENT || failure.code == ENOTDIR { removeAll(in: "") }
+    return failure
+  }
+
+  /// Watches a directory, then looks at its entries. Returns why that is impossible.
+  private func enter(_ directory: String) -> PosixError? {
+    let full = directory.isEmpty ? options.root : Self.join(options.root, directory)
+    if let inotify, watches[directory] == nil {
+      if watches.count >= options.maxDirectories {
+        if !hasReportedDirectories { notify(.tooManyDirectories) }
+        hasReportedDirectories = true
+        return nil
+      }
+      do throws(PosixError) {
+        let events =
+          Inotify.directoryEvents | UInt32(IN_CLOSE_WRITE | IN_ONLYDIR)
+          | (directory.isEmpty ? 0 : UInt32(IN_DONT_FOLLOW))
+        let watch = try inotify.watch(full, events)
+        // The same directory may have been watched under another name.
+        if let old = directories[watch], old != directory { watches[old] = nil }
+        directories[watch] = directory
+        watches[directory] = watch
+      } catch {
+        if error.code == ENOSPC { poll(instead: error) } else { return error }
+      }
+    }
+    let listed: [String]
+    do throws(PosixError) { listed = try directoryEntries(full).map(\.name) } catch { return error }
+    let present = Set(listed)
+    for name in names[directory, default: []].subtracting(present).sorted(by: Self.isBefore) where !isOver {
+      look(at: Self.join(directory, name))
+    }
+    for name in present.sorted(by: Self.isBefore) where name != "." && name != ".." && !isOver {
+      look(at: Self.join(directory, name), isListed: true)
+    }
+    return nil
+  }
+
+  /// Compares what a path leads to with what has been reported of it.
+  ///
+  /// - Parameter isListed: Its directory has just been listed: a directory is looked at, too.
+  private func look(at path: String, isListed: Bool = false) {
+    let old = table[path]
+    let new: DirectoryEntry
+    switch DirectoryEntry.read(Self.join(options.root, path)) {
+    case .success(let entry): new = entry
+    case .failure(let error):
+      if error.code == ENOENT || error.code == ENOTDIR {
+        if old != nil { remove(path) }
+        let directory = Self.parts(path).directory
+        if isListed, path.unicodeScalars.contains("\u{FFFD}"), reported.insert("?\(directory)").inserted {
+          notify(.unnamed(directory: Self.join(options.root, directory)))
+        }
+      } else if reported.insert(path).inserted {
+        notify(.unreadable(error))
+      }
+      return
+    }
+    if let old, old.kind != new.kind || old.kind == .directory && old.inode != new.inode { remove(path) }
+    guard let old = table[path] else { return add(path, new) }
+    if new.kind == .directory {
+      table[path] = new
+      if isListed || watches[path] == nil { enterBelow(path) }
+    } else if old != new {
+      table[path] = new
+      report(.changed, path, new)
+    }
+  }
+
+  private func add(_ path: String, _ entry: DirectoryEntry) {
+    let (directory, name) = Self.parts(path)
+    if matches(path, name, options.exclude) { return }
+    let isIncluded = matches(path, name, options.include)
+    let isEntered = entry.kind == .directory && canEnter(path, name)
+    guard isIncluded || isEntered else { return }
+    guard table.count < options.maxEntries else {
+      isFull = true
+      if !hasReportedEntries { notify(.tooManyEntries) }
+      hasReportedEntries = true
+      return
+    }
+    table[path] = entry
+    names[directory, default: []].insert(name)
+    report(isFirstLook ? .found : .created, path, entry)
+    if isEntered { enterBelow(path) }
+  }
+
+  private func enterBelow(_ path: String) {
+    guard canEnter(path, Self.parts(path).name) else { return }
+    if let error = enter(path) {
+      // It may have gone again.
+      guard error.code != ENOENT, error.code != ENOTDIR else { return }
+      if reported.insert(path).inserted { notify(.unreadable(error)) }
+    } else if reported.remove(path) != nil {
+      notify(.recovered(path: Self.join(options.root, path)))
+    }
+  }
+
+  private func canEnter(_ path: String, _ name: String) -> Bool {
+    name.utf8.first != UInt8(ascii: ".") && path.utf8.count(where: { $0 == UInt8(ascii: "/") }) < options.depth
+  }
+
+  private func remove(_ path: String) {
+    removeAll(in: path)
+    unwatch(path)
+    guard let entry = table.removeValue(forKey: path) else { return }
+    let (directory, name) = Self.parts(path)
+    names[directory]?.remove(name)
+    reported.remove(path)
+    report(.removed, path, entry)
+  }
+
+  private func removeAll(in directory: String) {
+    guard let all = names.removeValue(forKey: directory) else { return }
+    for name in all.sorted(by: Self.isBefore) { remove(Self.join(directory, name)) }
+  }
+
+  private func unwatch(_ directory: String) {
+    guard let watch = watches.removeValue(forKey: directory) else { return }
+    directories[watch] = nil
+    inotify?.unwatch(watch)
+  }
+
+  // MARK: Reporting
+
+  private func report(_ what: Change.What, _ path: String, _ entry: DirectoryEntry) {
+    batch.append(
+      Change(what: what, path: path, entry: entry, isReported: matches(path, Self.parts(path).name, options.include)))
+    if batch.count >= Self.batchLimit { flush() }
+  }
+
+  private func flush() {
+    guard !batch.isEmpty, !isUnwanted else { return }
+    if !deliver(batch) { isUnwanted = true }
+    batch.removeAll(keepingCapacity: true)
+  }
+
+  // MARK: Paths
+
+  private func matches(_ path: String, _ name: String, _ patterns: [String]) -> Bool {
+    patterns.contains { Glob.matches($0, $0.utf8.contains(UInt8(ascii: "/")) ? path : name) }
+  }
+
+  private static func join(_ directory: String, _ name: String) -> String {
+    directory.isEmpty ? name : directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
+  }
+
+  private static func parts(_ path: String) -> (directory: String, name: String) {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return ("", path) }
+    return (String(path[..<slash]), String(path[path.utf8.index(after: slash)...]))
+  }
+
+  private static func isBefore(_ a: String, _ b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
+}

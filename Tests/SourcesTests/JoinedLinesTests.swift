@@ -1,0 +1,218 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Testing
+
+/// `join`: lines that make one event together, of files, programs and standard input.
+@Suite struct JoinedLinesTests {
+  let scratch = Scratch()
+
+  private func yaml(_ source: String) -> String {
+    """
+    sources: { input: { \(source) } }
+    sinks:
+      out: { from: input, chain: [ { map: "[event, meta.offset]" } ], probe: {} }
+      bad: { from: input.errors, probe: {} }
+    """
+  }
+
+  private func followed(_ join: String, _ more: String = "") -> String {
+    yaml("file: { path: '\(scratch("a.log"))', follow: true, join: { \(join) }\(more) }")
+  }
+
+  /// Runs what is due now until the condition holds; time stands still.
+  private func settle(_ pipeline: VirtualPipeline, until condition: () -> Bool) -> Bool {
+    let bell = DispatchSemaphore(value: 0)
+    pipeline.executor.setNeedsTurn = { bell.signal() }
+    let end = Date().addingTimeInterval(60)
+    while Date() < end {
+      pipeline.settle()
+      if condition() { return true }
+      _ = bell.wait(timeout: .now() + 0.05)
+    }
+    return false
+  }
+
+  // MARK: Once
+
+  static let lines = "a\n 1\n 2\nb\nc\n 3\n"
+  static let events = [#"["a\n 1\n 2",0]"#, #"["b",8]"#, #"["c\n 3",10]"#]
+
+  @Test(arguments: [1, 4]) func aFileReadOnce(_ threads: Int) throws {
+    scratch.append(Self.lines, to: "a.log")
+    scratch.append("d\n 4", to: "b.log")
+    for block in [1, 3, 7, 4096] {
+      let reading = try RealPipeline(
+        "threads: \(threads)\n" + yaml("file: { path: '\(scratch("*.log"))', join: { indented: true } }")
+      ) { $0.reading.blockBytes = block }
+      #expect(reading.runToEnd() == .completed)
+      #expect(reading.events == Self.events + [#"["d\n 4",0]"#])
+    }
+  }
+
+  @Test func aCompressedFile() throws {
+    scratch.append(Self.lines, to: "a.log")
+    let gzip = Process()
+    gzip.executableURL = URL(fileURLWithPath: "/usr/bin/gzip")
+    gzip.arguments = [scratch("a.log")]
+    try gzip.run()
+    gzip.waitUntilExit()
+    let reading = try RealPipeline(yaml("file: { path: '\(scratch("a.log.gz"))', join: { indented: true } }"))
+    #expect(reading.runToEnd() == .completed)
+    #expect(reading.events == Self.events)
+  }
+
+  /// A line that is too long is no part of an event.
+  @Test func aLongLineEndsTheEvent() throws {
+    scratch.append("a\n 1\n \(String(repeating: "x", count: 40))\n 2\nb\n", to: "a.log")
+    for (policy, expected) in [
+      ("reject", [#"["a\n 1",0]"#, #"[" 2",47]"#, #"["b",50]"#]),
+      ("cut", [#"["a\n 1\n xxxxxxxxx",0]"#, #"[" 2",47]"#, #"["b",50]"#]),
+    ] {
+      let reading = try RealPipeline(
+        yaml("file: { path: '\(scratch("a.log"))', maxLine: 10B, whenTooLong: \(policy), join: { indented: true } }"))
+      #expect(reading.runToEnd() == .completed)
+      #expect(reading.events == expected)
+      #expect(reading.probe("bad").events.count == (policy == "reject" ? 1 : 0))
+      let following = try RealPipeline(
+        followed("indented: true, wait: 1ms", ", maxLine: 10B, whenTooLong: \(policy)"))
+      following.run { following.events.count >= expected.count }
+      #expect(following.events == expected)
+    }
+  }
+
+  // MARK: Followed
+
+  @Test func theLastEventWaits() throws {
+    scratch.append("x\na\n 1\n", to: "a.log")
+    let pipeline = try VirtualPipeline(followed("indented: true, wait: 2s"))
+    #expect(settle(pipeline) { pipeline.out.count == 1 })
+    pipeline.run(until: .milliseconds(1999))
+    #expect(pipeline.out.count == 1)
+    // Another line begins the time anew.
+    scratch.append(" 2\ny\nb\n", to: "a.log")
+    #expect(settle(pipeline) { pipeline.out.count == 3 })
+    pipeline.run(until: .milliseconds(3998))
+    #expect(pipeline.out.count == 3)
+    pipeline.run(until: .milliseconds(3999))
+    #expect(
+      pipeline.out == [
+        #"0s ["x",0]"#, #"1s999ms ["a\n 1\n 2",2]"#, #"1s999ms ["y",10]"#, #"3s999ms ["b",12]"#,
+      ])
+    // What follows then is another event.
+    scratch.append(" 3\nend\n", to: "a.log")
+    #expect(settle(pipeline) { pipeline.out.count == 5 })
+    #expect(pipeline.out.last == #"3s999ms [" 3",14]"#)
+  }
+
+  /// Wherever a run ends, the next one sends the events that the first did not send, whole.
+  @Test(arguments: 1...6) func goesOnInFrontOfTheEventAtHand(_ cut: Int) throws {
+    let lines = Self.lines.split(separator: "\n").map { "\($0)\n" }
+    let yaml = followed("indented: true, wait: 1h")
+    scratch.append(lines.prefix(cut).joined(), to: "a.log")
+    let first = try RealPipeline(yaml)
+    let whole = [0, 0, 0, 0, 1, 2, 2][cut]
+    first.run { first.events.count >= whole }
+    let state = try #require(first.suspend())
+    scratch.append(lines.dropFirst(cut).joined() + "end\n", to: "a.log")
+    let second = try RealPipeline(yaml, restoring: state)
+    second.run { first.events.count + second.events.count >= 3 }
+    #expect(first.events + second.events == Self.events)
+  }
+
+  @Test func aRotatedFileEndsItsEvent() throws {
+    scratch.append("a\n 1\n", to: "a.log")
+    let pipeline = try RealPipeline(followed("indented: true, wait: 1h", ", rotateWait: 1ms"))
+    pipeline.run { pipeline.log.contains { $0.contains("following") } }
+    #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
+    scratch.append(" 2\nb\n", to: "a.log")
+    pipeline.run { pipeline.events.count >= 2 }
+    // The old file is over when it has not grown for a while; the new one is read meanwhile.
+    #expect(pipeline.events.sorted() == [#"[" 2",0]"#, #"["a\n 1",0]"#])
+  }
+
+  @Test func aTruncatedFileEndsItsEvent() throws {
+    scratch.append("x\na\n 1\n", to: "a.log")
+    let pipeline = try RealPipeline(followed("indented: true, wait: 1h"))
+    pipeline.run { pipeline.events.count >= 1 }
+    #expect(truncate(scratch("a.log"), 0) == 0)
+    pipeline.run { pipeline.events.count >= 2 }
+    scratch.append(" 2\nb\n", to: "a.log")
+    pipeline.run { pipeline.events.count >= 3 }
+    #expect(pipeline.events == [#"["x",0]"#, #"["a\n 1",2]"#, #"[" 2",0]"#])
+  }
+
+  @Test func aStopSendsTheEventAtHand() throws {
+    scratch.append("x\na\n 1\n", to: "a.log")
+    let pipeline = try RealPipeline(followed("indented: true, wait: 1h"))
+    pipeline.run { pipeline.events.count >= 1 }
+    pipeline.inTurn { $0.execution.drain() }
+    #expect(pipeline.runToEnd() == .completed)
+    #expect(pipeline.events == [#"["x",0]"#, #"["a\n 1",2]"#])
+  }
+
+  // MARK: Programs
+
+  /// The program goes on running: only time ends the last event.
+  @Test func whatAProgramWrites() throws {
+    #expect(mkfifo(scratch("gate"), 0o600) == 0)
+    let pipeline = try RealPipeline(
+      yaml(
+        "exec: { shell: 'printf \"a\\n 1\\nb\\n\"; read x < \(scratch("gate"))', streaming: true, join: { indented: true, wait: 1ms } }"
+      ))
+    pipeline.run { pipeline.events.count >= 2 }
+    #expect(pipeline.events == [#"["a\n 1",0]"#, #"["b",5]"#])
+  }
+
+  @Test func whatAProgramHasWrittenAtItsEnd() throws {
+    for streaming in [true, false] {
+      let pipeline = try RealPipeline(
+        yaml("exec: { shell: 'printf \"a\\n 1\\nb\\n\"', streaming: \(streaming), join: { indented: true, wait: 1h } }")
+      )
+      #expect(pipeline.runToEnd() == .completed)
+      #expect(pipeline.events == [#"["a\n 1",0]"#, #"["b",5]"#])
+    }
+  }
+
+  // MARK: Sockets
+
+  @Test func whatConnectionsSend() throws {
+    let pipeline = try RealPipeline(yaml("unix: { path: '\(scratch("s"))', join: { indented: true, wait: 20ms } }"))
+    pipeline.run { pipeline.log.contains { $0.contains("listening") } }
+    let (one, two) = (try #require(SocketClient(path: scratch("s"))), try #require(SocketClient(path: scratch("s"))))
+    one.send("a\n 1\n")
+    two.send("b\n 2\nc\n")
+    pipeline.run { pipeline.events.count >= 3 }
+    #expect(pipeline.events.sorted() == [#"["a\n 1",0]"#, #"["b\n 2",0]"#, #"["c",5]"#])
+    // What comes then is another event; the end of the connection ends it.
+    one.send(" 3\n")
+    one.end()
+    pipeline.run { pipeline.events.count >= 4 }
+    #expect(pipeline.events.last == #"[" 3",5]"#)
+    two.end()
+  }
+
+  // MARK: Checks
+
+  @Test(
+    arguments: [
+      ("join: {}", "'join' does not say which lines belong together"),
+      ("join: { start: a, end: b }", "'join' has 'start' and 'end', and one rule decides"),
+      ("join: { start: '(' }", "the pattern does not compile: missing ): ("),
+      ("join: { end: '' }", "the pattern of 'end' is empty, so every line matches"),
+      ("join: { indented: true }, decode: csv", "'join' joins lines, and 'decode: csv' does not read joined ones"),
+      (
+        "join: { indented: true }, decode: { regex: combined }",
+        "'join' joins lines, and 'decode: regex: combined' does not read joined ones"
+      ),
+    ])
+  func mistakes(_ parameters: String, _ message: String) throws {
+    do {
+      _ = try PipelineText.compile(yaml("file: { path: a.log, \(parameters) }"))
+      Issue.record("it is accepted")
+    } catch {
+      #expect("\(error)".contains(message), "\(error)")
+    }
+  }
+}
