@@ -67,7 +67,8 @@ public struct SSESink: SinkComponent {
     ],
     examples: [
       .snippet("a feed for a page", "sse: 127.0.0.1:8090"),
-      .snippet("encrypted", "sse: { address: 8090, tls: { certificate: /etc/rxd/server.pem, key: /etc/rxd/server.key } }"),
+      .snippet(
+        "encrypted", "sse: { address: 8090, tls: { certificate: /etc/rxd/server.pem, key: /etc/rxd/server.key } }"),
       .snippet(
         "with types and names",
         "sse: { address: 8090, path: /orders, event: '{{ event.kind }}', id: '{{ event.id }}', replay: 1000, retry: 2s, allowOrigin: '*' }"

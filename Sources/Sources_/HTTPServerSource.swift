@@ -100,7 +100,8 @@ public struct HTTPServerSource: SourceComponent {
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
       .init("path", \.path, "The only path to serve; others are answered 404, or by other servers of the address."),
-      .init("methods", \.methods, "The only methods to serve; others are answered 405, or by other servers of the path."),
+      .init(
+        "methods", \.methods, "The only methods to serve; others are answered 405, or by other servers of the path."),
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),

@@ -60,37 +60,48 @@ public struct WebSocketSource: SourceComponent {
       .init("auth", \.auth, "The credentials that a client presents, or that clients must present."),
       .init("tls", \.tls, "Client: certificates, with wss."),
       .init(
-        "subprotocols", \.subprotocols, "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."),
+        "subprotocols", \.subprotocols,
+        "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."
+      ),
       .init("send", \.send, "Client: a text message that is sent first on each connection."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
         "Client: how long connecting may take, and then the opening handshake."),
       .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "Client: the pause before it connects again."),
       .init(
-        "maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max, "Client: the longest pause after failures in a row."),
+        "maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max,
+        "Client: the longest pause after failures in a row."),
       .init("path", \.path, "Server: the path to serve; others are answered 404, or by other servers of the address."),
       .init("serverTLS", \.serverTLS, "Server: the certificate; by default connections are not encrypted."),
-      .init("origins", \.origins, "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
+      .init(
+        "origins", \.origins,
+        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
         "Server: the largest number of connections; more are answered 503."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
         "Server: a client that sends no message for so long is closed; by default never."),
-      .init("allowUnauthenticated", \.allowUnauthenticated, "Server: serve every client on an address other than loopback."),
       .init(
-        "ping", \.ping, range: 1_000_000...Int64.max, "The time without a sign of the other side after which a ping is sent."),
+        "allowUnauthenticated", \.allowUnauthenticated, "Server: serve every client on an address other than loopback."),
+      .init(
+        "ping", \.ping, range: 1_000_000...Int64.max,
+        "The time without a sign of the other side after which a ping is sent."),
       .init("pingTimeout", \.pingTimeout, range: 1_000_000...Int64.max, "How long an answer to a ping may take."),
       .init("maxMessage", \.maxMessage, "The largest message, all fragments together."),
       .init("maxFrame", \.maxFrame, "The largest frame; by default as `maxMessage`."),
     ],
     examples: [
       .snippet(
-        "a subscription", #"webSocket: { url: 'wss://feed.example.org/v1', send: '{"subscribe":"trades"}', reconnect: 2s }"#),
-      .snippet("a server for pages of one site", "webSocket: { listen: 8090, path: /clicks, origins: ['https://example.org'] }"),
+        "a subscription",
+        #"webSocket: { url: 'wss://feed.example.org/v1', send: '{"subscribe":"trades"}', reconnect: 2s }"#),
+      .snippet(
+        "a server for pages of one site", "webSocket: { listen: 8090, path: /clicks, origins: ['https://example.org'] }"
+      ),
       .snippet(
         "events of devices that know a token",
-        "webSocket: { listen: '0.0.0.0:8443', path: /in, decode: ndjson, auth: { bearer: '${secret:TOKEN}' }, serverTLS: /etc/rxd/server.pem, idleTimeout: 5m }"),
+        "webSocket: { listen: '0.0.0.0:8443', path: /in, decode: ndjson, auth: { bearer: '${secret:TOKEN}' }, serverTLS: /etc/rxd/server.pem, idleTimeout: 5m }"
+      ),
     ],
     edges: EdgeCases(
       empty: "It waits for messages.",
@@ -186,7 +197,9 @@ public struct WebSocketSource: SourceComponent {
     private var failures = 0
     private var timer = Wake.none
     private var counts = PipelineStatistics.Connections()
-    private lazy var closings = OncePerSecond { [services = execution.services, label] in services.log(.warning, label, $0) }
+    private lazy var closings = OncePerSecond { [services = execution.services, label] in
+      services.log(.warning, label, $0)
+    }
     private lazy var label = execution.plan.steps[nodeContext.step.number].label
 
     init(_ parameters: WebSocketSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -402,7 +415,7 @@ public struct WebSocketSource: SourceComponent {
       cancelWake(&timer)
       attempt?.cancel()
       attempt = nil
-      for peer in peers.values { peer.session.close(1001, "the server stops") }
+      for peer in peers.values { peer.session.close(1001, "the pipeline stops") }
       peers = [:]
       guard let server else { return }
       self.server = nil

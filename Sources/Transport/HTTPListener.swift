@@ -223,7 +223,9 @@ final class HTTPListener: @unchecked Sendable {
     }
     // An answer would cost a handshake first.
     if isFull || isClosed { throw ChannelError.ioOnClosedChannel }
-    let tls = ChannelTLS(try serving.sessionApart(), isServer: true) { [self] reason in servers.first?.options.tlsFailed(reason) }
+    let tls = ChannelTLS(try serving.sessionApart(), isServer: true) { [self] reason in
+      servers.first?.options.tlsFailed(reason)
+    }
     try pipeline.addHandler(tls)
     try pipeline.addHandler(ServerConnection(self, channel, tls: tls, files: serving.files, at: only))
   }
@@ -263,4 +265,3 @@ final class HTTPListener: @unchecked Sendable {
     return found
   }
 }
-

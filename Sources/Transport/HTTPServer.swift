@@ -303,4 +303,3 @@ extension HTTPServer {
     }
   }
 }
-

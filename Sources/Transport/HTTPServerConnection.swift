@@ -299,7 +299,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     case .server(let next):
       guard enter(next) else { return refuse(.busy) }
       if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
-      verdict = (head.isCoded ? takeCoding(head) : nil) ?? admit(head, next)
+      let content = head.isCoded ? head.contentCoding : .none
+      if case .compressed(let format) = content { coding = format }
+      if case .unknown = content { verdict = .unknownCoding } else { verdict = admit(head, next) }
     case .held(let time):
       phase = .held
       return limit(time)
@@ -325,18 +327,6 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     let charge = ByteCharge(server.budget)
     guard charge.grow(by: head.byteCount) else { return .overloaded }
     self.charge = charge
-    return nil
-  }
-
-  /// Reads the content coding; returns the answer if it is not supported.
-  private func takeCoding(_ head: RequestHead) -> ServerAnswer? {
-    let names = head.fields.filter { head.matches($0, "content-encoding") }.map { head.text($0.value) }
-    guard let name = names.first else { return nil }
-    switch names.count == 1 ? Decompressor.Coding(name) : .unknown {
-    case .none: break
-    case .compressed(let format): coding = format
-    case .unknown: return .unknownCoding
-    }
     return nil
   }
 
@@ -494,7 +484,11 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if send(output.bytes, { [self] in wrote($0) }) { writeStream() }
     if let speaker = speaker?.1 {
       speaker.begins(
-        UpgradedLink(channel.eventLoop, stream) { [self] in readMore() } close: { [self] in channel.close(promise: nil) })
+        UpgradedLink(channel.eventLoop, stream) { [self] in
+          readMore()
+        } close: { [self] in
+          channel.close(promise: nil)
+        })
       if !rest.isEmpty { rest.withUnsafeBytes { speaker.received($0) } }
     }
     readMore()

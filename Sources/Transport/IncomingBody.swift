@@ -5,7 +5,8 @@ struct IncomingBody {
   private(set) var slab = Slab.empty
 
   /// Adds a part, which the limit allows; false: there is no memory for it.
-  mutating func append(_ bytes: UnsafeRawBufferPointer, of head: RequestHead, most: Int, _ charge: ByteCharge?) -> Bool {
+  mutating func append(_ bytes: UnsafeRawBufferPointer, of head: RequestHead, most: Int, _ charge: ByteCharge?) -> Bool
+  {
     let count = slab.count + bytes.count
     if count > slab.capacity {
       // No more than announced; without an announcement, twice as much each time.

@@ -27,7 +27,9 @@ public enum WebSocketClient {
       path = (rest.first == UInt8(ascii: "/") ? "" : "/") + String(decoding: rest, as: UTF8.self)
       let close = authority.first == UInt8(ascii: "[") ? authority.firstIndex(of: UInt8(ascii: "]")) : nil
       let mark = authority[(close ?? authority.startIndex)...].firstIndex(of: UInt8(ascii: ":"))
-      let name = authority[..<(mark ?? authority.endIndex)].filter { $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]") }
+      let name = authority[..<(mark ?? authority.endIndex)].filter {
+        $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]")
+      }
       host = String(decoding: name, as: UTF8.self)
       guard let mark, mark + 1 < authority.endIndex else {
         port = isSecure ? 443 : 80
@@ -230,7 +232,8 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
     key = WebSocketHandshake.base64((0..<16).map { _ in UInt8.random(in: 0 ... .max) })
     let output = OutputBuffer()
     output.append("GET \(target.path) HTTP/1.1\r\nHost: \(target.authority)\r\n")
-    output.append("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \(key)\r\n")
+    output.append(
+      "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \(key)\r\n")
     if !options.subprotocols.isEmpty {
       output.append("Sec-WebSocket-Protocol: \(options.subprotocols.joined(separator: ", "))\r\n")
     }
@@ -264,7 +267,9 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   static func response(_ head: [UInt8]) -> HTTPResponse? {
     var lines = String(decoding: head, as: UTF8.self).components(separatedByCRLF: ())
     let first = lines.removeFirst().split(separator: " ", maxSplits: 2)
-    guard first.count >= 2, first[0] == "HTTP/1.1", first[1].utf8.count == 3, let status = Int(first[1]) else { return nil }
+    guard first.count >= 2, first[0] == "HTTP/1.1", first[1].utf8.count == 3, let status = Int(first[1]) else {
+      return nil
+    }
     var response = HTTPResponse(status: status)
     for line in lines {
       guard let colon = line.utf8.firstIndex(of: UInt8(ascii: ":")), HTTPHeader.isToken(String(line[..<colon])) else {
@@ -285,7 +290,8 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
     func list(_ name: String) -> String {
       response.headers.filter { HTTPSyntax.same($0.name, name) }.map(\.value).joined(separator: ",")
     }
-    guard WebSocketHandshake.lists(list("Upgrade"), "websocket"), WebSocketHandshake.lists(list("Connection"), "upgrade")
+    guard WebSocketHandshake.lists(list("Upgrade"), "websocket"),
+      WebSocketHandshake.lists(list("Connection"), "upgrade")
     else { return fail("\(target.text) answers with another protocol") }
     guard let accept = WebSocketHandshake.accept(key) else {
       return fail("WebSockets need the library libcrypto", isFinal: true)
@@ -293,7 +299,9 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
     guard list("Sec-WebSocket-Accept") == accept else {
       return fail("\(target.text) answers another handshake: Sec-WebSocket-Accept is wrong")
     }
-    guard list("Sec-WebSocket-Extensions").isEmpty else { return fail("\(target.text) wants an extension that was not offered") }
+    guard list("Sec-WebSocket-Extensions").isEmpty else {
+      return fail("\(target.text) wants an extension that was not offered")
+    }
     let chosen = list("Sec-WebSocket-Protocol")
     guard chosen.isEmpty || options.subprotocols.contains(chosen) else {
       return fail("\(target.text) wants the subprotocol '\(HTTPSyntax.printable(chosen))', which was not offered")
@@ -315,7 +323,9 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
       }, closed: {})
     self.stream = stream
     session.begins(
-      UpgradedLink(channel.eventLoop, stream) { [weak self] in self?.readMore() } close: { [channel] in
+      UpgradedLink(channel.eventLoop, stream) { [weak self] in
+        self?.readMore()
+      } close: { [channel] in
         channel.close(promise: nil)
       })
     if !rest.isEmpty { rest.withUnsafeBytes { session.received($0) } }

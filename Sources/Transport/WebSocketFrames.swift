@@ -257,7 +257,8 @@ public enum WebSocketFrame {
 
   /// A close frame; a reason is cut to what fits.
   static func close(_ code: Int, _ reason: String, mask: UInt32?) -> [UInt8] {
-    var payload = code == WebSocketCode.none ? [] : [UInt8(truncatingIfNeeded: code >> 8), UInt8(truncatingIfNeeded: code)]
+    var payload =
+      code == WebSocketCode.none ? [] : [UInt8(truncatingIfNeeded: code >> 8), UInt8(truncatingIfNeeded: code)]
     if !payload.isEmpty {
       for scalar in reason.unicodeScalars {
         let text = Array(String(scalar).utf8)

@@ -61,7 +61,8 @@ extension ServerRequest {
   public func acceptWebSocket(
     _ session: WebSocketSession, _ options: WebSocketSession.Options, subprotocol: String? = nil
   ) -> Bool {
-    guard WebSocketHandshake.lists(list("upgrade"), "websocket"), WebSocketHandshake.lists(list("connection"), "upgrade")
+    guard WebSocketHandshake.lists(list("upgrade"), "websocket"),
+      WebSocketHandshake.lists(list("connection"), "upgrade")
     else {
       reply.reply(
         ServerAnswer(426, [(name: "Connection", value: "Upgrade")], error: "this path serves WebSockets only"))

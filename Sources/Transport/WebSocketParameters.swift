@@ -92,7 +92,8 @@ extension DecodingContext {
         at: location(of: "subprotocols"), "'\(Printable.cut(name))' is no name of a subprotocol",
         help: "Write one such as mqtt, without spaces and commas")
     }
-    for origin in origins where origin != "*" && (!origin.contains("://") || origin.hasSuffix("/") || origin.utf8.contains(0x20)) {
+    for origin in origins
+    where origin != "*" && (!origin.contains("://") || origin.hasSuffix("/") || origin.utf8.contains(0x20)) {
       badValue(
         at: location(of: "origins"), "'\(Printable.cut(origin))' is no origin",
         help: "Write scheme and host, such as https://example.org, or '*'")

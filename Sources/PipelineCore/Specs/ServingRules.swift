@@ -71,7 +71,8 @@ public struct ServingRules: Sendable {
 
   /// Whether all that these rules serve is served by the others.
   public func isCovered(by other: ServingRules) -> Bool {
-    path == other.path && (other.methods.map { others in methods.map { $0.allSatisfy(others.contains) } ?? false } ?? true)
+    guard path == other.path, let others = other.methods else { return path == other.path }
+    return methods.map { $0.allSatisfy(others.contains) } ?? false
   }
 
   /// The same of texts.
