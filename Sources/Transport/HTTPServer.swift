@@ -216,6 +216,13 @@ public final class HTTPServer: @unchecked Sendable {
     }
   }
 
+  /// Accounts for the head of a request; nil: there is no room for the request, or the pipeline takes none.
+  func charge(_ head: RequestHead) -> ByteCharge? {
+    guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
+    let charge = ByteCharge(budget)
+    return charge.grow(by: head.byteCount) ? charge : nil
+  }
+
   /// A connection comes to this server; false: it has too many.
   func admit(_ connection: ServerConnection) -> Bool {
     state.withLock { state in

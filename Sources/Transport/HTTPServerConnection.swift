@@ -301,12 +301,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
       let content = head.isCoded ? head.contentCoding : .none
       if case .compressed(let format) = content { coding = format }
-      if case .unknown = content { verdict = .unknownCoding } else { verdict = admit(head, next) }
+      charge = content == .unknown ? nil : next.charge(head)
+      if charge == nil { verdict = content == .unknown ? .unknownCoding : .overloaded }
     case .held(let time):
       phase = .held
       return limit(time)
     case .answer(let answer):
-      if let refusal = limits.refusal(ofBytes: head.length) { return refuse(refusal) }
+      if let refusal = (options?.rules ?? ServingRules()).refusal(ofBytes: head.length) { return refuse(refusal) }
       if answer.status == 421 { closesAfterAnswer = true }
       verdict = answer
     }
@@ -315,19 +316,6 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     round.output.clear()
     round.output.append("HTTP/1.1 100 Continue\r\n\r\n")
     send(round.output.bytes, nil)
-  }
-
-  /// The rules for the size of the body.
-  private var limits: ServingRules { options?.rules ?? ServingRules() }
-
-  /// Checks whether there is room for the request and the pipeline takes requests; charges the head. Returns the answer
-  /// otherwise.
-  private func admit(_ head: RequestHead, _ server: HTTPServer) -> ServerAnswer? {
-    guard !server.queue.isStalled, server.budget.hasRoom(for: head.length) else { return .overloaded }
-    let charge = ByteCharge(server.budget)
-    guard charge.grow(by: head.byteCount) else { return .overloaded }
-    self.charge = charge
-    return nil
   }
 
   private func receive(_ bytes: UnsafeRawBufferPointer) {
