@@ -20,8 +20,8 @@ public enum WebSocketClient {
       let scheme = url[..<colon].lowercased()
       guard scheme == "ws" || scheme == "wss" else { return nil }
       isSecure = scheme == "wss"
+      guard bytes.dropFirst(scheme.utf8.count).starts(with: "://".utf8) else { return nil }
       let behind = bytes[(scheme.utf8.count + 3)...].prefix { $0 != UInt8(ascii: "#") }
-      guard bytes.count > scheme.utf8.count + 3 else { return nil }
       let authority = behind.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
       let rest = behind[authority.endIndex...]
       path = (rest.first == UInt8(ascii: "/") ? "" : "/") + String(decoding: rest, as: UTF8.self)
@@ -31,6 +31,7 @@ public enum WebSocketClient {
         $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]")
       }
       host = String(decoding: name, as: UTF8.self)
+      guard !host.isEmpty else { return nil }
       guard let mark, mark + 1 < authority.endIndex else {
         port = isSecure ? 443 : 80
         return

@@ -40,6 +40,8 @@ public final class WebSocketPeer {
         pending.removeFirst(end + 1)
         return line
       }
+      var entry = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
+      guard poll(&entry, 1, 30_000) > 0 else { return "nothing within 30 s" }
       let data = output.fileHandleForReading.availableData
       if data.isEmpty { return nil }
       pending += data

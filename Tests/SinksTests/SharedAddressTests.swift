@@ -35,6 +35,8 @@ import Transport
       sources: { in: { httpServer: { address: '\(address)', path: /other, decode: text } } }
       sinks: { out: { from: in, probe: {} } }
       """)
+    one.run { one.log.count { $0.contains("listening on") } == 4 }
+    other.run { other.log.count { $0.contains("listening on") } == 1 }
     let feed = try Connection(port: port)
     feed.send("GET /feed HTTP/1.1\r\nHost: h\r\n\r\n")
     one.run { feed.waits(milliseconds: 0) }

@@ -28,7 +28,7 @@ import Testing
 
   /// What the peer says next, while the pipeline takes turns.
   private func line(_ peer: WebSocketPeer, _ pipeline: RealPipeline) -> String? {
-    pipeline.run { peer.isReadable }
+    pipeline.run(within: .seconds(30)) { peer.isReadable }
     return peer.line()
   }
 
@@ -47,31 +47,31 @@ import Testing
       url: 'ws://127.0.0.1:\(port)/feed?a=b', decode: text, headers: { X-Name: me }, auth: { bearer: tok }, subprotocols: [v2, v1],
       send: '{"subscribe":"all"}', reconnect: 1ms, maxReconnect: 20ms
       """)
-    pipeline.run { connections(pipeline)?.opened == 1 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 1 }
     #expect(peer.line() == "connected /feed?a=b me Bearer tok v1")
     #expect(peer.line() == #"text {"subscribe":"all"}"#)
     peer.say("text grüße")
     peer.say("binary 6162")
     peer.say("parts one two three")
     peer.say("ping")
-    pipeline.run { pipeline.events.count == 3 }
+    pipeline.run(within: .seconds(30)) { pipeline.events.count == 3 }
     #expect(pipeline.events == [#"["text","grüße"]"#, #"["binary","ab"]"#, #"["text","onetwothree"]"#])
     #expect(peer.line() == "pong")
     // The server closes the connection: it is made again, and what it was closed with is logged.
     peer.say("close 1011 overloaded")
     #expect(peer.line()?.hasPrefix("closed 1011") == true)
-    pipeline.run { connections(pipeline)?.opened == 2 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 2 }
     #expect(peer.line()?.hasPrefix("connected") == true)
     #expect(
       pipeline.log.contains { $0.contains("closed it with 1011: overloaded; connecting again") }, "\(pipeline.log)")
     // It restarts.
     peer.kill()
-    pipeline.run { (connections(pipeline)?.broken ?? 0) > 1 }
+    pipeline.run(within: .seconds(30)) { (connections(pipeline)?.broken ?? 0) > 1 }
     let next = try WebSocketPeer("serve", "\(port)", "v1")
-    pipeline.run { connections(pipeline)?.opened == 3 }
-    while let line = next.line(), !line.hasPrefix("text") {}
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 3 }
+    while let line = next.line(), !line.hasPrefix("text"), !line.hasPrefix("nothing") {}
     next.say("text again")
-    pipeline.run { pipeline.events.count == 4 }
+    pipeline.run(within: .seconds(30)) { pipeline.events.count == 4 }
     #expect(pipeline.log.contains { $0.contains("connected again") })
     end(pipeline)
     #expect(next.line() == "closed 1001 the pipeline stops")
@@ -97,7 +97,9 @@ import Testing
       _ = connection.byte()
     }
     let pipeline = try source("url: 'ws://127.0.0.1:\(server.port)/', reconnect: 1ms")
-    pipeline.run { pipeline.log.contains { $0.contains("Sec-WebSocket-Accept is wrong; connecting again") } }
+    pipeline.run(within: .seconds(30)) {
+      pipeline.log.contains { $0.contains("Sec-WebSocket-Accept is wrong; connecting again") }
+    }
     end(pipeline)
     server.stop()
   }
@@ -113,7 +115,9 @@ import Testing
       while connection.byte() != nil {}
     }
     let pipeline = try source("url: 'ws://127.0.0.1:\(server.port)/', ping: 20ms, pingTimeout: 20ms, reconnect: 1ms")
-    pipeline.run { pipeline.log.contains { $0.contains("a ping was not answered within 20ms; connecting again") } }
+    pipeline.run(within: .seconds(30)) {
+      pipeline.log.contains { $0.contains("a ping was not answered within 20ms; connecting again") }
+    }
     end(pipeline)
     server.stop()
   }
@@ -167,7 +171,7 @@ import Testing
     peer.say("binary 5b335d")
     peer.say("ping")
     peer.say("text {")
-    pipeline.run { pipeline.events.count == 3 && pipeline.probe("bad").events.count == 1 }
+    pipeline.run(within: .seconds(30)) { pipeline.events.count == 3 && pipeline.probe("bad").events.count == 1 }
     #expect(pipeline.events == [#"["text",{"n":1}]"#, #"["text",{"n":2}]"#, #"["binary",[3]]"#])
     #expect(peer.line() == "pong")
     #expect(connections(pipeline) == .init(open: 1, opened: 1))
@@ -183,11 +187,11 @@ import Testing
     ("masked", 1002), ("utf8", 1007), ("large", 1009), ("fragments", 1009), ("opcode", 1002), ("close", 1000),
     ("bare close", 1005),
   ]) func clientsThatBreakTheRulesAreClosed(_ what: String, _ code: Int) throws {
-    let pipeline = try source("listen: '127.0.0.1:0', path: /in, decode: text, maxMessage: 100")
+    let pipeline = try source("listen: '127.0.0.1:0', path: /in, decode: text, maxMessage: 100B")
     let port = try #require(pipeline.port())
     let raw = try Raw(port)
     // The answer to a request that the pipeline takes in a turn.
-    pipeline.run { connections(pipeline)?.opened == 1 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 1 }
     #expect(raw.head.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="))
     raw.send(1, Array("fine".utf8))
     switch what {
@@ -204,7 +208,7 @@ import Testing
     }
     #expect(raw.closeCode == code)
     #expect(raw.connection.byte() == nil)
-    pipeline.run { connections(pipeline)?.open == 0 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     #expect(pipeline.events == [#"["text","fine"]"#])
     #expect(connections(pipeline)?.broken == (code == 1000 || code == 1005 ? 0 : 1))
     end(pipeline)
@@ -222,7 +226,7 @@ import Testing
     let port = try #require(pipeline.port())
     let connection = try Connection(port: port)
     connection.send("\(line) HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\(headers)\r\n")
-    pipeline.run { connection.waits(milliseconds: 0) }
+    pipeline.run(within: .seconds(30)) { connection.waits(milliseconds: 0) }
     let head = connection.message()?.head ?? ""
     #expect(head.hasPrefix("HTTP/1.1 \(status) "), "\(head)")
     if status == "426" { #expect(head.contains("Upgrade: websocket")) }
@@ -234,18 +238,18 @@ import Testing
       "listen: '127.0.0.1:0', path: /in, decode: text, maxConnections: 1, idleTimeout: 200ms, auth: { bearer: t }")
     let port = try #require(pipeline.port())
     let stranger = try Raw(port)
-    pipeline.run { stranger.connection.waits(milliseconds: 0) }
+    pipeline.run(within: .seconds(30)) { stranger.connection.waits(milliseconds: 0) }
     #expect(stranger.head.hasPrefix("HTTP/1.1 401"))
     stranger.connection.close()
-    pipeline.run { connections(pipeline)?.open == 0 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     let raw = try Raw(port, "Authorization: Bearer t\r\n")
-    pipeline.run { connections(pipeline)?.opened == 1 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 1 }
     #expect(raw.head.hasPrefix("HTTP/1.1 101"))
     let second = try Connection(port: port)
     #expect(second.readAll().hasPrefix("HTTP/1.1 503"))
     // It sends nothing.
     #expect(raw.closeCode == 1001)
-    pipeline.run { connections(pipeline)?.open == 0 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     end(pipeline)
   }
 
@@ -262,20 +266,20 @@ import Testing
     ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
     // Nobody is there yet: it waits.
     source.feed.send(1, [1])
-    pipeline.run { pipeline.log.contains { $0.contains("cannot connect to 127.0.0.1:\(port)") } }
+    pipeline.run(within: .seconds(30)) { pipeline.log.contains { $0.contains("cannot connect to 127.0.0.1:\(port)") } }
     let peer = try WebSocketPeer("serve", "\(port)")
     #expect(peer.line() == "listening")
-    pipeline.run { pipeline.counters.sent == 1 }
+    pipeline.run(within: .seconds(30)) { pipeline.counters.sent == 1 }
     #expect(peer.line()?.hasPrefix("connected /x") == true)
     #expect(peer.line() == "text 1")
     peer.say("close 1012 restart")
     #expect(peer.line()?.hasPrefix("closed 1012") == true)
     peer.kill()
-    pipeline.run { connections(pipeline)?.open == 0 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     source.feed.send(2, [2])
     let next = try WebSocketPeer("serve", "\(port)")
-    pipeline.run { pipeline.counters.sent == 2 }
-    while let line = next.line(), !line.hasPrefix("text") {
+    pipeline.run(within: .seconds(30)) { pipeline.counters.sent == 2 }
+    while let line = next.line(), !line.hasPrefix("text"), !line.hasPrefix("nothing") {
       #expect(line.hasPrefix("listening") || line.hasPrefix("connected"))
     }
     end(pipeline)
@@ -292,11 +296,11 @@ import Testing
     ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
     let port = try #require(pipeline.port())
     source.feed.send(1, [1])
-    pipeline.run { pipeline.counters.sent == 1 }
+    pipeline.run(within: .seconds(30)) { pipeline.counters.sent == 1 }
     let peers = try (0..<2).map { _ in try WebSocketPeer("connect", "ws://127.0.0.1:\(port)/live") }
-    pipeline.run { connections(pipeline)?.open == 2 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 2 }
     source.feed.send(3, [2, 3])
-    pipeline.run { pipeline.counters.sent == 3 }
+    pipeline.run(within: .seconds(30)) { pipeline.counters.sent == 3 }
     for peer in peers {
       #expect(peer.line() == "connected -")
       #expect(peer.line() == "text 2" && peer.line() == "text 3")
@@ -319,24 +323,24 @@ import Testing
     ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
     let port = try #require(pipeline.port())
     let raw = try Raw(port, path: "/live")
-    pipeline.run { connections(pipeline)?.open == 1 }
+    pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 1 }
     let word = slow == "skip" ? "missed 3 messages so far" : "was disconnected, 1 so far"
     var sent = 0
     while !pipeline.log.contains(where: { $0.contains(slow == "skip" ? "missed" : word) }), sent < 2000 {
       sent += 1
       source.feed.send(sent, [Int64(sent)])
       let wanted = UInt64(sent)
-      pipeline.run { pipeline.counters.sent == wanted }
+      pipeline.run(within: .seconds(30)) { pipeline.counters.sent == wanted }
     }
     #expect(sent < 2000)
     if slow == "skip" {
       #expect(connections(pipeline)?.open == 1)
     } else {
       _ = raw.connection.readAll()
-      pipeline.run { connections(pipeline)?.open == 0 }
+      pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     }
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
   }
 
   /// The example: a page, orders, and the live feed that its script follows, on one port.
@@ -347,9 +351,10 @@ import Testing
     let pipeline = try RealPipeline(
       String(contentsOf: file, encoding: .utf8), name: "live-orders.yaml",
       environment: ["LIVE_ADDRESS": "127.0.0.1:\(port)"])
+    pipeline.run(within: .seconds(30)) { pipeline.log.count { $0.contains("listening on") } == 3 }
     let page = try Connection(port: port)
     page.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-    pipeline.run { page.waits(milliseconds: 0) }
+    pipeline.run(within: .seconds(30)) { page.waits(milliseconds: 0) }
     let answer = try #require(page.message())
     #expect(answer.head.contains("text/html") && String(decoding: answer.body, as: UTF8.self).contains("new WebSocket"))
     // As the browser that has the page: with its origin.
@@ -357,7 +362,7 @@ import Testing
     #expect(line(browser, pipeline) == "connected -")
     let order = try Connection(port: port)
     order.send("POST /orders HTTP/1.1\r\nHost: h\r\nContent-Length: 24\r\n\r\n" + #"{"item":"tea","price":3}"#)
-    pipeline.run { order.waits(milliseconds: 0) }
+    pipeline.run(within: .seconds(30)) { order.waits(milliseconds: 0) }
     #expect(order.message()?.head.hasPrefix("HTTP/1.1 200") == true)
     #expect(line(browser, pipeline) == #"text {"item":"tea","price":3,"total":3.0}"#)
     pipeline.inTurn { $0.execution.drain() }
