@@ -106,7 +106,8 @@ import Testing
 
   @Test(arguments: [
     ("ws://h", "h:80", "/"), ("wss://h:444/a/b?c=d#e", "h:444", "/a/b?c=d"), ("WSS://[::1]/x", "[::1]:443", "/x"),
-    ("ws://h?x", "h:80", "/?x"), ("http://h/", "", ""), ("ws://h:0/", "", ""), ("ws:", "", ""), ("ws://", "", ""), ("ws", "", ""), ("ws://[::1", "[::1]:80", "/"), ("ws:/h", "", ""),
+    ("ws://h?x", "h:80", "/?x"), ("http://h/", "", ""), ("ws://h:0/", "", ""), ("ws:", "", ""),
+    ("ws://", "", ""), ("ws", "", ""), ("ws://[::1", "", ""), ("ws:/h", "", ""),
   ]) func addressesAreTakenApart(_ url: String, _ place: String, _ path: String) {
     let target = WebSocketClient.Target(url)
     #expect((target?.text ?? "") == place && (target?.path ?? "") == path)
