@@ -141,7 +141,7 @@ import Testing
   @Test func bodiesAreChargedToTheirServer() throws {
     let port = try FreePort().number
     let small = try Site(port, "a", path: "/a", keeps: true) {
-      $0.rules.maxBufferedBytes = 8 << 10
+      $0.rules.maxBufferedBytes = 6 << 10
       $0.rules.maxBodyBytes = 4 << 10
     }
     let large = try Site(port, "b", path: "/b", keeps: true)
