@@ -137,28 +137,34 @@ void rx_tls_free(void *shared) {
   if (shared) lib.SSL_CTX_free(shared);
 }
 
+/// Says which side it is, and whom a client expects.
+static int set_side(SSL *session, int is_server, const char *host, int is_address) {
+  if (is_server) {
+    lib.SSL_set_accept_state(session);
+    return 1;
+  }
+  lib.SSL_set_connect_state(session);
+  if (!host) return 1;
+  if (is_address) return lib.X509_VERIFY_PARAM_set1_ip_asc(lib.SSL_get0_param(session), host);
+  return lib.SSL_set1_host(session, host)
+    && lib.SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, (void *)host);
+}
+
 void *rx_tls_begin(void *shared, int descriptor, int is_server, const char *host, int is_address) {
   SSL *session = lib.SSL_new(shared);
   if (!session) return NULL;
-  int is_set = lib.SSL_set_fd(session, descriptor);
-  if (is_server) lib.SSL_set_accept_state(session);
-  else lib.SSL_set_connect_state(session);
-  if (is_set && !is_server && host) {
-    if (is_address) {
-      is_set = lib.X509_VERIFY_PARAM_set1_ip_asc(lib.SSL_get0_param(session), host);
-    } else {
-      is_set = lib.SSL_set1_host(session, host)
-        && lib.SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, (void *)host);
-    }
-  }
-  if (is_set) return session;
+  if (lib.SSL_set_fd(session, descriptor) && set_side(session, is_server, host, is_address)) return session;
   lib.SSL_free(session);
   return NULL;
 }
 
-void *rx_tls_begin_apart(void *shared) {
+void *rx_tls_begin_apart(void *shared, int is_server, const char *host, int is_address) {
   SSL *session = lib.SSL_new(shared);
   if (!session) return NULL;
+  if (!set_side(session, is_server, host, is_address)) {
+    lib.SSL_free(session);
+    return NULL;
+  }
   BIO *in = lib.BIO_new(lib.BIO_s_mem());
   BIO *out = lib.BIO_new(lib.BIO_s_mem());
   if (!in || !out) {
@@ -168,7 +174,6 @@ void *rx_tls_begin_apart(void *shared) {
     return NULL;
   }
   lib.SSL_set_bio(session, in, out);
-  lib.SSL_set_accept_state(session);
   return session;
 }
 

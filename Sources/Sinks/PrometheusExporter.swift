@@ -28,12 +28,14 @@ public struct PrometheusExporter: SinkComponent {
       metric, a counter that would fall, a name with two types, and a new series beyond `maxSeries` go to the errors output.
 
       An event counts as delivered when its value is kept in memory. After a restart or a reload all begin anew, which Prometheus takes as a reset of counters. \
-      By default it listens on the loopback address; any other address requires `auth` or `allowUnauthenticated`. A reload keeps the port.
+      By default it listens on the loopback address; any other address requires `auth` or `allowUnauthenticated`. A reload keeps the port. Other sources and sinks that \
+      serve HTTP can share the address with other paths, as \
+      `httpServer` says.
       """,
     parameters: [
       .init(
         "listen", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
-      .init("path", \.path, "The path that is served; others are answered 404."),
+      .init("path", \.path, "The path that is served; others are answered 404, or by other servers of the address."),
       .init("buckets", \.buckets, "The upper bounds of the buckets of histograms, ascending; `+Inf` is added."),
       .init(
         "expire", \.expire, range: 1_000_000_000...Int64.max,
@@ -60,8 +62,12 @@ public struct PrometheusExporter: SinkComponent {
     ],
     seeAlso: ["host", "statsd", "http"])
 
+  static let methods = ["GET", "HEAD"]
+
   public var listens: ListenAddress? {
-    ListenAddress(host: address.host, port: address.port, location: address.location)
+    ListenAddress(
+      host: address.host, port: address.port, location: address.location,
+      site: ListenAddress.Site(path: path, methods: Self.methods))
   }
 
   public func validate(_ context: inout DecodingContext) {
@@ -106,6 +112,9 @@ public struct PrometheusExporter: SinkComponent {
       var options = HTTPServer.Options()
       options.host = parameters.address.host
       options.port = parameters.address.port
+      options.isShared = true
+      options.rules.path = parameters.path
+      options.rules.methods = PrometheusExporter.methods
       options.maxHeaderBytes = 16 << 10
       options.rules.maxConnections = 64
       options.rules.maxBodyBytes = 1 << 10
@@ -118,17 +127,13 @@ public struct PrometheusExporter: SinkComponent {
     override func open() {
       let options = options
       let rules = options.rules
-      let (series, path) = (series, parameters.path)
+      let series = series
       let asksForAuth = if case .none = rules.auth { false } else { true }
       let server = HTTPServer(options: options)
       do throws(HTTPServerFailure) {
         let port = try server.start { request in
           if asksForAuth, let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
             request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
-          } else if request.path != path {
-            request.reply.reply(status: 404, headers: [], body: [])
-          } else if request.method != "GET" && request.method != "HEAD" {
-            request.reply.reply(status: 405, headers: [("Allow", "GET, HEAD")], body: [])
           } else {
             request.reply.reply(
               status: 200, headers: [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], body: series.page())

@@ -14,12 +14,14 @@ public struct SSESink: SinkComponent {
   var maxClients = 1000
   var allowOrigin: String?
   var auth: HTTPAuth?
+  var tls: ServingTLSParameter?
   var allowUnauthenticated = false
 
   public init() {}
 
   /// The limit of a message, and of what is kept for clients that come back: both must fit into the buffer of a client.
   static let largest = ResponseStream.room / 2
+  static let methods = ["GET"]
 
   public static let spec = ComponentSpec<SSESink>(
     "sse",
@@ -33,11 +35,15 @@ public struct SSESink: SinkComponent {
       Nothing waits for clients. A client that reads so slowly that 256 KiB wait for it is disconnected, which the log \
       counts; it can come back and go on where it was. While nothing is sent, comments keep connections open.
 
-      By default it listens on the loopback address; any other address requires `auth` or `allowUnauthenticated`.
+      With `tls`, clients speak https; changed files are read again. With `clientCA` only clients with a certificate of its \
+      authorities connect. Other sources and sinks that serve HTTP can share the address with other paths, as `httpServer` says.
+
+      By default it listens on the loopback address; any other address requires `auth`, `tls` with `clientCA`, or \
+      `allowUnauthenticated`.
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
-      .init("path", \.path, "The path of the feed; others are answered 404."),
+      .init("path", \.path, "The path of the feed; others are answered 404, or by other servers of the address."),
       .init("encode", \.encode, "How events are encoded as data."),
       .init("event", \.event, "The type of an event, for `addEventListener`; by default it has none."),
       .init("id", \.id, "The name of an event; by default a number."),
@@ -55,11 +61,14 @@ public struct SSESink: SinkComponent {
         "The web site whose pages may read the feed (`Access-Control-Allow-Origin`), or `*`; by default only pages of the same address."
       ),
       .init("auth", \.auth, "The credentials that clients must present."),
+      .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated, "Serve every client on an address other than loopback."),
     ],
     examples: [
       .snippet("a feed for a page", "sse: 127.0.0.1:8090"),
+      .snippet(
+        "encrypted", "sse: { address: 8090, tls: { certificate: /etc/rxd/server.pem, key: /etc/rxd/server.key } }"),
       .snippet(
         "with types and names",
         "sse: { address: 8090, path: /orders, event: '{{ event.kind }}', id: '{{ event.id }}', replay: 1000, retry: 2s, allowOrigin: '*' }"
@@ -94,17 +103,20 @@ public struct SSESink: SinkComponent {
         at: context.location(of: "allowOrigin"), "'allowOrigin' is no origin",
         help: "Write e.g. https://example.org, or '*'")
     }
-    if !address.isLoopback, auth == nil, !allowUnauthenticated {
+    tls?.validate(at: "tls", &context)
+    if !address.isLoopback, auth == nil, tls?.clientCA == nil, !allowUnauthenticated {
       context.badValue(
         at: context.location, "'sse' would serve every client that can reach \(address.host)", .conflictingParameters,
-        help: "Add 'auth', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
+        help: "Add 'auth', or 'tls' with 'clientCA', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
     }
   }
 
   public var encoding: EncodeParameter? { encode }
   public var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
   public var listens: ListenAddress? {
-    ListenAddress(host: address.host, port: address.port, location: address.location)
+    ListenAddress(
+      host: address.host, port: address.port, location: address.location,
+      site: ListenAddress.Site(path: path, methods: Self.methods, tls: tls?.files.all ?? []))
   }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
@@ -142,15 +154,28 @@ public struct SSESink: SinkComponent {
       var options = HTTPServer.Options()
       options.host = parameters.address.host
       options.port = parameters.address.port
+      options.isShared = true
       options.rules.path = parameters.path
-      options.rules.methods = ["GET"]
+      options.rules.methods = SSESink.methods
       options.rules.maxBodyBytes = 1 << 10
       options.rules.maxConnections = parameters.maxClients
       options.rules.auth = parameters.auth?.value ?? .none
       return options
     }
 
+    /// The options with the certificate; nil: it cannot be used, and the sink has failed.
+    private func servingOptions() -> HTTPServer.Options? {
+      do throws(SocketFailure) {
+        return try options.encrypted(
+          by: parameters.tls, execution.services, execution.plan.steps[nodeContext.step.number].label)
+      } catch {
+        fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+        return nil
+      }
+    }
+
     override func dryRun() {
+      guard let options = servingOptions() else { return }
       do throws(HTTPServerFailure) {
         try HTTPServer.reserve(options)
       } catch {
@@ -159,7 +184,7 @@ public struct SSESink: SinkComponent {
     }
 
     override func open() {
-      let options = options
+      guard let options = servingOptions() else { return }
       let server = HTTPServer(options: options)
       let executor = executor
       let node = Weak(self)

@@ -21,5 +21,6 @@ extension Catalogue {
     CatalogueEntry(sink: TCPSink.self, "tcp"),
     CatalogueEntry(sink: UDPSink.self, "udp"),
     CatalogueEntry(sink: UnixSink.self, "unix"),
+    CatalogueEntry(sink: WebSocketSink.self, "webSocket"),
   ])
 }

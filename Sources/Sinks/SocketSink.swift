@@ -33,6 +33,16 @@ final class SocketSink: RunningSink {
     var syslog: SyslogEncoding?
     /// In place of both.
     var journal: JournalEncoding?
+    /// In place of the socket.
+    var webSocket: WebSocketTarget?
+  }
+
+  /// A server of WebSockets; no event is in its URL and headers.
+  struct WebSocketTarget {
+    var url: TemplateParameter
+    var headers: Table<TemplateParameter>
+    var auth: HTTPHeader?
+    var options: WebSocketSender.Options
   }
 
   private let settings: Settings
@@ -49,6 +59,8 @@ final class SocketSink: RunningSink {
   private var taken = 0
   private var isInputPaused = false
   private var isOver = false
+  /// Where a WebSocket leads.
+  private var targetText: String?
 
   init(_ nodeContext: NodeContext, _ settings: Settings) {
     var settings = settings
@@ -73,20 +85,42 @@ final class SocketSink: RunningSink {
     if let program = settings.program { return open(program.call, program.options) }
     let services = execution.services
     let label = execution.plan.steps[nodeContext.step.number].label
+    let notify: @Sendable (SocketSender.Notice) -> Void = { notice in
+      switch notice {
+      case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
+      case .recovered(let failures):
+        services.log(.info, label, "sending again, after \(failures) failed attempt\(failures == 1 ? "" : "s")")
+      case .tooLong(let bytes):
+        services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
+      }
+    }
+    if let target = settings.webSocket { return open(target, notify) }
     do throws(SocketFailure) {
       var options = settings.options
       options.memory = services.memory
-      sender = try SocketSender(settings.place, options) { notice in
-        switch notice {
-        case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
-        case .recovered(let failures):
-          services.log(.info, label, "sending again, after \(failures) failed attempt\(failures == 1 ? "" : "s")")
-        case .tooLong(let bytes):
-          services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
-        }
-      }
+      sender = try SocketSender(settings.place, options, notify: notify)
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+    }
+  }
+
+  private func open(_ target: WebSocketTarget, _ notify: @escaping @Sendable (SocketSender.Notice) -> Void) {
+    let frame = makeFrame()
+    frame.loadNothing()
+    let template = RequestTemplate(
+      method: "GET", url: target.url, headers: target.headers, body: TemplateParameter())
+    switch template.render(frame) {
+    case .failure(let failure): fail(because: SignalFailure(.sink, failure.message, at: nodeContext.location))
+    case .success(let request):
+      guard let place = WebSocketClient.Target(request.url) else {
+        return fail(
+          because: SignalFailure(.sink, "'\(request.shownURL)' is no URL of a WebSocket", at: nodeContext.location))
+      }
+      var options = target.options
+      options.memory = execution.services.memory
+      options.client.headers = request.headers + [target.auth].compactMap { $0 }
+      targetText = place.text
+      sender = WebSocketSender(place, options, notify: notify)
     }
   }
 
@@ -141,6 +175,9 @@ final class SocketSink: RunningSink {
     var bytes = message.bytes
     if endsLines, bytes.last == 0x0A { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
     if endsLines, bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
+    if settings.webSocket?.options.isText == true, !UTF8Text.isValid(bytes) {
+      return reject(event, "a text message must be UTF-8; 'type: binary' sends any bytes")
+    }
     if bytes.count > settings.maxMessage {
       return reject(event, "the message has \(bytes.count) bytes, more than the \(settings.maxMessage) of a datagram")
     }
@@ -204,7 +241,9 @@ final class SocketSink: RunningSink {
       events: max(0, taken + ends.count - sent - givenUp), bytes: (sender?.queuedBytes ?? 0) + buffer.count)
   }
 
-  override var connections: PipelineStatistics.Connections? { (sender as? SocketSender)?.counts }
+  override var connections: PipelineStatistics.Connections? {
+    (sender as? SocketSender)?.counts ?? (sender as? WebSocketSender)?.counts
+  }
 
   override func countDelivered() {
     let (sent, _, bytes) = book.counts
@@ -260,7 +299,7 @@ final class SocketSink: RunningSink {
     countUndelivered(left)
     log(
       .warning,
-      "\(left) event\(left == 1 ? " was" : "s were") taken but not sent to \(settings.program?.call.program ?? settings.place.text)"
+      "\(left) event\(left == 1 ? " was" : "s were") taken but not sent to \(settings.program?.call.program ?? targetText ?? settings.place.text)"
     )
   }
 

@@ -43,6 +43,7 @@ extension DockerSource {
     private var recheck = Wake.none
     private static let reconnects = 1
     private static let rechecks = 2
+    private static let silent = 3
     /// The longest event of Docker's own.
     private static let longestEvent = 1 << 20
 
@@ -114,9 +115,8 @@ extension DockerSource {
       events = execution.services.http.stream(request("/events?\(query)")) { part in
         executor.postBatch { node.object?.takeEvents(part, number) }
       }
-      // Nothing comes of the events before the first one. Those of containers that have been started meanwhile will.
       ended = []
-      if parameters.emit == .logs { list() }
+      timer = wake(after: parameters.timeout, Self.silent)
     }
 
     private func isConnected() {
@@ -143,7 +143,11 @@ extension DockerSource {
         list()
       } else {
         timer = .none
-        connect()
+        if token == Self.silent {
+          connectAgain("Docker has not answered within \(parameters.timeout)")
+        } else {
+          connect()
+        }
       }
     }
 
@@ -169,7 +173,10 @@ extension DockerSource {
       switch part {
       case .head(let response):
         guard response.status == 200 else { return connectAgain("Docker answered \(response.status)") }
-        if parameters.emit == .events { isConnected() }
+        cancelWake(&timer)
+        isConnected()
+        // What is started from now on is an event.
+        if parameters.emit == .logs { list() }
       case .bytes(let bytes):
         eventText += bytes
         while let end = eventText.firstIndex(of: 0x0A), !isClosed {
@@ -235,7 +242,6 @@ extension DockerSource {
           }
           let items = node.execution.json.expand(found, into: node.arena)
           guard items.is(.list) else { return node.connectAgain("Docker has given no list of containers") }
-          node.isConnected()
           var known: Set<String> = []
           for item in items.elements {
             guard let id = node.text(node.member(item, "Id")) else { continue }

@@ -81,6 +81,12 @@ public struct HTTPServerSource: SourceComponent {
       have the new certificate. With `clientCA` only clients with a certificate of its authorities connect, and \
       `meta.subject` has their name.
 
+      Several sources and sinks can share an address, also those of several pipelines: `httpServer`, `sse`, `webSocket` and \
+      `prometheusExporter`, each with its own `path`, or with other `methods` of the same path. A path that none of them has is \
+      answered 404, a method that none of them takes there 405 with `Allow`. Without `path` a server gets what no other one has. \
+      All of them need the same `tls`; the other parameters are each server's own. A connection counts towards the \
+      `maxConnections` of the server of its last request; the address takes as many as all of them together.
+
       Bodies may be compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; any other is answered 415), and \
       `maxBody` limits the decompressed size. The event of a compressed request has the decompressed content and no \
       header about the compression.
@@ -93,8 +99,9 @@ public struct HTTPServerSource: SourceComponent {
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
-      .init("path", \.path, "The only path to serve; others are answered 404."),
-      .init("methods", \.methods, "The only methods to serve; others are answered 405."),
+      .init("path", \.path, "The only path to serve; others are answered 404, or by other servers of the address."),
+      .init(
+        "methods", \.methods, "The only methods to serve; others are answered 405, or by other servers of the path."),
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
@@ -112,7 +119,7 @@ public struct HTTPServerSource: SourceComponent {
       ),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
-        "The largest number of connections; more are answered 503."),
+        "The largest number of connections of this server; more are answered 503."),
       .init(
         "queueTimeout", \.queueTimeout, range: 1_000_000...Int64.max,
         "How long a request may wait for the pipeline before it gets 503."),
@@ -128,6 +135,18 @@ public struct HTTPServerSource: SourceComponent {
         "encrypted, for clients with a certificate",
         "httpServer: { address: '0.0.0.0:8443', decode: ndjson, tls: { certificate: /etc/rxd/server.pem, clientCA: /etc/rxd/clients.pem } }"
       ),
+      .pipeline(
+        "two paths of one port: orders as events, and a question that is answered",
+        """
+        name: shop
+        sources:
+          orders: { httpServer: { address: 8899, path: /orders, methods: [POST], decode: ndjson } }
+          asked: { httpServer: { address: 8899, path: /hello, methods: [GET] } }
+        signals: { greeted: { from: asked, chain: [ { map: "'hello ' + event.query.name" } ] } }
+        sinks:
+          out: { from: orders, stdout: {} }
+          answers: { from: greeted, reply: {} }
+        """),
       .snippet(
         "large bodies, and little memory for them",
         "httpServer: { address: 8900, decode: ndjson, maxBody: 8MiB, maxBuffered: 16MiB, queueTimeout: 2s }"),
@@ -137,7 +156,7 @@ public struct HTTPServerSource: SourceComponent {
       error:
         "A port that cannot be used ends it with an error; a bad request is answered with 400 and goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
-      disposal: "Closes the port; requests under way are answered first."),
+      disposal: "Closes the port, unless others share it; requests under way are answered first."),
     memory: "Requests that wait for the pipeline, up to `maxBuffered`.",
     knownAs: ["Vector http_server", "Benthos http_server", "Fluent Bit http"],
     useCases: [
@@ -168,7 +187,9 @@ public struct HTTPServerSource: SourceComponent {
   public var recovery: SourceRecovery { rules.answer == .accepted ? .never : .sender }
 
   public var listens: ListenAddress? {
-    ListenAddress(host: address.host, port: address.port, location: address.location)
+    ListenAddress(
+      host: address.host, port: address.port, location: address.location,
+      site: ListenAddress.Site(path: path?.text, methods: rules.methods, tls: tls?.files.all ?? []))
   }
 
   private var rules: ServingRules {
@@ -221,21 +242,16 @@ public struct HTTPServerSource: SourceComponent {
       var options = HTTPServer.Options()
       options.host = parameters.address.host
       options.port = parameters.address.port
+      options.isShared = true
       options.rules = rules
       return options
     }
 
     /// The options with the certificate; nil: it cannot be used, and the source has failed.
     private func servingOptions() -> HTTPServer.Options? {
-      var options = options
-      guard let files = parameters.tls?.files else { return options }
-      let services = execution.services
-      let label = execution.plan.steps[nodeContext.step.number].label
-      let log = OncePerSecond { services.log(.warning, label, $0) }
-      options.tlsFailed = { reason in log.write("a connection is over: \(reason)") }
       do throws(SocketFailure) {
-        options.tls = try TLSServing(files) { services.log(.info, label, $0) }
-        return options
+        return try options.encrypted(
+          by: parameters.tls, execution.services, execution.plan.steps[nodeContext.step.number].label)
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
         return nil

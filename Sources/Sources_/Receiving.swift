@@ -242,18 +242,3 @@ final class ReceivingNode: DecodingSource {
     endPause()
   }
 }
-
-extension Services {
-  /// Says that connections wait, or are accepted again.
-  func report(_ notice: AcceptShortage.Notice, _ label: String) {
-    switch notice {
-    case .acceptPaused(let reason):
-      log(
-        .warning, label,
-        """
-        connections cannot be accepted (\(reason)) and wait; raise the limit of open files, or lower 'maxConnections'
-        """)
-    case .acceptResumed: log(.info, label, "connections are accepted again")
-    }
-  }
-}

@@ -138,36 +138,6 @@ struct SocketMode: ParameterValue {
   }
 }
 
-/// TLS of a source that listens: `tls: { certificate: server.pem, key: server.key }`.
-struct ServingTLSParameter: RecordParameter {
-  var certificate = ""
-  var key: String?
-  var clientCA: String?
-
-  static var fields: [RecordField<ServingTLSParameter>] {
-    [
-      .init(
-        "certificate", \.certificate, primary: true, required: true,
-        "A PEM file with the certificate, and those that lead to its authority."),
-      .init("key", \.key, "A PEM file with its key, without a password; by default it is in the same file."),
-      .init(
-        "clientCA", \.clientCA,
-        "A PEM file of certificates: only clients with a certificate of theirs may connect."),
-    ]
-  }
-
-  func validate(at path: String, _ context: inout DecodingContext) {
-    for (field, file, what) in [
-      ("certificate", certificate, "the certificate file"), ("key", key, "the key file"),
-      ("clientCA", clientCA, "the certificates file"),
-    ] {
-      if let file, !file.isEmpty { context.warn(ofUnreadable: file, what, at: "\(path).\(field)") }
-    }
-  }
-
-  var files: TLSServing.Files { TLSServing.Files(certificate: certificate, key: key, clientCA: clientCA) }
-}
-
 extension DecoderOptions {
   /// The same for messages that come one by one, each with an end of its own.
   var ofMessages: DecoderOptions {

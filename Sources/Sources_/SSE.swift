@@ -6,7 +6,7 @@ public struct SSE: SourceComponent {
   public var url = TemplateParameter()
   var headers = Table<TemplateParameter>()
   public var decode = DecodeParameter(.json)
-  var auth: HTTPAuth?
+  var auth: ClientAuth?
   var tls = TLSParameter()
   var connectTimeout = TimeSpan.seconds(5)
   var idleTimeout = TimeSpan.seconds(60)

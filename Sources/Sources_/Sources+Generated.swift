@@ -26,5 +26,6 @@ extension Catalogue {
     CatalogueEntry(source: UDP.self, "udp"),
     CatalogueEntry(source: UnixSocket.self, "unix"),
     CatalogueEntry(source: Values.self, "values"),
+    CatalogueEntry(source: WebSocketSource.self, "webSocket"),
   ])
 }

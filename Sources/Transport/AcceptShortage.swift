@@ -34,3 +34,18 @@ public struct AcceptShortage: Sendable {
     return .acceptResumed
   }
 }
+
+extension Services {
+  /// Says that connections wait, or are accepted again.
+  public func report(_ notice: AcceptShortage.Notice, _ label: String) {
+    switch notice {
+    case .acceptPaused(let reason):
+      log(
+        .warning, label,
+        """
+        connections cannot be accepted (\(reason)) and wait; raise the limit of open files, or lower 'maxConnections'
+        """)
+    case .acceptResumed: log(.info, label, "connections are accepted again")
+    }
+  }
+}

@@ -8,6 +8,8 @@ import Synchronization
 /// All that a request waits for counts towards its `timeout`. Callable from any thread.
 final class AccessTokens: Sendable {
   typealias Completion = @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
+  typealias Receive = @Sendable (HTTPStreamPart) -> Void
+  typealias Stream = @Sendable (HTTPRequest, @escaping Receive) -> any HTTPStream
   typealias Send = @Sendable (HTTPRequest, @escaping Completion) -> any Cancellable
 
   /// What a token is for. The same client may be known by another name where connections go another way.
@@ -23,24 +25,36 @@ final class AccessTokens: Sendable {
     var token: Secret?
     /// When the token is renewed, in nanoseconds of the clock.
     var renewAt: Int64 = 0
-    var waiting: [Call] = []
+    var waiting: [any TokenUser] = []
     var isFetching = false
   }
 
   private let entries = Mutex<[Key: Entry]>([:])
   private let sendNow: Send
+  private let streamNow: Stream
   private let now: @Sendable () -> Int64
 
   /// - Parameters:
   ///   - send: sends a request without OAuth 2.0.
+  ///   - stream: the same of a request whose answer comes bit by bit.
   ///   - now: nanoseconds of a clock that is never set.
-  init(send: @escaping Send, now: @escaping @Sendable () -> Int64) {
+  init(send: @escaping Send, stream: @escaping Stream, now: @escaping @Sendable () -> Int64) {
     self.now = now
+    streamNow = stream
     sendNow = send
   }
 
+  /// What waits for a token.
+  private protocol TokenUser: AnyObject, Sendable {
+    var request: HTTPRequest { get }
+    var credentials: HTTPOptions.OAuth2 { get }
+    var isOver: Bool { get }
+    func proceed(_ token: Secret, _ tokens: AccessTokens)
+    func give(up failure: HTTPFailure)
+  }
+
   /// A request on its way: first its token, then itself, perhaps twice.
-  private final class Call: Cancellable {
+  private final class Call: Cancellable, TokenUser {
     let request: HTTPRequest
     let credentials: HTTPOptions.OAuth2
     let deadline: Int64
@@ -58,6 +72,8 @@ final class AccessTokens: Sendable {
     }
 
     var isOver: Bool { step.withLock(\.isOver) }
+    func proceed(_ token: Secret, _ tokens: AccessTokens) { tokens.send(self, token) }
+    func give(up failure: HTTPFailure) { complete(.failure(failure)) }
 
     /// The attempt is under way, unless a later one is already.
     func follows(_ call: any Cancellable, _ attempt: Int) {
@@ -87,6 +103,88 @@ final class AccessTokens: Sendable {
     }
   }
 
+  /// A request whose answer comes bit by bit; an answer 401 to the first attempt is not passed on.
+  private final class StreamCall: HTTPStream, TokenUser {
+    private struct State {
+      var stream: (any HTTPStream)?
+      var attempt = 0
+      var isOver = false
+      var receive: Receive?
+    }
+    let request: HTTPRequest
+    let credentials: HTTPOptions.OAuth2
+    private let state: Mutex<State>
+
+    init(_ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, _ receive: @escaping Receive) {
+      self.request = request
+      self.credentials = credentials
+      state = Mutex(State(receive: receive))
+    }
+
+    var isOver: Bool { state.withLock(\.isOver) }
+
+    func proceed(_ token: Secret, _ tokens: AccessTokens) {
+      var request = request
+      request.options.auth = .bearer(token)
+      let attempt = state.withLock { state -> Int? in
+        guard !state.isOver else { return nil }
+        state.attempt += 1
+        return state.attempt
+      }
+      guard let attempt else { return }
+      let stream = tokens.streamNow(request) { [self] part in
+        guard state.withLock({ $0.attempt == attempt }) else { return }
+        if attempt == 1, case .head(let response) = part, response.status == 401 {
+          // Further parts are of no interest, also if the attempt is not known here yet.
+          let stream = state.withLock { state in
+            state.attempt = 2
+            return state.stream.take()
+          }
+          stream?.cancel()
+          tokens.forget(token, of: tokens.key(of: self))
+          return tokens.withToken(self)
+        }
+        pass(part)
+      }
+      let isWanted = state.withLock { state in
+        guard state.attempt == attempt, !state.isOver else { return false }
+        state.stream = stream
+        return true
+      }
+      if !isWanted { stream.cancel() }
+    }
+
+    func give(up failure: HTTPFailure) { pass(.end(failure)) }
+
+    private func pass(_ part: HTTPStreamPart) {
+      let receive = state.withLock { state -> Receive? in
+        guard case .end = part else { return state.receive }
+        defer { (state.isOver, state.receive, state.stream) = (true, nil, nil) }
+        return state.receive
+      }
+      receive?(part)
+    }
+
+    func handled(_ bytes: Int) { state.withLock(\.stream)?.handled(bytes) }
+
+    func cancel() {
+      let stream = state.withLock { state in
+        defer { (state.isOver, state.receive, state.stream) = (true, nil, nil) }
+        return state.stream
+      }
+      stream?.cancel()
+    }
+  }
+
+  /// Starts a request whose `auth` are these credentials, and whose answer comes bit by bit.
+  func stream(
+    _ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, _ receive: @escaping Receive
+  ) -> any HTTPStream {
+    let call = StreamCall(request, credentials, receive)
+    withToken(call)
+    return call
+  }
+
   /// Sends a request whose `auth` are these credentials.
   func send(
     _ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, _ completion: @escaping Completion
@@ -97,14 +195,14 @@ final class AccessTokens: Sendable {
     return call
   }
 
-  private func key(of call: Call) -> Key {
+  private func key(of call: any TokenUser) -> Key {
     let options = call.request.options
     return Key(
       credentials: call.credentials, proxy: options.proxy, caFile: options.tls.caFile, verify: options.tls.verify,
       allowPrivate: options.allowPrivate)
   }
 
-  private func withToken(_ call: Call) {
+  private func withToken(_ call: any TokenUser) {
     let key = key(of: call)
     let now = now()
     let (token, fetches) = entries.withLock { entries -> (Secret?, Bool) in
@@ -117,7 +215,7 @@ final class AccessTokens: Sendable {
       defer { entry.isFetching = true }
       return (nil, !entry.isFetching)
     }
-    if let token { return send(call, token) }
+    if let token { return call.proceed(token, self) }
     if fetches { fetch(key, call) }
   }
 
@@ -154,12 +252,12 @@ final class AccessTokens: Sendable {
     var seconds: Int64?
   }
 
-  private func fetch(_ key: Key, _ call: Call) {
+  private func fetch(_ key: Key, _ call: any TokenUser) {
     // It serves all that wait, so it goes on if the first of them is cancelled.
     _ = sendNow(Self.tokenRequest(key.credentials, call.request.options)) { [self] result in
       let grant = Self.grant(result, of: key.credentials)
       let now = now()
-      let waiting = entries.withLock { entries -> [Call] in
+      let waiting = entries.withLock { entries -> [any TokenUser] in
         var entry = entries[key] ?? Entry()
         defer { entries[key] = entry }
         entry.isFetching = false
@@ -172,8 +270,8 @@ final class AccessTokens: Sendable {
       }
       for call in waiting {
         switch grant {
-        case .success(let grant): send(call, grant.token)
-        case .failure(let failure): call.complete(.failure(failure))
+        case .success(let grant): call.proceed(grant.token, self)
+        case .failure(let failure): call.give(up: failure)
         }
       }
     }

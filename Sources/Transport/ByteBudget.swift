@@ -21,6 +21,9 @@ final class ByteBudget: Sendable {
     return false
   }
 
+  /// Takes `count` bytes that are in memory already, also beyond the limit.
+  func force(_ count: Int) { used.add(count, ordering: .relaxed) }
+
   func giveBack(_ count: Int) { used.subtract(count, ordering: .relaxed) }
 }
 

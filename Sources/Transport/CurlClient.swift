@@ -24,6 +24,10 @@ public final class CurlClient: HTTPClient {
       let exchange = CurlExchange(request, loop, completion)
       loop.add(exchange)
       return exchange
+    } stream: { request, receive in
+      let exchange = CurlExchange(streaming: request, loop, receive)
+      loop.add(exchange)
+      return exchange
     } now: {
       monotonicNow()
     }
@@ -58,6 +62,7 @@ public final class CurlClient: HTTPClient {
   public func stream(
     _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
   ) -> any HTTPStream {
+    if case .oauth2(let credentials) = request.options.auth { return tokens.stream(request, credentials, receive) }
     let exchange = CurlExchange(streaming: request, loop, receive)
     loop.add(exchange)
     return exchange

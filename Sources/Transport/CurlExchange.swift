@@ -114,11 +114,14 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     return true
   }
 
+  /// Passes on the head when it is complete: an answer may be silent for long afterwards.
   private func passHead() {
-    guard !hasHead else { return }
-    hasHead = true
+    guard !hasHead, !isCompleted else { return }
     var status = 0
     if let easy { rx_curl_get_long(easy, CURLINFO_RESPONSE_CODE, &status) }
+    // What comes before is not the answer: an interim one, or that of a proxy to CONNECT, which has no status here.
+    guard status >= 200 else { return }
+    hasHead = true
     receiver?(.head(HTTPResponse(status: status, headers: headers)))
   }
 
@@ -217,6 +220,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     }
     if text.isEmpty {
       inHeaders = false
+      if isStreaming { passHead() }
       return true
     }
     guard inHeaders else { return true }  // Trailers are not asked for.

@@ -80,6 +80,13 @@ final class RequestHead: @unchecked Sendable {
     field.name.count == name.utf8CodeUnitCount && HTTPRequestReader.isSame(self[field.name], name)
   }
 
+  /// The coding of the body; unknown if there are several.
+  var contentCoding: Decompressor.Coding {
+    let names = fields.filter { matches($0, "content-encoding") }.map { text($0.value) }
+    guard let name = names.first else { return .none }
+    return names.count == 1 ? Decompressor.Coding(name) : .unknown
+  }
+
   /// The memory that the head occupies.
   var byteCount: Int { count + most * MemoryLayout<Field>.stride }
 }

@@ -68,16 +68,20 @@ public struct HTTPServerFailure: Error, Sendable, Equatable {
   public var message: String
 }
 
-/// Receives HTTP/1.1 requests on one address. All servers of the process share one thread, which starts with the first
-/// of them.
+/// What one component serves over HTTP/1.1: its rules, its queue, its memory and who takes its requests. Servers at the same
+/// address share an ``HTTPListener`` and its connections; each request goes to the server of its path and method. One thread
+/// serves all of the process; it starts with the first of them.
 ///
-/// `ServingRules.maxBufferedBytes` bounds the memory of its connections (requests that come in, wait for the pipeline
-/// or are in its turn).
-public final class HTTPServer: Sendable {
+/// `ServingRules.maxBufferedBytes` bounds the memory of its requests (those that come in, wait for the pipeline or are in its
+/// turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
+/// request, and before its first one at the only server of the address.
+public final class HTTPServer: @unchecked Sendable {
   public struct Options: Sendable {
     public var host = "127.0.0.1"
     /// 0: the system chooses.
     public var port = 0
+    /// Whether other servers of the process may be at the same address, each with its own paths.
+    public var isShared = false
     /// The decisions of the server itself.
     public var rules = ServingRules()
     /// The certificate; nil: connections are not encrypted.
@@ -109,28 +113,43 @@ public final class HTTPServer: Sendable {
   /// The requests that wait for the pipeline, if the handler adds them.
   public let queue = RequestQueue()
   let budget: ByteBudget
+  let replyTimeout: Int64
+  let queueTimeout: Int64
 
   struct State {
-    var listener: (any Channel)?
+    /// Those that are at this server.
     var connections: [ObjectIdentifier: ServerConnection] = [:]
-    var stopping = false
+    var listener: HTTPListener?
     var counts = PipelineStatistics.Connections()
   }
 
   let state = Guarded(State())
+  /// Set before it is served.
+  private var service = Service()
+  /// Whether requests may come; used on the network thread.
+  var isServing = false
+  /// The number of requests in this round of the loop; used on the network thread.
+  private var count = 0
+  /// The receiver starts with this many requests while the others are still being read.
+  private static let enough = 32
+
+  struct Service {
+    var notify: @Sendable (Notice) -> Void = { _ in }
+    var handOver: @Sendable () -> Void = {}
+    var handler: @Sendable (ServerRequest) -> Void = { _ in }
+  }
 
   public init(options: Options = Options()) {
     self.options = options
     budget = ByteBudget(limit: options.rules.maxBufferedBytes)
+    replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
+    queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
   }
 
   /// The bytes of requests in memory.
   public var bufferedBytes: Int { budget.held }
 
-  /// One thread for all servers of the process, made when the first one starts.
-  private static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-
-  /// Starts listening. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
+  /// Starts serving. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
   /// - Parameters:
   ///   - handOver: Called after `handler`, once for all requests of the same round of the network thread, or for the
   ///     first of many: wake other threads here.
@@ -140,60 +159,16 @@ public final class HTTPServer: Sendable {
     notify: @escaping @Sendable (Notice) -> Void = { _ in }, handOver: @escaping @Sendable () -> Void = {},
     handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
-    let bootstrap = bootstrap(notify, handOver, handler).childChannelOption(.socketOption(.tcp_nodelay), value: 1)
-    return try listen {
-      if let kept = KeptListeners.take(address) { return try bootstrap.withBoundSocket(kept).wait() }
-      return try bootstrap.bind(host: options.host, port: options.port).wait()
-    }
+    service = Service(notify: notify, handOver: handOver, handler: handler)
+    return try HTTPListener.add(self)
   }
 
   /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
   /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
   public func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
-    let own = fcntl(socket, F_DUPFD_CLOEXEC, 0)
-    guard own >= 0 else {
-      throw HTTPServerFailure(kind: .other, message: "cannot serve a socket: \(PosixError.text(errno))")
-    }
-    let bootstrap = bootstrap({ _ in }, {}, handler)
-    _ = try listen { try bootstrap.withBoundSocket(own).wait() }
+    service = Service(handler: handler)
+    try HTTPListener.add(self, on: socket)
   }
-
-  private func bootstrap(
-    _ notify: @escaping @Sendable (Notice) -> Void, _ handOver: @escaping @Sendable () -> Void,
-    _ handler: @escaping @Sendable (ServerRequest) -> Void
-  ) -> ServerBootstrap {
-    let pause = options.acceptPause
-    // All connections share the only loop.
-    let round = ServingRound(Self.group.any(), options, handler, handOver)
-    return ServerBootstrap(group: Self.group)
-      .serverChannelOption(.backlog, value: 256)
-      .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .serverChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(AcceptGate(pause, notify))
-        }
-      }
-      .childChannelOption(.allowRemoteHalfClosure, value: true)
-      .childChannelInitializer { [self] channel in
-        channel.eventLoop.makeCompletedFuture { try configure(channel, round) }
-      }
-  }
-
-  private func listen(_ open: () throws -> any Channel) throws(HTTPServerFailure) -> Int {
-    do {
-      let listener = try open()
-      state.withLock {
-        $0.listener = listener
-        $0.stopping = false
-      }
-      KeptListeners.begins("\(options.port)")
-      return listener.localAddress?.port ?? options.port
-    } catch {
-      throw options.failure(error)
-    }
-  }
-
-  private var address: String { options.address }
 
   /// What is counted of its connections.
   public var counts: PipelineStatistics.Connections {
@@ -204,34 +179,18 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  /// Accepts no more connections; the port is free when this returns. Not on the network thread.
-  /// - Parameter handsOver: The next server of this address goes on with the listening socket, if there is a reload.
+  /// Serves no more requests. If no other server is at the address, it is free when this returns. Not on the network thread.
+  /// - Parameter handsOver: If there is a reload, requests wait for the next server of the path, until the reload is over.
   public func stopListening(handsOver: Bool = false) {
-    let listener = state.withLock { state in
-      state.stopping = true
-      return state.listener.take()
-    }
-    guard let listener else { return }
-    defer { KeptListeners.ends("\(options.port)") }
-    let address = address
-    // Where the system chooses the port, an address names no socket.
-    let keeps = handsOver && options.port != 0
-    _ = try? listener.eventLoop.flatSubmit {
-      if keeps {
-        _ = try? listener.pipeline.syncOperations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in
-          KeptListeners.keep(address, socket)
-        }
-      }
-      return listener.close()
-    }.wait()
+    let listener = state.withLock { $0.listener.take() }
+    listener?.remove(self, handsOver: handsOver)
   }
 
-  /// Stops listening, closes idle connections, waits at most `limit` for answers that are due, then closes everything.
-  /// Not on the network thread.
+  /// Stops serving and waits at most `limit` for answers that are due; what is still under way then is closed. Connections at
+  /// which nothing is under way stay open for other servers of the address. Not on the network thread.
   public func stop(within limit: TimeSpan = .seconds(5)) {
     stopListening()
-    let connections = state.withLock { Array($0.connections.values) }
-    for connection in connections { connection.drain() }
+    for connection in state.withLock({ Array($0.connections.values) }) { connection.part(from: self) }
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
     let none: (inout State) -> Bool? = { $0.connections.isEmpty ? true : nil }
     if state.wait(until: overflow ? nil : deadline, none) == nil {
@@ -239,31 +198,71 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  private func configure(_ channel: any Channel, _ round: ServingRound) throws {
-    let pipeline = channel.pipeline.syncOperations
-    let refusal = state.withLock { state in
-      let refusal = state.stopping ? .busy : options.rules.refusal(besides: state.connections.count)
-      if refusal != nil { state.counts.refused += 1 }
-      return refusal
+  // MARK: - Of its listener, on the network thread
+
+  func notify(_ notice: Notice) { service.notify(notice) }
+
+  /// Passes a request on. The loop runs the posted task after it has handled all ready connections.
+  func pass(_ request: ServerRequest, _ round: ServingRound) {
+    service.handler(request)
+    count += 1
+    if count == 1 {
+      round.inLoop { [self] in
+        count = 0
+        service.handOver()
+      }
+    } else if count.isMultiple(of: Self.enough) {
+      service.handOver()
     }
-    guard let serving = options.tls else {
-      if let refusal { return try pipeline.addHandler(BusyHandler(refusal)) }
-      return try pipeline.addHandler(ServerConnection(self, channel, round, tls: nil))
-    }
-    // An answer would cost a handshake first.
-    if refusal != nil { throw ChannelError.ioOnClosedChannel }
-    let tls = ServerTLS(try serving.sessionApart()) { [options] reason in options.tlsFailed(reason) }
-    try pipeline.addHandler(tls)
-    try pipeline.addHandler(ServerConnection(self, channel, round, tls: tls))
   }
 
+  /// Accounts for the head of a request; nil: there is no room for the request, or the pipeline takes none.
+  func charge(_ head: RequestHead) -> ByteCharge? {
+    guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
+    let charge = ByteCharge(budget)
+    return charge.grow(by: head.byteCount) ? charge : nil
+  }
+
+  /// A connection comes to this server; false: it has too many.
+  func admit(_ connection: ServerConnection) -> Bool {
+    state.withLock { state in
+      guard options.rules.refusal(besides: state.connections.count) == nil else {
+        state.counts.refused &+= 1
+        return false
+      }
+      state.connections[ObjectIdentifier(connection)] = connection
+      state.counts.opened &+= 1
+      return true
+    }
+  }
+
+  func leave(_ connection: ServerConnection) {
+    state.withLock { $0.connections[ObjectIdentifier(connection)] = nil }
+    state.notify()
+  }
+
+  func countRefused() { state.withLock { $0.counts.refused &+= 1 } }
 }
 
 extension HTTPServer.Options {
   var address: String { "\(host):\(port)" }
+  /// One spelling of the address.
+  var place: String { ListenAddress(host: host, port: port).place }
+
+  /// Why a server with these options cannot be at the address of another one; nil: it can.
+  func conflict(_ other: HTTPServer.Options) -> HTTPServerFailure? {
+    let place = "\(HTTPSyntax.printable(host)):\(port)"
+    if tls?.files != other.tls?.files {
+      return HTTPServerFailure(
+        kind: .addressInUse, message: "cannot listen on \(place): another component listens there with another 'tls'")
+    }
+    guard let both = rules.conflict(other.rules) else { return nil }
+    return HTTPServerFailure(
+      kind: .addressInUse, message: "cannot listen on \(place): another component serves \(both) there")
+  }
 
   /// Why the address cannot be listened on.
-  fileprivate func failure(_ error: any Error) -> HTTPServerFailure {
+  func failure(_ error: any Error) -> HTTPServerFailure {
     let host = HTTPSyntax.printable(self.host)
     let place = "\(host):\(port)"
     guard let error = error as? IOError else {
@@ -308,172 +307,6 @@ extension HTTPServer {
       KeptListeners.keep(options.address, number)
     } catch {
       throw options.failure(error)
-    }
-  }
-}
-
-/// The common state of a server's connections: passes requests on and collects the answers of one round of the network
-/// thread. Used on that thread, except for `answer`.
-final class ServingRound: @unchecked Sendable {
-  /// The answer to one request.
-  struct Answer {
-    var connection: ServerConnection
-    var exchange: ServerExchange
-    var status: Int
-    var headers: [(name: String, value: String)]
-    var body: [UInt8]
-  }
-
-  private let loop: any EventLoop
-  /// The options of the server, and the limits that each request needs.
-  let options: HTTPServer.Options
-  let replyTimeout: Int64
-  let queueTimeout: Int64
-  let maxBodyBytes: Int
-  /// The instant of the answers being written; otherwise nil. One reading of the clock serves all of them.
-  @exclusivity(unchecked) private(set) var instant: NIODeadline?
-  /// The last answer that consists of a status alone, as sent.
-  @exclusivity(unchecked) private var lastPlain: (status: Int, bytes: [UInt8]) = (0, [])
-  private let handler: @Sendable (ServerRequest) -> Void
-  private let handOver: @Sendable () -> Void
-  /// The number of requests in this round of the loop.
-  @exclusivity(unchecked) private var count = 0
-  private let answers = Mutex<[Answer]>([])
-  /// The answers being written; otherwise empty.
-  @exclusivity(unchecked) private var due: [Answer] = []
-  /// The buffer for answers.
-  let output = OutputBuffer()
-  /// The memory kept for the next answer, in bytes.
-  static let keptOutput = 64 << 10
-  /// The receiver starts with this many requests while the others are still being read.
-  private static let enough = 32
-
-  init(
-    _ loop: any EventLoop, _ options: HTTPServer.Options, _ handler: @escaping @Sendable (ServerRequest) -> Void,
-    _ handOver: @escaping @Sendable () -> Void
-  ) {
-    self.loop = loop
-    self.options = options
-    replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
-    queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
-    maxBodyBytes = options.rules.maxBodyBytes
-    self.handler = handler
-    self.handOver = handOver
-  }
-
-  /// The answer that consists of a status alone, for a connection that stays open.
-  func plain(_ status: Int) -> [UInt8] {
-    if lastPlain.status != status {
-      output.clear()
-      ServerConnection.write(status, [], [], connection: nil, to: output)
-      lastPlain = (status, Array(output.bytes))
-    }
-    return lastPlain.bytes
-  }
-
-  /// Passes a request on. The loop runs the posted task after it has handled all ready connections.
-  func pass(_ request: ServerRequest) {
-    handler(request)
-    count += 1
-    if count == 1 {
-      loop.execute { [self] in
-        count = 0
-        handOver()
-      }
-    } else if count.isMultiple(of: Self.enough) {
-      handOver()
-    }
-  }
-
-  /// Does something on the network thread. Callable from any thread.
-  func inLoop(_ work: @escaping @Sendable () -> Void) { loop.execute(work) }
-
-  /// Passes an answer to its connection. Callable from any thread.
-  func answer(_ answer: Answer) {
-    let isFirst = answers.withLock { answers in
-      answers.append(answer)
-      return answers.count == 1
-    }
-    guard isFirst else { return }
-    loop.execute { [self] in
-      answers.withLock { swap(&$0, &due) }
-      instant = .now()
-      defer { instant = nil }
-      for one in due {
-        one.connection.answer(one.exchange, status: one.status, headers: one.headers, body: one.body)
-      }
-      due.removeAll(keepingCapacity: due.capacity <= 4096)
-    }
-  }
-}
-
-/// Pauses `accept` while the system has no descriptor or memory for a connection: the listener stays ready, so the loop
-/// would call it again and again. Connections wait in the backlog meanwhile. Reports the first failure and the first
-/// success after it.
-private final class AcceptGate: ChannelInboundHandler {
-  typealias InboundIn = any Channel
-  typealias InboundOut = any Channel
-
-  private let pause: TimeSpan
-  private let notify: @Sendable (HTTPServer.Notice) -> Void
-  /// `accept` is not called before the end of the pause.
-  private var isPaused = false
-  private var shortage = AcceptShortage()
-
-  init(_ pause: TimeSpan, _ notify: @escaping @Sendable (HTTPServer.Notice) -> Void) {
-    self.pause = pause
-    self.notify = notify
-  }
-
-  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    if let notice = shortage.accepted() { notify(notice) }
-    context.fireChannelRead(data)
-  }
-
-  func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    guard let error = error as? IOError, AcceptShortage.isShortage(error.errnoCode) else {
-      return context.fireErrorCaught(error)
-    }
-    if let notice = shortage.failed(error.errnoCode) { notify(notice) }
-    guard !isPaused, let options = context.channel.syncOptions else { return }
-    isPaused = true
-    // The failed read stays wanted: only without automatic reading the loop lets go of a listener that is ready.
-    try? options.setOption(.autoRead, value: false)
-    let gate = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-    context.eventLoop.scheduleTask(in: .nanoseconds(max(pause.nanoseconds, 1_000_000))) {
-      let (gate, context) = gate.value
-      gate.isPaused = false
-      try? context.channel.syncOptions?.setOption(.autoRead, value: true)
-    }
-  }
-}
-
-/// Answers a connection beyond the limit and closes it.
-private final class BusyHandler: ChannelInboundHandler {
-  typealias InboundIn = ByteBuffer
-  typealias OutboundOut = ByteBuffer
-
-  private let answer: ServerAnswer
-
-  init(_ answer: ServerAnswer) { self.answer = answer }
-
-  func channelActive(context: ChannelHandlerContext) {
-    let loopBound = NIOLoopBound(context, eventLoop: context.eventLoop)
-    let output = OutputBuffer()
-    ServerConnection.write(answer.status, answer.headers, [], connection: "close", to: output)
-    let buffer = context.channel.allocator.buffer(bytes: output.bytes)
-    // Closing at once, with the request unread, would reset the connection and destroy the answer on its way.
-    context.writeAndFlush(wrapOutboundOut(buffer)).whenComplete { _ in
-      loopBound.value.close(mode: .output, promise: nil)
-    }
-    context.eventLoop.scheduleTask(in: .seconds(1)) { loopBound.value.close(promise: nil) }
-  }
-
-  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    if case ChannelEvent.inputClosed = event {
-      context.close(promise: nil)
-    } else {
-      context.fireUserInboundEventTriggered(event)
     }
   }
 }

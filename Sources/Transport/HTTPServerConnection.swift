@@ -4,7 +4,7 @@ import PipelineCore
 import Synchronization
 
 /// One client's connection: assembles requests, passes them on one at a time, writes answers in order, and enforces the
-/// time limits. Used on its event loop only, except for `drain` and `cut`.
+/// time limits. Used on its event loop only, except for `part` and `cut`.
 final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   typealias InboundIn = ByteBuffer
   typealias OutboundIn = ByteBuffer
@@ -14,21 +14,27 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     /// Waiting for a head.
     case head
     case body
+    /// The server of the head is being replaced; the next one gets it.
+    case held
     /// Waiting for an answer.
     case answering
     case writing
-    /// An answer that comes bit by bit is under way; input is discarded.
+    /// An answer that comes bit by bit is under way; input is discarded, or belongs to another protocol.
     case streaming
     /// The last answer has been written; further input is discarded.
     case closing
   }
 
-  private let server: HTTPServer
+  private let listener: HTTPListener
+  /// The server of the last request.
+  @exclusivity(unchecked) private var server: HTTPServer?
   private let channel: any Channel
   private let round: ServingRound
   private let peer: String
   /// Encrypts it; nil: nothing does.
-  private let tls: ServerTLS?
+  private let tls: ChannelTLS?
+  /// The certificate that it shows.
+  private let files: TLSServing.Files?
   @exclusivity(unchecked) private var context: ChannelHandlerContext?
   /// The socket, while the channel is active; -1 without one, and where bytes must go through the channel.
   @exclusivity(unchecked) private var socket: Int32 = -1
@@ -43,13 +49,15 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Bytes that belong to no part of a request yet: a piece of a head, or requests that came before the answer to an
   /// earlier one. Counted against the budget.
   @exclusivity(unchecked) private var pending: [UInt8] = []
+  /// The budget that `pending` is counted against.
+  @exclusivity(unchecked) private var pendingBudget: ByteBudget
   @exclusivity(unchecked) private var isConsuming = false
   /// The channel wants to read, but `pending` comes first.
   @exclusivity(unchecked) private var isReadHeld = false
   @exclusivity(unchecked) private var request: RequestHead?
   /// Accounts for the memory of the request.
   @exclusivity(unchecked) private var charge: ByteCharge?
-  @exclusivity(unchecked) private var body = Slab.empty
+  @exclusivity(unchecked) private var body = IncomingBody()
   /// Whether the time limit of the present body runs.
   @exclusivity(unchecked) private var isBodyLimited = false
   /// Bytes of the body so far, including discarded ones.
@@ -59,37 +67,67 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var verdict: ServerAnswer?
   @exclusivity(unchecked) private var exchange: ServerExchange?
   @exclusivity(unchecked) private var stream: ResponseStream?
+  /// Speaks over the connection after an upgrade.
+  @exclusivity(unchecked) private var speaker: (any UpgradedSpeaker)?
   /// The parts of the stream are chunks, and an empty one ends it.
   @exclusivity(unchecked) private var isChunking = false
   /// The deadline for an answer.
   @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture
-  @exclusivity(unchecked) private var deadline = NIODeadline.distantFuture
-  @exclusivity(unchecked) private var timer: Scheduled<Void>?
-  @exclusivity(unchecked) private var timerDeadline = NIODeadline.distantFuture
+  /// Limits the present phase.
+  private let timer: PhaseTimer
 
-  init(_ server: HTTPServer, _ channel: any Channel, _ round: ServingRound, tls: ServerTLS?) {
+  /// - Parameter server: The only server of the address; nil: the first request says which one.
+  init(
+    _ listener: HTTPListener, _ channel: any Channel, tls: ChannelTLS?, files: TLSServing.Files?, at server: HTTPServer?
+  ) {
+    self.listener = listener
     self.server = server
     self.tls = tls
+    self.files = files
     self.channel = channel
-    self.round = round
+    round = listener.round
+    timer = PhaseTimer(channel.eventLoop)
+    pendingBudget = server?.budget ?? listener.budget
     peer = channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "?"
     reader = HTTPRequestReader(
-      maxHeadBytes: server.options.maxHeaderBytes, maxLines: server.options.maxHeaderLines)
+      maxHeadBytes: listener.maxHeaderBytes, maxLines: listener.maxHeaderLines)
   }
 
   // MARK: - From outside
 
-  /// Closes as soon as no answer is due.
-  func drain() {
+  /// Leaves a server that has stopped as soon as no answer is due.
+  func part(from leaving: HTTPServer) {
     channel.eventLoop.execute { [self] in
-      closesAfterAnswer = true
+      guard server === leaving else { return }
       switch phase {
-      case .head: context?.close(promise: nil)
+      case .head: leave()
       // A client that stalls here must not hold up the end.
-      case .body: limit(until: min(deadline, .now() + Self.lastBodyTime))
-      case .answering, .writing, .streaming, .closing: break
+      case .body: timer.shorten(to: .now() + Self.lastBodyTime)
+      case .held, .answering, .writing, .streaming, .closing: break
       }
     }
+  }
+
+  /// The listener has closed: closes as soon as no answer is due.
+  func drain() {
+    closesAfterAnswer = true
+    switch phase {
+    case .head: context?.close(promise: nil)
+    case .held: refuse(.stopped)
+    case .body: timer.shorten(to: .now() + Self.lastBodyTime)
+    case .answering, .writing, .streaming, .closing: break
+    }
+  }
+
+  /// The servers of the address are others: a request that waits for one looks again.
+  func goOn() {
+    guard phase == .held, let request else { return }
+    phase = .body
+    direct(request)
+    guard phase == .body else { return }
+    limit(bodyTimeout)
+    consumePending(always: true)
+    resumeReading()
   }
 
   /// How long a body may still take when the server stops.
@@ -105,27 +143,58 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if tls == nil {
       socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
     }
-    server.state.withLock {
-      $0.connections[ObjectIdentifier(self)] = self
-      $0.counts.opened += 1
-    }
-    limit(server.options.headerTimeout)
+    listener.opened(self)
+    // Beyond its limit it gets its answer with the first request.
+    if let server, !server.admit(self) { (self.server, pendingBudget) = (nil, listener.budget) }
+    limit(options?.headerTimeout ?? .seconds(10))
   }
 
   func handlerRemoved(context: ChannelHandlerContext) {
-    timer?.cancel()
-    timer = nil
+    timer.cancel()
     cancelExchange()
     stream?.disconnect()
     stream = nil
+    speaker?.disconnected()
+    speaker = nil
     letGo()
     setPending([])
     self.context = nil
-    server.state.withLock { $0.connections[ObjectIdentifier(self)] = nil }
-    server.state.notify()
+    leave()
+    listener.closed(self)
+  }
+
+  // MARK: - Servers
+
+  private var options: HTTPServer.Options? { server?.options ?? listener.options }
+  private var bodyTimeout: TimeSpan { options?.bodyTimeout ?? .seconds(30) }
+
+  /// Goes to the server of a request; false: that has too many connections.
+  private func enter(_ next: HTTPServer) -> Bool {
+    if server === next { return true }
+    guard next.admit(self) else { return false }
+    server?.leave(self)
+    server = next
+    move(to: next.budget)
+    return true
+  }
+
+  private func leave() {
+    server?.leave(self)
+    server = nil
+    move(to: listener.budget)
+  }
+
+  private func move(to budget: ByteBudget) {
+    pendingBudget.giveBack(pending.count)
+    pendingBudget = budget
+    // What is there already is never refused.
+    budget.force(pending.count)
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    if phase == .streaming, let speaker {
+      return unwrapInboundIn(data).withUnsafeReadableBytes { speaker.received($0) }
+    }
     guard phase != .closing, phase != .streaming else { return }
     let bytes = unwrapInboundIn(data)
     if pending.isEmpty {
@@ -139,9 +208,11 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// While a request waits for its answer, no further input is read.
+  /// While a request waits for its answer, no further input is read, and none that who speaks here has no room for.
   func read(context: ChannelHandlerContext) {
-    if pending.isEmpty || phase == .head || phase == .body || phase == .closing || phase == .streaming {
+    if phase == .streaming, let speaker, !speaker.wantsMore {
+      isReadHeld = true
+    } else if pending.isEmpty || phase == .head || phase == .body || phase == .closing || phase == .streaming {
       context.read()
     } else {
       isReadHeld = true
@@ -152,12 +223,11 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     guard case ChannelEvent.inputClosed = event else { return context.fireUserInboundEventTriggered(event) }
     isInputClosed = true
     switch phase {
-    case .head, .body, .closing, .streaming: context.close(promise: nil)
+    case .head, .body, .held, .closing, .streaming: context.close(promise: nil)
     case .writing: break
     case .answering:
       // The client has left, or only reads from now on. If the pipeline does not take the request soon, it is dropped.
-      let soon = NIODeadline.now() + .nanoseconds(server.options.halfClosedTimeout.nanoseconds)
-      if soon < deadline { limit(until: soon) }
+      timer.shorten(to: .now() + .nanoseconds((options?.halfClosedTimeout ?? .seconds(1)).nanoseconds))
     }
   }
 
@@ -178,7 +248,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
         // A body that arrived with its head needs no limit.
         if phase == .body, !isBodyLimited {
           isBodyLimited = true
-          limit(server.options.bodyTimeout)
+          limit(bodyTimeout)
         }
         return at
       case .head(let head): receive(head)
@@ -190,17 +260,18 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     return at
   }
 
-  private func consumePending() {
-    guard !isConsuming, !pending.isEmpty, phase == .head || phase == .body else { return }
+  /// - Parameter always: A body may have ended although nothing waits.
+  private func consumePending(always: Bool = false) {
+    guard !isConsuming, always || !pending.isEmpty, phase == .head || phase == .body else { return }
     let bytes = pending
     let used = bytes.withUnsafeBytes { consume($0) }
     setPending(phase == .closing ? [] : Array(bytes[used...]))
   }
 
   private func setPending(_ bytes: [UInt8]) {
-    server.budget.giveBack(pending.count)
+    pendingBudget.giveBack(pending.count)
     pending = []
-    guard server.budget.take(bytes.count) else {
+    guard pendingBudget.take(bytes.count) else {
       // The start of the next request is unknown.
       closesAfterAnswer = true
       if phase == .head || phase == .body { write(.overloaded) }
@@ -219,12 +290,27 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     phase = .body
     isBodyLimited = false
     closesAfterAnswer = closesAfterAnswer || !head.isKeptAlive
-    if head.length > round.maxBodyBytes, let refusal = round.options.rules.refusal(ofBytes: head.length) {
-      return refuse(refusal)
+    direct(head)
+  }
+
+  /// Finds the server of a request, and what it says without the body.
+  private func direct(_ head: RequestHead) {
+    switch listener.way(path: head[head.path], method: head[head.method], files) {
+    case .server(let next):
+      guard enter(next) else { return refuse(.busy) }
+      if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
+      let content = head.isCoded ? head.contentCoding : .none
+      if case .compressed(let format) = content { coding = format }
+      charge = content == .unknown ? nil : next.charge(head)
+      if charge == nil { verdict = content == .unknown ? .unknownCoding : .overloaded }
+    case .held(let time):
+      phase = .held
+      return limit(time)
+    case .answer(let answer):
+      if let refusal = (options?.rules ?? ServingRules()).refusal(ofBytes: head.length) { return refuse(refusal) }
+      if answer.status == 421 { closesAfterAnswer = true }
+      verdict = answer
     }
-    verdict =
-      round.options.rules.refusal(ofPath: head[head.path], method: head[head.method])
-      ?? (head.isCoded ? takeCoding(head) : nil) ?? admit(head)
     guard head.expectsContinue else { return }
     if let verdict { return refuse(verdict) }
     round.output.clear()
@@ -232,72 +318,38 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     send(round.output.bytes, nil)
   }
 
-  /// Checks whether there is room for the request and the pipeline takes requests; charges the head. Returns the answer
-  /// otherwise.
-  private func admit(_ head: RequestHead) -> ServerAnswer? {
-    guard !server.queue.isStalled, server.budget.hasRoom(for: head.length) else { return .overloaded }
-    let charge = ByteCharge(server.budget)
-    guard charge.grow(by: head.byteCount) else { return .overloaded }
-    self.charge = charge
-    return nil
-  }
-
-  /// Reads the content coding; returns the answer if it is not supported.
-  private func takeCoding(_ head: RequestHead) -> ServerAnswer? {
-    let names = head.fields.filter { head.matches($0, "content-encoding") }.map { head.text($0.value) }
-    guard let name = names.first else { return nil }
-    switch names.count == 1 ? Decompressor.Coding(name) : .unknown {
-    case .none: break
-    case .compressed(let format): coding = format
-    case .unknown: return .unknownCoding
-    }
-    return nil
-  }
-
   private func receive(_ bytes: UnsafeRawBufferPointer) {
     received += bytes.count
-    if received > round.maxBodyBytes, let refusal = round.options.rules.refusal(ofBytes: received) {
-      return refuse(refusal)
-    }
+    let most = server?.options.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
+    if received > most { return refuse(ServerAnswer(413)) }
     guard verdict == nil, let request else { return }
-    if received > body.capacity {
-      // No more than announced; without an announcement, twice as much each time.
-      let wanted = max(
-        min(request.length, 64 << 10), received,
-        min(2 * body.capacity, round.maxBodyBytes), 1 << 10)
-      let room = request.isChunked ? wanted : min(wanted, request.length)
-      guard let charge, charge.grow(by: room - body.capacity) else {
-        letGo()
-        verdict = .overloaded
-        return
-      }
-      let larger = Slab(capacity: room)
-      larger.charge = charge
-      larger.append(body.bytes)
-      body = larger
+    guard body.append(bytes, of: request, most: most, charge) else {
+      letGo()
+      verdict = .overloaded
+      return
     }
-    body.append(bytes)
   }
 
   private func receiveEnd() {
     guard phase == .body, let head = request else { return }
     if let verdict { return write(verdict) }
+    guard let server else { return write(.stopped) }
     phase = .answering
     let now = NIODeadline.now()
-    answerDeadline = now + .nanoseconds(round.replyTimeout)
-    limit(until: min(answerDeadline, now + .nanoseconds(round.queueTimeout)))
+    answerDeadline = now + .nanoseconds(server.replyTimeout)
+    limit(until: min(answerDeadline, now + .nanoseconds(server.queueTimeout)))
     let exchange = ServerExchange(self, round)
     self.exchange = exchange
     let request = ServerRequest(
-      head: head, body: body, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
+      head: head, body: body.slab, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
       coding: coding, subject: tls?.subject)
     letGo()
-    round.pass(request)
+    server.pass(request, round)
   }
 
   /// Releases the memory of the request to its receiver, or to nobody.
   private func letGo() {
-    body = .empty
+    body = IncomingBody()
     charge = nil
   }
 
@@ -323,7 +375,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func cancelExchange() {
     guard let exchange else { return }
     exchange.disconnect()
-    if let number = exchange.number, !exchange.isTaken { _ = server.queue.withdraw(number) }
+    if let number = exchange.number, !exchange.isTaken { _ = server?.queue.withdraw(number) }
     self.exchange = nil
   }
 
@@ -353,7 +405,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       let output = round.output
       output.clear()
       let isBodyLeftOut = head?.isForHeadersOnly ?? false
-      Self.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
+      AnswerText.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
       isSent = send(output.bytes, done)
       // The memory of a large answer is not kept.
       if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
@@ -362,42 +414,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       answered()
     } else if phase == .writing {
       // The channel may have sent the rest meanwhile, and the next request may be under way.
-      limit(server.options.writeTimeout)
+      limit(options?.writeTimeout ?? .seconds(30))
     }
-  }
-
-  /// Writes an answer. Invalid headers, and those that the transport writes itself, are left out.
-  static func write(
-    _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8], isBodyLeftOut: Bool = false,
-    connection: String?, coding: String? = nil, to buffer: OutputBuffer
-  ) {
-    buffer.append("HTTP/1.1 ")
-    buffer.append(String(status))
-    buffer.append(" ")
-    buffer.append(HTTPSyntax.reason(status))
-    buffer.append("\r\n")
-    for (name, value) in headers
-    where HTTPHeader.isToken(name) && HTTPSyntax.isFieldValue(value) && !HTTPHeader.isFraming(name) {
-      buffer.append(name)
-      buffer.append(": ")
-      buffer.append(value)
-      buffer.append("\r\n")
-    }
-    let hasBody = status >= 200 && status != 204 && status != 304
-    if let coding {
-      if !coding.isEmpty { buffer.append("Transfer-Encoding: \(coding)\r\n") }
-    } else if hasBody {
-      buffer.append("Content-Length: ")
-      buffer.append(String(body.count))
-      buffer.append("\r\n")
-    }
-    if let connection {
-      buffer.append("Connection: ")
-      buffer.append(connection)
-      buffer.append("\r\n")
-    }
-    buffer.append("\r\n")
-    if hasBody, !isBodyLeftOut { buffer.append(body) }
   }
 
   /// Sends as much as the socket takes at once, past the channel, which would cost about as much again, and leaves the
@@ -426,29 +444,48 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   // MARK: - Answers bit by bit
 
   /// Begins the answer to an exchange; ignored if the exchange is over.
+  /// - Parameter speaker: What speaks another protocol, of that name, from now on.
   func begin(
-    _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)]
+    _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
+    speaker: (name: String, any UpgradedSpeaker)? = nil
   ) {
-    guard self.exchange === exchange, phase == .answering, context != nil else { return stream.disconnect() }
+    guard self.exchange === exchange, phase == .answering, context != nil else {
+      speaker?.1.disconnected()
+      return stream.disconnect()
+    }
     cancelExchange()
     letGo()
+    let rest = pending
     setPending([])
-    isChunking = request?.isOld != true
+    isChunking = request?.isOld != true && speaker == nil
     request = nil
     phase = .streaming
     closesAfterAnswer = true
-    timer?.cancel()
-    timer = nil
+    timer.cancel()
     self.stream = stream
+    self.speaker = speaker?.1
     let output = round.output
     output.clear()
-    Self.write(
-      status, headers, [], isBodyLeftOut: true, connection: "close", coding: isChunking ? "chunked" : "", to: output)
+    AnswerText.write(
+      status, headers, [], isBodyLeftOut: true, connection: speaker == nil ? "close" : "Upgrade",
+      coding: isChunking ? "chunked" : "", upgrade: speaker?.name, to: output)
     if send(output.bytes, { [self] in wrote($0) }) { writeStream() }
-    if isReadHeld {
-      isReadHeld = false
-      context?.read()
+    if let speaker = speaker?.1 {
+      speaker.begins(
+        UpgradedLink(channel.eventLoop, stream) { [self] in
+          readMore()
+        } close: { [self] in
+          channel.close(promise: nil)
+        })
+      if !rest.isEmpty { rest.withUnsafeBytes { speaker.received($0) } }
     }
+    readMore()
+  }
+
+  private func readMore() {
+    guard isReadHeld, speaker?.wantsMore ?? true else { return }
+    isReadHeld = false
+    context?.read()
   }
 
   private func wrote(_ result: Result<Void, any Error>) {
@@ -482,7 +519,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
           if case .success = result { answered() } else { context?.close(promise: nil) }
         }
         stream.disconnect()
-        if isSent { answered() } else { limit(server.options.writeTimeout) }
+        if isSent { answered() } else { limit(options?.writeTimeout ?? .seconds(30)) }
       }
     }
   }
@@ -492,15 +529,19 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     isFirst = false
     if closesAfterAnswer { return linger() }
     phase = .head
-    limit(server.options.idleTimeout)
+    if let server, !server.isServing { leave() }
+    limit(options?.idleTimeout ?? .seconds(60))
     // The caller continues by itself.
     if isConsuming { return }
     consumePending()
     if isInputClosed, phase == .head || phase == .body { context?.close(promise: nil) }
-    if isReadHeld, phase == .head || phase == .body || pending.isEmpty {
-      isReadHeld = false
-      context?.read()
-    }
+    resumeReading()
+  }
+
+  private func resumeReading() {
+    guard isReadHeld, phase == .head || phase == .body || pending.isEmpty else { return }
+    isReadHeld = false
+    context?.read()
   }
 
   /// Ends the output and waits a little for the client to read it: closing at once, with bytes unread, would reset the
@@ -525,20 +566,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     limit(until: (round.instant ?? .now()) + .nanoseconds(max(span.nanoseconds, 1_000_000)))
   }
 
-  private func limit(until instant: NIODeadline) {
-    deadline = instant
-    // A timer that fires too early is set again.
-    if timer == nil || timerDeadline > deadline { schedule() }
-  }
-
-  private func schedule() {
-    timer?.cancel()
-    timerDeadline = deadline
-    timer = channel.eventLoop.scheduleTask(deadline: deadline) { [self] in
-      timer = nil
-      if deadline > .now() { schedule() } else { expired() }
-    }
-  }
+  private func limit(until instant: NIODeadline) { timer.limit(until: instant) { [self] in expired() } }
 
   private func expired() {
     guard let context else { return }
@@ -547,6 +575,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       closesAfterAnswer = true
       write(ServerAnswer(408))
     case .body: refuse(ServerAnswer(408))
+    case .held: refuse(.overloaded)
     case .answering: answerExpired()
     case .streaming: break
     case .head, .writing, .closing: context.close(promise: nil)
@@ -557,69 +586,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func answerExpired() {
     guard let exchange else { return }
     if answerDeadline <= .now() {
-      if let number = exchange.number { _ = server.queue.withdraw(number, isOverdue: true) }
+      if let number = exchange.number { _ = server?.queue.withdraw(number, isOverdue: true) }
       write(.timedOut)
-    } else if let number = exchange.number, server.queue.withdraw(number, isOverdue: !isInputClosed) {
+    } else if let number = exchange.number, server?.queue.withdraw(number, isOverdue: !isInputClosed) == true {
       write(.overloaded)
     } else {
       // The pipeline has taken the request.
       limit(until: answerDeadline)
     }
-  }
-}
-
-/// Whether one request has been answered; shared by the connection and the answering side.
-final class ServerExchange: @unchecked Sendable {
-  private let connection: Mutex<ServerConnection?>
-  private let round: ServingRound
-  /// The number in the server's queue; nil: never queued. Used on the network thread.
-  @exclusivity(unchecked) var number: UInt64?
-  private let taken = Atomic(false)
-  /// Whether the pipeline has taken the request out of the queue.
-  var isTaken: Bool { taken.load(ordering: .relaxed) }
-  func take() { taken.store(true, ordering: .relaxed) }
-
-  init(_ connection: ServerConnection, _ round: ServingRound) {
-    self.connection = Mutex(connection)
-    self.round = round
-  }
-
-  /// Whether this was the first answer and the client is still connected.
-  func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
-    guard let connection = connection.withLock({ $0.take() }) else { return false }
-    round.answer(
-      ServingRound.Answer(connection: connection, exchange: self, status: status, headers: headers, body: body))
-    return true
-  }
-
-  /// Nil: the request has been answered, or the client has left.
-  func stream(
-    status: Int, headers: [(name: String, value: String)], closed: @escaping @Sendable () -> Void
-  ) -> ResponseStream? {
-    guard let connection = connection.withLock({ $0.take() }) else { return nil }
-    let round = round
-    let stream = ResponseStream(schedule: { _ in round.inLoop { connection.writeStream() } }, closed: closed)
-    round.inLoop { [self] in connection.begin(stream, self, status: status, headers: headers) }
-    return stream
-  }
-
-  /// The client has disconnected.
-  func disconnect() { connection.withLock { $0 = nil } }
-}
-
-/// Answers for the receiver of a request.
-private final class ServerReply: ReplyTarget {
-  private let exchange: ServerExchange
-
-  init(_ exchange: ServerExchange) { self.exchange = exchange }
-
-  deinit {
-    let answer = ServerAnswer.dropped
-    _ = exchange.answer(status: answer.status, headers: answer.headers, body: answer.body)
-  }
-
-  @discardableResult
-  func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
-    exchange.answer(status: ServerAnswer.status(for: status), headers: headers, body: body)
   }
 }

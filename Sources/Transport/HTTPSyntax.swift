@@ -21,6 +21,7 @@ enum HTTPSyntax {
   /// The usual reason phrase of a status; empty if there is none.
   static func reason(_ status: Int) -> StaticString {
     switch status {
+    case 101: "Switching Protocols"
     case 200: "OK"
     case 201: "Created"
     case 202: "Accepted"
@@ -41,7 +42,9 @@ enum HTTPSyntax {
     case 410: "Gone"
     case 413: "Content Too Large"
     case 415: "Unsupported Media Type"
+    case 421: "Misdirected Request"
     case 422: "Unprocessable Content"
+    case 426: "Upgrade Required"
     case 429: "Too Many Requests"
     case 431: "Request Header Fields Too Large"
     case 500: "Internal Server Error"

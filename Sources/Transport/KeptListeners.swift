@@ -32,6 +32,7 @@ public enum KeptListeners {
       }
       return state.sockets
     }
+    HTTPListener.endHolding()
     for (address, socket) in left {
       close(socket)
       if address.hasPrefix(unixPrefix) { unlink(String(address.dropFirst(unixPrefix.count))) }

@@ -12,15 +12,23 @@ public final class ResponseStream: Sendable {
     var isEnding = false
     var isAborted = false
     var isOpen = true
+    /// All bytes that were taken.
+    var taken = 0
   }
   private let state = Mutex(State())
+  private let most: Int
   private let schedule: @Sendable (ResponseStream) -> Void
   private let closed: @Sendable () -> Void
 
   /// - Parameters:
+  ///   - room: The bytes that may wait for the client.
   ///   - schedule: Has the connection take what waits; called on any thread.
   ///   - closed: The client has left, or has got everything; called once, on the network thread.
-  init(schedule: @escaping @Sendable (ResponseStream) -> Void, closed: @escaping @Sendable () -> Void) {
+  init(
+    room: Int = ResponseStream.room, schedule: @escaping @Sendable (ResponseStream) -> Void,
+    closed: @escaping @Sendable () -> Void
+  ) {
+    most = room
     self.schedule = schedule
     self.closed = closed
   }
@@ -30,15 +38,19 @@ public final class ResponseStream: Sendable {
 
   /// Sends `bytes`, all or none. False: the client reads too slowly, or has left.
   @discardableResult
-  public func send(_ bytes: [UInt8]) -> Bool {
-    let verdict: (isTaken: Bool, wakes: Bool) = state.withLock { state in
-      guard state.isOpen, !state.isEnding, state.waiting.count + bytes.count <= Self.room else { return (false, false) }
+  public func send(_ bytes: [UInt8]) -> Bool { sendCounted(bytes) != nil }
+
+  /// The same. Returns how many bytes have been taken in all.
+  func sendCounted(_ bytes: [UInt8]) -> Int? {
+    let verdict: (taken: Int?, wakes: Bool) = state.withLock { state in
+      guard state.isOpen, !state.isEnding, state.waiting.count + bytes.count <= most else { return (nil, false) }
       state.waiting += bytes
+      state.taken &+= bytes.count
       defer { state.isScheduled = true }
-      return (true, !state.isScheduled)
+      return (state.taken, !state.isScheduled)
     }
     if verdict.wakes { schedule(self) }
-    return verdict.isTaken
+    return verdict.taken
   }
 
   /// Ends the answer behind what has been sent.

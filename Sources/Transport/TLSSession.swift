@@ -17,9 +17,12 @@ public final class TLSServing: Sendable {
       self.key = key
       self.clientCA = clientCA
     }
+
+    /// Their paths: the same for servers that can share an address.
+    public var all: [String?] { [certificate, key, clientCA] }
   }
 
-  private let files: Files
+  let files: Files
   private let state: Mutex<(context: TLSContext, seen: [FileMark?], looked: Int64)>
   private let notify: @Sendable (String) -> Void
 
@@ -43,7 +46,7 @@ public final class TLSServing: Sendable {
   }
 
   /// The same for a connection whose bytes another owner reads and writes.
-  func sessionApart() throws(SocketFailure) -> TLSSession { try TLSSession(apart: current()) }
+  func sessionApart() throws(SocketFailure) -> TLSSession { try TLSSession(apart: current(), isServer: true) }
 
   /// What new connections share, by the files as they are.
   private func current() -> TLSContext {
@@ -133,9 +136,11 @@ public final class TLSSession: @unchecked Sendable {
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
   }
 
-  /// Of a server, without a descriptor: ``feed(_:)`` takes what has come, ``drain(into:)`` gives what is to be sent.
-  fileprivate init(apart context: TLSContext) throws(SocketFailure) {
-    pointer = rx_tls_begin_apart(context.pointer)
+  /// Without a descriptor: ``feed(_:)`` takes what has come, ``drain(into:)`` gives what is to be sent.
+  /// - Parameter host: Of a client, whom the server's certificate must name; nil: anybody.
+  init(apart context: TLSContext, isServer: Bool, host: String? = nil) throws(SocketFailure) {
+    let isAddress = host.flatMap { HostSyntax.kind($0) }.map { $0 != .name } ?? false
+    pointer = rx_tls_begin_apart(context.pointer, isServer ? 1 : 0, host, isAddress ? 1 : 0)
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
   }
 

@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 private let hasCurl = VerbTests.has("curl", "--version")

@@ -320,6 +320,53 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
+  /// Two pipelines share a port. A change of one leaves the connections of both open, requests that come meanwhile wait for the new
+  /// version, and paths come and go with the reload that adds or removes them.
+  @Test func pathsOfOnePortComeAndGo() throws {
+    let folder = try Scratch()
+    let port = try FreePort().number
+    func text(_ path: String, _ number: Int) -> String {
+      """
+      sources: { asked: { httpServer: { address: 127.0.0.1:\(port), path: \(path) } } }
+      signals: { answers: { from: asked, chain: [ { map: "'\(number)'" } ] } }
+      sinks: { out: { from: answers, reply: { encode: text } } }
+
+      """
+    }
+    let first = try folder.write("a.yaml", text("/a", 1))
+    let second = try folder.write("b.yaml", text("/b", 1))
+    let process = try RunningRxd(["--daemon", first, second, "--log-format", "text"])
+    try process.errorLine(with: "listening on")
+    try process.errorLine(with: "listening on")
+    let (one, other) = (try Connection(port: port), try Connection(port: port))
+    func ask(_ connection: Connection, _ path: String) -> String {
+      connection.send("GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n")
+      guard let answer = connection.message() else { return "closed" }
+      return "\(answer.head.split(separator: " ")[1]) \(String(decoding: answer.body, as: UTF8.self))"
+    }
+    #expect(ask(one, "/a") == "200 1" && ask(other, "/b") == "200 1" && ask(other, "/c") == "404 ")
+    // Requests on open connections while the pipeline changes again and again: none is lost, none is refused.
+    for number in 2...20 {
+      try folder.write("a.yaml", text("/a", number))
+      process.send(SIGHUP)
+      let meanwhile = ask(one, "/a")
+      #expect(["200 \(number - 1)", "200 \(number)", "503 "].contains(meanwhile), "\(meanwhile)")
+      #expect(ask(other, "/b") == "200 1")
+      try process.errorLine(with: "reloaded")
+      #expect(ask(one, "/a") == "200 \(number)")
+    }
+    try folder.write("a.yaml", text("/c", 21))
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded")
+    #expect(ask(one, "/c") == "200 21" && ask(one, "/a") == "404 " && ask(other, "/b") == "200 1")
+    try folder.write("a.yaml", DaemonTests.saying("gone"))
+    process.send(SIGHUP)
+    try process.errorLine(with: "reloaded")
+    #expect(ask(one, "/c") == "404 " && ask(other, "/b") == "200 1" && ask(one, "/b") == "200 1")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   /// What is on the disk belongs to the name of a pipeline, also when a reload changes that.
   @Test func anotherNameHasAnotherStore() throws {
     let folder = try Scratch()
@@ -413,35 +460,5 @@ private final class Clients: @unchecked Sendable {
   func end() {
     lock.withLock { isEnding = true }
     done.wait()
-  }
-}
-
-/// A port of the loopback address that nobody uses; kept from others until the tests end. The program under test can listen there: servers
-/// set SO_REUSEADDR, as this does.
-struct FreePort {
-  let number: Int
-  private let descriptor: Int32
-
-  init() throws {
-    descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-    var yes: Int32 = 1
-    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = in_addr_t(0x7F00_0001).bigEndian
-    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let descriptor = descriptor
-    let code = withUnsafeMutablePointer(to: &address) {
-      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        bind(descriptor, $0, length) != 0 ? -1 : getsockname(descriptor, $0, &length)
-      }
-    }
-    guard descriptor >= 0, code == 0 else { throw TimedOut(description: "no port") }
-    number = Int(UInt16(bigEndian: address.sin_port))
-  }
-
-  /// Nobody else can listen there from now on.
-  func listen() throws {
-    guard Glibc.listen(descriptor, 1) == 0 else { throw TimedOut(description: "cannot listen") }
   }
 }

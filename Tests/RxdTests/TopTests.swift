@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 /// `rxd top`: what a running process does, and what holds it back.

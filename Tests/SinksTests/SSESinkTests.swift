@@ -222,9 +222,9 @@ import Transport
   @Test func twoCannotListenOnOnePort() {
     let found = PipelineText.complaints(
       """
-      sources: { in: { httpServer: { address: 8099, decode: text } } }
+      sources: { in: { httpServer: { address: 8099, path: /events, decode: text } } }
       sinks: { out: { from: in, sse: 8099 } }
       """)
-    #expect(found.contains { $0.contains("can listen on 127.0.0.1:8099") }, "\(found)")
+    #expect(found.contains { $0.contains("can serve GET /events on 127.0.0.1:8099") }, "\(found)")
   }
 }

@@ -98,6 +98,7 @@ import Transport
       ]
     case "syslog": ["syslog: { address: '127.0.0.1:\(receiver.port)', transport: tcp }"]
     case "sse": ["sse: '127.0.0.1:0'"]
+    case "webSocket": ["webSocket: { listen: '127.0.0.1:0', path: /live }"]
     case "udp": ["udp: '127.0.0.1:\(receiver.port)'"]
     case "unix": ["unix: \(receiver.path)"]
     // No event is a metric: each is rejected.

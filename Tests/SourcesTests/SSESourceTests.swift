@@ -56,6 +56,45 @@ import Transport
     #expect(following.outcome == .completed)
   }
 
+  /// A feed that wants an access token: fetched, kept, and renewed where the feed refuses it.
+  @Test func aFeedGetsAnAccessToken() throws {
+    let seen = Mutex<[String]>([])
+    let server = try ScriptedServer { connection in
+      while let request = connection.message() {
+        let line = String(request.head.prefix { $0 != "\r\n" })
+        let auth = request.head.split(separator: "\r\n").first { $0.hasPrefix("Authorization: ") } ?? "-"
+        let count = seen.withLock { seen in
+          seen.append(line.hasPrefix("POST") ? "token" : String(auth))
+          return seen.count { $0 == "token" }
+        }
+        if line.hasPrefix("POST") {
+          let body = #"{"access_token":"t\#(count)","token_type":"Bearer"}"#
+          connection.send("HTTP/1.1 200 OK\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+        } else if auth == "Authorization: Bearer t2" {
+          let body = "data: one\n\n"
+          connection.send(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+        } else {
+          connection.send("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+        }
+      }
+    }
+    let pipeline = try RealPipeline(
+      """
+      sources:
+        feed:
+          sse:
+            { url: '\(server.url)/feed', decode: text, reconnect: 1h, maxReconnect: 1h, auth: { oauth2: { tokenURL: '\(server.url)/token', clientID: me, clientSecret: pw } } }
+      sinks: { out: { from: feed, probe: {} } }
+      """, http: CurlClient())
+    pipeline.run { pipeline.events.count == 1 }
+    #expect(pipeline.events == [#""one""#])
+    #expect(seen.withLock { $0 } == ["token", "Authorization: Bearer t1", "token", "Authorization: Bearer t2"])
+    pipeline.inTurn { $0.execution.drain() }
+    #expect(pipeline.runToEnd() == .completed)
+    server.stop()
+  }
+
   @Test func pausesGrowWithFailuresInARow() throws {
     let following = try feed(", reconnect: 1s, maxReconnect: 4s") { number, _ in
       number == 5

@@ -201,6 +201,64 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     }
   }
 
+  // MARK: sse and webSocket
+
+  @Test func anSSESinkSpeaksTLS() throws {
+    let made = try Certificates()
+    let source = TrackedSource()
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { never: {} } }
+      sinks: { out: { from: in, sse: { address: '127.0.0.1:0', tls: \(made.folder("server.pem")) } } }
+      """
+    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    let port = try #require(pipeline.port())
+    var request = HTTPRequest(url: "https://127.0.0.1:\(port)/events")
+    request.options.tls.caFile = made.folder("ca.pem")
+    let client = CurlClient()
+    let text = Mutex("")
+    let ring = pipeline.ring
+    let call = client.stream(request) { part in
+      if case .bytes(let bytes) = part { text.withLock { $0 += String(decoding: bytes, as: UTF8.self) } }
+      ring()
+    }
+    pipeline.run { text.withLock { $0.contains(":\n") } }
+    source.feed.send(1, [7])
+    pipeline.run { text.withLock { $0.contains("data: 7\n") } }
+    call.cancel()
+    pipeline.inTurn { $0.execution.drain() }
+    #expect(pipeline.runToEnd() == .completed)
+  }
+
+  /// Both sides of a WebSocket are rxd, encrypted; a client that does not know the authority is not connected.
+  @Test func webSocketsSpeakTLS() throws {
+    let made = try Certificates()
+    let server = try RealPipeline(
+      """
+      sources: { in: { webSocket: { listen: '127.0.0.1:0', path: /in, serverTLS: \(made.folder("server.pem")) } } }
+      sinks: { out: { from: in, probe: {} } }
+      """)
+    let port = try #require(server.port())
+    let ring = server.ring
+    func client(_ tls: String) throws -> RealPipeline {
+      try RealPipeline(
+        """
+        sources: { in: { values: { list: [x], every: 1h } } }
+        sinks: { out: { from: in, webSocket: { url: 'wss://127.0.0.1:\(port)/in', tls: \(tls), reconnect: 1ms } } }
+        """)
+    }
+    let stranger = try client("{}")
+    stranger.run { stranger.log.contains { $0.contains("certificate") } }
+    stranger.inTurn { $0.execution.cancel() }
+    let known = try client("{ ca: \(made.folder("ca.pem")) }")
+    // Both take turns until the message is there.
+    while server.events.isEmpty {
+      known.run(within: .milliseconds(20)) { false }
+      server.run(within: .milliseconds(20)) { !server.events.isEmpty }
+    }
+    #expect(server.events == [#""x""#])
+  }
+
   // MARK: httpServer
 
   private func serving(_ tls: String, _ rest: String = "decode: text") throws -> RealPipeline {

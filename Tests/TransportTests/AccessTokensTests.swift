@@ -14,13 +14,15 @@ import Testing
       var sent: [HTTPRequest] = []
       var open: [AccessTokens.Completion?] = []
       var cancelled: [Int] = []
+      var streams: [Int: AccessTokens.Receive] = [:]
     }
     let state = Mutex(State())
 
-    private final class Exchange: Cancellable {
+    private final class Exchange: HTTPStream {
       let cancels: @Sendable () -> Void
       init(_ cancels: @escaping @Sendable () -> Void) { self.cancels = cancels }
       func cancel() { cancels() }
+      func handled(_ bytes: Int) {}
     }
 
     func tokens() -> AccessTokens {
@@ -28,6 +30,14 @@ import Testing
         let number = self.state.withLock { state in
           state.sent.append(request)
           state.open.append(completion)
+          return state.sent.count - 1
+        }
+        return Exchange { self.state.withLock { $0.cancelled.append(number) } }
+      } stream: { request, receive in
+        let number = self.state.withLock { state in
+          state.sent.append(request)
+          state.open.append(nil)
+          state.streams[state.sent.count - 1] = receive
           return state.sent.count - 1
         }
         return Exchange { self.state.withLock { $0.cancelled.append(number) } }
@@ -158,6 +168,42 @@ import Testing
     world.answer(1, 401)
     #expect(world.said == ["POST token", "GET T1", "POST token"])
     #expect(answers.list.isEmpty)
+  }
+
+  /// An answer that comes bit by bit gets a token, too; one that is refused is renewed once, and nothing of the refusal is passed on.
+  @Test func streamsHaveTokens() {
+    let world = World()
+    let tokens = world.tokens()
+    let parts = Mutex<[String]>([])
+    let call = tokens.stream(request(), credentials) { part in
+      parts.withLock { parts in
+        switch part {
+        case .head(let response): parts.append("head \(response.status)")
+        case .bytes(let bytes): parts.append(String(decoding: bytes, as: UTF8.self))
+        case .end(let failure): parts.append("end \(failure?.message ?? "")")
+        }
+      }
+    }
+    func pass(_ number: Int, _ part: HTTPStreamPart) { world.state.withLock { $0.streams[number] }?(part) }
+    world.answer(0, 200, #"{"access_token":"one"}"#)
+    pass(1, .head(HTTPResponse(status: 401)))
+    pass(1, .bytes(Array("no".utf8)))
+    world.answer(2, 200, #"{"access_token":"two"}"#)
+    pass(1, .end(nil))
+    pass(3, .head(HTTPResponse(status: 200)))
+    pass(3, .bytes(Array("yes".utf8)))
+    #expect(world.said == ["POST token", "GET one", "POST token", "GET two"])
+    #expect(parts.withLock { $0 } == ["head 200", "yes"])
+    #expect(world.state.withLock { $0.cancelled } == [1])
+    call.cancel()
+    pass(3, .bytes(Array("late".utf8)))
+    #expect(parts.withLock { $0 } == ["head 200", "yes"])
+    #expect(world.state.withLock { $0.cancelled } == [1, 3])
+    // A second one uses the token that is there; a token that cannot be had ends it.
+    _ = tokens.stream(request(), credentials) { _ in }
+    #expect(world.said.last == "GET two")
+    pass(4, .head(HTTPResponse(status: 401)))
+    world.answer(5, 401, "")
   }
 
   @Test func aSecondRefusalIsTheAnswer() {

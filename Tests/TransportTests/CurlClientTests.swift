@@ -553,4 +553,32 @@ import Testing
     }
     #expect(server.connections <= 24)
   }
+
+  /// The head of a silent answer comes at once, not with the first byte behind it; an interim one is none.
+  @Test func theHeadOfAStreamComesFirst() throws {
+    let goOn = WaitOnce()
+    let server = try ScriptedServer { connection in
+      _ = connection.message()
+      connection.send("HTTP/1.1 103 Early Hints\r\nX-A: early\r\n\r\nHTTP/1.1 200 OK\r\nX-A: b\r\n\r\n")
+      goOn.wait()
+      connection.send("late")
+    }
+    let parts = Guarded<[String]>([])
+    let call = client.stream(HTTPRequest(url: server.url)) { part in
+      parts.withLock {
+        switch part {
+        case .head(let response): $0.append("head \(response.status) \(response.header("x-a") ?? "")")
+        case .bytes(let bytes): $0.append(String(decoding: bytes, as: UTF8.self))
+        case .end(let failure): $0.append("end \(failure?.message ?? "")")
+        }
+      }
+      parts.notify()
+    }
+    let deadline = monotonicNow() + 60_000_000_000
+    #expect(parts.wait(until: deadline) { $0.count == 1 ? $0 : nil } == ["head 200 b"])
+    goOn.signal()
+    #expect(parts.wait(until: deadline) { $0.count == 3 ? $0 : nil } == ["head 200 b", "late", "end "])
+    call.cancel()
+    server.stop()
+  }
 }

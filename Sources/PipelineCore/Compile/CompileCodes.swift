@@ -11,7 +11,8 @@ extension Diagnostic.Code {
   public static let schemaPart = Diagnostic.Code(
     "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
   public static let addressInUseTwice = Diagnostic.Code(
-    "RX326", "Only one source of a process can listen on an address.")
+    "RX326",
+    "Only one source or sink of a process can listen on an address, or serve a path and method there over HTTP.")
   public static let unansweredRequests = Diagnostic.Code(
     "RX327", "A server takes requests that nothing answers.", severity: .warning)
   public static let limitTooSmall = Diagnostic.Code(

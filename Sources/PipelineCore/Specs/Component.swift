@@ -50,7 +50,7 @@ public protocol SourceComponent: Component {
   var immediateValues: OwnedValue? { get }
   /// The rules by which it answers waiting clients, as an HTTP server does; nil: it has no clients.
   var serving: ServingRules? { get }
-  /// The address where it listens; two sources of one process cannot share it. Nil: it does not listen.
+  /// The address where it listens; only HTTP servers of one process can share it. Nil: it does not listen.
   var listens: ListenAddress? { get }
   /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }
@@ -195,7 +195,7 @@ public protocol SinkComponent: Component {
   var writesDatabase: FilePathParameter? { get }
   /// The addresses that it sends to, for the checker, as far as they are known.
   var sendsTo: [TargetAddress] { get }
-  /// The address where it listens, which no other component of the process can have; nil: it does not listen.
+  /// The address where it listens, which only HTTP servers of the process can share; nil: it does not listen.
   var listens: ListenAddress? { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }

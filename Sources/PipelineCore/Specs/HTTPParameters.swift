@@ -123,24 +123,25 @@ public struct TLSParameter: RecordParameter {
 /// that the file gives.
 public enum URLConfinement {
   /// Checks the template of a URL in the file.
-  public static func validate(_ url: TemplateParameter, _ context: inout DecodingContext) {
+  /// - Parameter scheme: That without encryption; the other one ends with an `s` more.
+  public static func validate(_ url: TemplateParameter, scheme: String = "http", _ context: inout DecodingContext) {
     guard let template = url.template, let location = url.location else { return }
     let prefix = template.literalPrefix
     let lower = prefix.lowercased()
     if let secret = template.text.secrets.first, secret.lowerBound < authorityEnd(template.text.text) {
       context.badValue(
         at: location, "the host of a URL must not contain a secret", .misplacedSecret,
-        help: "Messages name the host; read it from the environment: http://${NAME}/")
+        help: "Messages name the host; read it from the environment: \(scheme)://${NAME}/")
       return
     }
     if prefix.contains("${") { return }
-    guard lower.hasPrefix("http://") || lower.hasPrefix("https://") else {
+    guard lower.hasPrefix("\(scheme)://") || lower.hasPrefix("\(scheme)s://") else {
       context.badValue(
         at: location,
         template.isConstant || prefix.contains("://")
-          ? "'\(context.component)' speaks http and https, and '\(Printable.cut(template.shownPrefix))' is neither"
+          ? "'\(context.component)' speaks \(scheme) and \(scheme)s, and '\(Printable.cut(template.shownPrefix))' is neither"
           : "the scheme and host of a URL must be written out, not come from an event",
-        help: "Begin with http:// or https:// and the host")
+        help: "Begin with \(scheme):// or \(scheme)s:// and the host")
       return
     }
     let rest = prefix.utf8.drop { $0 != UInt8(ascii: ":") }.dropFirst(3)

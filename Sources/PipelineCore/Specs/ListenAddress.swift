@@ -13,6 +13,29 @@ public struct ListenAddress: Sendable, Equatable {
   /// The location in the file, if it is given there.
   public var location: SourceLocation?
   let kind: Kind
+  /// What is served there over HTTP; nil: the address is for one component alone.
+  var site: Site?
+
+  /// The part of an address that one HTTP server has.
+  public struct Site: Sendable, Equatable {
+    /// Nil: all that no other one has.
+    public var path: String?
+    public var methods: [String]?
+    /// The files of the certificate; empty: connections are not encrypted.
+    public var tls: [String]
+
+    public init(path: String?, methods: [String]?, tls: [String?] = []) {
+      self.path = path
+      self.methods = methods
+      self.tls = tls.allSatisfy { $0 == nil } ? [] : tls.map { $0 ?? "" }
+    }
+  }
+
+  /// A server that shares the address with others.
+  public init(host: String, port: Int, location: SourceLocation?, site: Site) {
+    self.init(host: host, port: port, location: location)
+    self.site = site
+  }
 
   public init(host: String, port: Int, location: SourceLocation? = nil, isDatagram: Bool = false) {
     // Datagrams have ports of their own.
@@ -36,6 +59,9 @@ public struct ListenAddress: Sendable, Equatable {
     return host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
   }
 
+  /// One spelling of the address: two servers with the same can share it.
+  package var place: String { kind == .socket ? FileProbe.normal(host) : "\(Self.canonical(host)):\(port)" }
+
   /// What two addresses have in common if both can be the same place.
   struct Key: Hashable {
     var kind: Kind
@@ -58,6 +84,24 @@ public struct ListenAddress: Sendable, Equatable {
     // The system decides which of these `localhost` is.
     func isLocal(_ host: String) -> Bool { host == "127.0.0.1" || host == "::1" }
     return host == "localhost" && isLocal(second) || second == "localhost" && isLocal(host)
+  }
+
+  /// Why the two cannot listen at a time; nil: they can.
+  func conflict(_ other: ListenAddress) -> Conflict? {
+    guard excludes(other) else { return nil }
+    guard let site, let second = other.site else { return .address }
+    guard place == other.place else { return .spelling }
+    if site.tls != second.tls { return .tls }
+    return ServingRules.conflict((site.path, site.methods), (second.path, second.methods)).map { .site($0) }
+  }
+
+  enum Conflict: Equatable {
+    case address
+    /// Both serve HTTP and could share the address if it were written in one way.
+    case spelling
+    case tls
+    /// What both serve.
+    case site(String)
   }
 
   /// Whether what this machine sends to this address arrives at a listener of the other. Names are not resolved, so another
@@ -159,25 +203,40 @@ extension Plan {
     }
   }
 
-  /// Reports sources and sinks that listen where another one does.
+  /// Reports sources and sinks that listen where another one does, unless they can share the address.
   ///
   /// - Parameter seen: Those of earlier plans that the same process runs; this plan's are added.
   func reportSharedAddresses(beside seen: inout [Listener], into diagnostics: inout Diagnostics) {
     for listener in listeners {
       defer { seen.append(listener) }
-      guard let other = seen.first(where: { $0.address.excludes(listener.address) }) else { continue }
-      let isItself = other.location == listener.location
+      let found = seen.lazy.compactMap { other in
+        other.address.conflict(listener.address).map { (other, $0) }
+      }.first
+      guard let (other, conflict) = found else { continue }
+      let address = listener.address.text
+      let note = Diagnostic.Note("another one listens on \(other.address.text) here", at: other.location)
+      var (message, help) = (
+        "only one source or sink of a process can listen on \(address)",
+        "Choose another port, or read the first one by its name"
+      )
+      switch conflict {
+      case _ where other.location == listener.location:
+        message =
+          "each reference to a 'cold' signal makes it anew, and only one of them can listen on \(address)"
+        help = "Remove 'cold', so that all references share one server"
+      case .address: break
+      case .spelling: help = "Write both addresses in the same way, so that they share the port, or choose another port"
+      case .tls:
+        message = "all that is served on \(address) has one certificate, and this 'tls' differs from another one"
+        help = "Give both the same 'tls', or choose another port"
+      case .site(let both):
+        message = "only one source or sink of a process can serve \(both) on \(address)"
+        help = "Give this one another 'path' or other 'methods', or choose another port"
+      }
       diagnostics.report(
         Diagnostic(
-          .addressInUseTwice,
-          isItself
-            ? "each reference to a 'cold' signal makes it anew, and only one of them can listen on \(listener.address.text)"
-            : "only one source or sink of a process can listen on \(listener.address.text)",
-          at: listener.location,
-          notes: isItself ? [] : [.init("another one listens on \(other.address.text) here", at: other.location)],
-          help: isItself
-            ? "Remove 'cold', so that all references share one server"
-            : "Choose another port, or read the first one by its name"))
+          .addressInUseTwice, message, at: listener.location,
+          notes: other.location == listener.location ? [] : [note], help: help))
     }
   }
 }

@@ -24,7 +24,7 @@ public struct ServingRules: Sendable {
   public var maxBodyBytes = 1 << 20
   /// The limit of bytes of all requests that come in, wait for the pipeline or are in its turn.
   public var maxBufferedBytes = 64 << 20
-  /// The limit of connections; each has at most one request that waits for its answer.
+  /// The limit of connections at this server; each has at most one request that waits for its answer.
   public var maxConnections = 1024
   /// The time from the end of a request until the pipeline takes it.
   public var queueTimeout: TimeSpan = .seconds(5)
@@ -43,9 +43,36 @@ public struct ServingRules: Sendable {
 
   /// The answer to a request that is not served; nil: it is. `path` has no query.
   public func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
-    if let only = self.path, !Self.isSame(path, only) { return ServerAnswer(404) }
-    if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return ServerAnswer(405) }
+    if !serves(path: path) { return ServerAnswer(404) }
+    if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return .notAllowed(methods) }
     return nil
+  }
+
+  /// Whether the path is served, with some method.
+  public func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
+
+  /// What these and other rules both serve, in words, so that requests for it belong to neither; nil: there is nothing. Rules for
+  /// one path do not conflict with rules for all paths, which get the rest.
+  public func conflict(_ other: ServingRules) -> String? {
+    Self.conflict((path, methods), (other.path, other.methods))
+  }
+
+  typealias Served = (path: String?, methods: [String]?)
+
+  static func conflict(_ one: Served, _ other: Served) -> String? {
+    guard one.path == other.path else { return nil }
+    let place = one.path.map { Printable.cut($0) } ?? "all paths"
+    guard let first = one.methods, let second = other.methods else {
+      return (one.methods ?? other.methods).map { "\($0.joined(separator: ", ")) \(place)" } ?? place
+    }
+    let both = first.filter(second.contains)
+    return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(place)"
+  }
+
+  /// Whether all that these rules serve is served by the others.
+  public func isCovered(by other: ServingRules) -> Bool {
+    guard path == other.path, let others = other.methods else { return path == other.path }
+    return methods.map { $0.allSatisfy(others.contains) } ?? false
   }
 
   /// The same of texts.
@@ -117,6 +144,12 @@ public struct ServerAnswer: Sendable {
     self.init(401, [(name: "WWW-Authenticate", value: "\(scheme) realm=\"rxd\"")])
   }
 
+  /// The path is served, and the method is not.
+  public static func notAllowed(_ methods: [String]) -> ServerAnswer {
+    var known: [String] = []
+    for method in methods where !known.contains(method) { known.append(method) }
+    return ServerAnswer(405, [(name: "Allow", value: known.joined(separator: ", "))])
+  }
   /// The limit of connections is reached, or the server stops.
   public static let busy = ServerAnswer(503)
   /// The source takes no more input.

@@ -92,6 +92,7 @@ import Testing
       "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
       "sse": ("sse: 'http://127.0.0.1:1/'", .position), "docker": ("docker: {}", .position),
       "directory": ("directory: /srv/inbox", .position),
+      "webSocket": ("webSocket: 'ws://127.0.0.1:1/'", .never),
       "sqlite": ("sqlite: { path: a.db, query: SELECT 1 }", .request),
     ]
     #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
@@ -108,7 +109,7 @@ import Testing
       "tcp": ("tcp: 5170", .nothing), "udp": ("udp: 5170", .nothing), "unix": ("unix: /run/a", .nothing),
       "syslog": ("syslog: 5514", .nothing), "journald": ("journald: {}", .nothing),
       "exec": ("exec: [cat]", .nothing), "prometheusExporter": ("prometheusExporter: 9464", .nothing),
-      "sse": ("sse: 8080", .nothing),
+      "sse": ("sse: 8080", .nothing), "webSocket": ("webSocket: 'ws://127.0.0.1:1/'", .nothing),
       "sqlite": ("sqlite: { path: a.db, table: t, columns: { v: event } }", .disk),
       "prometheusRemoteWrite": ("prometheusRemoteWrite: 'http://127.0.0.1:1/'", .receiver),
       "file2": ("file: { path: x, sync: batch }", .disk),

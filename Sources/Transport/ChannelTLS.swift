@@ -1,27 +1,34 @@
 import NIOCore
 
-/// TLS of one connection of an HTTP server, between its channel and what speaks HTTP. Used on the event loop of the channel.
-final class ServerTLS: ChannelDuplexHandler {
+/// TLS of one connection, between its channel and what speaks HTTP. Used on the event loop of the channel.
+final class ChannelTLS: ChannelDuplexHandler {
   typealias InboundIn = ByteBuffer
   typealias InboundOut = ByteBuffer
   typealias OutboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
 
   private let session: TLSSession
+  private let isServer: Bool
   private let failed: @Sendable (String) -> Void
   private var isEstablished = false
   /// Nothing more comes in or goes out.
   private var isOver = false
-  /// The subject of the client's certificate; nil: it has shown none.
+  /// The subject of the other side's certificate; nil: it has shown none.
   private(set) var subject: String?
 
   /// The largest record that TLS has.
   private static let record = 16 << 10
 
   /// - Parameter failed: Called with the reason if there is no handshake, or the connection breaks.
-  init(_ session: TLSSession, failed: @escaping @Sendable (String) -> Void) {
+  init(_ session: TLSSession, isServer: Bool, failed: @escaping @Sendable (String) -> Void) {
     self.session = session
+    self.isServer = isServer
     self.failed = failed
+  }
+
+  /// What speaks over a client's connection begins when it is encrypted.
+  func channelActive(context: ChannelHandlerContext) {
+    if isServer { context.fireChannelActive() } else { shakeHands(context) }
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -41,6 +48,7 @@ final class ServerTLS: ChannelDuplexHandler {
     case .done:
       isEstablished = true
       subject = session.peerSubject
+      if !isServer { context.fireChannelActive() }
     case .wantsRead, .wantsWrite: break
     case .closed: fail(context, "it was closed during the TLS handshake")
     case .failed(let reason): fail(context, reason)

@@ -1,0 +1,375 @@
+public import PipelineCore
+import Transport
+
+/// `webSocket`: sends events over WebSockets, to a server or to whoever is connected.
+public struct WebSocketSink: SinkComponent {
+  enum Kind: String, ChoiceParameter {
+    case text, binary
+    var help: String {
+      switch self {
+      case .text: "text messages; an event whose bytes are not UTF-8 goes to the errors output"
+      case .binary: "binary messages"
+      }
+    }
+  }
+
+  enum Slow: String, ChoiceParameter {
+    case disconnect, skip
+    var help: String {
+      switch self {
+      case .disconnect: "the client is disconnected"
+      case .skip: "the client misses the messages that do not fit; the log counts them"
+      }
+    }
+  }
+
+  var url = TemplateParameter()
+  var listen: NetworkAddress?
+  public var encode = EncodeParameter(.json)
+  var type = Kind.text
+  var headers = Table<TemplateParameter>()
+  var auth: HTTPAuth?
+  var tls = TLSParameter()
+  var subprotocols: [String] = []
+  var connectTimeout = TimeSpan.seconds(10)
+  var reconnect = ReconnectParameter()
+  var queue: ByteSize?
+  var path = "/"
+  var serverTLS: ServingTLSParameter?
+  var origins: [String] = []
+  var maxConnections = 1000
+  var slow: Slow?
+  var allowUnauthenticated = false
+  var ping = TimeSpan.seconds(20)
+  var pingTimeout = TimeSpan.seconds(20)
+
+  public init() {}
+
+  /// The bytes that may wait for a client, and the longest message.
+  static let room = 256 << 10
+  static let largest = room / 2
+
+  public static let spec = ComponentSpec<WebSocketSink>(
+    "webSocket",
+    summary: "Sends each event as a message of a WebSocket, to a server or to all clients that are connected.",
+    details: """
+      With `url` it connects to a server when the first event comes, and again when a connection ends and events wait: beyond \
+      `queue` the pipeline reads no further input. The log says when that begins and when events flow again. An event counts as \
+      delivered when the system has taken its message; before, it is sent again on the next connection. WebSockets have no \
+      acknowledgement: what was on its way when a connection broke is lost, and nobody is told.
+
+      With `listen` it is a server, and each client that is connected to `path` gets each event from then on; an event counts as \
+      delivered when it has been queued for them, also if there are none. Nothing waits for clients: if 256 KiB wait for one, \
+      `slow` decides. Other sources and sinks that serve HTTP can share the address, as `httpServer` says. A \
+      page of a browser may connect if it comes from the same host and port, or from one of `origins`; programs say no origin. By default it \
+      listens on the loopback address; any other address requires `auth`, `serverTLS` with `clientCA`, or `allowUnauthenticated`.
+
+      What the other side sends is dropped. If nothing comes for `ping`, it is asked for a sign, and the connection is broken off \
+      if none comes within `pingTimeout`.
+      """,
+    parameters: [
+      .init("url", \.url, primary: true, "The server to connect to, ws or wss."),
+      .init("listen", \.listen, "HOST:PORT, or a port on 127.0.0.1, to be a server."),
+      .init("encode", \.encode, "How events are encoded as messages."),
+      .init("type", \.type, "The type of the messages."),
+      .init("headers", \.headers, "Client: further headers of the opening handshake."),
+      .init("auth", \.auth, "The credentials that a client presents, or that clients must present."),
+      .init("tls", \.tls, "Client: certificates, with wss."),
+      .init(
+        "subprotocols", \.subprotocols,
+        "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."
+      ),
+      .init(
+        "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
+        "Client: how long connecting may take, and then the opening handshake."),
+      .init("reconnect", \.reconnect, "Client: the pauses between attempts to connect."),
+      .init("queue", \.queue, "Client: how much may wait; 16MiB by default."),
+      .init("path", \.path, "Server: the path to serve; others are answered 404, or by other servers of the address."),
+      .init("serverTLS", \.serverTLS, "Server: the certificate; by default connections are not encrypted."),
+      .init(
+        "origins", \.origins,
+        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
+      .init(
+        "maxConnections", \.maxConnections, range: 1...100_000,
+        "Server: the largest number of connections; more are answered 503."),
+      .init("slow", \.slow, "Server: what happens to a client for which 256 KiB wait; `disconnect` by default."),
+      .init(
+        "allowUnauthenticated", \.allowUnauthenticated, "Server: serve every client on an address other than loopback."),
+      .init(
+        "ping", \.ping, range: 1_000_000...Int64.max,
+        "The time without a sign of the other side after which a ping is sent."),
+      .init("pingTimeout", \.pingTimeout, range: 1_000_000...Int64.max, "How long an answer to a ping may take."),
+    ],
+    examples: [
+      .snippet("a live feed for a web page", "webSocket: { listen: 8090, path: /live }"),
+      .snippet("to a server", "webSocket: { url: 'wss://in.example.org/events', auth: { bearer: '${secret:TOKEN}' } }"),
+      .snippet(
+        "for pages of another site, that may miss some",
+        "webSocket: { listen: 8090, path: /live, origins: ['https://example.org'], slow: skip }"),
+    ],
+    edges: EdgeCases(
+      empty: "A client connects to nobody; a server sends nothing but pings.",
+      error: """
+        A lost connection is made again, for ever. An event that cannot be encoded, and one of a server that is larger than 128 KiB, goes to the errors \
+        output. A port that cannot be used ends the pipeline.
+        """,
+      completion:
+        "Waiting events are sent first; connections are closed with the code 1000, those of a server with 1001.",
+      disposal: "Closes its connections; a warning counts the events of a client that were not sent."),
+    memory: "A client's waiting events, up to `queue`; at most 256 KiB for each client of a server.",
+    knownAs: [
+      "Vector websocket", "Vector websocket_server", "Benthos websocket", "Benthos http_server ws_path",
+      "Node-RED websocket",
+    ],
+    useCases: [
+      .init(.writing, "send events live to web pages over WebSocket", "webSocket: { listen: 8090, path: /live }"),
+      .init(.writing, "send events to a WebSocket server", "webSocket: wss://in.example.org/events"),
+    ],
+    seeAlso: ["sse", "httpServer", "tcp"])
+
+  public func validate(_ context: inout DecodingContext) {
+    context.validateWebSocket(
+      hasURL: url.isGiven, listen: listen, path: path, subprotocols: subprotocols, origins: origins,
+      ofClient: [("headers", !headers.entries.isEmpty), ("queue", queue != nil)],
+      ofServer: [
+        ("path", path != "/"), ("serverTLS", serverTLS != nil), ("origins", !origins.isEmpty), ("slow", slow != nil),
+        ("allowUnauthenticated", allowUnauthenticated),
+      ], isProtected: auth != nil || serverTLS?.clientCA != nil || allowUnauthenticated)
+    serverTLS?.validate(at: "serverTLS", &context)
+    guard url.isGiven else { return }
+    URLConfinement.validate(url, scheme: "ws", &context)
+    headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
+    tls.validate(at: "tls", &context)
+    if !url.isConstant || headers.entries.contains(where: { !$0.value.isConstant }) {
+      context.badValue(
+        at: context.location, "one connection is for all events, so its URL and headers cannot come from an event",
+        help: "Write them out, or with ${NAME} of the environment")
+    }
+  }
+
+  private var serving: WebSocketServing? {
+    guard let listen else { return nil }
+    var serving = WebSocketServing()
+    serving.address = listen
+    serving.path = path
+    serving.origins = origins
+    serving.subprotocols = subprotocols
+    serving.auth = auth
+    serving.tls = serverTLS
+    serving.maxConnections = maxConnections
+    return serving
+  }
+
+  private var session: WebSocketSession.Options {
+    var options = WebSocketSession.Options()
+    options.maxMessage = 64 << 10
+    options.maxFrame = 64 << 10
+    options.sendingRoom = Self.room
+    options.ping = ping
+    options.pingTimeout = pingTimeout
+    return options
+  }
+
+  public var encoding: EncodeParameter? { encode }
+  public var listens: ListenAddress? { serving?.listens }
+  public var threads: String? { "encoded on the pipeline thread, sent by the network thread" }
+
+  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    if let serving { return Server(self, serving, nodeContext) }
+    var settings = SocketSink.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
+    settings.framing = .none
+    settings.queue = queue?.bytes ?? 16 << 20
+    settings.webSocket = client(nodeContext)
+    return SocketSink(nodeContext, settings)
+  }
+
+  /// Where the client connects, as far as that is known without an event.
+  private func client(_ nodeContext: NodeContext) -> SocketSink.WebSocketTarget {
+    var options = WebSocketSender.Options()
+    options.isText = type == .text
+    options.delay = reconnect.delay
+    options.maxDelay = reconnect.maxDelay
+    options.session = session
+    options.session.sendingRoom = 1 << 20
+    options.client.subprotocols = subprotocols
+    options.client.tls = tls.value
+    options.client.connectTimeout = connectTimeout
+    return SocketSink.WebSocketTarget(url: url, headers: headers, auth: auth?.header, options: options)
+  }
+
+  /// Sends each event to all clients.
+  final class Server: RunningSink {
+    private let parameters: WebSocketSink
+    private let serving: WebSocketServing
+    private let sessionOptions: WebSocketSession.Options
+    private let encoder: any EventEncoder
+    private let buffer = OutputBuffer()
+    private var server: HTTPServer?
+    private var clients: [Int: WebSocketSession] = [:]
+    /// Those that are connected or about to be.
+    private var coming: [Int: WebSocketSession] = [:]
+    private var last = 0
+    private var counts = PipelineStatistics.Connections()
+    private var slow = 0
+    private var missed = 0
+    private let label: String
+    private let log: OncePerSecond
+
+    init(_ parameters: WebSocketSink, _ serving: WebSocketServing, _ nodeContext: NodeContext) {
+      self.parameters = parameters
+      self.serving = serving
+      sessionOptions = parameters.session
+      var encode = parameters.encode
+      encode.options.terminated = false
+      encoder = encode.makeEncoder()
+      let services = nodeContext.execution.services
+      let label = nodeContext.execution.plan.steps[nodeContext.step.number].label
+      self.label = label
+      log = OncePerSecond { services.log(.warning, label, $0) }
+      super.init(nodeContext)
+    }
+
+    override var connections: PipelineStatistics.Connections? {
+      var counts = counts
+      counts.open = clients.count
+      counts.refused = server?.counts.refused ?? 0
+      return counts
+    }
+
+    private func fail(_ message: String) {
+      fail(because: SignalFailure(.sink, message, at: nodeContext.location))
+    }
+
+    private func servingOptions() -> HTTPServer.Options? {
+      do throws(SocketFailure) {
+        return try serving.options.encrypted(by: serving.tls, execution.services, label)
+      } catch {
+        fail(error.message)
+        return nil
+      }
+    }
+
+    override func dryRun() {
+      guard let options = servingOptions() else { return }
+      do throws(HTTPServerFailure) { try HTTPServer.reserve(options) } catch { fail(error.message) }
+    }
+
+    override func open() {
+      guard let options = servingOptions() else { return }
+      let server = HTTPServer(options: options)
+      let (executor, services, label, node) = (executor, execution.services, label, Weak(self))
+      do throws(HTTPServerFailure) {
+        let port = try server.start { notice in
+          services.report(notice, label)
+        } handler: { request in
+          executor.post {
+            if let node = node.object { node.accept(request) } else { request.reply.reply(.stopped) }
+          }
+        }
+        self.server = server
+        services.log(.info, label, "listening on \(options.host):\(port)")
+      } catch {
+        fail(error.message)
+      }
+    }
+
+    // MARK: Clients
+
+    private func accept(_ request: ServerRequest) {
+      guard server != nil else {
+        request.reply.reply(.stopped)
+        return
+      }
+      last += 1
+      let number = last
+      let (executor, node) = (executor, Weak(self))
+      let session = WebSocketSession(isServer: true, sessionOptions) { session in
+        executor.post { node.object?.opened(number, session) }
+      } message: { session, message in
+        session.handled(message.bytes.count)
+      } ended: { _, end in
+        executor.post { node.object?.ended(number, end) }
+      }
+      coming[number] = session
+      if !serving.accept(request, session, sessionOptions) { coming[number] = nil }
+    }
+
+    private func opened(_ number: Int, _ session: WebSocketSession) {
+      guard coming.removeValue(forKey: number) != nil, server != nil else {
+        return session.close(1001, "the server stops")
+      }
+      clients[number] = session
+      counts.opened &+= 1
+    }
+
+    private func ended(_ number: Int, _ end: WebSocketSession.End) {
+      coming[number] = nil
+      guard clients.removeValue(forKey: number) != nil else { return }
+      if !end.isClean { counts.broken &+= 1 }
+    }
+
+    private func send(_ frame: [UInt8]) {
+      for (number, session) in clients where !session.send(frame: frame) {
+        if parameters.slow == .skip {
+          missed += 1
+          log.write("clients read too slowly and missed \(missed) message\(missed == 1 ? "" : "s") so far")
+        } else {
+          clients[number] = nil
+          session.abort("the client reads too slowly")
+          slow += 1
+          log.write("a client reads too slowly and was disconnected, \(slow) so far")
+        }
+      }
+    }
+
+    // MARK: Events
+
+    override func receive(_ event: Event) {
+      buffer.clear()
+      encoder.reset()
+      if let failure = encoder.append(event.value, to: buffer) { return reject(event, because: failure) }
+      let bytes = buffer.bytes
+      guard bytes.count <= WebSocketSink.largest else {
+        return reject(event, "the event takes \(bytes.count) bytes, and a message may have \(WebSocketSink.largest)")
+      }
+      if parameters.type == .text, !UTF8Text.isValid(bytes) {
+        return reject(event, "a text message must be UTF-8; 'type: binary' sends any bytes")
+      }
+      send(WebSocketFrame.ofServer(isText: parameters.type == .text, bytes))
+      countBytes(bytes.count)
+      delivered()
+    }
+
+    // MARK: The end
+
+    override func finish() {
+      close { [weak self] in self?.drained() }
+    }
+
+    override func cancel() { close {} }
+
+    private func close(_ done: @escaping () -> Void) {
+      guard let server else { return done() }
+      self.server = nil
+      server.stopListening(handsOver: true)
+      for session in clients.values { session.close(1001, "the server stops") }
+      clients = [:]
+      let execution = Weak(execution)
+      let executor = executor
+      nonisolated(unsafe) let done = done
+      execution.object?.hold()
+      let thread = try? OwnThread("rxd close") {
+        server.stop(within: .seconds(5))
+        executor.post {
+          done()
+          execution.object?.release()
+        }
+      }
+      if thread == nil {
+        server.stop(within: .zero)
+        done()
+        execution.object?.release()
+      }
+    }
+  }
+}

@@ -1,0 +1,267 @@
+import Glibc
+import NIOCore
+import NIOPosix
+import PipelineCore
+import Synchronization
+
+/// Listens on one address for the servers there, and finds the one for each request. Its connections are the listener's: the end
+/// of one server leaves those of the others alone.
+///
+/// A server that is handed over in a reload is remembered until the reload is over: requests for it wait for the next server of
+/// their path, and the listener and its connections stay open even if no server is there meanwhile.
+final class HTTPListener: @unchecked Sendable {
+  /// Those that servers can share, by address. Held while servers are added and removed; never taken on the network thread.
+  private static let shared = Mutex<[String: HTTPListener]>([:])
+  /// One thread for all servers of the process, made when the first one starts.
+  static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+
+  /// Where a request goes.
+  enum Way {
+    case server(HTTPServer)
+    /// Its server is being replaced: it waits, at most so long.
+    case held(TimeSpan)
+    case answer(ServerAnswer)
+  }
+
+  private let address: String
+  private let port: Int
+  private let loop: any EventLoop
+  let round: ServingRound
+  /// Bounds what connections hold that are at no server: pieces of their first heads.
+  let budget = ByteBudget(limit: 16 << 20)
+  /// The listening socket; used while `shared` is held.
+  private var channel: (any Channel)?
+
+  // The rest is used on the network thread.
+
+  /// The newest first.
+  private var servers: [HTTPServer] = []
+  /// Those that are handed over, the newest first.
+  private var held: [HTTPServer] = []
+  private var connections: [ObjectIdentifier: ServerConnection] = [:]
+  /// Nobody is served any more.
+  private(set) var isClosed = false
+
+  private init(_ options: HTTPServer.Options) {
+    address = options.address
+    port = options.port
+    loop = Self.group.any()
+    round = ServingRound(loop)
+  }
+
+  // MARK: - Servers, not on the network thread
+
+  /// Adds a server to the listener of its address, which is opened if there is none; returns the port.
+  static func add(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
+    let options = server.options
+    guard options.isShared, options.port != 0 else {
+      let listener = HTTPListener(options)
+      return try listener.open(server)
+    }
+    let place = options.place
+    return try shared.withLock { listeners throws(HTTPServerFailure) in
+      if let listener = listeners[place] {
+        try listener.join(server)
+        return options.port
+      }
+      let listener = HTTPListener(options)
+      let port = try listener.open(server)
+      listeners[place] = listener
+      return port
+    }
+  }
+
+  /// The same on a Unix socket that listens already; the descriptor stays the caller's.
+  static func add(_ server: HTTPServer, on socket: Int32) throws(HTTPServerFailure) {
+    let own = fcntl(socket, F_DUPFD_CLOEXEC, 0)
+    guard own >= 0 else {
+      throw HTTPServerFailure(kind: .other, message: "cannot serve a socket: \(PosixError.text(errno))")
+    }
+    let listener = HTTPListener(server.options)
+    _ = try listener.listen(server) { try $0.withBoundSocket(own).wait() }
+  }
+
+  private func open(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
+    let options = server.options
+    return try listen(server) { bootstrap in
+      let bootstrap = bootstrap.childChannelOption(.socketOption(.tcp_nodelay), value: 1)
+      if let kept = KeptListeners.take(options.address) { return try bootstrap.withBoundSocket(kept).wait() }
+      return try bootstrap.bind(host: options.host, port: options.port).wait()
+    }
+  }
+
+  private func listen(
+    _ server: HTTPServer, _ open: (ServerBootstrap) throws -> any Channel
+  ) throws(HTTPServerFailure) -> Int {
+    let pause = server.options.acceptPause
+    do {
+      try inLoop { $0.install(server) }
+      let channel = try open(
+        ServerBootstrap(group: Self.group)
+          .serverChannelOption(.backlog, value: 256)
+          .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+          .serverChannelInitializer { [self] channel in
+            channel.eventLoop.makeCompletedFuture {
+              try channel.pipeline.syncOperations.addHandler(AcceptGate(pause) { notice in self.tell(notice) })
+            }
+          }
+          .childChannelOption(.allowRemoteHalfClosure, value: true)
+          .childChannelInitializer { [self] channel in
+            channel.eventLoop.makeCompletedFuture { try configure(channel) }
+          })
+      self.channel = channel
+      server.state.withLock { $0.listener = self }
+      KeptListeners.begins("\(port)")
+      return channel.localAddress?.port ?? port
+    } catch {
+      try? inLoop { $0.servers.removeAll { $0 === server } }
+      throw server.options.failure(error)
+    }
+  }
+
+  /// Adds a server to a listener that is open. What a check of the files finds is refused here, too. In a reload the old server of
+  /// a path may still be there: it is on its way out, and the new one has its requests.
+  private func join(_ server: HTTPServer) throws(HTTPServerFailure) {
+    let isReloading = KeptListeners.isKeeping
+    let failure: HTTPServerFailure? = answer { listener in
+      let conflict = isReloading ? nil : listener.servers.lazy.compactMap { server.options.conflict($0.options) }.first
+      if let conflict { return conflict }
+      listener.install(server)
+      return nil
+    }
+    if let failure { throw failure }
+    server.state.withLock { $0.listener = self }
+  }
+
+  /// Takes a server away; the address is free afterwards if none is left.
+  func remove(_ server: HTTPServer, handsOver: Bool) {
+    Self.shared.withLock { listeners in
+      // Without a port of its own nobody finds the address again.
+      let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.place] === self
+      answer { listener in
+        server.isServing = false
+        listener.servers.removeAll { $0 === server }
+        if keeps { listener.held.insert(server, at: 0) } else { listener.wake() }
+      }
+      close(unlessUsed: &listeners)
+    }
+  }
+
+  /// The reload is over: what nobody has taken over is served no more.
+  static func endHolding() {
+    shared.withLock { listeners in
+      for listener in listeners.values {
+        listener.answer { listener in
+          listener.held = []
+          listener.wake()
+        }
+        listener.close(unlessUsed: &listeners)
+      }
+    }
+  }
+
+  private func close(unlessUsed listeners: inout [String: HTTPListener]) {
+    let isUsed = answer { !$0.servers.isEmpty || !$0.held.isEmpty }
+    guard !isUsed, let channel else { return }
+    self.channel = nil
+    if let place = listeners.first(where: { $0.value === self })?.key { listeners[place] = nil }
+    _ = try? channel.close().wait()
+    answer { listener in
+      listener.isClosed = true
+      for connection in listener.connections.values { connection.drain() }
+    }
+    KeptListeners.ends("\(port)")
+  }
+
+  private func inLoop(_ body: @escaping @Sendable (HTTPListener) throws -> Void) throws {
+    try loop.submit { [self] in try body(self) }.wait()
+  }
+
+  private func answer<Result: Sendable>(_ body: @escaping @Sendable (HTTPListener) -> Result) -> Result {
+    let result = Mutex<Result?>(nil)
+    _ = try? loop.submit { [self] in
+      let value = body(self)
+      result.withLock { $0 = value }
+    }.wait()
+    guard let value = result.withLock({ $0 }) else { preconditionFailure("the network thread has ended") }
+    return value
+  }
+
+  // MARK: - On the network thread
+
+  private func install(_ server: HTTPServer) {
+    server.isServing = true
+    servers.insert(server, at: 0)
+    // An old server with the same paths and methods waits for nobody else.
+    held.removeAll {
+      $0.options.rules.isCovered(by: server.options.rules) && $0.options.tls?.files == server.options.tls?.files
+    }
+    wake()
+  }
+
+  /// Requests that wait are looked at again.
+  private func wake() { for connection in connections.values { connection.goOn() } }
+
+  private func tell(_ notice: HTTPServer.Notice) { for server in servers { server.notify(notice) } }
+
+  /// What heads and the time for the first one are limited to: a connection may be for any server here.
+  var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
+  var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
+
+  /// The options for what is no server's own; nil: there is no server at the moment.
+  var options: HTTPServer.Options? { servers.first?.options ?? held.first?.options }
+
+  private func configure(_ channel: any Channel) throws {
+    let pipeline = channel.pipeline.syncOperations
+    let only = servers.count == 1 && held.isEmpty ? servers.first : nil
+    let most = (servers + held).reduce(0) { $0 &+ $1.options.rules.maxConnections }
+    let isFull = connections.count >= most
+    if isFull { servers.last?.countRefused() }
+    guard let serving = servers.first?.options.tls ?? (servers.isEmpty ? held.first?.options.tls : nil) else {
+      if isFull || isClosed { return try pipeline.addHandler(BusyHandler(.busy)) }
+      return try pipeline.addHandler(ServerConnection(self, channel, tls: nil, files: nil, at: only))
+    }
+    // An answer would cost a handshake first.
+    if isFull || isClosed { throw ChannelError.ioOnClosedChannel }
+    let tls = ChannelTLS(try serving.sessionApart(), isServer: true) { [self] reason in
+      servers.first?.options.tlsFailed(reason)
+    }
+    try pipeline.addHandler(tls)
+    try pipeline.addHandler(ServerConnection(self, channel, tls: tls, files: serving.files, at: only))
+  }
+
+  func opened(_ connection: ServerConnection) { connections[ObjectIdentifier(connection)] = connection }
+  func closed(_ connection: ServerConnection) { connections[ObjectIdentifier(connection)] = nil }
+
+  /// The server for a request: one with exactly its path comes before one for all paths, and a newer one before an older one.
+  /// - Parameter files: The certificate of the connection: a server with other rules for clients' certificates is not on it.
+  func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
+    if servers.count == 1, held.isEmpty, servers[0].options.tls?.files == files {
+      let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)
+      return refusal.map(Way.answer) ?? .server(servers[0])
+    }
+    if let server = best(servers, path, method, files) { return .server(server) }
+    if let server = best(held, path, method, files) { return .held(server.options.rules.queueTimeout) }
+    let there = servers.filter { $0.options.rules.serves(path: path) }
+    if there.contains(where: { $0.options.tls?.files == files }) {
+      let methods = there.filter { $0.options.tls?.files == files }.flatMap { $0.options.rules.methods ?? [] }
+      return .answer(.notAllowed(methods))
+    }
+    // The connection has another certificate than its servers have now.
+    if !there.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
+    return .answer(ServerAnswer(404))
+  }
+
+  private func best(
+    _ servers: [HTTPServer], _ path: UnsafeRawBufferPointer, _ method: UnsafeRawBufferPointer,
+    _ files: TLSServing.Files?
+  ) -> HTTPServer? {
+    var found: HTTPServer?
+    for server in servers
+    where server.options.tls?.files == files && server.options.rules.refusal(ofPath: path, method: method) == nil {
+      if server.options.rules.path != nil { return server }
+      if found == nil { found = server }
+    }
+    return found
+  }
+}

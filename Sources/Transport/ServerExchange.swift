@@ -1,0 +1,60 @@
+import PipelineCore
+import Synchronization
+
+/// Whether one request has been answered; shared by the connection and the answering side.
+final class ServerExchange: @unchecked Sendable {
+  private let connection: Mutex<ServerConnection?>
+  private let round: ServingRound
+  /// The number in the server's queue; nil: never queued. Used on the network thread.
+  @exclusivity(unchecked) var number: UInt64?
+  private let taken = Atomic(false)
+  /// Whether the pipeline has taken the request out of the queue.
+  var isTaken: Bool { taken.load(ordering: .relaxed) }
+  func take() { taken.store(true, ordering: .relaxed) }
+
+  init(_ connection: ServerConnection, _ round: ServingRound) {
+    self.connection = Mutex(connection)
+    self.round = round
+  }
+
+  /// Whether this was the first answer and the client is still connected.
+  func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
+    guard let connection = connection.withLock({ $0.take() }) else { return false }
+    round.answer(
+      ServingRound.Answer(connection: connection, exchange: self, status: status, headers: headers, body: body))
+    return true
+  }
+
+  /// Nil: the request has been answered, or the client has left.
+  func stream(
+    status: Int, headers: [(name: String, value: String)], room: Int = ResponseStream.room,
+    speaker: (name: String, any UpgradedSpeaker)? = nil, closed: @escaping @Sendable () -> Void
+  ) -> ResponseStream? {
+    guard let connection = connection.withLock({ $0.take() }) else { return nil }
+    let round = round
+    let stream = ResponseStream(
+      room: room, schedule: { _ in round.inLoop { connection.writeStream() } }, closed: closed)
+    round.inLoop { [self] in connection.begin(stream, self, status: status, headers: headers, speaker: speaker) }
+    return stream
+  }
+
+  /// The client has disconnected.
+  func disconnect() { connection.withLock { $0 = nil } }
+}
+
+/// Answers for the receiver of a request.
+final class ServerReply: ReplyTarget {
+  private let exchange: ServerExchange
+
+  init(_ exchange: ServerExchange) { self.exchange = exchange }
+
+  deinit {
+    let answer = ServerAnswer.dropped
+    _ = exchange.answer(status: answer.status, headers: answer.headers, body: answer.body)
+  }
+
+  @discardableResult
+  func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
+    exchange.answer(status: ServerAnswer.status(for: status), headers: headers, body: body)
+  }
+}

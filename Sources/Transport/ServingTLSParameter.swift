@@ -1,0 +1,47 @@
+public import PipelineCore
+
+/// TLS of a source or sink that listens: `tls: { certificate: server.pem, key: server.key }`.
+public struct ServingTLSParameter: RecordParameter {
+  public var certificate = ""
+  public var key: String?
+  public var clientCA: String?
+
+  public init() {}
+
+  public static var fields: [RecordField<ServingTLSParameter>] {
+    [
+      .init(
+        "certificate", \.certificate, primary: true, required: true,
+        "A PEM file with the certificate, and those that lead to its authority."),
+      .init("key", \.key, "A PEM file with its key, without a password; by default it is in the same file."),
+      .init(
+        "clientCA", \.clientCA,
+        "A PEM file of certificates: only clients with a certificate of theirs may connect."),
+    ]
+  }
+
+  public func validate(at path: String, _ context: inout DecodingContext) {
+    for (field, file, what) in [
+      ("certificate", certificate, "the certificate file"), ("key", key, "the key file"),
+      ("clientCA", clientCA, "the certificates file"),
+    ] {
+      if let file, !file.isEmpty { context.warn(ofUnreadable: file, what, at: "\(path).\(field)") }
+    }
+  }
+
+  public var files: TLSServing.Files { TLSServing.Files(certificate: certificate, key: key, clientCA: clientCA) }
+}
+
+extension HTTPServer.Options {
+  /// The options with a certificate. What goes wrong with connections is logged at most once a second.
+  public func encrypted(
+    by parameter: ServingTLSParameter?, _ services: Services, _ label: String
+  ) throws(SocketFailure) -> HTTPServer.Options {
+    guard let files = parameter?.files else { return self }
+    var options = self
+    let log = OncePerSecond { services.log(.warning, label, $0) }
+    options.tlsFailed = { reason in log.write("a connection is over: \(reason)") }
+    options.tls = try TLSServing(files) { services.log(.info, label, $0) }
+    return options
+  }
+}

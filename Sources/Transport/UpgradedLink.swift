@@ -1,0 +1,38 @@
+import NIOCore
+import PipelineCore
+
+/// What speaks another protocol over a connection. Called on the network thread.
+protocol UpgradedSpeaker: AnyObject, Sendable {
+  /// The connection is ready. Called before the others.
+  func begins(_ link: UpgradedLink)
+  func received(_ bytes: UnsafeRawBufferPointer)
+  /// Whether there is room for more; after false, ``UpgradedLink/resume()`` says when.
+  var wantsMore: Bool { get }
+  /// The connection is gone. Called once, also if it never was ready.
+  func disconnected()
+}
+
+/// A connection that speaks another protocol. Callable from any thread, unless noted.
+final class UpgradedLink: Sendable {
+  let loop: any EventLoop
+  /// What is sent.
+  let stream: ResponseStream
+  private let readMore: @Sendable () -> Void
+  /// Closes the connection at once; on the network thread.
+  let close: @Sendable () -> Void
+
+  init(
+    _ loop: any EventLoop, _ stream: ResponseStream, readMore: @escaping @Sendable () -> Void,
+    close: @escaping @Sendable () -> Void
+  ) {
+    self.loop = loop
+    self.stream = stream
+    self.readMore = readMore
+    self.close = close
+  }
+
+  /// There is room for more again.
+  func resume() { loop.execute(readMore) }
+
+  func inLoop(_ work: @escaping @Sendable () -> Void) { loop.inEventLoop ? work() : loop.execute(work) }
+}

@@ -1,0 +1,404 @@
+import NIOCore
+import NIOPosix
+public import PipelineCore
+import Synchronization
+
+/// Connects to servers of WebSockets.
+public enum WebSocketClient {
+  public struct Target: Sendable {
+    /// A name or an address without brackets.
+    public var host: String
+    public var port: Int
+    public var isSecure: Bool
+    /// Path and query.
+    public var path: String
+
+    /// That of a URL of ws or wss; nil: it is none.
+    public init?(_ url: String) {
+      let bytes = Array(url.utf8)
+      guard let colon = url.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
+      let scheme = url[..<colon].lowercased()
+      guard scheme == "ws" || scheme == "wss" else { return nil }
+      isSecure = scheme == "wss"
+      guard bytes.dropFirst(scheme.utf8.count).starts(with: "://".utf8) else { return nil }
+      let behind = bytes[(scheme.utf8.count + 3)...].prefix { $0 != UInt8(ascii: "#") }
+      let authority = behind.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+      let rest = behind[authority.endIndex...]
+      path = (rest.first == UInt8(ascii: "/") ? "" : "/") + String(decoding: rest, as: UTF8.self)
+      let close = authority.first == UInt8(ascii: "[") ? authority.firstIndex(of: UInt8(ascii: "]")) : nil
+      let mark = authority[(close ?? authority.startIndex)...].firstIndex(of: UInt8(ascii: ":"))
+      let name = authority[..<(mark ?? authority.endIndex)].filter {
+        $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]")
+      }
+      host = String(decoding: name, as: UTF8.self)
+      guard !host.isEmpty else { return nil }
+      guard let mark, mark + 1 < authority.endIndex else {
+        port = isSecure ? 443 : 80
+        return
+      }
+      guard let number = Int(String(decoding: authority[(mark + 1)...], as: UTF8.self)), (1...65_535).contains(number)
+      else { return nil }
+      port = number
+    }
+
+    /// `HOST:PORT`, for messages.
+    public var text: String { "\(shownHost):\(port)" }
+    private var shownHost: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host }
+    var authority: String { port == (isSecure ? 443 : 80) ? shownHost : text }
+  }
+
+  public struct Options: Sendable {
+    public var headers: [HTTPHeader] = []
+    /// Those that are offered, the preferred one first.
+    public var subprotocols: [String] = []
+    public var tls = TLSOptions()
+    public var connectTimeout = TimeSpan.seconds(10)
+    public init() {}
+  }
+
+  /// Why there is no WebSocket.
+  public struct Failure: Error, Sendable {
+    /// One sentence without a full stop.
+    public var message: String
+    /// The answer to the handshake, if it was another one than 101.
+    public var response: HTTPResponse?
+    /// It will not pass by itself.
+    public var isFinal = false
+  }
+
+  /// The thread of all servers, too.
+  private static var group: MultiThreadedEventLoopGroup { HTTPListener.group }
+
+  /// Connects. Before the session is ready `failed` says why it never will be; afterwards the session says how it ends.
+  /// - Parameter progress: Called with all bytes that the system has taken so far; on the network thread, as `failed`.
+  /// - Returns: Ends the attempt, as long as it is one.
+  public static func connect(
+    _ target: Target, _ options: Options, _ session: WebSocketSession, _ sessionOptions: WebSocketSession.Options,
+    progress: @escaping @Sendable (Int) -> Void = { _ in }, failed: @escaping @Sendable (Failure) -> Void
+  ) -> any Cancellable {
+    let attempt = Attempt(failed)
+    let context: TLSContext?
+    do throws(SocketFailure) {
+      context = target.isSecure ? try TLSContext(asking: options.tls) : nil
+    } catch {
+      let failure = Failure(message: error.message, isFinal: true)
+      group.any().execute { attempt.fail(failure) }
+      return attempt
+    }
+    let time = max(options.connectTimeout.nanoseconds, 1_000_000)
+    let bootstrap = ClientBootstrap(group: group)
+      .connectTimeout(.nanoseconds(time))
+      .channelOption(.socketOption(.tcp_nodelay), value: 1)
+      .channelOption(.socketOption(.so_keepalive), value: 1)
+      .channelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          let pipeline = channel.pipeline.syncOperations
+          if let context {
+            let tls = ChannelTLS(
+              try TLSSession(apart: context, isServer: false, host: options.tls.verify ? target.host : nil),
+              isServer: false
+            ) { attempt.fail(Failure(message: "\(target.text): \($0)")) }
+            try pipeline.addHandler(tls)
+          }
+          try pipeline.addHandler(
+            ClientConnection(channel, target, options, session, sessionOptions.sendingRoom, attempt, progress, time))
+        }
+      }
+    bootstrap.connect(host: target.host, port: target.port).whenComplete { result in
+      switch result {
+      case .success(let channel): attempt.follows(channel)
+      case .failure(let error): attempt.fail(Failure(message: reason(error, target)))
+      }
+    }
+    return attempt
+  }
+
+  private static func reason(_ error: any Error, _ target: Target) -> String {
+    switch error {
+    case let error as IOError: "cannot connect to \(target.text): \(PosixError.text(error.errnoCode))"
+    case let error as NIOConnectionError:
+      if let single = error.connectionErrors.first?.error as? IOError {
+        "cannot connect to \(target.text): \(PosixError.text(single.errnoCode))"
+      } else if error.connectionErrors.isEmpty {
+        "cannot connect to \(target.text): the host cannot be resolved"
+      } else {
+        "cannot connect to \(target.text) in time"
+      }
+    case ChannelError.connectTimeout: "cannot connect to \(target.text) in time"
+    default: "cannot connect to \(target.text)"
+    }
+  }
+
+  /// A connection that is not a WebSocket yet.
+  final class Attempt: Cancellable {
+    private struct State {
+      var channel: (any Channel)?
+      var isOver = false
+    }
+    private let state = Mutex(State())
+    private let failed: @Sendable (Failure) -> Void
+
+    init(_ failed: @escaping @Sendable (Failure) -> Void) { self.failed = failed }
+
+    func follows(_ channel: any Channel) {
+      let isOver = state.withLock { state in
+        if !state.isOver { state.channel = channel }
+        return state.isOver
+      }
+      // A connection that was made after the attempt was given up; one that has become a session is its own.
+      if isOver, !hasSucceeded { channel.close(promise: nil) }
+    }
+
+    private let success = Atomic<Bool>(false)
+    private var hasSucceeded: Bool { success.load(ordering: .acquiring) }
+
+    /// Whether it was still wanted.
+    func succeed() -> Bool {
+      let isFirst = finish() != nil
+      if isFirst { success.store(true, ordering: .releasing) }
+      return isFirst
+    }
+
+    /// Nil: it is over already.
+    private func finish() -> (any Channel)?? {
+      state.withLock { state -> (any Channel)?? in
+        guard !state.isOver else { return .none }
+        state.isOver = true
+        return .some(state.channel.take())
+      }
+    }
+
+    func fail(_ failure: Failure) {
+      guard let channel = finish() else { return }
+      channel?.close(promise: nil)
+      failed(failure)
+    }
+
+    func cancel() {
+      guard let channel = finish() else { return }
+      channel?.close(promise: nil)
+    }
+  }
+}
+
+/// The client's side of one connection: the handshake, then the bytes of the session. Used on its event loop.
+final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
+  typealias InboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+
+  private let channel: any Channel
+  private let target: WebSocketClient.Target
+  private let options: WebSocketClient.Options
+  private let session: WebSocketSession
+  private let room: Int
+  private let attempt: WebSocketClient.Attempt
+  private let progress: @Sendable (Int) -> Void
+  private let time: Int64
+  private var context: ChannelHandlerContext?
+  private var timer: Scheduled<Void>?
+  private var head: [UInt8] = []
+  private var key = ""
+  private var stream: ResponseStream?
+  private var isOpen = false
+  private var isWriting = false
+  private var written = 0
+  private var isReadHeld = false
+
+  private static let maxHeadBytes = 64 << 10
+
+  init(
+    _ channel: any Channel, _ target: WebSocketClient.Target, _ options: WebSocketClient.Options,
+    _ session: WebSocketSession, _ room: Int, _ attempt: WebSocketClient.Attempt,
+    _ progress: @escaping @Sendable (Int) -> Void, _ time: Int64
+  ) {
+    self.channel = channel
+    self.target = target
+    self.options = options
+    self.session = session
+    self.room = room
+    self.attempt = attempt
+    self.progress = progress
+    self.time = time
+  }
+
+  func handlerAdded(context: ChannelHandlerContext) {
+    self.context = context
+    timer = channel.eventLoop.scheduleTask(in: .nanoseconds(time)) { [weak self] in
+      guard let self, !isOpen else { return }
+      fail("\(target.text) has not answered the opening handshake in time")
+    }
+  }
+
+  func channelActive(context: ChannelHandlerContext) {
+    key = WebSocketHandshake.base64((0..<16).map { _ in UInt8.random(in: 0 ... .max) })
+    let output = OutputBuffer()
+    output.append("GET \(target.path) HTTP/1.1\r\nHost: \(target.authority)\r\n")
+    output.append(
+      "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \(key)\r\n")
+    if !options.subprotocols.isEmpty {
+      output.append("Sec-WebSocket-Protocol: \(options.subprotocols.joined(separator: ", "))\r\n")
+    }
+    for header in options.headers { output.append("\(header.name): \(header.value)\r\n") }
+    output.append("\r\n")
+    context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: output.bytes)), promise: nil)
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    let bytes = unwrapInboundIn(data)
+    if isOpen { return bytes.withUnsafeReadableBytes { session.received($0) } }
+    head += bytes.readableBytesView
+    let end: [UInt8] = [13, 10, 13, 10]
+    guard let found = head.firstRange(of: end) else {
+      if head.count > Self.maxHeadBytes { fail("\(target.text) answers with a head of more than 64 KiB") }
+      return
+    }
+    let lines = Array(head[..<found.lowerBound])
+    let rest = Array(head[found.upperBound...])
+    head = []
+    guard let response = Self.response(lines) else { return fail("\(target.text) does not answer with HTTP") }
+    open(response, rest)
+  }
+
+  private func fail(_ message: String, _ response: HTTPResponse? = nil, isFinal: Bool = false) {
+    attempt.fail(WebSocketClient.Failure(message: message, response: response, isFinal: isFinal))
+    context?.close(promise: nil)
+  }
+
+  /// Status and headers; nil: the bytes are no head.
+  static func response(_ head: [UInt8]) -> HTTPResponse? {
+    var lines = String(decoding: head, as: UTF8.self).components(separatedByCRLF: ())
+    let first = lines.removeFirst().split(separator: " ", maxSplits: 2)
+    guard first.count >= 2, first[0] == "HTTP/1.1", first[1].utf8.count == 3, let status = Int(first[1]) else {
+      return nil
+    }
+    var response = HTTPResponse(status: status)
+    for line in lines {
+      guard let colon = line.utf8.firstIndex(of: UInt8(ascii: ":")), HTTPHeader.isToken(String(line[..<colon])) else {
+        return nil
+      }
+      var value = line[line.utf8.index(after: colon)...].utf8
+      while let first = value.first, first == 0x20 || first == 0x09 { value = value.dropFirst() }
+      while let last = value.last, last == 0x20 || last == 0x09 { value = value.dropLast() }
+      response.headers.append(HTTPHeader(String(line[..<colon]), String(value) ?? ""))
+    }
+    return response
+  }
+
+  private func open(_ response: HTTPResponse, _ rest: [UInt8]) {
+    guard response.status == 101 else {
+      return fail("\(target.text) answered \(response.status) to the opening handshake", response)
+    }
+    func list(_ name: String) -> String {
+      response.headers.filter { HTTPSyntax.same($0.name, name) }.map(\.value).joined(separator: ",")
+    }
+    guard WebSocketHandshake.lists(list("Upgrade"), "websocket"),
+      WebSocketHandshake.lists(list("Connection"), "upgrade")
+    else { return fail("\(target.text) answers with another protocol") }
+    guard let accept = WebSocketHandshake.accept(key) else {
+      return fail("WebSockets need the library libcrypto", isFinal: true)
+    }
+    guard list("Sec-WebSocket-Accept") == accept else {
+      return fail("\(target.text) answers another handshake: Sec-WebSocket-Accept is wrong")
+    }
+    guard list("Sec-WebSocket-Extensions").isEmpty else {
+      return fail("\(target.text) wants an extension that was not offered")
+    }
+    let chosen = list("Sec-WebSocket-Protocol")
+    guard chosen.isEmpty || options.subprotocols.contains(chosen) else {
+      return fail("\(target.text) wants the subprotocol '\(HTTPSyntax.printable(chosen))', which was not offered")
+    }
+    if chosen.isEmpty, !options.subprotocols.isEmpty {
+      return fail("\(target.text) speaks none of the subprotocols that were offered", isFinal: true)
+    }
+    guard attempt.succeed() else {
+      context?.close(promise: nil)
+      return
+    }
+    timer?.cancel()
+    isOpen = true
+    let stream = ResponseStream(
+      room: room,
+      schedule: { [weak self] _ in
+        guard let self else { return }
+        channel.eventLoop.execute { self.write() }
+      }, closed: {})
+    self.stream = stream
+    session.begins(
+      UpgradedLink(channel.eventLoop, stream) { [weak self] in
+        self?.readMore()
+      } close: { [channel] in
+        channel.close(promise: nil)
+      })
+    if !rest.isEmpty { rest.withUnsafeBytes { session.received($0) } }
+  }
+
+  private func write() {
+    while let stream, !isWriting, let context {
+      switch stream.next() {
+      case .nothing: return
+      case .bytes(let bytes):
+        isWriting = true
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenComplete { [self] result in
+          isWriting = false
+          guard case .success = result else { return channel.close(promise: nil) }
+          self.written &+= bytes.count
+          progress(self.written)
+          write()
+        }
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: written)
+      case .end:
+        self.stream = nil
+        return context.close(promise: nil)
+      }
+    }
+  }
+
+  private func readMore() {
+    guard isReadHeld, session.wantsMore else { return }
+    isReadHeld = false
+    try? channel.syncOptions?.setOption(.autoRead, value: true)
+  }
+
+  func channelReadComplete(context: ChannelHandlerContext) {
+    // Nothing more is read until there is room.
+    if isOpen, !isReadHeld, !session.wantsMore {
+      isReadHeld = true
+      try? context.channel.syncOptions?.setOption(.autoRead, value: false)
+    }
+    context.fireChannelReadComplete()
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    context.fireChannelInactive()
+  }
+
+  func handlerRemoved(context: ChannelHandlerContext) {
+    timer?.cancel()
+    self.context = nil
+    stream?.disconnect()
+    stream = nil
+    if isOpen { session.disconnected() } else { fail("\(target.text) has closed the connection") }
+  }
+}
+
+extension String {
+  /// The lines between CR LF.
+  fileprivate func components(separatedByCRLF: Void) -> [String] {
+    var lines: [String] = []
+    var line: [UInt8] = []
+    for byte in utf8 {
+      if byte == 0x0A {
+        if line.last == 0x0D { line.removeLast() }
+        lines.append(String(decoding: line, as: UTF8.self))
+        line = []
+      } else {
+        line.append(byte)
+      }
+    }
+    lines.append(String(decoding: line, as: UTF8.self))
+    return lines
+  }
+}

@@ -1,0 +1,93 @@
+internal import CDigest
+import NIOCore
+import PipelineCore
+
+/// The opening handshake of WebSockets (RFC 6455, 4).
+enum WebSocketHandshake {
+  /// What a server answers to a key; nil: libcrypto is missing.
+  static func accept(_ key: String) -> String? {
+    let text = Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8)
+    var digest = [UInt8](repeating: 0, count: Int(RX_DIGEST_MAX))
+    let count = rx_digest(Int32(RX_SHA1), text, text.count, &digest)
+    return count == 0 ? nil : base64(digest[..<count])
+  }
+
+  static func base64(_ bytes: some Collection<UInt8>) -> String {
+    let buffer = OutputBuffer()
+    Array(bytes).withUnsafeBytes { JSONWriter.appendBase64($0, to: buffer) }
+    return String(decoding: buffer.bytes, as: UTF8.self)
+  }
+
+  /// Whether it is the base64 of sixteen bytes.
+  static func isKey(_ text: String) -> Bool {
+    let bytes = Array(text.utf8)
+    return bytes.count == 24 && bytes.suffix(2).allSatisfy { $0 == UInt8(ascii: "=") }
+      && bytes.prefix(22).allSatisfy {
+        ($0 | 0x20) &- 97 < 26 || $0 &- 48 < 10 || $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "/")
+      }
+  }
+
+  /// Whether a list of tokens has one, whatever its case.
+  static func lists(_ text: String, _ token: String) -> Bool {
+    items(text).contains { HTTPSyntax.same($0, token) }
+  }
+
+  /// The members of a list.
+  static func items(_ text: String) -> [String] {
+    text.utf8.split(separator: UInt8(ascii: ",")).compactMap { part in
+      let trimmed = part.drop { $0 == 0x20 || $0 == 0x09 }
+      var bytes = Array(trimmed)
+      while let last = bytes.last, last == 0x20 || last == 0x09 { bytes.removeLast() }
+      return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
+    }
+  }
+}
+
+extension ServerRequest {
+  /// All values of headers with a name, in lower case, as one list.
+  private func list(_ name: StaticString) -> String {
+    head.fields.filter { head.matches($0, name) }.map { head.text($0.value) }.joined(separator: ",")
+  }
+
+  /// The subprotocols that the client offers.
+  public var webSocketProtocols: [String] { WebSocketHandshake.items(list("sec-websocket-protocol")) }
+
+  /// Makes the connection a WebSocket, or answers why not.
+  /// - Parameters:
+  ///   - subprotocol: One of those that the client offers; nil: none.
+  ///   - opened: Called if it has become one, before anything comes of it.
+  /// - Returns: Whether it has, unless its client has just left, which ends the session.
+  @discardableResult
+  public func acceptWebSocket(
+    _ session: WebSocketSession, _ options: WebSocketSession.Options, subprotocol: String? = nil
+  ) -> Bool {
+    guard WebSocketHandshake.lists(list("upgrade"), "websocket"),
+      WebSocketHandshake.lists(list("connection"), "upgrade")
+    else {
+      reply.reply(
+        ServerAnswer(426, [(name: "Connection", value: "Upgrade")], error: "this path serves WebSockets only"))
+      return false
+    }
+    guard list("sec-websocket-version") == "13" else {
+      reply.reply(
+        ServerAnswer(
+          426, [(name: "Sec-WebSocket-Version", value: "13")], error: "this path serves version 13 of WebSockets"))
+      return false
+    }
+    let key = list("sec-websocket-key")
+    guard WebSocketHandshake.isKey(key), !head.isOld, body.count == 0 else {
+      reply.reply(ServerAnswer(400, error: "this is no opening handshake of a WebSocket"))
+      return false
+    }
+    guard let accept = WebSocketHandshake.accept(key) else {
+      reply.reply(ServerAnswer(501, error: "WebSockets need the library libcrypto"))
+      return false
+    }
+    var headers = [(name: "Sec-WebSocket-Accept", value: accept)]
+    if let subprotocol { headers.append((name: "Sec-WebSocket-Protocol", value: subprotocol)) }
+    let stream = exchange.stream(
+      status: 101, headers: headers, room: options.sendingRoom, speaker: ("websocket", session), closed: {})
+    if stream == nil { session.disconnected() }
+    return stream != nil
+  }
+}

@@ -1,0 +1,266 @@
+import NIOCore
+public import PipelineCore
+
+/// Sends messages to a server of WebSockets: connects when the first one comes, again after growing pauses, and sends again what the system
+/// has not taken before a connection ended.
+public final class WebSocketSender: MessageSender {
+  public struct Options: Sendable {
+    public var client = WebSocketClient.Options()
+    public var session = WebSocketSession.Options()
+    public var isText = true
+    /// The first pause after a failure, and the longest.
+    public var delay = TimeSpan.milliseconds(100)
+    public var maxDelay = TimeSpan.seconds(10)
+    /// What the waiting bytes are a part of; nil: of nothing.
+    public var memory: MemoryBudget?
+    public init() {}
+  }
+
+  private struct Message: Sendable {
+    var bytes: [UInt8]
+    var done: @Sendable (Int, Int) -> Void
+    /// All bytes of the connection that end with it; nil: it has not been handed to one.
+    var end: Int?
+  }
+
+  private struct State {
+    /// Those that the system has not taken, oldest first; those handed to the connection come first.
+    var messages: [Message] = []
+    var handed = 0
+    var bytes = 0 {
+      didSet { share?.set(bytes) }
+    }
+    var share: LockedMemoryShare?
+    var session: WebSocketSession?
+    var attempt: (any Cancellable)?
+    var isConnecting = false
+    var isReady = false
+    var failures = 0
+    var isClosing = false
+    var isCancelled = false
+    var hasEnded = false
+    var retry: Scheduled<Void>?
+    var roomWaiter: (limit: Int, body: @Sendable () -> Void)?
+    var counts = PipelineStatistics.Connections()
+  }
+
+  private let target: WebSocketClient.Target
+  private let options: Options
+  private let state: Guarded<State>
+  private let notify: @Sendable (SocketSender.Notice) -> Void
+  private let loop = HTTPListener.group.any()
+
+  /// - Parameter notify: Called on the network thread.
+  public init(
+    _ target: WebSocketClient.Target, _ options: Options, notify: @escaping @Sendable (SocketSender.Notice) -> Void
+  ) {
+    self.target = target
+    self.options = options
+    self.notify = notify
+    state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
+  }
+
+  public var counts: PipelineStatistics.Connections { state.withLock(\.counts) }
+  public var queuedBytes: Int { state.withLock(\.bytes) }
+
+  public func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
+    let isTaken = state.withLock { state in
+      guard !state.hasEnded, !state.isCancelled else { return false }
+      var start = 0
+      for end in block.ends {
+        state.messages.append(Message(bytes: Array(block.bytes[start..<end]), done: done))
+        start = end
+      }
+      state.bytes += block.bytes.count
+      return true
+    }
+    guard isTaken else { return done(0, block.ends.count) }
+    loop.execute { [self] in work() }
+  }
+
+  public func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
+    let isNow = state.withLock { state in
+      if state.bytes <= limit || state.hasEnded { return true }
+      state.roomWaiter = (limit, body)
+      return false
+    }
+    if isNow { body() }
+  }
+
+  public func close() {
+    state.withLock { $0.isClosing = true }
+    loop.execute { [self] in work() }
+    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    _ = state.wait(until: nil, none)
+  }
+
+  public func cancel() {
+    state.withLock { $0.isCancelled = true }
+    loop.execute { [self] in work() }
+  }
+
+  public func waitForEnd(within limit: TimeSpan) -> Bool {
+    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
+  }
+
+  // MARK: - On the network thread
+
+  private enum Step {
+    case nothing
+    case connect
+    case giveUp([Message], WebSocketSession?, (any Cancellable)?)
+    case close(WebSocketSession)
+    case end
+  }
+
+  private func work() {
+    let step = state.withLock { state -> Step in
+      guard !state.hasEnded else { return .nothing }
+      if state.isCancelled {
+        defer {
+          state.messages = []
+          state.bytes = 0
+          state.retry?.cancel()
+          state.hasEnded = true
+        }
+        return .giveUp(state.messages, state.session.take(), state.attempt.take())
+      }
+      pump(&state)
+      if state.isClosing, state.messages.isEmpty {
+        if let session = state.session, state.isReady { return .close(session) }
+        if !state.isConnecting {
+          state.hasEnded = true
+          return .end
+        }
+      }
+      guard !state.messages.isEmpty, !state.isConnecting, !state.isReady, state.retry == nil else { return .nothing }
+      state.isConnecting = true
+      return .connect
+    }
+    switch step {
+    case .nothing: break
+    case .connect: connect()
+    case .close(let session): session.close()
+    case .giveUp(let messages, let session, let attempt):
+      attempt?.cancel()
+      session?.abort("it is given up")
+      for message in messages { message.done(0, 1) }
+      tellRoom()
+      state.notify()
+    case .end: state.notify()
+    }
+  }
+
+  /// Hands to the connection what it takes.
+  private func pump(_ state: inout State) {
+    guard state.isReady, let session = state.session else { return }
+    while state.handed < state.messages.count {
+      guard let end = session.sendCounted(isText: options.isText, state.messages[state.handed].bytes) else { return }
+      state.messages[state.handed].end = end
+      state.handed += 1
+    }
+  }
+
+  private func connect() {
+    let session = WebSocketSession(isServer: false, options.session) { [self] session in
+      opened(session)
+    } message: { session, message in
+      // Nothing is expected.
+      session.handled(message.bytes.count)
+    } ended: { [self] session, end in
+      ended(session, end)
+    }
+    let attempt = WebSocketClient.connect(target, options.client, session, options.session) { [self] taken in
+      progress(session, taken)
+    } failed: { [self] failure in
+      let isOurs = state.withLock { state in
+        guard state.session === session else { return false }
+        state.session = nil
+        state.counts.broken &+= 1
+        return true
+      }
+      if isOurs { failed(failure.message) }
+    }
+    state.withLock { state in
+      state.session = session
+      state.attempt = attempt
+    }
+  }
+
+  private func opened(_ session: WebSocketSession) {
+    let failures = state.withLock { state -> Int? in
+      guard state.session === session else { return nil }
+      state.attempt = nil
+      state.isConnecting = false
+      state.isReady = true
+      state.handed = 0
+      state.counts.opened &+= 1
+      state.counts.open = 1
+      defer { state.failures = 0 }
+      return state.failures
+    }
+    guard let failures else { return session.close() }
+    if failures > 0 { notify(.recovered(failures: failures)) }
+    work()
+  }
+
+  /// The system has taken so many bytes of the connection.
+  private func progress(_ session: WebSocketSession, _ taken: Int) {
+    let done = state.withLock { state -> [Message] in
+      guard state.session === session, state.isReady else { return [] }
+      let count = state.messages.prefix(state.handed).prefix { ($0.end ?? .max) <= taken }.count
+      let done = Array(state.messages.prefix(count))
+      state.messages.removeFirst(count)
+      state.handed -= count
+      state.bytes -= done.reduce(0) { $0 + $1.bytes.count }
+      return done
+    }
+    for message in done { message.done(1, 0) }
+    if !done.isEmpty { tellRoom() }
+    work()
+  }
+
+  private func ended(_ session: WebSocketSession, _ end: WebSocketSession.End) {
+    let (isOurs, isExpected) = state.withLock { state in
+      guard state.session === session else { return (false, false) }
+      state.session = nil
+      state.counts.open = 0
+      let isExpected = state.isClosing && state.messages.isEmpty
+      if !end.isClean { state.counts.broken &+= 1 }
+      return (true, isExpected)
+    }
+    guard isOurs else { return }
+    if isExpected || end.isClean {
+      state.withLock { $0.isReady = false }
+      return work()
+    }
+    failed("\(target.text): \(end.message)")
+  }
+
+  private func failed(_ reason: String) {
+    let failures = state.withLock { state in
+      state.isReady = false
+      state.isConnecting = false
+      state.attempt = nil
+      state.failures += 1
+      let pause = options.delay.doubled(after: state.failures, most: options.maxDelay)
+      state.retry = loop.scheduleTask(in: .nanoseconds(max(pause.nanoseconds, 1_000_000))) { [weak self] in
+        guard let self else { return }
+        self.state.withLock { $0.retry = nil }
+        work()
+      }
+      return state.failures
+    }
+    if failures == 1 { notify(.failing(reason)) }
+  }
+
+  private func tellRoom() {
+    let body = state.withLock { state -> (@Sendable () -> Void)? in
+      guard let waiter = state.roomWaiter, state.bytes <= waiter.limit || state.hasEnded else { return nil }
+      state.roomWaiter = nil
+      return waiter.body
+    }
+    body?()
+  }
+}

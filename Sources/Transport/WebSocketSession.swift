@@ -1,0 +1,251 @@
+import NIOCore
+public import PipelineCore
+import Synchronization
+
+/// One WebSocket, of a client or of a server: takes messages apart and hands them on, answers pings, notices a silent other side,
+/// and ends in good order. Sending and ending work from any thread.
+public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
+  public struct Options: Sendable {
+    public var maxMessage = 1 << 20
+    public var maxFrame = 1 << 20
+    /// The bytes of messages that may wait for the receiver; then nothing more is read.
+    public var room = 256 << 10
+    /// The bytes that may wait for the other side.
+    public var sendingRoom = ResponseStream.room
+    /// The time without a sign of the other side after which it is asked for one; nil: never.
+    public var ping: TimeSpan?
+    /// How long it may take to answer that.
+    public var pingTimeout = TimeSpan.seconds(20)
+    /// The longest time without a message of the other side; nil: any.
+    public var idle: TimeSpan?
+    /// How long the other side may take to end the connection after it was asked to.
+    public var closeTimeout = TimeSpan.seconds(5)
+    public init() {}
+  }
+
+  /// How it has ended.
+  public struct End: Sendable, Equatable {
+    /// The code of the other side, or that with which this side has ended it; nil: neither has said any.
+    public var code: Int?
+    /// One sentence without a full stop.
+    public var message: String
+    /// The other side ended it in good order (1000 or 1001), or this side did.
+    public var isClean: Bool
+
+    public init(code: Int?, message: String, isClean: Bool) {
+      self.code = code
+      self.message = message
+      self.isClean = isClean
+    }
+  }
+
+  private let isServer: Bool
+  private let options: Options
+  private let opened: @Sendable (WebSocketSession) -> Void
+  private let message: @Sendable (WebSocketSession, WebSocketMessage) -> Void
+  private let ended: @Sendable (WebSocketSession, End) -> Void
+
+  // Used on the network thread.
+  private var reader: WebSocketReader
+  private var hasSentClose = false
+  private var hasReceivedClose = false
+  private var isOver = false
+  private var end: End?
+  private var timer: Scheduled<Void>?
+  private var lastSign = NIODeadline.now()
+  private var lastMessage = NIODeadline.now()
+  private var pinged: NIODeadline?
+  private var closeDeadline: NIODeadline?
+
+  private let link = Mutex<UpgradedLink?>(nil)
+  /// Bytes of messages that were handed on and not handled.
+  private let underWay = Atomic<Int>(0)
+  private let isPaused = Atomic<Bool>(false)
+
+  /// - Parameters:
+  ///   - opened: Called when the connection is ready; on the network thread, as the others.
+  ///   - message: Called with each message.
+  ///   - ended: Called once, also if it never was ready.
+  public init(
+    isServer: Bool, _ options: Options, opened: @escaping @Sendable (WebSocketSession) -> Void,
+    message: @escaping @Sendable (WebSocketSession, WebSocketMessage) -> Void,
+    ended: @escaping @Sendable (WebSocketSession, End) -> Void
+  ) {
+    self.isServer = isServer
+    self.options = options
+    self.opened = opened
+    self.message = message
+    self.ended = ended
+    reader = WebSocketReader(isServer: isServer, maxMessage: options.maxMessage, maxFrame: options.maxFrame)
+  }
+
+  private var mask: UInt32? { isServer ? nil : UInt32.random(in: 0 ... .max) }
+
+  // MARK: - From any thread
+
+  /// Sends a message, all or nothing; false: too much waits for the other side, or the connection is ending.
+  public func send(isText: Bool, _ bytes: some Collection<UInt8>) -> Bool {
+    send(frame: WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
+  }
+
+  /// The same with a frame of ``WebSocketFrame``.
+  public func send(frame: [UInt8]) -> Bool { link.withLock { $0 }?.stream.send(frame) ?? false }
+
+  /// Sends a message of a client. Returns how many bytes this side will have sent with it; nil: it was not taken.
+  func sendCounted(isText: Bool, _ bytes: some Collection<UInt8>) -> Int? {
+    link.withLock { $0 }?.stream.sendCounted(WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
+  }
+
+  /// So many bytes of messages have been handled.
+  public func handled(_ bytes: Int) {
+    let left = underWay.subtract(bytes, ordering: .sequentiallyConsistent).newValue
+    if left <= options.room / 2, isPaused.exchange(false, ordering: .sequentiallyConsistent) {
+      link.withLock { $0 }?.resume()
+    }
+  }
+
+  /// Ends the connection in good order, behind what has been sent.
+  public func close(_ code: Int = 1000, _ reason: String = "") {
+    link.withLock { $0 }?.inLoop { [self] in
+      end = end ?? End(code: code, message: reason.isEmpty ? "it was ended here" : reason, isClean: true)
+      sayClose(code, reason)
+    }
+  }
+
+  /// Breaks the connection off.
+  public func abort(_ reason: String) {
+    link.withLock { $0 }?.inLoop { [self] in
+      end = end ?? End(code: nil, message: reason, isClean: false)
+      breakOff()
+    }
+  }
+
+  // MARK: - On the network thread
+
+  func begins(_ link: UpgradedLink) {
+    self.link.withLock { $0 = link }
+    lastSign = .now()
+    lastMessage = lastSign
+    schedule()
+    opened(self)
+  }
+
+  var wantsMore: Bool {
+    if underWay.load(ordering: .sequentiallyConsistent) < options.room { return true }
+    isPaused.store(true, ordering: .sequentiallyConsistent)
+    // What was handled in between has not seen the flag.
+    if underWay.load(ordering: .sequentiallyConsistent) >= options.room { return false }
+    isPaused.store(false, ordering: .sequentiallyConsistent)
+    return true
+  }
+
+  func received(_ bytes: UnsafeRawBufferPointer) {
+    guard !isOver else { return }
+    lastSign = .now()
+    pinged = nil
+    reader.take(bytes) { item in
+      switch item {
+      case .message(let whole):
+        lastMessage = lastSign
+        // After the close frame of this side nothing is of interest.
+        guard !hasSentClose else { return }
+        underWay.add(whole.bytes.count, ordering: .sequentiallyConsistent)
+        message(self, whole)
+      case .ping(let content): if !hasSentClose { _ = send(frame: WebSocketFrame.bytes(.pong, content, mask: mask)) }
+      case .pong: break
+      case .close(let code, let reason): receivedClose(code, reason)
+      case .failed(let code, let reason):
+        end = end ?? End(code: code, message: reason, isClean: false)
+        sayClose(code, reason)
+        // The other side may go on sending what cannot be understood.
+        endOutput()
+      }
+    }
+  }
+
+  private func receivedClose(_ code: Int, _ reason: String) {
+    hasReceivedClose = true
+    let said = reason.isEmpty ? "" : ": \(HTTPSyntax.printable(reason))"
+    end =
+      end
+      ?? End(
+        code: code == WebSocketCode.none ? nil : code,
+        message: "the other side has closed it" + (code == WebSocketCode.none ? "" : " with \(code)") + said,
+        isClean: [WebSocketCode.normal, WebSocketCode.goingAway, WebSocketCode.none].contains(code))
+    if !hasSentClose { sayClose(code, "") }
+    endOutput()
+  }
+
+  private func sayClose(_ code: Int, _ reason: String) {
+    guard !hasSentClose, !isOver else { return }
+    hasSentClose = true
+    // What waits has used all of the room: the other side does not read.
+    guard send(frame: WebSocketFrame.close(code, reason, mask: mask)) else { return breakOff() }
+    closeDeadline = .now() + .nanoseconds(max(options.closeTimeout.nanoseconds, 1_000_000))
+    schedule()
+  }
+
+  /// A server ends the connection itself; a client leaves that to the server for a while.
+  private func endOutput() {
+    closeDeadline = closeDeadline ?? .now() + .nanoseconds(max(options.closeTimeout.nanoseconds, 1_000_000))
+    if isServer || !hasReceivedClose { link.withLock { $0 }?.stream.end() }
+    schedule()
+  }
+
+  private func breakOff() {
+    guard !isOver else { return }
+    link.withLock { $0 }?.close()
+  }
+
+  func disconnected() {
+    guard !isOver else { return }
+    isOver = true
+    timer?.cancel()
+    timer = nil
+    link.withLock { $0 = nil }
+    ended(self, end ?? End(code: nil, message: "the connection broke", isClean: false))
+  }
+
+  // MARK: - Time
+
+  private func schedule() {
+    timer?.cancel()
+    timer = nil
+    guard !isOver, let link = link.withLock({ $0 }) else { return }
+    var next = closeDeadline ?? .distantFuture
+    if closeDeadline == nil {
+      if let pinged {
+        next = pinged + .nanoseconds(max(options.pingTimeout.nanoseconds, 1_000_000))
+      } else if let ping = options.ping {
+        next = lastSign + .nanoseconds(max(ping.nanoseconds, 1_000_000))
+      }
+      if let idle = options.idle { next = min(next, lastMessage + .nanoseconds(max(idle.nanoseconds, 1_000_000))) }
+    }
+    guard next != .distantFuture else { return }
+    timer = link.loop.scheduleTask(deadline: next) { [weak self] in self?.woke() }
+  }
+
+  private func woke() {
+    timer = nil
+    guard !isOver else { return }
+    let now = NIODeadline.now()
+    if let closeDeadline {
+      return now >= closeDeadline ? breakOff() : schedule()
+    }
+    if let idle = options.idle, now >= lastMessage + .nanoseconds(idle.nanoseconds) {
+      end = End(code: WebSocketCode.goingAway, message: "no message has come for \(idle)", isClean: false)
+      return sayClose(WebSocketCode.goingAway, "no message has come for \(idle)")
+    }
+    if let pinged {
+      if now >= pinged + .nanoseconds(options.pingTimeout.nanoseconds) {
+        end = End(code: nil, message: "a ping was not answered within \(options.pingTimeout)", isClean: false)
+        return breakOff()
+      }
+    } else if let ping = options.ping, now >= lastSign + .nanoseconds(ping.nanoseconds) {
+      pinged = now
+      // What waits may use all of the room; then the other side is asked by that.
+      _ = send(frame: WebSocketFrame.bytes(.ping, [], mask: mask))
+    }
+    schedule()
+  }
+}
