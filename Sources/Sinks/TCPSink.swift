@@ -23,7 +23,7 @@ public struct TCPSink: SinkComponent {
 
       TCP has no acknowledgement of messages: an event counts as delivered when the receiver's system has confirmed its \
       bytes. If a connection breaks before, the event is sent again on the next one, so a receiver may see it twice. What \
-      its program has not yet read when it ends is lost, and nobody is told. With `tls` nothing counts as delivered in the first \
+      its program has not yet read when it ends is lost, without a report. With `tls` nothing counts as delivered in the first \
       500 ms of a connection: a server may refuse a client's certificate that late. With `encode: csv` there is no header.
       """,
     parameters: [

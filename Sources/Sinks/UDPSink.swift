@@ -16,7 +16,7 @@ public struct UDPSink: SinkComponent {
     "udp",
     summary: "Sends each event as a UDP datagram.",
     details: """
-      An event counts as delivered when the system has taken it. Datagrams may be lost on the way, and nobody is told. One \
+      An event counts as delivered when the system has taken it. Datagrams may be lost on the way, without a report. One \
       of more than 65,507 bytes goes to the errors output; those of more than about 1,400 bytes are lost more often.
       """,
     parameters: [

@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `webSocket`: sends events over WebSockets, to a server or to whoever is connected.
+/// `webSocket`: sends events over WebSockets, to a server or to all connected clients.
 public struct WebSocketSink: SinkComponent {
   enum Kind: String, ChoiceParameter {
     case text, binary
@@ -56,7 +56,7 @@ public struct WebSocketSink: SinkComponent {
       With `url` it connects to a server when the first event comes, and again when a connection ends and events wait: beyond \
       `queue` the pipeline reads no further input. The log says when that begins and when events flow again. An event counts as \
       delivered when the system has taken its message; before, it is sent again on the next connection. WebSockets have no \
-      acknowledgement: what was on its way when a connection broke is lost, and nobody is told.
+      acknowledgement: what was on its way when a connection broke is lost, without a report.
 
       With `listen` it is a server, and each client that is connected to `path` gets each event from then on; an event counts as \
       delivered when it has been queued for them, also if there are none. Nothing waits for clients: if 256 KiB wait for one, \

@@ -28,7 +28,7 @@ enum AnswerText {
       buffer.append(String(body.count))
       buffer.append("\r\n")
     }
-    // A client that is asked to change the protocol is told to which one.
+    // RFC 9110: an answer that asks for another protocol names it.
     if let upgrade = upgrade ?? (status == 426 ? "websocket" : nil) { buffer.append("Upgrade: \(upgrade)\r\n") }
     if let connection {
       buffer.append("Connection: ")

@@ -150,7 +150,7 @@ private final class DirectoryWork: @unchecked Sendable {
   /// What is new is no event.
   private var isFirstLook: Bool
   private var isPolling = false
-  /// Something was left out for want of room.
+  /// Something was left out because there was no room.
   private var isFull = false
   private var batch: [Change] = []
   private var isUnwanted = false

@@ -116,7 +116,7 @@ import Transport
     #expect(pipeline.runToEnd() == .completed)
     let found = try #require(connections(pipeline))
     #expect(server.connections == 1)
-    // The connection is kept for the next request of whoever sends one.
+    // The connection is kept for the next request of any component.
     #expect(found == .init(open: 1, opened: 1, broken: 0, reused: 4))
     server.stop()
   }

@@ -33,7 +33,7 @@ public struct LineJoining: Sendable, Equatable {
   }
 
   public var rule: Rule
-  /// How long the last event waits for further lines. Whoever decodes keeps this time.
+  /// How long the last event waits for further lines. The caller of the decoder keeps this time.
   public var wait: TimeSpan
   /// An event that has so many lines, or would have more bytes with the next one, ends there; the next line begins another event.
   public var maxLines: Int
