@@ -146,6 +146,14 @@ public struct HTTPServerSource: SourceComponent {
         sinks:
           out: { from: orders, stdout: {} }
           answers: { from: greeted, reply: {} }
+        tests:
+          - name: orders pass, and a question is answered
+            inputs:
+              orders: { marbles: "a|", values: { a: { id: 1 } } }
+              asked: { marbles: "b|", values: { b: { query: { name: Ann } } } }
+            expect:
+              out: [ { next: { id: 1 } }, { complete: true } ]
+              answers: [ { next: hello Ann }, { complete: true } ]
         """),
       .snippet(
         "large bodies, and little memory for them",

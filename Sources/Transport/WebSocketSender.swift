@@ -171,6 +171,8 @@ public final class WebSocketSender: MessageSender {
     } ended: { [self] session, end in
       ended(session, end)
     }
+    // The attempt may fail before `connect` returns.
+    state.withLock { $0.session = session }
     let attempt = WebSocketClient.connect(target, options.client, session, options.session) { [self] taken in
       progress(session, taken)
     } failed: { [self] failure in
@@ -183,8 +185,7 @@ public final class WebSocketSender: MessageSender {
       if isOurs { failed(failure.message) }
     }
     state.withLock { state in
-      state.session = session
-      state.attempt = attempt
+      if state.session === session, !state.isReady { state.attempt = attempt }
     }
   }
 

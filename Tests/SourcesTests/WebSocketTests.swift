@@ -242,9 +242,16 @@ import Testing
     #expect(stranger.head.hasPrefix("HTTP/1.1 401"))
     stranger.connection.close()
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
-    let raw = try Raw(port, "Authorization: Bearer t\r\n")
-    pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 1 }
-    #expect(raw.head.hasPrefix("HTTP/1.1 101"))
+    // The stranger's place is free when the server has noticed that it is gone.
+    var accepted: Raw?
+    for _ in 0..<1000 where accepted == nil {
+      let next = try Raw(port, "Authorization: Bearer t\r\n")
+      pipeline.run(within: .seconds(30)) { next.connection.waits(milliseconds: 0) }
+      let head = next.head
+      #expect(head.hasPrefix("HTTP/1.1 101") || head.hasPrefix("HTTP/1.1 503"), "\(head)")
+      if head.hasPrefix("HTTP/1.1 101") { accepted = next }
+    }
+    let raw = try #require(accepted)
     let second = try Connection(port: port)
     #expect(second.readAll().hasPrefix("HTTP/1.1 503"))
     // It sends nothing.

@@ -36,7 +36,7 @@ import Testing
   // MARK: The catalogue
 
   /// What keeps nothing but an inner signal, which the graph carries, or clients that wait for an answer of this process.
-  static let keptByTheGraph: Set<String> = ["initially", "httpServer", "tcp", "unix", "syslog", "statsd"]
+  static let keptByTheGraph: Set<String> = ["initially", "httpServer", "tcp", "unix", "syslog", "statsd", "webSocket"]
 
   /// What keeps something says what becomes of it.
   @Test(arguments: CatalogueTests.entries.filter { $0.kind != .sink })
