@@ -190,49 +190,51 @@ public final class WebSocketSender: MessageSender {
   }
 
   private func opened(_ session: WebSocketSession) {
-    let failures = state.withLock { state -> Int? in
-      guard state.session === session else { return nil }
+    let isOurs = state.withLock { state in
+      guard state.session === session else { return false }
       state.attempt = nil
       state.isConnecting = false
       state.isReady = true
       state.handed = 0
       state.counts.opened &+= 1
       state.counts.open = 1
-      defer { state.failures = 0 }
-      return state.failures
+      return true
     }
-    guard let failures else { return session.close() }
-    if failures > 0 { notify(.recovered(failures: failures)) }
+    guard isOurs else { return session.close() }
     work()
   }
 
   /// The system has taken so many bytes of the connection.
   private func progress(_ session: WebSocketSession, _ taken: Int) {
-    let done = state.withLock { state -> [Message] in
-      guard state.session === session, state.isReady else { return [] }
+    let (done, failures) = state.withLock { state -> ([Message], Int) in
+      guard state.session === session, state.isReady else { return ([], 0) }
       let count = state.messages.prefix(state.handed).prefix { ($0.end ?? .max) <= taken }.count
       let done = Array(state.messages.prefix(count))
       state.messages.removeFirst(count)
       state.handed -= count
       state.bytes -= done.reduce(0) { $0 + $1.bytes.count }
-      return done
+      // A server that only accepts connections, and ends them, has not recovered: pauses grow.
+      guard !done.isEmpty else { return ([], 0) }
+      defer { state.failures = 0 }
+      return (done, state.failures)
     }
+    if failures > 0 { notify(.recovered(failures: failures)) }
     for message in done { message.done(1, 0) }
     if !done.isEmpty { tellRoom() }
     work()
   }
 
   private func ended(_ session: WebSocketSession, _ end: WebSocketSession.End) {
-    let (isOurs, isExpected) = state.withLock { state in
+    let (isOurs, isDone) = state.withLock { state in
       guard state.session === session else { return (false, false) }
       state.session = nil
       state.counts.open = 0
-      let isExpected = state.isClosing && state.messages.isEmpty
       if !end.isClean { state.counts.broken &+= 1 }
-      return (true, isExpected)
+      // What waits has the next connection after a pause, also behind an orderly end: a server may end each one at once.
+      return (true, state.messages.isEmpty && (state.isClosing || end.isClean))
     }
     guard isOurs else { return }
-    if isExpected || end.isClean {
+    if isDone {
       state.withLock { $0.isReady = false }
       return work()
     }

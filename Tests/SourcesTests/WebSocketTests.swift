@@ -271,6 +271,7 @@ import Testing
       sinks: { out: { from: in, webSocket: { url: 'ws://127.0.0.1:\(port)/x', reconnect: { delay: 1ms, maxDelay: 20ms } } } }
       """
     ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    pipeline.run(within: .seconds(30)) { source.feed.node != nil }
     // Nobody is there yet: it waits.
     source.feed.send(1, [1])
     pipeline.run(within: .seconds(30)) { pipeline.log.contains { $0.contains("cannot connect to 127.0.0.1:\(port)") } }
