@@ -1,16 +1,36 @@
 import Foundation
 import PipelineHost
 
-/// A real Prometheus on a port of this machine, which ends with the value.
+/// A real Prometheus, or VictoriaMetrics, which answers the same queries, on a port of this machine. It ends with the value.
 final class PrometheusServer {
   let port: Int
   private let process: pid_t
 
   /// - Parameter configuration: The text of its file; `arguments`: further ones.
-  init(_ folder: Scratch, _ configuration: String, _ arguments: String...) throws {
+  convenience init(_ folder: Scratch, _ configuration: String, _ arguments: String...) throws {
+    let file = try folder.write("prometheus.yml", configuration)
+    try self.init("/usr/bin/prometheus") { port in
+      [
+        "prometheus", "--config.file=\(file)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
+        "--web.listen-address=127.0.0.1:\(port)",
+      ] + arguments
+    }
+  }
+
+  /// VictoriaMetrics; its configuration of what it scrapes has Prometheus's form.
+  static func victoriaMetrics(_ folder: Scratch, _ configuration: String) throws -> PrometheusServer {
+    let file = try folder.write("scrape.yml", configuration)
+    return try PrometheusServer("/usr/bin/victoria-metrics") { port in
+      [
+        "victoria-metrics", "-promscrape.config=\(file)", "-storageDataPath=\(folder.path)/data", "-loggerLevel=ERROR",
+        "-httpListenAddr=127.0.0.1:\(port)", "-search.latencyOffset=0s",
+      ]
+    }
+  }
+
+  private init(_ program: String, _ arguments: (Int) -> [String]) throws {
     let free = try FreePort()
     port = free.number
-    let file = try folder.write("prometheus.yml", configuration)
     // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
@@ -18,12 +38,7 @@ final class PrometheusServer {
     for descriptor in [Int32(0), 1, 2] {
       posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
     }
-    process = try spawn(
-      "/usr/bin/prometheus",
-      [
-        "prometheus", "--config.file=\(file)", "--storage.tsdb.path=\(folder.path)/tsdb", "--log.level=error",
-        "--web.listen-address=127.0.0.1:\(port)",
-      ] + arguments, ["PATH": "/usr/bin:/bin"], &actions)
+    process = try spawn(program, arguments(port), ["PATH": "/usr/bin:/bin"], &actions)
   }
 
   deinit {
