@@ -16,7 +16,7 @@ void rx_tls_free(void *shared);
 /// A connection on a connected descriptor, which stays the caller's. `host`: of a client, the name or address that the server's
 /// certificate must have; null: any. Null: no memory.
 void *rx_tls_begin(void *shared, int descriptor, int is_server, const char *host, int is_address);
-/// A connection without a descriptor: its bytes are passed on by whoever has them. `host` as above. Null: no memory.
+/// A connection without a descriptor: the caller passes its bytes on. `host` as above. Null: no memory.
 void *rx_tls_begin_apart(void *shared, int is_server, const char *host, int is_address);
 /// Hands over bytes that have come. 0: no memory.
 int rx_tls_feed(void *session, const void *bytes, int count);
