@@ -74,7 +74,7 @@ public final class StreamReceiver: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
-  /// Connections by their numbers whose last event ends, if it is still the one that begins there.
+  /// Connections, by number, whose joined event has waited long enough: the offset where it begins. An event that begins elsewhere goes on.
   private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
 
