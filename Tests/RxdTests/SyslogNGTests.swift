@@ -67,19 +67,18 @@ struct SyslogNGTests {
   /// What the sink sends is what syslog-ng writes into a file, with each part where it belongs.
   @Test(arguments: ["octets", "udp"]) func messagesGoToAFile(_ way: String) throws {
     let count = way == "udp" ? 200 : 50_000
-    let free = try FreePort()
     let out = "\(folder.path)/out"
-    let source =
-      way == "udp"
-      ? #"network(ip("127.0.0.1") port(\#(free.number)) transport("udp"))"#
-      : #"syslog(ip("127.0.0.1") port(\#(free.number)) transport("tcp"))"#
-    let server = try SyslogNG(
-      """
-      source s { \(source); };
-      destination d { file("\(out)" template("$FACILITY $LEVEL $HOST $PROGRAM $PID ${.SDATA.x@1.n} $MESSAGE\\n") flush-lines(1)); };
-      log { source(s); destination(d); };
-      """)
-    try server.waitUntilBound(to: free.number, isDatagram: way == "udp")
+    let (server, port) = try SyslogNG.listening(isDatagram: way == "udp") { port in
+      let source =
+        way == "udp"
+        ? #"network(ip("127.0.0.1") port(\#(port)) transport("udp"))"#
+        : #"syslog(ip("127.0.0.1") port(\#(port)) transport("tcp"))"#
+      return """
+        source s { \(source); };
+        destination d { file("\(out)" template("$FACILITY $LEVEL $HOST $PROGRAM $PID ${.SDATA.x@1.n} $MESSAGE\\n") flush-lines(1)); };
+        log { source(s); destination(d); };
+        """
+    }
     let input = try folder.write("in", (0..<count).map { "\($0)\n" }.joined())
     let sink =
       way == "udp"
@@ -91,7 +90,7 @@ struct SyslogNGTests {
         out:
           from: in
           chain: [ { map: { message: "'wörd ' + event", facility: "'mail'", severity: "'crit'", procid: "'42'", structuredData: { "x@1": { n: event } } } } ]
-          syslog: { address: '127.0.0.1:\(free.number)', \(sink), hostname: here, appname: shop }
+          syslog: { address: '127.0.0.1:\(port)', \(sink), hostname: here, appname: shop }
       """)
     #expect(pipeline.runToEnd() == .completed)
     #expect(pipeline.counters.sent == UInt64(count))
@@ -99,6 +98,7 @@ struct SyslogNGTests {
     let deadline = Deadline(after: RunningRxd.limit)
     while lines().count < count, !deadline.isOver { usleep(50_000) }
     let written = lines()
+    withExtendedLifetime(server) {}
     #expect(written.count == count)
     #expect(Set(written).count == count)
     #expect(written.first.map(String.init) == "mail crit here shop 42 \(way == "udp" ? "" : "0") wörd 0")
@@ -153,13 +153,13 @@ final class SyslogNG {
       \(configuration)
 
       """)
+    let path = folder.path
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
-    for descriptor in [Int32(0), 1, 2] {
-      posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
-    }
-    let path = folder.path
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+    posix_spawn_file_actions_addopen(&actions, 1, "\(path)/said", O_WRONLY | O_CREAT | O_APPEND, 0o600)
+    posix_spawn_file_actions_adddup2(&actions, 1, 2)
     process = try spawn(
       place.program,
       [
@@ -169,14 +169,30 @@ final class SyslogNG {
       place.libraries.isEmpty ? [:] : ["LD_LIBRARY_PATH": place.libraries], &actions)
   }
 
-  /// Waits until the system says that a socket is bound to the port.
-  func waitUntilBound(to port: Int, isDatagram: Bool) throws {
+  /// One that listens at a port that nobody else has, and the port. One that ends at once is tried again with another port.
+  static func listening(isDatagram: Bool, _ configuration: (Int) -> String) throws -> (SyslogNG, port: Int) {
+    var said = ""
+    for _ in 0..<5 {
+      let free = try FreePort()
+      let server = try SyslogNG(configuration(free.number))
+      if try server.isBound(to: free.number, isDatagram: isDatagram) { return (server, free.number) }
+      said = server.said
+    }
+    throw TimedOut(description: "syslog-ng ends at once: \(said)")
+  }
+
+  private var said: String { (try? String(contentsOfFile: "\(folder.path)/said", encoding: .utf8)) ?? "" }
+
+  /// Waits until the system says that a socket is bound to the port, which is true, or the program has ended, which is false.
+  private func isBound(to port: Int, isDatagram: Bool) throws -> Bool {
     let deadline = Deadline(after: RunningRxd.limit)
     let place = ":" + String(format: "%04X", port) + " "
     while true {
       let sockets = (try? String(contentsOfFile: "/proc/net/\(isDatagram ? "udp" : "tcp")", encoding: .utf8)) ?? ""
-      if sockets.contains(place) { return }
-      guard !deadline.isOver else { throw TimedOut(description: "syslog-ng does not start") }
+      if sockets.contains(place) { return true }
+      var ended = siginfo_t()
+      if waitid(P_PID, id_t(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0, ended.si_signo == SIGCHLD { return false }
+      guard !deadline.isOver else { throw TimedOut(description: "syslog-ng does not start: \(said)") }
       usleep(20_000)
     }
   }
