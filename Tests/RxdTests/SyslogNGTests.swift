@@ -191,7 +191,9 @@ final class SyslogNG {
       let sockets = (try? String(contentsOfFile: "/proc/net/\(isDatagram ? "udp" : "tcp")", encoding: .utf8)) ?? ""
       if sockets.contains(place) { return true }
       var ended = siginfo_t()
-      if waitid(P_PID, id_t(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0, ended.si_signo == SIGCHLD { return false }
+      if waitid(P_PID, id_t(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0, ended.si_signo == SIGCHLD {
+        return false
+      }
       guard !deadline.isOver else { throw TimedOut(description: "syslog-ng does not start: \(said)") }
       usleep(20_000)
     }
