@@ -16,6 +16,15 @@ public struct PipelineRun {
   /// What the last execution has counted of each step and edge.
   public let statistics: PipelineStatistics
   public var turns: UInt64 = 0
+  /// Whether it would go on for ever by the ticks of `sample` or `absence`, with all sources at their end: an executing step waits for what
+  /// its command sends, and such a tick may always execute something.
+  public var goesOnByTicks: Bool {
+    func waits(_ keyword: String) -> Bool {
+      statistics.steps.contains { $0.timers > 0 && plan.steps[$0.step.number].keyword == keyword }
+    }
+    return outcome == nil && (waits("sample") || waits("absence")) && !waits("scripted")
+  }
+  private let plan: Plan
   /// Whether it stopped by itself within the limits.
   public var isQuiet = true
 
@@ -91,6 +100,7 @@ public struct PipelineRun {
   public init(
     _ plan: Plan, sources: [String: any SourceComponent], options: Options = Options()
   ) {
+    self.plan = plan
     let stage = Stage(plan, sources, options)
     stage.launch(nil)
     let end = options.cancelAt ?? options.until

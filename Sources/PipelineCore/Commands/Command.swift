@@ -41,7 +41,9 @@ struct Command: CommandComponent {
       counts as true before its first event) and, unless executions may be concurrent, none is running. Its outputs \
       are `NAME.values`; `NAME.executing` and `NAME.enabled`, which send the current state first and then changes \
       only; and `NAME.errors`, the failures of executions, which never end the command. An execution ends when its \
-      signal completes or fails. The command ends when no step can execute it any more and nothing is running.
+      signal completes or fails. The command ends when no step can execute it any more and nothing is running. \
+      A signal that may execute it and waits for what it sends would wait for ever: then it ends when nothing else \
+      in the pipeline can happen.
 
       Late subscribers of `NAME.values` first receive the last `replay` values of the newest execution, finished or \
       not, and of those that run beside it. These values are forgotten when an execution starts while no other runs. \

@@ -96,6 +96,8 @@ struct Absence: OperatorComponent {
       if let value = build(builder, Event(.null), frame) { emit(Event(value)) }
     }
 
+    override var mayGoOn: Bool { !parameters.again || !execution.isStopping }
+
     /// Nobody listened: the silence is counted anew.
     override func skipped(_ token: Int, _ late: Lateness) {
       guard last + parameters.after <= late.restored else {

@@ -85,6 +85,10 @@ struct Sample: OperatorComponent {
       send()
     }
 
+    override var mayGoOn: Bool {
+      newest != nil && (isNew || !parameters.onlyNew && !execution.isStopping)
+    }
+
     override func skipped(_ token: Int, _ late: Lateness) {
       guard let every = parameters.every else { return }
       let periods = (late.restored - late.due).nanoseconds / every.nanoseconds &+ 1

@@ -4,10 +4,13 @@ public protocol TimerTarget: AnyObject {
   func woke(_ token: Int)
   /// The time of a restored timer came while the pipeline was down, and what was due is to be left out. The default does it all the same.
   func skipped(_ token: Int, _ late: Lateness)
+  /// Whether events may come of it when it wakes, or an end: not of a sink, which only writes what it has. The default is true.
+  var mayGoOn: Bool { get }
 }
 
 extension TimerTarget {
   public func skipped(_ token: Int, _ late: Lateness) { woke(token) }
+  public var mayGoOn: Bool { true }
 }
 
 /// The times of a timer that was due while the pipeline was down.
@@ -29,6 +32,7 @@ final class SkippedTimer: TimerTarget {
   }
 
   func woke(_ token: Int) { target.skipped(token, late) }
+  var mayGoOn: Bool { target.mayGoOn }
 }
 
 /// A pending timer; cancelling one that has fired or was cancelled does nothing.
@@ -101,6 +105,9 @@ struct TimerQueue {
     }
     return heap.count <= limit
   }
+
+  /// Whether events may come of a pending timer.
+  var mayGoOn: Bool { heap.contains { slots[Int($0.slot)].target?.mayGoOn ?? false } }
 
   /// The number of the timer that was scheduled last.
   var last: UInt64 {

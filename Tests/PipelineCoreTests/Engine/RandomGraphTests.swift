@@ -261,10 +261,11 @@ struct GraphGenerator {
     #expect(kept > 10)
   }
 
-  /// Graphs that once did something else after a restored state.
+  /// Graphs that once did something else after a restored state, or did not end.
   @Test(
     arguments: [
-      1780, 1792, 3554, 4018, 7087, 8324, 10959, 11462, 11812, 14407, 15022, 15859, 16795, 16862, 16915, 17424,
+      1780, 1792, 2379, 2885, 3373, 3554, 4018, 4386, 5283, 6026, 7087, 7617, 8324, 10959, 11462, 11812, 14407, 15022,
+      15859, 16795, 16862, 16915, 17424, 17544,
     ] as [UInt64])
   func graphsThatHaveFailed(_ seed: UInt64) {
     var generator = GraphGenerator(seed: seed)
@@ -317,7 +318,7 @@ struct GraphGenerator {
     }
     let whole = run(plan, graph)
     if whole.outcome == nil || !whole.isQuiet {
-      fail("it does not end")
+      if !whole.goesOnByTicks { fail("it does not end") }
       return problems
     }
     if whole.pendingTimers != 0 { fail("\(whole.pendingTimers) timers are left") }

@@ -13,6 +13,8 @@ import Synchronization
 ///
 /// One commit is under way at a time; what happens meanwhile goes into the next one, so slow disks get larger commits. Used in turns.
 final class Committer: TimerTarget {
+  var mayGoOn: Bool { false }
+
   private unowned let execution: Execution
   private let executor: Executor
   private let options: DeliveryOptions

@@ -290,3 +290,8 @@ open class RunningSink: Downstream {
 
   public final func makeFrame() -> EventFrame { EventFrame(nodeContext.segment, nodeContext.scope, execution) }
 }
+
+extension TimerTarget where Self: RunningSink {
+  /// What it rejects when it wakes is known by ``RunningSink/awaitsAnswers``.
+  public var mayGoOn: Bool { false }
+}

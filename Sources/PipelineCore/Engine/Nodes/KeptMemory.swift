@@ -4,6 +4,8 @@
 /// One account for all steps and all their instances: a thousand groups with a queue each are one pipeline. An event costs an addition and a
 /// comparison where it is kept and where it leaves; one that nothing keeps costs nothing.
 final class KeptMemory: TimerTarget {
+  var mayGoOn: Bool { false }
+
   private unowned let executor: Executor
   private let budget: MemoryBudget
   private var share: MemoryShare

@@ -70,6 +70,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// The time of a restored timer came while the pipeline was down, and what was due is to be left out: in place of `woke`, in the order of
   /// the times. For a component whose spec says what `whenLate: skip` does.
   open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
+  /// Whether events may come of its timers, or its end. A node whose timers repeat themselves says here when they send nothing, and that
+  /// they hold up no stop.
+  open var mayGoOn: Bool { true }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
   /// Frees what only this class knows: inner subscriptions, queues. Called once.

@@ -113,8 +113,11 @@ public final class Executor: @unchecked Sendable {
   var nextSample = Instant(nanoseconds: .min)
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
-  /// Called in a turn when nothing is left to do in it; may cause more.
-  var becameQuiet: () -> Void = {}
+  /// Called in a turn when nothing is left to do in it; returns whether it caused more. Then there is another turn, so that it is called
+  /// again.
+  var becameQuiet: () -> Bool = { false }
+  /// The last turn was not quiet to its end, and nothing is left that would cause another.
+  private var asksForTurn = false
 
   private var inputPause = InputPause()
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
@@ -196,7 +199,10 @@ public final class Executor: @unchecked Sendable {
   // MARK: Turns
 
   /// The deadline of the next timer, or nil.
-  public var nextDeadline: Instant? { deferredHead < deferred.count ? now : timers.next }
+  public var nextDeadline: Instant? { deferredHead < deferred.count || asksForTurn ? now : timers.next }
+
+  /// Whether deferred work, a timer or a batch of input is left of which events may come.
+  var mayGoOn: Bool { deferredHead < deferred.count || timers.mayGoOn || hasBatches }
 
   /// The number of pending timers.
   public var pendingTimers: Int { timers.count }
@@ -302,7 +308,7 @@ public final class Executor: @unchecked Sendable {
       return true
     }
     timerRow = 0
-    if deferredHead < deferred.count {
+    if deferredHead < deferred.count || asksForTurn {
       turn {}
       return true
     }
@@ -378,9 +384,10 @@ public final class Executor: @unchecked Sendable {
     if now >= nextSample { lookedAtClock(now) }
     work()
     runDeferred(yielding: true)
-    if deferredHead == deferred.count {
-      becameQuiet()
+    asksForTurn = false
+    if deferredHead == deferred.count, becameQuiet() {
       runDeferred(yielding: true)
+      asksForTurn = deferredHead == deferred.count
     }
     if deferredHead == deferred.count {
       deferred.removeAll(keepingCapacity: true)

@@ -1,0 +1,74 @@
+import PipelineCore
+import PipelineTestSupport
+import Testing
+
+/// A signal that may execute a command and waits for what the command sends: the command ends when nothing else can happen.
+@Suite struct CircularWaitTests {
+  private func run(
+    _ signals: String, _ sinks: String, command: String = "run: { marbles: '-8|' }",
+    _ options: PipelineRun.Options = .init()
+  ) throws -> PipelineRun {
+    let yaml = """
+      sources: { a: { scripted: {} } }
+      signals: { \(signals) }
+      commands: { work: { \(command) } }
+      sinks: { \(sinks) }
+      """
+    return try PipelineRun(
+      yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-2-|")).script)], options: options)
+  }
+
+  private static let executing = "e: { from: a, chain: [ { execute: work } ] }"
+
+  /// When sinks write has no part in it: a throttled value comes at the same time.
+  @Test func whenSinksWriteHasNoPart() throws {
+    func texts(writesLate: Bool) throws -> [String: [String]] {
+      var options = PipelineRun.Options()
+      options.writesLate = writesLate
+      let run = try run(
+        "\(Self.executing), n: { concat: { e: e, values: work.values, enabled: work.enabled }, chain: [ { rateLimit: { per: 2ms } } ] }",
+        "out: { from: n, probe: {} }, other: { from: work.executing, probe: {} }", command: "run: { marbles: '8-8|' }",
+        options)
+      #expect(run.outcome == .completed)
+      #expect(run.pendingTimers == 0)
+      return run.texts
+    }
+    let (now, later) = (try texts(writesLate: false), try texts(writesLate: true))
+    #expect(now["out"] == ["8", "8", "8"])
+    #expect(later == now)
+  }
+
+  /// What comes of an end may wait in the same way: for the errors output, then for another run of the command.
+  @Test(arguments: [false, true]) func oneWaitMayFollowAnother(_ restarts: Bool) throws {
+    var options = PipelineRun.Options()
+    options.cutAfter = { _ in restarts }
+    let run = try run(
+      "\(Self.executing), n: { concat: { enabled: work.enabled, errors: work.errors, values: work.values, again: work.errors, last: e } }",
+      "out: { from: n, probe: {} }", options)
+    #expect(run.outcome == .completed)
+    #expect(run.pendingTimers == 0)
+    #expect(run.isQuiet)
+    #expect(run.out.entries.last?.moment == .complete)
+    #expect(run.texts["out"]?.prefix(3) == ["true", "false", "true"])
+  }
+
+  /// A tick that has nothing to send is nothing that can happen; one that repeats itself holds up no stop.
+  @Test(arguments: [
+    "{ sample: { every: 5ms, onlyNew: true } }", "{ sample: 5ms }", "{ absence: { after: 4ms, repeat: true } }",
+  ])
+  func ticksHoldUpNoStop(_ tick: String) throws {
+    let signals = "\(Self.executing), n: { merge: { e: e, enabled: work.enabled }, chain: [ \(tick), { retry: {} } ] }"
+    var options = PipelineRun.Options()
+    options.turnLimit = 1000
+    if tick.contains("onlyNew") {
+      let whole = try run(signals, "out: { from: n, probe: {} }", options)
+      #expect(whole.outcome == .completed)
+    }
+    for at in 0..<5 {
+      options.drainAt = .milliseconds(Int64(at))
+      let run = try run(signals, "out: { from: n, probe: {} }", options)
+      #expect(run.outcome == .completed, "drained at \(at) ms")
+      #expect(run.pendingTimers == 0)
+    }
+  }
+}
