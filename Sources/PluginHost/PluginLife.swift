@@ -11,7 +11,7 @@ final class PluginLife: Sendable {
     Self.count.notify()
   }
 
-  /// Waits until none is left. Returns how many are, when the time is over.
+  /// Waits until none is left, or the time is over. Returns how many are left.
   ///
   /// - Parameter nanoseconds: How long, at most.
   static func wait(_ nanoseconds: Int64) -> Int {

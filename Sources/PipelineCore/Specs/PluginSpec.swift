@@ -198,7 +198,7 @@ public indirect enum PluginValue: Sendable {
   case expression(ExpressionParameter)
   case template(TemplateParameter)
 
-  /// Of the types that a ``PluginComponentSpec/Case`` can depend on.
+  /// Compares values of the types that a ``PluginComponentSpec/Case`` can depend on.
   func isSame(as other: PluginValue) -> Bool {
     switch (self, other) {
     case (.boolean(let one), .boolean(let two)): one == two
