@@ -19,6 +19,19 @@ import Testing
     for link in page.matches(of: #/\]\(([^)#]+)[^)]*\)/#) { #expect(Self.exists("docs/\(link.1)"), "\(link.1)") }
   }
 
+  /// Slots are filled only where the page says; `SeenFields` reads fields for later, and evaluates nothing.
+  @Test func slotsAreFilledWhereThePageSays() throws {
+    let sources = Self.root.appending(path: "Sources")
+    let files = try FileManager.default.subpathsOfDirectory(atPath: sources.path).filter { $0.hasSuffix(".swift") }
+    let filling = try files.filter {
+      try String(contentsOf: sources.appending(path: $0), encoding: .utf8).contains(#/\.fill(Alone)?\(/#)
+    }
+    #expect(
+      Set(filling.map { URL(fileURLWithPath: $0).lastPathComponent }) == [
+        "EventFrame.swift", "SeenFields.swift", "StandaloneExpression.swift",
+      ])
+  }
+
   /// Each folder of the core has a row.
   @Test func everyRoomIsNamed() throws {
     let page = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)
