@@ -1,4 +1,4 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// How the bytes of a stream are cut into messages: `framing: nul`, `framing: { by: length, bytes: 2 }`.
