@@ -162,7 +162,7 @@ extension HTTP {
       var message = "\(parameters.method.rawValue) \(Self.shown(asked.shownURL)) answered \(response.status)"
       let isForGood = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
       if isForGood, place.page != nil, parameters.every != nil, !hasPause {
-        place.abandonPages()
+        place.restartPages()
         message += "; the next poll begins at the first page"
       }
       pollIsOver()
@@ -243,7 +243,7 @@ extension HTTP {
       }
       if failure != nil {
         place = self.place
-        place.abandonPages()
+        place.restartPages()
       } else if place.page == nil {
         place.finishPages()
       }

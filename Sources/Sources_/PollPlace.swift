@@ -34,11 +34,11 @@ struct PollPlace: Sendable, Equatable {
   mutating func finishPages() {
     cursor = newCursor ?? cursor
     validators = newValidators
-    abandonPages()
+    restartPages()
   }
 
-  /// The pages that are being read are read again from the first one.
-  mutating func abandonPages() {
+  /// Reads the pages again from the first one.
+  mutating func restartPages() {
     newCursor = nil
     newValidators = nil
     page = nil

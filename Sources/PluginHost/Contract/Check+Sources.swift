@@ -63,7 +63,7 @@ extension Check {
     for credit in [1, 1, 3, 7, 50] {
       program.give(credit: credit, to: instance)
       let goesOn = try collect(trial, program, instance, instance.events.count + credit)
-      // Withheld: the strict host sees each event above it.
+      // Credit is withheld: the strict host sees each event beyond it.
       try program.run(for: .milliseconds(10))
       acknowledge(program, instance)
       if !goesOn { break }

@@ -32,6 +32,17 @@ import Testing
       ])
   }
 
+  /// Words that the field's terms have replaced; see the terms in CONTRIBUTING.md.
+  @Test func replacedWordsStayAway() throws {
+    let words =
+      #/\b([sS]eat|[lL]entTurn|[lL]oan|[eE]rrands?|[sS]ettlement|[wW]orkbench|[bB]lockWork|[rR]owRun|[gG]raveyard|[cC]ongest|[sS]urrender|[iI]ntake|[vV]erbatim|letsPass|letsGo|letGo|lookAt)\b/#
+    let root = Self.root.appending(path: "Sources")
+    for path in try FileManager.default.subpathsOfDirectory(atPath: root.path) where path.hasSuffix(".swift") {
+      let text = try String(contentsOf: root.appending(path: path), encoding: .utf8)
+      for found in text.matches(of: words) { Issue.record("\(path): \(found.output.0)") }
+    }
+  }
+
   /// Each folder of the core has a row.
   @Test func everyRoomIsNamed() throws {
     let page = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)

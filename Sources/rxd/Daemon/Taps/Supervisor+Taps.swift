@@ -60,7 +60,7 @@ extension Supervisor {
       let stream = request.stream(
         "application/x-ndjson",
         closed: {
-          session.abandon()
+          session.readerLeft()
           post(.tapClosed(ObjectIdentifier(session)))
         })
     else { return }

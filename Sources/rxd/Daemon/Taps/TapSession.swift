@@ -174,7 +174,7 @@ final class TapSession: Sendable {
   }
 
   /// The reader has left.
-  func abandon() {
+  func readerLeft() {
     state.withLock { state in
       state.isOver = true
       state.stream = nil
