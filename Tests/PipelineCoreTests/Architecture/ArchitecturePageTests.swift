@@ -32,7 +32,7 @@ import Testing
       ])
   }
 
-  /// Words that the field's terms have replaced; see the terms in CONTRIBUTING.md.
+  /// Words of our own, which the field's terms have replaced.
   @Test func replacedWordsStayAway() throws {
     let words =
       #/\b([sS]eat|[lL]entTurn|[lL]oan|[eE]rrands?|[sS]ettlement|[wW]orkbench|[bB]lockWork|[rR]owRun|[gG]raveyard|[cC]ongest|[sS]urrender|[iI]ntake|[vV]erbatim|letsPass|letsGo|letGo|lookAt)\b/#
