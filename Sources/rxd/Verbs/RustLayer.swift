@@ -108,7 +108,7 @@ extension PluginTemplate {
         send: extern "C" fn(*mut Opaque, usize, *const RawValue),
         reject: extern "C" fn(*mut Opaque, usize, RawText),
         timer: extern "C" fn(*mut Opaque, RawText, i64),
-        // Functions of sinks and sources, which this layer does not offer.
+        // Of sinks and sources, which this layer does not offer.
         sinks_and_sources: [usize; 10],
         encode: extern "C" fn(*mut Opaque, *const RawValue) -> RawText,
         decode: extern "C" fn(*mut Opaque, RawText, *mut RawValue) -> i32,
@@ -168,7 +168,7 @@ extension PluginTemplate {
         spec: RawText,
     }
 
-    // The pointers lead to constants.
+    // They point to constants.
     unsafe impl Sync for Component {}
     unsafe impl Sync for Plugin {}
 
