@@ -44,11 +44,15 @@ let package = Package(
     // rxd_plugin.h, which plugins are compiled with; `make install` puts it among the system's headers.
     .target(name: "CPlugin", path: "Sources/CPlugin"),
 
+    // Codes, locations, the renderer; part of the core for all others, which see it through the core.
+    .target(name: "PipelineDiagnostics", path: "Sources/PipelineCore/Diagnostics"),
     .target(
       name: "PipelineCore",
       dependencies: [
-        "CDigest", "CJSON", "CRE2", "CYAML", .product(name: "DequeModule", package: "swift-collections"),
-      ]),
+        "CDigest", "CJSON", "CRE2", "CYAML", "PipelineDiagnostics",
+        .product(name: "DequeModule", package: "swift-collections"),
+      ],
+      exclude: ["Diagnostics"]),
     .target(
       name: "Transport",
       dependencies: [
@@ -120,7 +124,10 @@ let package = Package(
       ]),
     .testTarget(
       name: "PipelineCoreTests",
-      dependencies: ["PipelineCore", "PipelineRuntime", "PipelineTestSupport", "Sources_", "Sinks", "Measuring"]),
+      dependencies: [
+        "PipelineCore", "PipelineDiagnostics", "PipelineRuntime", "PipelineTestSupport", "Sources_", "Sinks",
+        "Measuring",
+      ]),
     .testTarget(
       name: "TransportTests",
       dependencies: ["Transport", "CCurl", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),

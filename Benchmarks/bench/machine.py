@@ -153,9 +153,11 @@ class Run:
 
 
 def remove(*paths):
+    """Removes files, and the second ones of workloads that write two."""
     for path in paths:
-        if os.path.exists(path):
-            os.unlink(path)
+        for one in (path, path + ".2"):
+            if os.path.exists(one):
+                os.unlink(one)
 
 
 def say(*words):

@@ -22,6 +22,8 @@ class Workload:
     part: float = 1
     # How often it reads its input.
     readings: int = 1
+    # Whether it writes a second file, `OUTPUT.2`.
+    writes_two: bool = False
 
     def count(self, events):
         """How many lines it gets where the others get `events`."""
@@ -31,6 +33,7 @@ class Workload:
 # A round is as short as it can be without being mostly start, so that there can be many.
 ALL = [
     Workload("w1-filter", "events", "filter", "filter", 70, part=0.5),
+    Workload("w1-two", "events", "filters", "filters", 70, part=0.5, writes_two=True),
     Workload("w1v-validate", "events", "filter", "filter", 0, part=0.25, brief=True),
     Workload("w2-map", "events", "map", "map", 60, part=0.5),
     Workload("w3-lines", "events", "lines", "cat", 80, part=0.5),

@@ -12,7 +12,7 @@ const struct {
   std::string_view name;
   probe::work work;
 } all[] = {
-  {"filter", probe::filter}, {"changes", probe::changes}, {"distinct", probe::distinct},
+  {"filter", probe::filter}, {"filters", probe::filters}, {"changes", probe::changes}, {"distinct", probe::distinct},
   {"lines", probe::lines}, {"map", probe::map}, {"set", probe::set}, {"serialise", probe::serialise},
   {"canonical", probe::canonical},
   {"groups", probe::groups}, {"windows", probe::windows},

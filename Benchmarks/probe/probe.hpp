@@ -148,6 +148,7 @@ inline uint64_t hash(std::string_view text) {
 using work = void (*)(int input, output &out);
 
 void filter(int input, output &out);
+void filters(int input, output &out);
 void changes(int input, output &out);
 void distinct(int input, output &out);
 void lines(int input, output &out);

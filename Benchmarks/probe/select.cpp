@@ -1,4 +1,8 @@
 // Probes that pass some of the lines on: no byte of a line is copied that is not written.
+#include <fcntl.h>
+
+#include <string>
+
 #include "probe.hpp"
 
 namespace probe {
@@ -10,6 +14,22 @@ void filter(int input, output &out) {
     if (document.find_field("status").get(status)) return;
     if (status >= 500) out.add(line);
   });
+}
+
+/// The lines whose `status` is at least 500, and in a second file, `OUTPUT.2`, those whose `status` is 404.
+void filters(int input, output &out) {
+  char path[4096];
+  const ssize_t length = readlink(("/proc/self/fd/" + std::to_string(out.file)).c_str(), path, sizeof path);
+  if (length < 0) abort();
+  output second{open((std::string(path, length) + ".2").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0640)};
+  if (second.file < 0) abort();
+  each_document(input, [&](auto &document, std::string_view line) {
+    int64_t status;
+    if (document.find_field("status").get(status)) return;
+    if (status >= 500) out.add(line);
+    if (status == 404) second.add(line);
+  });
+  second.flush();
 }
 
 /// The lines whose `service` is not that of the line before.

@@ -1,17 +1,17 @@
 import PipelineCore
 
-/// Notices that an instance does not answer. A program is killed for that by its own rules; a native plugin can only be named.
+/// Notices that an instance does not answer. A program is killed by its timeout; of a native plugin this can only be logged.
 struct AnswerWatch {
-  /// Wakes to look again; set while something is unanswered.
+  /// Wakes for the next check; set while an input is unanswered.
   var wake = Wake.none
-  /// The first unanswered input at the last look.
+  /// The first unanswered input at the last check.
   private var seen = -1
   private var minutes = 0
 
   static let interval = TimeSpan.seconds(60)
 
-  /// Looks once more; the text for the log if the same input was the first unanswered one before.
-  mutating func look(_ first: Int) -> String? {
+  /// Checks again; returns the text for the log if the first unanswered input is the same as at the last check.
+  mutating func check(_ first: Int) -> String? {
     guard first == seen else {
       seen = first
       minutes = 0

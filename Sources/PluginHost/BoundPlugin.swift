@@ -4,7 +4,7 @@ import PipelineCore
 struct BoundPlugin: Sendable {
   let offered: PluginComponentSpec
   var arguments: PluginArguments
-  /// Nil: a component that no plugin offers, as a type is asked for what all of its components have in common.
+  /// Nil: a placeholder without a plugin, for reading what all components of the type have in common.
   let maker: (any PluginMaker)?
 
   init(_ offered: PluginComponentSpec, _ maker: (any PluginMaker)?) {
@@ -31,7 +31,7 @@ extension BoundComponent {
 }
 
 extension BoundComponent {
-  /// A real start tells by itself what it finds.
+  /// Checked for a dry run only; a real start reports what it finds.
   func startFailure(isDryRun: Bool) -> SignalFailure? {
     guard isDryRun, let maker = plugin.maker else { return nil }
     do throws(PluginFault) {

@@ -1,17 +1,17 @@
 import PipelineCore
 
-/// What to do when an instance has ended without being asked to.
+/// Decides what happens when an instance has ended without being asked to.
 struct InstanceRecovery {
   /// Wakes for the next attempt.
   var wake = Wake.none
-  /// What the next instance is given first was given to one that has ended.
+  /// The first inputs of the next instance were also given to one that has ended.
   private(set) var isRepeating = false
-  /// The input that may be at fault, and at how many ends in a row.
+  /// The input that may be at fault, and the number of ends in a row that it may have caused.
   private var suspect: (number: Int?, ends: Int) = (nil, 0)
 
   private static let ends = 3
 
-  /// The instance has ended. Returns whether an input has ended three in a row: it must not be given to another one.
+  /// Records that the instance has ended. Returns whether the same input has ended three instances in a row: it must not be given to another one.
   mutating func ended(_ end: PluginEnd) -> Bool {
     isRepeating = end.hadInputs
     guard let number = end.suspect else {
@@ -24,6 +24,6 @@ struct InstanceRecovery {
     return true
   }
 
-  /// An input has been answered that was not before.
+  /// Records the first answer to an input.
   mutating func answered() { suspect = (nil, 0) }
 }

@@ -129,7 +129,7 @@ package struct LocalPlugins: PluginProvider {
         NativeLibrary.note(file, digest: digest, as: plugin.digest)
         return keep(result, digest)
       }
-      // What it has read when it was loaded may be older than its files are now: then another one is loaded, or none can be.
+      // The loaded library may have read older versions of its files: then it is loaded again, or the load fails.
       return keep(read(try NativeLibrary.load(file, digest: plugin.digest).document, file, digest), digest)
     } catch {
       return .failure(Fault(message: error.message))
@@ -164,15 +164,15 @@ package struct LocalPlugins: PluginProvider {
 
 /// A plugin whose spec is known.
 package struct LoadedPlugin: Sendable {
-  /// With the files that the spec names.
+  /// Includes the files that the spec names.
   package let file: PluginFile
   package let spec: PluginSpec
-  /// Of all of its files.
+  /// Digest of all files of the plugin.
   package let digest: String
-  /// Without the files that the spec names: what the spec is kept by.
+  /// Digest without the files that the spec names: the key under which the spec is stored.
   let ownDigest: String
 
-  /// As it is kept.
+  /// The entry for the store of specs.
   var entry: SpecStore.Entry {
     SpecStore.Entry(document: spec.document, whole: spec.uses.isEmpty ? nil : digest)
   }

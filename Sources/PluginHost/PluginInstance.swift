@@ -7,11 +7,11 @@ struct PluginOpening: Sendable {
   /// The pipeline's name.
   var pipeline = ""
   var parameters: PluginArguments
-  /// What it last saved; nil: nothing.
+  /// The state that it last saved; nil: none.
   var state: [UInt8]?
-  /// Of a source: behind what it goes on; nil: nothing.
+  /// A source continues behind this position; nil: from the beginning.
   var position: [UInt8]?
-  /// What the instance is given first was given to a process that has ended: one of these inputs may be at fault.
+  /// The first inputs were also given to a process that has ended: one of them may be at fault.
   var isRepeating = false
   /// Whether time is virtual.
   var isTest = false
@@ -29,14 +29,14 @@ final class PluginInput: Sendable {
   let kind: Kind
   /// The event; of others, without meaning.
   let event: OwnedEvent
-  /// Of each parameter that is evaluated for an event, in the order of the spec; an absent one is not given.
+  /// The values of the parameters that are evaluated for an event, in the order of the spec; absent: the parameter is not given.
   let arguments: [OwnedValue]
-  /// When it came, in nanoseconds since 1970, and on the monotonic clock.
+  /// When the input came, in nanoseconds since 1970, and on the monotonic clock.
   let wallTime: Int64
   let time: Int64
   /// Whether the instance is asked for its state behind this input.
   let wantsState: Bool
-  /// Of a sink: the first one after a ``PluginAnswer/Verdict/again(_:)``.
+  /// The first input of a sink after a ``PluginAnswer/Verdict/again(_:)``.
   let isAgain: Bool
 
   init(
@@ -64,21 +64,21 @@ final class PluginInput: Sendable {
 /// What an instance has made of an input.
 struct PluginAnswer: @unchecked Sendable {
   enum Verdict: Sendable {
-    /// Of a sink: it is delivered.
+    /// The sink has delivered it.
     case done
     /// It goes to the errors output.
     case rejected(String)
-    /// Of a sink: it and what comes after it comes again.
+    /// The sink wants this input and all later ones again.
     case again(String)
   }
   var number: Int
   var verdict = Verdict.done
-  /// What it sends; valid while `owner` lives.
+  /// The events that it sends; valid while `owner` lives.
   var events: [Value] = []
   var owner: AnyObject?
-  /// Names of timers, and when they are due from now, in nanoseconds; nil: never.
+  /// Names of timers, and the nanoseconds until they are due; nil: the timer is cancelled.
   var timers: [(name: String, after: Int64?)] = []
-  /// What it has saved behind the input.
+  /// The state that it has saved behind the input.
   var state: [UInt8]?
 }
 
@@ -91,29 +91,29 @@ struct PluginEnd: Sendable {
   var isFinal = false
   /// The number of the instance's input that may be at fault: it was the first unanswered one. Nil: none of this instance.
   var suspect: Int?
-  /// Inputs were unanswered, of this instance or of others.
+  /// Inputs of this instance or of others were unanswered.
   var hadInputs = false
-  /// After which pause it is opened again.
+  /// The pause before it is opened again.
   var pause = TimeSpan.milliseconds(100)
 }
 
-/// What a node hears of its instance. Called in turns.
+/// Receives answers and the end of an instance. Called in turns.
 protocol PluginReceiver: AnyObject {
   /// Answers in the order of the inputs.
   func take(_ answers: [PluginAnswer])
-  /// It has ended; nothing more comes.
+  /// The instance has ended; nothing more comes.
   func ended(_ end: PluginEnd)
 }
 
 /// A running instance of an operator or sink of a plugin.
 protocol PluginInstance: AnyObject {
-  /// Opens it. What comes of it, comes to the receiver.
+  /// Opens the instance; its answers go to the receiver.
   func open(_ opening: PluginOpening)
   /// Hands over inputs; never blocks, but in tests.
   func submit(_ inputs: [PluginInput])
-  /// Nothing more comes for now.
+  /// No further input follows for now.
   func flush()
-  /// Ends it; nothing more comes.
+  /// Ends the instance; nothing more comes.
   func close()
 }
 
@@ -156,7 +156,7 @@ package struct PluginFault: Error, Sendable {
   }
 }
 
-/// What an instance uses of the pipeline.
+/// The services of the pipeline that an instance uses.
 struct PluginServices: @unchecked Sendable {
   /// Where its answers become turns.
   var executor: Executor
@@ -166,7 +166,7 @@ struct PluginServices: @unchecked Sendable {
   var meter: PluginMeter
   /// Runs blocking work of a native one.
   var worker: any Worker
-  /// Whether everything happens in the turns: in tests.
+  /// Whether all work happens in turns, as in tests.
   var isImmediate: Bool { worker is ImmediateWorker }
 
   init(_ nodeContext: NodeContext) {
@@ -180,7 +180,7 @@ struct PluginServices: @unchecked Sendable {
   }
 }
 
-/// What one node adds to the present counts of its step.
+/// The share of one node in the present counts of its step.
 struct PluginShare {
   private let meter: PluginMeter?
   private var counted = (isOpen: false, inHand: 0)
@@ -188,7 +188,7 @@ struct PluginShare {
   init(_ nodeContext: NodeContext) { meter = nodeContext.pluginMeter }
 
   /// - Parameters:
-  ///   - isOpen: It has an instance.
+  ///   - isOpen: The node has an instance.
   ///   - inHand: How many events the instance has been given and has not answered.
   /// - Returns: How many events all instances of the step have been given and have not answered; nil: as at the last call.
   @discardableResult

@@ -11,7 +11,7 @@ final class PluginLife: Sendable {
     Self.count.notify()
   }
 
-  /// Waits until none is left. Returns how many are, when the time is over.
+  /// Waits until none is left, or the time is over. Returns how many are left.
   ///
   /// - Parameter nanoseconds: How long, at most.
   static func wait(_ nanoseconds: Int64) -> Int {
@@ -21,7 +21,7 @@ final class PluginLife: Sendable {
 }
 
 extension LocalPlugins {
-  /// Waits until every plugin has come to its end, as long as the contract gives it: programs 5 s before they are told to end, and 5 s
+  /// Waits until every plugin has come to its end, as long as the contract allows: programs have 5 s before SIGTERM, and 5 s
   /// before they are killed. Returns how many have not.
   package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
 }

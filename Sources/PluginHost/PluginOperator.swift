@@ -22,7 +22,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     private struct Entry {
       var input: PluginInput
-      /// Whoever waits for the event.
+      /// Acknowledges the event to its source, if the source wants that.
       var ack: Ack?
       var isAnswered = false
     }
@@ -34,7 +34,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var submitted = 0
     /// The number of the first entry.
     private var first = 0
-    /// What the instance has last saved: behind what came before the first entry.
+    /// The state that the instance last saved, which covers everything before the first entry.
     private var saved: [UInt8]?
     private var sinceSave = 0
 
@@ -44,7 +44,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var timers: [(name: String, token: Int, wake: Wake)] = []
     private var nextToken = 1
     private var backlog = Backlog()
-    /// What the entries have that are not answered.
+    /// The bytes of unanswered entries.
     private var waitingBytes = 0
     private var share: PluginShare
     private var isCrowded = false
@@ -52,12 +52,12 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     /// After so many inputs the plugin is asked for its state.
     private static let saveInterval = 256
-    /// So many answered inputs are kept for a state that does not come, at most.
+    /// The most answered inputs that are kept while the plugin saves no state.
     private static let mostUncovered = 16_384
-    /// All instances of the step may together be given so many times the credit of one before the input waits.
+    /// All instances of the step may together have this many times the credit of one unanswered before the input waits.
     private static let crowd = 8
     private static let reopens = 0
-    private static let looks = -1
+    private static let checks = -1
 
     init(_ parameters: PluginOperator, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -81,13 +81,13 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     }
 
     private func open() {
-      // A dry run has the inputs of a running pipeline, and they are not for another process.
+      // In a dry run the inputs belong to the running pipeline, and are not given to another process.
       guard !isClosed, !execution.isDryRun, let maker = parameters.plugin.maker else { return }
       let services = PluginServices(nodeContext)
       let instance = maker.makeInstance(of: parameters.offered, services, self)
       self.instance = instance
       submitted = 0
-      tell()
+      updateCounts()
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments, state: saved,
@@ -96,14 +96,14 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       submit()
     }
 
-    /// Counts what there is now.
-    private func tell() {
+    /// Updates the present counts.
+    private func updateCounts() {
       let inHand = instance == nil ? 0 : max(0, submitted - answered)
       guard let all = share.set(isOpen: instance != nil, inHand: inHand) else { return }
       isCrowded = all > Self.crowd * parameters.offered.credit
     }
 
-    /// How many events may wait. Where many instances have much to do, those that get more wait until they have done theirs.
+    /// How many events may wait. While the step is crowded, an instance gets no more until it has answered.
     private var mostWaiting: Int { isCrowded ? 0 : 2 * parameters.offered.credit }
 
     private func updateBacklog() { backlog.update(entries.count - answered, mostWaiting, bytes: waitingBytes, self) }
@@ -125,11 +125,11 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     override func complete() { append(.complete, OwnedEvent(Event(.null)), [], nil) }
 
     override func woke(_ token: Int) {
-      if token == Self.looks {
+      if token == Self.checks {
         watch.wake = .none
         guard answered < submitted else { return }
-        if let message = watch.look(first + answered) { execution.services.log(.warning, label, message) }
-        watch.wake = wake(after: AnswerWatch.interval, Self.looks)
+        if let message = watch.check(first + answered) { execution.services.log(.warning, label, message) }
+        watch.wake = wake(after: AnswerWatch.interval, Self.checks)
         return
       }
       guard token != Self.reopens else {
@@ -154,7 +154,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       flushLater()
     }
 
-    /// What the turn appends is handed over together.
+    /// Hands all inputs of the turn over together.
     private func flushLater() {
       guard !isFlushing else { return }
       isFlushing = true
@@ -167,13 +167,13 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private func submit() {
       guard let instance, !isClosed else { return }
       let end = min(entries.count, max(submitted, answered + parameters.offered.credit))
-      // What is answered is given to a new instance again, all of it: it is part of its state.
+      // A new instance is given all answered inputs again: they are part of its state.
       guard submitted < end else { return }
       let inputs = (submitted..<end).map { entries[$0].input }
       submitted = end
-      tell()
+      updateCounts()
       instance.submit(inputs)
-      if !watch.wake.isSet { watch.wake = wake(after: AnswerWatch.interval, Self.looks) }
+      if !watch.wake.isSet { watch.wake = wake(after: AnswerWatch.interval, Self.checks) }
     }
 
     // MARK: Answers
@@ -184,7 +184,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         take(answer)
       }
       forget()
-      tell()
+      updateCounts()
       guard answered <= Self.mostUncovered else {
         let reason = "the plugin has not saved its state for \(Printable.count(answered, "input"))"
         return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
@@ -198,7 +198,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       let index = answer.number - first
       guard entries.indices.contains(index) else { return }
       if let state = answer.state { cover(state, index) }
-      // It is repeated for a state that the instance did not have.
+      // The input was repeated for the state only; its answer has been taken before.
       guard !entries[index].isAnswered else { return }
       guard index == answered else { return }
       entries[index].isAnswered = true
@@ -261,7 +261,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     func ended(_ end: PluginEnd) {
       instance = nil
       guard !isClosed else { return }
-      defer { tell() }
+      defer { updateCounts() }
       if end.isFinal {
         let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
         execution.unhandled(SignalFailure(.plugin, end.reason, at: at))
@@ -276,7 +276,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       guard entries.indices.contains(index) else { return }
       execution.services.log(.error, label, "\(reason), for the third time with the same input")
       nodeContext.pluginMeter?.update { $0.poisoned += 1 }
-      // One that was answered before ends the plugin when it is repeated for the state, which is then without it.
+      // An input that was answered before and ends the plugin when it is repeated is left out of the state.
       if index >= answered {
         var answer = PluginAnswer(number: first + index)
         answer.verdict = .rejected("the plugin ended three times when it was given the event: \(reason)")
@@ -287,7 +287,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       forget()
     }
 
-    /// Takes an answered input out of what a new instance is given.
+    /// Removes an answered input from those that a new instance is given.
     private func remove(_ index: Int) {
       entries.remove(at: index)
       answered -= 1
@@ -309,7 +309,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       entries = []
       answered = 0
       submitted = 0
-      tell()
+      updateCounts()
       for var entry in left where entry.ack != nil { goOn(with: &entry.ack, isGivenUp: true) }
       backlog.cleared(mostWaiting, self)
     }

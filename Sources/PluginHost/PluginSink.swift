@@ -21,10 +21,10 @@ struct PluginSink: SinkComponent, BoundComponent {
     private struct Entry {
       var input: PluginInput
       var receipt: Receipt
-      /// The plugin has said what becomes of it.
+      /// The plugin has answered.
       var isAnswered = false
-      /// Its receipt is acknowledged.
-      var isSettled = false
+      /// The receipt is acknowledged.
+      var isAcknowledged = false
     }
     private var entries = Deque<Entry>()
     private var submitted = 0
@@ -37,7 +37,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
     private var watch = AnswerWatch()
-    /// When what the plugin could not deliver is handed over again.
+    /// Wakes to hand over again what the plugin could not deliver.
     private var again = Wake.none
     private var pause = TimeSpan.milliseconds(500)
     private var isInTrouble = false
@@ -52,7 +52,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     private static let reopens = 0
     private static let repeats = 1
     private static let waitsNoLonger = 2
-    private static let looks = 3
+    private static let checks = 3
     /// The limit of waiting bytes.
     private static let largestQueue = 16 << 20
     private static let longestPause = TimeSpan.seconds(30)
@@ -68,8 +68,8 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     private var label: String { nodeContext.label }
 
-    /// Counts what there is now.
-    private func tell() {
+    /// Updates the present counts.
+    private func updateCounts() {
       counted.set(isOpen: instance != nil, inHand: instance == nil ? 0 : min(submitted, entries.count))
     }
 
@@ -86,7 +86,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       let instance = maker.makeInstance(of: parameters.offered, PluginServices(nodeContext), self)
       self.instance = instance
       submitted = 0
-      tell()
+      updateCounts()
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments,
@@ -137,11 +137,11 @@ struct PluginSink: SinkComponent, BoundComponent {
       if submitted < end {
         let inputs = (submitted..<end).map { entries[$0].input }
         submitted = end
-        tell()
+        updateCounts()
         instance.submit(inputs)
         instance.flush()
         if !watch.wake.isSet {
-          watch.wake = executor.schedule(at: executor.now + AnswerWatch.interval, self, Self.looks)
+          watch.wake = executor.schedule(at: executor.now + AnswerWatch.interval, self, Self.checks)
         }
       }
       guard isFinishing, entries.isEmpty, !isCompleting else { return }
@@ -172,7 +172,7 @@ struct PluginSink: SinkComponent, BoundComponent {
           let entry = entries[index]
           entry.input.event.keep(in: executor.arena)
           reject(entry.input.event.event, message, on: entry.receipt)
-          entries[index].isSettled = true
+          entries[index].isAcknowledged = true
         case .again(let message):
           forget()
           fails(message)
@@ -182,7 +182,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       countSent(delivered)
       forget()
       if submitted == 0 { unset(&watch.wake) }
-      tell()
+      updateCounts()
       updatePressure()
       submit()
       if entries.isEmpty { waitNoLonger() }
@@ -194,7 +194,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       while count < entries.count, entries[count].isAnswered {
         let entry = entries[count]
         bytes -= entry.input.event.byteCount
-        if !entry.isSettled { entry.receipt.acknowledge(1) }
+        if !entry.isAcknowledged { entry.receipt.acknowledge(1) }
         count += 1
       }
       entries.removeFirst(count)
@@ -202,7 +202,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       submitted = max(0, submitted - count)
     }
 
-    /// What is not answered gets new numbers and is handed over again, in order.
+    /// Gives unanswered inputs new numbers and hands them over again, in order.
     private func handOverAgain() {
       first += submitted
       for index in entries.indices {
@@ -239,11 +239,11 @@ struct PluginSink: SinkComponent, BoundComponent {
       case Self.repeats:
         again = .none
         if instance == nil { openInstance() } else { submit() }
-      case Self.looks:
+      case Self.checks:
         watch.wake = .none
         guard submitted > 0 else { return }
-        if let message = watch.look(first) { execution.services.log(.warning, label, message) }
-        watch.wake = executor.schedule(at: executor.now + AnswerWatch.interval, self, Self.looks)
+        if let message = watch.check(first) { execution.services.log(.warning, label, message) }
+        watch.wake = executor.schedule(at: executor.now + AnswerWatch.interval, self, Self.checks)
       default:
         patience = .none
         execution.release()
@@ -253,7 +253,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     func ended(_ end: PluginEnd) {
       instance = nil
       guard !isOver else { return }
-      defer { tell() }
+      defer { updateCounts() }
       if end.isFinal {
         let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
         fail(because: SignalFailure(.sink, end.reason, at: at))
@@ -306,7 +306,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       let left = Array(entries.filter { !$0.isAnswered })
       entries = []
       submitted = 0
-      tell()
+      updateCounts()
       bytes = 0
       share.set(0)
       if isInputPaused {
@@ -362,7 +362,7 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     override func suspend() {
       for entry in close() {
-        // What the state does not hold, its sender sends again.
+        // Events that the state does not hold are sent again by their sender.
         entry.receipt.acknowledge(
           1, entry.receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
       }
@@ -386,7 +386,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       var restored: [(event: OwnedEvent, arguments: [OwnedValue])] = []
       for _ in 0..<(try state.count()) { restored.append((try state.read(), try state.read([OwnedValue].self))) }
-      // Other parameters may have other expressions; the events are evaluated again.
+      // The parameters may have changed, so the events are evaluated again.
       if state.hasOtherParameters, !perEvent.isEmpty {
         for index in restored.indices {
           if let arguments = try? perEvent.values(restored[index].event.event, frame) {

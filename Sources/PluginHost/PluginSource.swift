@@ -21,7 +21,7 @@ struct PluginSource: SourceComponent, BoundComponent {
     /// Wakes for the next attempt.
     private var again = Wake.none
     private let slot: ProgramSlot
-    /// Behind the last event that a turn has taken.
+    /// The position behind the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
     private var isDraining = false
@@ -54,7 +54,7 @@ struct PluginSource: SourceComponent, BoundComponent {
           position: hasPositions ? position : nil), self)
     }
 
-    // MARK: What comes of the instance
+    // MARK: From the instance
 
     func take(_ sent: SentBatch, of instance: any PluginSourceInstance) {
       guard !isClosed, self.instance === instance else { return }
@@ -71,8 +71,8 @@ struct PluginSource: SourceComponent, BoundComponent {
           Ack { [weak instance] outcome in
             meter?.update { $0.inHand -= tokens.count }
             switch outcome {
-            case .acknowledged: instance?.settle(tokens, problem: nil)
-            case .failed(let reason): instance?.settle(tokens, problem: reason)
+            case .acknowledged: instance?.acknowledge(tokens, problem: nil)
+            case .failed(let reason): instance?.acknowledge(tokens, problem: reason)
             }
           })
       }
@@ -96,7 +96,7 @@ struct PluginSource: SourceComponent, BoundComponent {
       self.instance = nil
       share.set(isOpen: false, inHand: 0)
       switch end {
-      // The next execution goes on.
+      // The next execution continues.
       case .complete where isSuspended, .died where isSuspended: break
       case .complete where isDraining: completeEarly()
       case .complete: finish()
@@ -155,8 +155,8 @@ struct PluginSource: SourceComponent, BoundComponent {
   }
 }
 
-/// A batch on its way to a turn. One that no turn takes, because the source or the pipeline has ended, is settled as failed: its sender has
-/// it again.
+/// A batch on its way to a turn. A batch that no turn takes, because the source or the pipeline has ended, is reported as failed, so its
+/// sender keeps it.
 final class SentBatch: @unchecked Sendable {
   let batch: PluginSourceBatch
   private let instance: any PluginSourceInstance
@@ -169,7 +169,7 @@ final class SentBatch: @unchecked Sendable {
   }
 
   deinit {
-    if !isTaken, !batch.tokens.isEmpty { instance.settle(batch.tokens, problem: "the source has ended before") }
+    if !isTaken, !batch.tokens.isEmpty { instance.acknowledge(batch.tokens, problem: "the source has ended before") }
   }
 }
 
@@ -178,9 +178,9 @@ struct PluginSourceBatch: @unchecked Sendable {
   /// Valid while `owner` lives.
   var events: [Value] = []
   var owner: AnyObject?
-  /// Of events that ask what becomes of them.
+  /// The tokens of events whose acknowledgement the plugin wants.
   var tokens: [UInt64] = []
-  /// Behind the last event; nil: as before.
+  /// The position behind the last event; nil: unchanged.
   var position: [UInt8]?
   /// Input that is no event, and why; each comes before the event with its index.
   var rejections: [(index: Int, input: [UInt8], message: String)] = []
@@ -191,7 +191,7 @@ struct PluginSourceBatch: @unchecked Sendable {
 enum PluginSourceEnd: Sendable {
   case complete
   case failed(String, place: String)
-  /// Without being asked to: it is started again.
+  /// It ended without being asked to, and is started again.
   case died(String)
   /// It cannot be opened with these parameters.
   case refused(String, place: String)
@@ -200,15 +200,15 @@ enum PluginSourceEnd: Sendable {
 /// A running instance of a source of a plugin.
 protocol PluginSourceInstance: AnyObject, Sendable {
   func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver)
-  /// Everything that the events with these tokens have caused is done, or has failed. From any thread.
-  func settle(_ tokens: [UInt64], problem: String?)
-  /// Asks it to send nothing more and to come to an end.
+  /// Reports that everything the events with these tokens have caused is done, or has failed. From any thread.
+  func acknowledge(_ tokens: [UInt64], problem: String?)
+  /// Asks the source to send nothing more and to end.
   func stop()
-  /// Ends it; nothing more comes.
+  /// Ends the instance; nothing more comes.
   func close()
 }
 
-/// What a node hears of its source. Called in turns.
+/// Receives batches and the end of a source. Called in turns.
 protocol PluginSourceReceiver: AnyObject {
   func take(_ sent: SentBatch, of instance: any PluginSourceInstance)
   func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance)

@@ -411,7 +411,7 @@ extension HTTPSink {
 
     override func suspend() {
       for (item, _) in close() {
-        // What the state does not hold, its sender sends again.
+        // Events that the state does not hold are sent again by their sender.
         item.receipt.acknowledge(1, item.receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
       }
     }

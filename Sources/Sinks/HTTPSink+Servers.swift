@@ -38,7 +38,7 @@ extension HTTPSink {
     private let breaker: CircuitBreaker?
     private var last = -1
 
-    /// Of several servers, one that fails is left alone at once, for ten seconds.
+    /// With several servers, one that fails is avoided at once, for ten seconds.
     init(_ count: Int, _ balance: Balance, _ breaker: CircuitBreaker?) {
       all = Array(repeating: Server(), count: max(1, count))
       self.balance = balance

@@ -45,7 +45,7 @@ final class MetricStore: Sendable {
 
   private struct Series {
     var name: String
-    /// As they are written, without braces.
+    /// The labels as written, without braces.
     var labels: String
     var content: Content
     var seen: Int64

@@ -353,7 +353,7 @@ public struct SSESink: SinkComponent {
       all.removeFirst(surplus)
     }
 
-    /// Those behind that one; all, if it is not among them.
+    /// The messages after the one with this ID; all, if there is none.
     func after(_ id: String) -> [[UInt8]] {
       let next = all.lastIndex { $0.id == id }.map { $0 + 1 } ?? 0
       return all[next...].map(\.bytes)
@@ -367,7 +367,7 @@ struct SSEMessage {
   var type: String
   var data: [UInt8]
 
-  /// As it is sent: each line of the data is a line of its own.
+  /// The encoded message: each line of the data is a line of its own.
   var bytes: [UInt8] {
     var result: [UInt8] = []
     result.reserveCapacity(data.count + 64)

@@ -2,7 +2,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// How messages are told apart in a stream.
+/// How messages are separated in a stream.
 enum SentFraming: String, ChoiceParameter {
   case lines, nul, length, octets, none
   var help: String {

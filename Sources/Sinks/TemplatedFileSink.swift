@@ -25,7 +25,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   /// The target of the last event, and its whole path.
   private var last: Target?
   private var lastPath: [UInt8] = []
-  /// Those with events of this turn.
+  /// The targets with events of this turn.
   private var filled: [Target] = []
   private var order: UInt64 = 0
   private var idle = Wake.none

@@ -162,7 +162,7 @@ extension HTTP {
       var message = "\(parameters.method.rawValue) \(Self.shown(asked.shownURL)) answered \(response.status)"
       let isForGood = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
       if isForGood, place.page != nil, parameters.every != nil, !hasPause {
-        place.abandonPages()
+        place.restartPages()
         message += "; the next poll begins at the first page"
       }
       pollIsOver()
@@ -243,7 +243,7 @@ extension HTTP {
       }
       if failure != nil {
         place = self.place
-        place.abandonPages()
+        place.restartPages()
       } else if place.page == nil {
         place.finishPages()
       }
@@ -270,9 +270,11 @@ extension HTTP {
     private func nextPage(_ place: PollPlace, _ asked: Asked) throws(SignalFailure) -> PollPlace.Page? {
       guard let pages = parameters.pages else { return nil }
       if let until = pages.until.program {
-        let value = until.evaluate(frame.frame)
-        guard value.is(.bool) else { throw failure(pages.until, value, "'until' of 'pages' is no boolean") }
-        if value.asBool { return nil }
+        switch until.evaluateBool(frame.frame) {
+        case .yes: return nil
+        case .no: break
+        case .failed: throw failure(pages.until, frame.frame.lastError, "'until' of 'pages' failed")
+        }
       }
       if pages.page != nil {
         guard case .number(let number)? = asked.page else { return .number(pages.from + pages.step) }

@@ -75,7 +75,7 @@ extension HTTP {
     }
   }
 
-  /// `cursor`: how far polls have come, which the server is told.
+  /// `cursor`: how far polls have come; sent to the server with each request.
   struct Cursor: RecordParameter {
     var from = ExpressionParameter()
     var parameter = ""

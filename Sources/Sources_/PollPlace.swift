@@ -11,7 +11,7 @@ struct PollPlace: Sendable, Equatable {
 
   /// What tells the server which version of an answer is known.
   struct Validators: Sendable, Equatable {
-    /// Of the URL that was asked for: they mean nothing for another one.
+    /// Hash of the requested URL: validators mean nothing for another one.
     var address: UInt64
     var etag: String?
     var lastModified: String?
@@ -25,20 +25,20 @@ struct PollPlace: Sendable, Equatable {
   var page: Page?
   /// How many pages have come since the first one.
   var pages = 0
-  /// Of the last answer that came whole.
+  /// The validators of the last complete answer.
   var validators: Validators?
-  /// Of the first of the pages that are being read.
+  /// The validators of the first page, while further pages are being read.
   var newValidators: Validators?
 
   /// All pages have come.
   mutating func finishPages() {
     cursor = newCursor ?? cursor
     validators = newValidators
-    abandonPages()
+    restartPages()
   }
 
-  /// The pages that are being read are read again from the first one.
-  mutating func abandonPages() {
+  /// Reads the pages again from the first one.
+  mutating func restartPages() {
     newCursor = nil
     newValidators = nil
     page = nil
@@ -97,7 +97,7 @@ extension PollPlace.Validators: StateValue {
 
   private static let longest = 1024
 
-  /// Those of an answer; nil: it has none that can be sent back.
+  /// The validators of an answer; nil: it has none that can be sent back.
   init?(_ response: HTTPResponse, of url: String) {
     func value(_ name: String) -> String? {
       response.header(name).flatMap { text in

@@ -17,7 +17,7 @@ class PolledSource: DecodingSource {
   /// What is asked for, and what comes of it, for messages: "a request", "no response came".
   private let words: (call: String, nothing: String)
   private var call: (any Cancellable)?
-  /// Whoever waits for the event that this inner signal was made for waits for the answer, too.
+  /// Holds the acknowledgement of the event that this inner signal was made for until the answer.
   private var held: Ack?
   private var timer = Wake.none
   /// When the current period started: periods are counted from the first, so delays do not add up.

@@ -1,4 +1,4 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// How the bytes of a stream are cut into messages: `framing: nul`, `framing: { by: length, bytes: 2 }`.
@@ -116,7 +116,7 @@ struct ReceivingAddress: ParameterValue {
   var isOpenToOthers: Bool { network.map { !$0.isLoopback } ?? false }
 }
 
-/// Who may connect or send to a Unix socket: `mode: '0660'`.
+/// The permissions of a Unix socket: who may connect or send to it, `mode: '0660'`.
 struct SocketMode: ParameterValue {
   var bits: UInt32 = 0o600
   static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }

@@ -8,7 +8,7 @@ struct AWSSignature {
   var path: String
   /// As sent, without `?`.
   var query: String
-  /// Those that are signed, with the header `Host`.
+  /// The signed headers, with `Host`.
   var headers: [HTTPHeader]
   /// The SHA-256 of the body in hexadecimal digits.
   var payload: String

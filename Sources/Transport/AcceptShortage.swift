@@ -2,7 +2,7 @@ import Glibc
 public import PipelineCore
 
 /// While the system has no descriptor or memory for a connection, its listener stays ready: `accept` pauses, connections wait in the
-/// backlog, and the owner is told of the first failure and of the first success after it.
+/// backlog, and the owner is notified of the first failure and of the first success after it.
 public struct AcceptShortage: Sendable {
   public enum Notice: Sendable, Equatable {
     /// Connections cannot be accepted now, and why; they wait, and it is tried again.

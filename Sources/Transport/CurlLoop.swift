@@ -7,7 +7,7 @@ final class CurlLoop: @unchecked Sendable {
   private struct Inbox {
     var added: [CurlExchange] = []
     var dropped: [CurlExchange] = []
-    /// Those that may receive more.
+    /// Exchanges that may receive more.
     var resumed: [CurlExchange] = []
     var closed = false
     var started = false

@@ -77,7 +77,7 @@ public final class DirectoryWatcher: Sendable {
     public var what: What
     /// Below the root.
     public var path: String
-    /// Of something that was removed, as it was last.
+    /// The entry; of a removed one, its last state.
     public var entry: DirectoryEntry
     /// Whether a pattern matches it; otherwise it is a directory that is only watched.
     public var isReported: Bool

@@ -148,7 +148,7 @@ public final class FileWriter: Sendable {
     var waiters = 0
     var closed = false
     var failure: PosixError?
-    /// Who waits until at most so many bytes are queued.
+    /// Callbacks for the moment at which at most `limit` bytes are queued.
     var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
     var thread: OwnThread?
     /// The thread has ended its work.
@@ -362,7 +362,7 @@ public final class FileWriter: Sendable {
     } catch {
       failure = error
     }
-    // Of what was written before another failure it is not known that it has been synced.
+    // Whether data written before another failure was synced is not known.
     failure = state.withLock { state in
       state.failure = state.failure ?? failure
       return state.failure
@@ -399,7 +399,7 @@ public final class FileWriter: Sendable {
     for block in blocks {
       let count = block.content.count
       if let failure {
-        // Of blocks written together, the system has taken the first bytes.
+        // The system has taken the first bytes of the blocks that were written together.
         let written = min(count, max(0, outcome.written - total))
         block.end(.failure(WriteFailure(failure, written: written)))
       } else if isLater {

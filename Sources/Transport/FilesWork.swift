@@ -25,7 +25,7 @@ final class FilesWork: @unchecked Sendable {
   private let trouble: @Sendable (PosixError) -> Void
   private let cut: @Sendable (String, Int64) -> Void
   private var open: [ObjectIdentifier: Open] = [:]
-  /// Those with blocks to write, in the order of their first blocks.
+  /// Files with blocks to write, in the order of their first blocks.
   private var waiting: [Open] = []
   /// The acknowledgements of blocks that are written and not synced.
   private var unsynced: [FileWriter.Acknowledgement] = []
@@ -159,7 +159,7 @@ final class FilesWork: @unchecked Sendable {
 
   /// Begins a new file.
   private func rotate(_ open: Open, before block: FilesWriter.Block) {
-    // Whoever moved the file away has rotated it.
+    // The program that moved the file away has rotated it.
     guard failure == nil, open.work.isStill(at: tree.name(open.file.path)) else { return }
     sync(open)
     if failure != nil { return }
@@ -237,7 +237,7 @@ final class FilesWork: @unchecked Sendable {
     let acknowledgements = unsynced
     unsynced = []
     for acknowledge in acknowledgements {
-      // Of what was written before another failure it is not known that it has been synced.
+      // Whether data written before another failure was synced is not known.
       acknowledge(failure.map { .failure(.init($0, written: 0)) } ?? .success(()))
     }
   }

@@ -4,21 +4,21 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// Listens on one address for the servers there, and finds the one for each request. Its connections are the listener's: the end
+/// Listens on one address for the servers there, and finds the server of each request. The connections belong to the listener: the end
 /// of one server leaves those of the others alone.
 ///
 /// A server that is handed over in a reload is remembered until the reload is over: requests for it wait for the next server of
 /// their path, and the listener and its connections stay open even if no server is there meanwhile.
 final class HTTPListener: @unchecked Sendable {
-  /// Those that servers can share, by address. Held while servers are added and removed; never taken on the network thread.
+  /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])
   /// One thread for all servers of the process, made when the first one starts.
   static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
-  /// Where a request goes.
+  /// The destination of a request.
   enum Way {
     case server(HTTPServer)
-    /// Its server is being replaced: it waits, at most so long.
+    /// The server is being replaced: the request waits, at most this long.
     case held(TimeSpan)
     case answer(ServerAnswer)
   }
@@ -27,7 +27,7 @@ final class HTTPListener: @unchecked Sendable {
   private let port: Int
   private let loop: any EventLoop
   let round: ServingRound
-  /// Bounds what connections hold that are at no server: pieces of their first heads.
+  /// Bounds the memory of connections that have no server yet: pieces of their first heads.
   let budget = ByteBudget(limit: 16 << 20)
   /// The listening socket; used while `shared` is held.
   private var channel: (any Channel)?
@@ -36,10 +36,10 @@ final class HTTPListener: @unchecked Sendable {
 
   /// The newest first.
   private var servers: [HTTPServer] = []
-  /// Those that are handed over, the newest first.
+  /// Servers that are handed over, the newest first.
   private var held: [HTTPServer] = []
   private var connections: [ObjectIdentifier: ServerConnection] = [:]
-  /// Nobody is served any more.
+  /// No request is served any more.
   private(set) var isClosed = false
 
   private init(_ options: HTTPServer.Options) {
@@ -71,7 +71,7 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// The same on a Unix socket that listens already; the descriptor stays the caller's.
+  /// Adds a server on a Unix socket that listens already; the caller keeps the descriptor.
   static func add(_ server: HTTPServer, on socket: Int32) throws(HTTPServerFailure) {
     let own = fcntl(socket, F_DUPFD_CLOEXEC, 0)
     guard own >= 0 else {
@@ -119,8 +119,8 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// Adds a server to a listener that is open. What a check of the files finds is refused here, too. In a reload the old server of
-  /// a path may still be there: it is on its way out, and the new one has its requests.
+  /// Adds a server to an open listener. Conflicts that a check of the files reports are refused here, too. In a reload the old server of
+  /// a path may still be there; the new one has its requests.
   private func join(_ server: HTTPServer) throws(HTTPServerFailure) {
     let isReloading = KeptListeners.isKeeping
     let failure: HTTPServerFailure? = answer { listener in
@@ -133,10 +133,10 @@ final class HTTPListener: @unchecked Sendable {
     server.state.withLock { $0.listener = self }
   }
 
-  /// Takes a server away; the address is free afterwards if none is left.
+  /// Removes a server; without any, the address is free.
   func remove(_ server: HTTPServer, handsOver: Bool) {
     Self.shared.withLock { listeners in
-      // Without a port of its own nobody finds the address again.
+      // A port chosen by the system is not found again.
       let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.place] === self
       answer { listener in
         server.isServing = false
@@ -147,7 +147,7 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// The reload is over: what nobody has taken over is served no more.
+  /// The reload is over: paths that no new server has taken over are no longer served.
   static func endHolding() {
     shared.withLock { listeners in
       for listener in listeners.values {
@@ -199,16 +199,16 @@ final class HTTPListener: @unchecked Sendable {
     wake()
   }
 
-  /// Requests that wait are looked at again.
+  /// Tries requests that wait again.
   private func wake() { for connection in connections.values { connection.goOn() } }
 
   private func tell(_ notice: HTTPServer.Notice) { for server in servers { server.notify(notice) } }
 
-  /// What heads and the time for the first one are limited to: a connection may be for any server here.
+  /// The limits of heads, and of the time for the first one: a connection may be for any server here.
   var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
   var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
 
-  /// The options for what is no server's own; nil: there is no server at the moment.
+  /// The options for decisions that belong to no single server; nil: there is no server at the moment.
   var options: HTTPServer.Options? { servers.first?.options ?? held.first?.options }
 
   private func configure(_ channel: any Channel) throws {
@@ -234,7 +234,7 @@ final class HTTPListener: @unchecked Sendable {
   func closed(_ connection: ServerConnection) { connections[ObjectIdentifier(connection)] = nil }
 
   /// The server for a request: one with exactly its path comes before one for all paths, and a newer one before an older one.
-  /// - Parameter files: The certificate of the connection: a server with other rules for clients' certificates is not on it.
+  /// - Parameter files: The certificate of the connection: servers with other rules for clients' certificates are left out.
   func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
     if servers.count == 1, held.isEmpty, servers[0].options.tls?.files == files {
       let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)

@@ -68,7 +68,7 @@ public struct HTTPServerFailure: Error, Sendable, Equatable {
   public var message: String
 }
 
-/// What one component serves over HTTP/1.1: its rules, its queue, its memory and who takes its requests. Servers at the same
+/// One component's server for HTTP/1.1: its rules, its queue, its memory and the handler of its requests. Servers at the same
 /// address share an ``HTTPListener`` and its connections; each request goes to the server of its path and method. One thread
 /// serves all of the process; it starts with the first of them.
 ///
@@ -117,7 +117,7 @@ public final class HTTPServer: @unchecked Sendable {
   let queueTimeout: Int64
 
   struct State {
-    /// Those that are at this server.
+    /// The connections that this server handles.
     var connections: [ObjectIdentifier: ServerConnection] = [:]
     var listener: HTTPListener?
     var counts = PipelineStatistics.Connections()

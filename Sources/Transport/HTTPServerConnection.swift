@@ -156,7 +156,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     stream = nil
     speaker?.disconnected()
     speaker = nil
-    letGo()
+    releaseRequest()
     setPending([])
     self.context = nil
     leave()
@@ -324,7 +324,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     if received > most { return refuse(ServerAnswer(413)) }
     guard verdict == nil, let request else { return }
     guard body.append(bytes, of: request, most: most, charge) else {
-      letGo()
+      releaseRequest()
       verdict = .overloaded
       return
     }
@@ -343,12 +343,12 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     let request = ServerRequest(
       head: head, body: body.slab, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
       coding: coding, subject: tls?.subject)
-    letGo()
+    releaseRequest()
     server.pass(request, round)
   }
 
-  /// Releases the memory of the request to its receiver, or to nobody.
-  private func letGo() {
+  /// Gives up the memory of the request, which its receiver has now, or nobody.
+  private func releaseRequest() {
     body = IncomingBody()
     charge = nil
   }
@@ -382,7 +382,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func write(_ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]) {
     guard context != nil else { return }
     cancelExchange()
-    letGo()
+    releaseRequest()
     phase = .writing
     var connection: String?
     if closesAfterAnswer {
@@ -454,7 +454,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       return stream.disconnect()
     }
     cancelExchange()
-    letGo()
+    releaseRequest()
     let rest = pending
     setPending([])
     isChunking = request?.isOld != true && speaker == nil

@@ -1,5 +1,5 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// What a machine says of itself, of one kind.
 public enum HostCollector: String, Sendable, CaseIterable {

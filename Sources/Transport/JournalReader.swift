@@ -66,7 +66,7 @@ public final class JournalReader: Sendable {
   public enum Notice: Sendable, Equatable {
     /// The entry to go on behind is gone; reading goes on with the next one.
     case goneCursor
-    /// So many journal files cannot be read.
+    /// The number of journal files that cannot be read.
     case unreadable(Int)
     /// There are no journal files yet.
     case nothing

@@ -35,7 +35,7 @@ public final class LocalSocket: Sendable {
     let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     defer { if directory >= 0 { close(directory) } }
     if directory >= 0 {
-      // Whoever has the lock has it for a moment. One that is held longer is not waited for: what it prevents is two starts at one instant.
+      // The lock is held for a moment, to prevent two starts at one instant. A lock held longer is not waited for.
       var attempts = 0
       while flock(directory, LOCK_EX | LOCK_NB) != 0, attempts < 20 {
         attempts += 1

@@ -1,4 +1,4 @@
-public import PipelineCore
+import PipelineCore
 
 /// One file of a ``FilesWriter`` in a saved state.
 public struct SavedFile: Sendable {

@@ -250,7 +250,7 @@ public enum ActivatedSockets {
   }
 }
 
-/// Who is at the other end.
+/// The peer of a socket.
 public struct SocketPeer: Sendable, Equatable {
   /// `127.0.0.1:4711`, or the path of a Unix socket; empty: it has no address.
   public var text = ""

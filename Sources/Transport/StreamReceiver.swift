@@ -97,6 +97,9 @@ public final class StreamReceiver: Sendable {
   public func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
   ) throws(SocketFailure) {
+    do throws(CodecFailure) { _ = try options.decoding.decoder() } catch {
+      throw SocketFailure(message: "'decode' cannot be used: \(error.message)")
+    }
     let poller = rx_poller()
     guard poller >= 0, rx_watch(poller, wake.descriptor, 0, 1, 0, 1) == 0,
       rx_watch(poller, socket.descriptor, 1, 1, 0, 1) == 0
@@ -348,6 +351,7 @@ public final class StreamReceiver: Sendable {
     }
 
     private func add(_ tag: UInt64, _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?) {
+      // The start has made one, so another one can be made.
       guard let decoder = try? options.decoding.decoder() else {
         Glibc.close(descriptor)
         return
@@ -562,7 +566,7 @@ enum KeptConnections {
     return true
   }
 
-  /// Those of a place whose messages are cut and decoded in the same way; others are closed.
+  /// The kept connections of a place whose messages are cut and decoded in the same way; others are closed.
   static func take(_ place: SocketPlace, _ options: StreamReceiver.Options) -> [StreamReceiver.Connection] {
     guard let (old, connections) = kept.withLock({ $0.removeValue(forKey: place.exclusive) }),
       old.framing == options.framing, old.decoding == options.decoding, (old.tls == nil) == (options.tls == nil)

@@ -49,7 +49,7 @@ public final class StreamedProgram: Sendable {
     awake?.wake()
   }
 
-  /// Ends it: SIGTERM, and SIGKILL after 5 s. Nobody is told.
+  /// Ends the program: SIGTERM, and SIGKILL after 5 s. Sends no notice.
   public func cancel() {
     orders.withLock { $0.isCancelled = true }
     awake?.wake()

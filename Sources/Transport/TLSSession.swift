@@ -116,7 +116,7 @@ public final class TLSContext: @unchecked Sendable {
 /// One TLS connection on a descriptor that does not block, which stays the caller's. Used by one thread at a time.
 public final class TLSSession: @unchecked Sendable {
   public enum Outcome {
-    /// So many bytes, at least one.
+    /// The number of bytes, at least one.
     case bytes(Int)
     /// Not now: it would block.
     case nothing
@@ -144,7 +144,7 @@ public final class TLSSession: @unchecked Sendable {
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
   }
 
-  /// Of a client. `host`: whom the server's certificate must name; nil: anybody.
+  /// A client's session. `host`: the name that the server's certificate must have; nil: any name.
   public init(_ context: TLSContext, _ descriptor: Int32, host: String?) throws(SocketFailure) {
     let isAddress = host.flatMap { HostSyntax.kind($0) }.map { $0 != .name } ?? false
     pointer = rx_tls_begin(context.pointer, descriptor, 0, host, isAddress ? 1 : 0)

@@ -118,7 +118,7 @@ import Transport
     #expect(feed.pipeline.counters.sent == 3)
   }
 
-  @Test func whoComesBackMissesNothing() throws {
+  @Test func aReturningClientMissesNothing() throws {
     for (last, expected) in [
       ("4", ["5"]), ("5", []), ("1", ["3", "4", "5"]), ("unknown", ["3", "4", "5"]), (nil, []),
     ] as [(String?, [String])] {

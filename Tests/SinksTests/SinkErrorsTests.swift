@@ -302,7 +302,7 @@ import Testing
   }
 
   /// Whoever waits hears that it failed, and will send it again: that is no loss to be told elsewhere.
-  @Test func whoeverWaitsHearsOfTheEnd() throws {
+  @Test func waitersAreNotifiedOfTheEnd() throws {
     let (pipeline, feed, lost) = try tracked("")
     feed.send(1, [1])
     pipeline.settle()

@@ -206,7 +206,7 @@ import Transport
     }
   }
 
-  @Test func settlingAReceiptTwiceIsTrapped() async {
+  @Test func acknowledgingAReceiptTwiceIsTrapped() async {
     await #expect(processExitsWith: .failure) {
       let receipt = ReceiptBook().take(2, Ack { _ in }, joining: nil)
       receipt.acknowledge(2)

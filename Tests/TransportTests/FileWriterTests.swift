@@ -75,7 +75,7 @@ import Testing
     #expect(writer.queuedBytes == 0)
   }
 
-  @Test func whoeverLeavesABlockWritesIt() throws {
+  @Test func theCallerWritesItsBlock() throws {
     let writer = try FileWriter(.append(path: directory("out")))
     #expect(writer.mayBeLeft)
     var atOnce = 0

@@ -133,7 +133,7 @@ import Testing
     #expect(waiting.server.bufferedBytes == 0)
   }
 
-  @Test func whoOnlyReadsIsAnswered() throws {
+  @Test func aClientThatOnlyReadsIsAnswered() throws {
     let server = HTTPServer()
     let port = try server.start { $0.reply.reply(status: 200, headers: [], body: Array("yes".utf8)) }
     defer { server.stop(within: .zero) }

@@ -52,4 +52,20 @@ import Testing
     #expect(received.wait { $0.bytes == 16 })
     second.cancel()
   }
+
+  /// A check of the file refuses such options; a receiver that has them all the same says so at its start.
+  @Test func aDecoderThatCannotBeMadeFailsTheStart() throws {
+    var decoding = DecoderOptions(.regex)
+    decoding.regex.pattern = "("
+    var streams = StreamReceiver.Options()
+    streams.decoding = decoding
+    let stream = try StreamReceiver(.unix(path: folder("a"), isDatagram: false), streams)
+    let first = #expect(throws: SocketFailure.self) { try stream.start(notify: { _ in }, deliver: { _ in true }) }
+    #expect(first?.message.hasPrefix("'decode' cannot be used: ") == true)
+    var datagrams = DatagramReceiver.Options()
+    datagrams.decoding = decoding
+    let datagram = try DatagramReceiver(.unix(path: folder("b"), isDatagram: true), datagrams)
+    let second = #expect(throws: SocketFailure.self) { try datagram.start(notify: { _ in }, deliver: { _ in true }) }
+    #expect(second?.message == first?.message)
+  }
 }

@@ -17,7 +17,7 @@ public struct Charset: Sendable, Equatable {
   /// In lower case.
   public let name: String
   let kind: Kind
-  /// Of UTF-16: the longest line in bytes.
+  /// The longest line of UTF-16, in bytes.
   public var maxLine = 1 << 20
 
   /// The names that need no library.

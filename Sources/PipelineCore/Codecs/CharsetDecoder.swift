@@ -9,7 +9,7 @@ final class CharsetDecoder: EventDecoder {
   private let converter: CharsetConverter?
   private var converted: [UInt8] = []
 
-  /// Of UTF-16: the beginning of a line whose end has not come, and where it is; the low byte of a line feed comes first unless `isBig`.
+  /// The beginning of a UTF-16 line whose end has not come, and its offset; the low byte of a line feed comes first unless `isBig`.
   private var held: [UInt8] = []
   private var heldOffset: Int64 = 0
   private var isBig: Bool?
@@ -34,7 +34,7 @@ final class CharsetDecoder: EventDecoder {
     return isSkipping ? skipOffset : held.isEmpty ? nil : heldOffset
   }
 
-  /// Of UTF-16 with a mark, which byte comes first; then what the other decoder remembers.
+  /// The byte order of UTF-16 with a mark, followed by the memory of the other decoder.
   var memory: [UInt8] {
     guard charset.kind == .utf16(isBig: nil) else { return inner.memory }
     return [isBig == nil ? 0 : isBig == true ? 2 : 1] + inner.memory
@@ -145,7 +145,7 @@ final class CharsetDecoder: EventDecoder {
     arena.keep(slab)
     let known = rows.count
     inner.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
-    // Those of the next line take their place.
+    // Tokens of the next line take their place.
     rows.forgetTokens(from: known)
   }
 

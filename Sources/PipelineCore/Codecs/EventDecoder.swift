@@ -240,7 +240,7 @@ public struct JSONDecoding: Sendable, Equatable {
   /// How thoroughly documents are checked before they become events.
   public var check: JSONParser.Check = .outline
   public var limits = JSONLimits()
-  /// Of `jsonDocuments`: the longest document.
+  /// The longest document of `jsonDocuments`.
   public var maxBytes = 16 << 20
   public init() {}
 }

@@ -20,26 +20,26 @@ final class JSONDocumentsDecoder: EventDecoder {
     case skipped
   }
   private var state = State.between
-  /// What contains the next byte: true for maps. Of a faulty document, only its count matters.
+  /// The open brackets around the next byte: true for maps. In a faulty document only their number matters.
   private var open: [Bool] = []
   private var isInString = false
   private var isEscaped = false
-  /// The bytes of a word, in a row; of a longer one, the last.
+  /// The bytes of a word; of a longer word, the last bytes.
   private var word: UInt64 = 0
   /// The last byte was a line feed or a record separator, or there was none.
   private var isAtLineStart = true
 
   /// Where the document, or what is skipped, begins in the input.
   private var start: Int64 = 0
-  /// Where it is no JSON, from its start; -1: nowhere.
+  /// The offset of the first fault in the document; -1: no fault.
   private var fault = -1
-  /// What came of it in earlier ranges; only the beginning of what is too long.
+  /// The bytes of the document from earlier ranges; only the beginning of one that is too long.
   private var held: [UInt8] = []
 
   /// `true`, `false`, `null`, and a number, which the parser checks.
   private static let words: Set<UInt64> = [0x7472_7565, 0x6661_6C73_65, 0x6E75_6C6C, 0]
   private static let separator: UInt8 = 0x1E
-  /// How much is kept of what will be rejected.
+  /// The most bytes that are kept of rejected input.
   private static let headBytes = 4096
 
   init(_ options: DecoderOptions) {
@@ -69,7 +69,7 @@ final class JSONDocumentsDecoder: EventDecoder {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     // Where the part of the document in this range begins.
     var first = 0
-    /// The document up to there, or its beginning.
+    /// The document up to this byte, or its beginning.
     func whole(_ end: Int) -> UnsafeRawBufferPointer {
       if held.isEmpty { return text.part(first, end) }
       keep(end, upTo: limit + 1)
@@ -164,7 +164,7 @@ final class JSONDocumentsDecoder: EventDecoder {
       if state == .faulty || state == .skipped {
         if byte == Self.separator || beginsLine && isOpening {
           finish(at)
-          // The byte is looked at again, where no document is open.
+          // The byte is examined again, with no document open.
           if isOpening { isAtLineStart = true } else { at += 1 }
           continue
         }

@@ -30,7 +30,7 @@ final class PrometheusDecoder: EventDecoder {
       if line[0] == UInt8(ascii: "#") { return readComment(line) }
       do throws(RejectReason) { try read(line, place, arena, rows) } catch { rows.reject(line, offset: place, error) }
     }
-    // They point into the slab.
+    // The names point into the slab.
     (family, unit) = (UnsafeRawBufferPointer(start: nil, count: 0), UnsafeRawBufferPointer(start: nil, count: 0))
   }
 

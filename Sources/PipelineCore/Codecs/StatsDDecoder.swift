@@ -124,7 +124,7 @@ final class StatsDDecoder: EventDecoder {
       if tags.count == Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
       let colon = tag.offset(of: UInt8(ascii: ":")) ?? tag.count
       let key = Value.string(tag.part(0, colon))
-      // Of equal tags the last counts.
+      // The last of equal tags counts.
       tags.removeAll { $0.key.rawBytes.equals(key.rawBytes) }
       tags.append((key, colon < tag.count ? .string(tag.part(colon + 1, tag.count)) : .literal("")))
     }

@@ -1,4 +1,4 @@
-// The functions of a file: what they may be called, which call which, their types and their examples.
+// The functions of a file: their names, calls, types and examples.
 
 extension Compilation {
   /// Checks the definitions; those with errors are broken, which is reported.
@@ -39,11 +39,11 @@ extension Compilation {
     guard let checked = syntax.check(in: scope, expecting: .bool, into: &diagnostics) else { return }
     let frame = EvaluationFrame(arena: Arena(), json: JSONParser())
     let program = checked.compile()
-    let value = program.evaluate(frame)
-    if value.isError {
-      return fail("the example fails: \(program.failureMessage(value, frame))")
+    switch program.evaluateBool(frame) {
+    case .yes: return
+    case .no: break
+    case .failed: return fail("the example fails: \(program.failureMessage(frame.lastError, frame))")
     }
-    if value.is(.bool), value.asBool { return }
     // Both sides of a comparison, as they are.
     guard !checked.isSecret, case .binary(.equal, let left, let right) = syntax.tree[syntax.tree.root].kind else {
       return fail("the example is not true")

@@ -10,7 +10,7 @@ struct Meaning {
 
   // MARK: Files
 
-  /// Of everything in a pipeline file that affects how the pipeline runs: not of comments, the description and the tests. Its values are
+  /// A hash of everything in a pipeline file that affects how the pipeline runs: not of comments, the description and the tests. Its values are
   /// filled in.
   func of(file root: YAMLNode) -> UInt64 {
     var print = Fingerprint()
@@ -68,7 +68,7 @@ struct Meaning {
     return known
   }
 
-  /// Of a source, signal, command or sink: a mapping of a component, `from`, `chain` and options.
+  /// The hash of a source, signal, command or sink: a mapping of a component, `from`, `chain` and options.
   private func of(signal node: YAMLNode) -> UInt64 {
     if let items = node.items { return list(items) { of(signal: $0) } }
     guard let entries = node.entries else { return of(value: node) }
@@ -94,7 +94,7 @@ struct Meaning {
 
   // MARK: Components
 
-  /// Of the parameters of a component of one of these kinds; nil: there is none of that name.
+  /// The hash of the parameters of a component of one of these kinds; nil: no component has that name.
   func of(_ kinds: [ComponentKind], _ keyword: String, _ arguments: YAMLNode?) -> UInt64? {
     let known = kinds.lazy.compactMap { catalogue.component($0, keyword)?.parameters }
     let keys = arguments?.entries?.map(\.name) ?? []
@@ -120,7 +120,7 @@ struct Meaning {
     return sum
   }
 
-  /// Of one parameter; 0 if it has its default.
+  /// The hash of one parameter; 0 if it has its default.
   private func member(_ parameter: ParameterInfo?, _ name: String, _ node: YAMLNode) -> UInt64 {
     let value = parameter.map { of(node, $0.shape) } ?? of(value: node)
     if let parameter, let usual = parameter.defaultText,
@@ -185,7 +185,7 @@ struct Meaning {
 
   // MARK: Values
 
-  /// Of a value as it stands: numbers by their value, members in their order.
+  /// The hash of a value as written: numbers by their value, members in their order.
   ///
   /// - Parameter isSent: The value becomes an event, which keeps the text of its numbers.
   private func of(value node: YAMLNode, isSent: Bool = false) -> UInt64 {
@@ -216,7 +216,7 @@ struct Meaning {
     }
   }
 
-  /// Of a mapping of expressions.
+  /// The hash of a mapping of expressions.
   private func of(mapping node: YAMLNode) -> UInt64 {
     switch node.content {
     case .scalar(let scalar): return expression(scalar)

@@ -1,3 +1,26 @@
+/// What all presets of AWS have alike: the parameters of credentials, and their use in requests.
+private enum AWSSigning {
+  static let parameters = lines(
+    [
+      #"region: { type: text, description: "The region, such as eu-central-1." }"#,
+      #"accessKey: { type: text, description: "The access key, a secret." }"#,
+      #"secretKey: { type: text, description: "The secret key that belongs to it, a secret." }"#,
+      #"sessionToken: { type: "text?", description: "The token of temporary credentials, a secret." }"#,
+    ], indent: 6)
+
+  static func settings(service: String) -> String {
+    lines(
+      [
+        "awsSigV4:", "  region: $(region)", "  service: \(service)", "  accessKey: $(accessKey)",
+        "  secretKey: $(secretKey)", "  sessionToken: $(sessionToken)",
+      ], indent: 10)
+  }
+
+  private static func lines(_ lines: [String], indent: Int) -> String {
+    lines.joined(separator: "\n" + String(repeating: " ", count: indent))
+  }
+}
+
 extension Preset {
   static let s3 = Preset(
     "s3", "Writes events as objects to S3 or a store of its kind, many in an object.",
@@ -14,10 +37,7 @@ extension Preset {
           bucket: { type: text, description: "The bucket; it stands in the path." }
           prefix: { type: template, default: "{{ formatTime(request.time, '%Y/%m/%d/') }}", description: "What names begin with, such as \"{{ urlEncode(event.shop) }}/\"." }
           suffix: { type: text, default: .ndjson.gz, description: "What names end with." }
-          region: { type: text, description: "The region, such as eu-central-1." }
-          accessKey: { type: text, description: "The access key, a secret." }
-          secretKey: { type: text, description: "The secret key that belongs to it, a secret." }
-          sessionToken: { type: "text?", description: "The token of temporary credentials, a secret." }
+          \#(AWSSigning.parameters)
           encode: { type: any, default: ndjson, description: "As of the sink http." }
           compress: { type: text, default: gzip, description: "gzip, zstd or none; 'suffix' should say so." }
           contentType: { type: text, default: application/x-ndjson, description: "The type of the objects." }
@@ -39,12 +59,7 @@ extension Preset {
               response.status == 409 || response.status == 400 && string(response.body).contains('RequestTimeout') ? 'retry'
                 : response.status == 400 ? 'fail' : ''
             auth:
-              awsSigV4:
-                region: $(region)
-                service: s3
-                accessKey: $(accessKey)
-                secretKey: $(secretKey)
-                sessionToken: $(sessionToken)
+              \#(AWSSigning.settings(service: "s3"))
             tls: $(tls)
     """#)
 
@@ -65,10 +80,7 @@ extension Preset {
           deduplication: { type: "expression?", description: "The deduplication id of a FIFO queue, such as meta.id." }
           delay: { type: "expression?", description: "How many seconds the message is hidden at first, at most 900." }
           attributes: { type: "mapping?", description: "MessageAttributes, such as { kind: { DataType: \"'String'\", StringValue: event.kind } }." }
-          region: { type: text, description: "The region, such as eu-central-1." }
-          accessKey: { type: text, description: "The access key, a secret." }
-          secretKey: { type: text, description: "The secret key that belongs to it, a secret." }
-          sessionToken: { type: "text?", description: "The token of temporary credentials, a secret." }
+          \#(AWSSigning.parameters)
           bytes: { type: size, default: 256KiB, description: "The largest request." }
           every: { type: duration, default: 200ms, description: "How long a message may wait for others." }
           maxConcurrent: { type: int, default: 1, description: "How many requests may be under way at the same time." }
@@ -96,12 +108,7 @@ extension Preset {
               response.body.?Failed.orValue([]).map(f, { 'index': int(f.Id), 'retry': string(f.SenderFault) != 'true',
                 'reason': f.Code + ': ' + f.?Message.orValue('') })
             auth:
-              awsSigV4:
-                region: $(region)
-                service: sqs
-                accessKey: $(accessKey)
-                secretKey: $(secretKey)
-                sessionToken: $(sessionToken)
+              \#(AWSSigning.settings(service: "sqs"))
             tls: $(tls)
     """#)
 
@@ -119,10 +126,7 @@ extension Preset {
           stream: { type: text, description: "The name of the stream." }
           key: { type: expression, description: "The partition key, such as event.user; records with the same one are in one shard." }
           data: { type: expression, default: toJson(event), description: "The record, a text or bytes." }
-          region: { type: text, description: "The region, such as eu-central-1." }
-          accessKey: { type: text, description: "The access key, a secret." }
-          secretKey: { type: text, description: "The secret key that belongs to it, a secret." }
-          sessionToken: { type: "text?", description: "The token of temporary credentials, a secret." }
+          \#(AWSSigning.parameters)
           count: { type: int, default: 500, description: "The largest number of records in a request, at most 500." }
           every: { type: duration, default: 200ms, description: "How long a record may wait for others." }
           maxConcurrent: { type: int, default: 1, description: "How many requests may be under way at the same time." }
@@ -148,12 +152,7 @@ extension Preset {
                 : r.ErrorCode.matches('ThroughputExceeded|InternalFailure|Throttl|ServiceUnavailable') ? 'retry'
                 : r.ErrorCode + ': ' + string(r.?ErrorMessage.orValue('')))
             auth:
-              awsSigV4:
-                region: $(region)
-                service: kinesis
-                accessKey: $(accessKey)
-                secretKey: $(secretKey)
-                sessionToken: $(sessionToken)
+              \#(AWSSigning.settings(service: "kinesis"))
             tls: $(tls)
     """#)
 }

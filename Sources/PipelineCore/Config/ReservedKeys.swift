@@ -11,7 +11,7 @@ public enum ReservedKeys {
   public static let source = [
     "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",
   ]
-  /// Beside the origin; `reduce` only beside `combineLatest` and `zip`.
+  /// The keys of a signal other than its origin; `reduce` only with `combineLatest` and `zip`.
   public static let signal = [
     "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
   ]

@@ -152,7 +152,7 @@ extension Diagnostic.Code {
     unboundedOperator,
   ]
 
-  // MARK: RX4xx expressions, see ExpressionCodes.swift
+  // MARK: RX4xx expressions: ExpressionCodes.swift
 
   static let expressionCodes: [Self] = [
     expressionSyntax, expressionLiteral, expressionTooLong, expressionReservedWord,

@@ -107,7 +107,7 @@ public struct Diagnostics: Sendable {
   public var hasErrors: Bool { all.contains { $0.severity == .error } }
 
   /// Collects the diagnostics of `body` for `text`, without quoting secrets in it.
-  mutating func concealing<Result>(
+  package mutating func concealing<Result>(
     _ text: LocatedText, _ body: (inout Diagnostics) -> Result
   ) -> Result {
     guard text.isSecret else { return body(&self) }

@@ -256,7 +256,7 @@ public indirect enum JSONText: Sendable {
   }
 
   /// Escapes what JSON requires, and what some readers take for a line end or a terminal command.
-  static func quote(_ text: String, to result: inout String) {
+  package static func quote(_ text: String, to result: inout String) {
     result += "\""
     for scalar in text.unicodeScalars {
       switch scalar.value {

@@ -102,7 +102,7 @@ public struct DiagnosticRenderer: Sendable {
     }
   }
 
-  func block(_ diagnostic: Diagnostic) -> String {
+  package func block(_ diagnostic: Diagnostic) -> String {
     let places = [diagnostic.location] + diagnostic.notes.map(\.location)
     let digits = places.compactMap { $0?.line }.max().map { String($0).utf8.count } ?? 1
     let margin = String(repeating: " ", count: digits)

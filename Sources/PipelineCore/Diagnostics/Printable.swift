@@ -35,7 +35,7 @@ public enum Printable {
   }
 
   /// Appends one code point, escaped if it could move the cursor, reorder text or be invisible.
-  static func append(_ scalar: Unicode.Scalar, to result: inout String) {
+  package static func append(_ scalar: Unicode.Scalar, to result: inout String) {
     switch scalar.value {
     case 0x09: result += "\\t"
     case 0x0A: result += "\\n"
@@ -48,7 +48,7 @@ public enum Printable {
 
   /// Whether a code point must not be written to a terminal or a log: the common rule of diagnostics, the log and
   /// encoders for terminals.
-  static func isHidden(_ value: UInt32) -> Bool { isControl(value) || isInvisible(value) }
+  package static func isHidden(_ value: UInt32) -> Bool { isControl(value) || isInvisible(value) }
 
   /// The control characters of ASCII and of Unicode's second block, and DEL.
   private static func isControl(_ value: UInt32) -> Bool { value < 0x20 || (0x7F..<0xA0).contains(value) }
@@ -69,7 +69,7 @@ public enum Printable {
 
   /// Whether an invisible code point decides how its neighbours look, as Persian, Indic scripts and emoji need it: joiners and variation
   /// selectors.
-  static func isJoining(_ value: UInt32) -> Bool {
+  package static func isJoining(_ value: UInt32) -> Bool {
     switch value {
     case 0x200C, 0x200D, 0xFE00...0xFE0F, 0xE0100...0xE01EF: true
     default: false

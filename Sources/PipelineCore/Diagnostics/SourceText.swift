@@ -11,7 +11,7 @@ public final class SourceText: Sendable {
   public let origin: Diagnostic.Note?
 
   /// The same text, copied for `origin`.
-  init(_ other: SourceText, origin: Diagnostic.Note) {
+  package init(_ other: SourceText, origin: Diagnostic.Note) {
     name = other.name
     bytes = other.bytes
     lineStarts = other.lineStarts
@@ -55,7 +55,7 @@ public final class SourceText: Sendable {
   }
 
   /// The text that brought this copy to its place, through all templates and included files; itself, if nothing did.
-  var outermost: SourceText {
+  package var outermost: SourceText {
     var text = self
     while let other = text.origin?.location?.text { text = other }
     return text
@@ -110,9 +110,9 @@ public struct LocatedText: Sendable, Equatable {
   }
   public var quoting = Quoting.none
   /// The secret parts of ``text``, in order: they must not be printed. Print ``shown``.
-  public internal(set) var secrets: [Range<Int>] = []
+  public package(set) var secrets: [Range<Int>] = []
   /// The parts of ``text`` inserted for a `${...}`, in order; each of their bytes has its offset.
-  public internal(set) var insertions: [Range<Int>] = []
+  public package(set) var insertions: [Range<Int>] = []
   /// Whether a secret was inserted.
   public var isSecret: Bool { !secrets.isEmpty }
 
@@ -145,7 +145,7 @@ public struct LocatedText: Sendable, Equatable {
   }
 
   /// The part from `start` to `end`, with its locations.
-  func slice(_ start: Int, _ end: Int) -> LocatedText {
+  package func slice(_ start: Int, _ end: Int) -> LocatedText {
     var part = LocatedText(text: Array(text[start..<end]), source: source, offsets: Array(offsets[start...end]))
     part.quoting = quoting == .plain ? .none : quoting
     func within(_ range: Range<Int>) -> Range<Int>? {
@@ -178,7 +178,7 @@ public struct LocatedText: Sendable, Equatable {
 
   /// A diagnostic of this text. If it concerns a secret, or quotes a part of one, its message and help are removed,
   /// because both may quote the secret; the code and the location stay.
-  func concealing(_ diagnostic: Diagnostic) -> Diagnostic {
+  package func concealing(_ diagnostic: Diagnostic) -> Diagnostic {
     guard isSecret else { return diagnostic }
     let words =
       ([diagnostic.message, diagnostic.help ?? ""] + diagnostic.notes.map(\.message)
@@ -223,7 +223,7 @@ public struct LocatedText: Sendable, Equatable {
 
   /// Replaces the whole text, including its quotes in the file, by `replacement` in double quotes: for a text that
   /// contains quotes.
-  func rewritten(_ replacement: String) -> Diagnostic.FixIt {
+  package func rewritten(_ replacement: String) -> Diagnostic.FixIt {
     var place = location
     let mark: UInt8? = quoting == .single ? 0x27 : quoting == .double ? 0x22 : nil
     let end = place.offset + place.length
@@ -246,7 +246,7 @@ public struct LocatedText: Sendable, Equatable {
     return zip(bytes, bytes.dropFirst()).contains { $0 == (0x3A, 0x20) || $0 == (0x20, 0x23) }
   }
 
-  static func escaped(_ text: String, _ mark: Unicode.Scalar, with escape: Unicode.Scalar) -> String {
+  package static func escaped(_ text: String, _ mark: Unicode.Scalar, with escape: Unicode.Scalar) -> String {
     var result = String.UnicodeScalarView()
     for scalar in text.unicodeScalars {
       if scalar == mark { result.append(escape) }

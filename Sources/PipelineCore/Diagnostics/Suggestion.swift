@@ -37,7 +37,7 @@ public enum Suggestion {
   }
 
   /// Whether `word` is `name` in another spelling, and not another name for it.
-  static func isMisspelt(_ word: String, _ name: String) -> Bool {
+  package static func isMisspelt(_ word: String, _ name: String) -> Bool {
     camelCase(word) == name || nearest(to: word, among: [name]) == name
   }
 

@@ -10,12 +10,12 @@ public struct TextEdit: Sendable, Equatable {
     self.replacement = replacement
   }
 
-  var end: Int { offset + length }
+  package var end: Int { offset + length }
 }
 
 extension [TextEdit] {
   /// In the order of the text; an insertion comes before an edit at the same offset.
-  var inOrder: [TextEdit] {
+  package var inOrder: [TextEdit] {
     enumerated().sorted { a, b in
       a.element.offset != b.element.offset
         ? a.element.offset < b.element.offset
@@ -25,13 +25,13 @@ extension [TextEdit] {
   }
 
   /// Whether no two edits overlap.
-  var areApart: Bool {
+  package var areApart: Bool {
     let ordered = inOrder
     return zip(ordered, ordered.dropFirst()).allSatisfy { $0.end <= $1.offset }
   }
 
   /// The part `range` of `bytes` with the edits inside it.
-  func applied(to bytes: [UInt8], in range: Range<Int>) -> [UInt8] {
+  package func applied(to bytes: [UInt8], in range: Range<Int>) -> [UInt8] {
     var result: [UInt8] = []
     var at = range.lowerBound
     for edit in inOrder where edit.offset >= range.lowerBound && edit.end <= range.upperBound {

@@ -43,7 +43,7 @@ final class KeptEvents {
     /// The origins of its events; the last one belongs to the newest event.
     @exclusivity(unchecked) var origins: [Origin] = []
 
-    /// So many bytes have been asked for page by page; the rest causes page faults.
+    /// The bytes that were populated in advance; access to the rest causes page faults.
     @exclusivity(unchecked) private(set) var populated: Int
 
     init(_ capacity: Int) {

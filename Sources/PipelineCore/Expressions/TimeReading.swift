@@ -100,7 +100,7 @@ extension TimeFormat {
       guard let first = TimeZones.offset(of: zone, at: local) else {
         throw Fault(message: "there is no time zone '\(zone)'")
       }
-      // Of two times with this local time, the earlier; in a gap, the time by the old offset.
+      // The earlier of two times with this local time; in a gap, the time by the old offset.
       let candidates = [
         first, TimeZones.offset(of: zone, at: local - first), TimeZones.offset(of: zone, at: local - 86_400),
       ]

@@ -160,7 +160,7 @@ struct TypeInference {
     }
   }
 
-  /// Of two compatible types, the more general one.
+  /// The more general of two compatible types.
   static func mostGeneral(_ a: ExpressionType, _ b: ExpressionType) -> ExpressionType {
     if b == .null { return a }
     if a == .null { return b }

@@ -70,7 +70,7 @@ final class QuestionNode: OperatorNode {
   override func receive(_ event: Event) {
     guard !isAnswered else { return }
     if let program {
-      guard let holds = decide(event, program, frame, keeping: false), holds == stopsAt else { return }
+      guard decide(event, program, frame, kept: !stopsAt) == stopsAt else { return }
     }
     answer(stopsAt)
   }

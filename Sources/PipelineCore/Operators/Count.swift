@@ -47,7 +47,7 @@ struct CountEvents: OperatorComponent {
 
     override func receive(_ event: Event) {
       if let program {
-        guard decide(event, program, frame, keeping: false) == true else { return }
+        guard decide(event, program, frame, kept: false) == true else { return }
       }
       count &+= 1
     }

@@ -80,12 +80,11 @@ final class FiguresForm {
   /// Evaluates the arguments for the event that `frame` was loaded with.
   func evaluate(_ frame: EventFrame) -> Refusal? {
     for index in conditions.indices {
-      let value = conditions[index].evaluate(frame)
-      if value.isError { return .failed(value, conditions[index]) }
-      guard value.is(.bool) else {
-        return .refused(.unexpectedValue, "a condition is \(value.kindName), not a boolean")
+      switch conditions[index].evaluateBool(frame) {
+      case .yes: holds[index] = true
+      case .no: holds[index] = false
+      case .failed: return .failed(frame.frame.lastError, conditions[index])
       }
-      holds[index] = value.asBool
     }
     for index in arguments.indices { values[index] = .error }
     for call in calls where call.argument >= 0 && values[call.argument].isError && counts(call) {

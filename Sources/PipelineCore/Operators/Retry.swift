@@ -109,7 +109,7 @@ struct Retry: OperatorComponent {
     /// The times of the attempts that count for the budget, oldest first.
     private var spent = Deque<Instant>()
     private var timer = Wake.none
-    /// Whoever waits for the event that this inner signal was made for waits for the next attempt, too.
+    /// Holds the acknowledgement of the event that this inner signal was made for until the next attempt.
     private var held: Ack?
     private var pace = Pace()
 

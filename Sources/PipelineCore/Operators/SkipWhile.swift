@@ -36,7 +36,7 @@ struct SkipWhile: FusableOperator {
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       if isOpen { return .pass }
-      switch program.evaluateBool(frame.frame) {
+      switch program.evaluateBool(frame) {
       case .yes: return .drop
       case .no:
         isOpen = true

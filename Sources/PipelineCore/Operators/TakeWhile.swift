@@ -48,7 +48,7 @@ struct TakeWhile: FusableOperator {
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       // A step downstream may have caused a further event while the last one was passed on.
       if isOver { return .finish }
-      switch program.evaluateBool(frame.frame) {
+      switch program.evaluateBool(frame) {
       case .yes: return .pass
       case .no:
         isOver = true

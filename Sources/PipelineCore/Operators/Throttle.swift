@@ -110,10 +110,8 @@ struct Throttle: OperatorComponent {
 
     /// Whether the event must be held; any other event has been handled.
     private func holds(_ event: Event, _ program: Program) -> Bool {
-      guard isReadable(event, frame) else { return false }
-      let verdict = program.evaluate(frame)
-      if verdict.isError, !failed(event, verdict, program, frame) { return false }
-      if verdict.isTrue { return true }
+      guard let holds = decide(event, program, frame, kept: false) else { return false }
+      if holds { return true }
       if held != nil { countSuperseded(held?.event) }
       drop()
       emit(event)

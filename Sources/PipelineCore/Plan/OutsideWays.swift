@@ -29,7 +29,7 @@ struct OutsideWay: Sendable {
   var sink: String
   var outlet: Outlet
   var location: SourceLocation
-  /// Of the sources that its events come from, directly, by way of signals and commands, or as errors of other sinks.
+  /// The inlets of the sources that its events come from: directly, through signals and commands, or as errors of other sinks.
   var inlets: [OutsideInlet]
 
   /// Whether it is known what it writes: no expression gives the name.

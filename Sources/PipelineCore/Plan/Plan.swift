@@ -213,8 +213,8 @@ public final class SignalPlan: Sendable {
     case .named, .errors, .source, .input: self.settling = settling
     case .run(_, let input): self.settling = input.settling
     case .node(let component, _, let inputs):
-      let above = (inputs + component.innerPlans).map(\.settling).max() ?? 0
-      self.settling = above + (component.settles ? 1 : 0)
+      let upstream = (inputs + component.innerPlans).map(\.settling).max() ?? 0
+      self.settling = upstream + (component.settles ? 1 : 0)
     }
     self.step = step
     self.type = type

@@ -9,7 +9,7 @@ public struct StepSettings: Sendable, Equatable {
     public var isNested: Bool
   }
 
-  /// Those of a mapping, or one without a name.
+  /// The entries of a mapping, or one entry without a name.
   public private(set) var entries: [Entry] = []
   /// How many the file has; only the first ``limit`` are kept.
   public private(set) var count = 0

@@ -34,7 +34,7 @@ extension HTTPOptions {
     public var service: String
     public var accessKey: Secret
     public var secretKey: Secret
-    /// Of temporary credentials.
+    /// The token of temporary credentials.
     public var sessionToken: Secret?
 
     public init(region: String, service: String, accessKey: Secret, secretKey: Secret, sessionToken: Secret? = nil) {

@@ -9,7 +9,7 @@ public enum HTTPStreamPart: Sendable {
 
 /// A request whose answer comes bit by bit.
 public protocol HTTPStream: Cancellable {
-  /// So many bytes of the answer have been handled. Few may be under way: without this call no more come.
+  /// Reports that bytes of the answer have been handled. The number of unhandled bytes is limited, so without this call no more arrive.
   func handled(_ bytes: Int)
 }
 

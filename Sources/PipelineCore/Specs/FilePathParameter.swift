@@ -7,7 +7,7 @@ public struct FilePathParameter: ParameterValue {
   public private(set) var shown = "''"
   /// The environment was not read: the text is a placeholder, not the path.
   public private(set) var isPlaceholder = false
-  /// Of a template: the directory that the file writes out. Then `text` is a pattern, with `*` for each expression.
+  /// The constant directory of a template; nil: not a template. `text` of a template is a pattern, with `*` for each expression.
   public private(set) var fixedDirectory: String?
 
   public init() {}

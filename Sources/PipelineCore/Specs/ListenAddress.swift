@@ -178,7 +178,7 @@ extension Plan {
     return found
   }
 
-  /// Who listens where: the address, and the place in a file.
+  /// An address, and the place in a file that names it.
   typealias Listener = (address: ListenAddress, location: SourceLocation)
 
   private var listeners: [Listener] {

@@ -9,7 +9,7 @@ public final class MappedValues {
     self.builder = builder
   }
 
-  /// The value for what the frame has loaded, or one sentence why there is none.
+  /// The value for the event that the frame has loaded, or one sentence why there is none.
   public func value(_ frame: EventFrame) -> Result<Value, MappingFailure> {
     var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)
@@ -19,7 +19,7 @@ public final class MappedValues {
   }
 }
 
-/// What a sink sends of events, for what stands in for it.
+/// The values that a sink sends of events, for a stub or a printed form.
 public final class SentValues {
   private let values: MappedValues
   private let frame: EventFrame

@@ -39,7 +39,7 @@ public struct PluginComponentSpec: Sendable {
   /// The version of its saved state, from 1; 0: it has none.
   public var stateVersion = 0
   public var setsTimers = false
-  /// Whether it is told the time with each input.
+  /// Whether each input carries the time.
   public var hasClock = false
   public var recovery = SourceRecovery.never
   public var confirmation = SinkConfirmation.nothing
@@ -198,7 +198,7 @@ public indirect enum PluginValue: Sendable {
   case expression(ExpressionParameter)
   case template(TemplateParameter)
 
-  /// Of the types that a ``PluginComponentSpec/Case`` can depend on.
+  /// Compares values of the types that a ``PluginComponentSpec/Case`` can depend on.
   func isSame(as other: PluginValue) -> Bool {
     switch (self, other) {
     case (.boolean(let one), .boolean(let two)): one == two

@@ -1,7 +1,7 @@
 /// How the events of a source come again after the process was killed before they were delivered. From the weakest to
 /// the strongest.
 public enum SourceRecovery: Sendable, Equatable {
-  /// They do not: what has been read is gone from where it was, as with a pipe.
+  /// Events do not come again: reading removes them, as with a pipe.
   case never
   /// Their sender waits for an answer, and sends again what has none.
   case sender

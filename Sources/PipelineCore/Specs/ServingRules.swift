@@ -1,4 +1,4 @@
-/// What an HTTP server decides without the pipeline: the same for a listening one and for an input of a test that
+/// The decisions of an HTTP server without the pipeline: the same for a listening server and for an input of a test that
 /// stands for one.
 public struct ServingRules: Sendable {
   /// Which component answers an accepted request, and when.
@@ -51,7 +51,7 @@ public struct ServingRules: Sendable {
   /// Whether the path is served, with some method.
   public func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
 
-  /// What these and other rules both serve, in words, so that requests for it belong to neither; nil: there is nothing. Rules for
+  /// The requests that these and other rules both serve, in words; nil: there are none. Rules for
   /// one path do not conflict with rules for all paths, which get the rest.
   public func conflict(_ other: ServingRules) -> String? {
     Self.conflict((path, methods), (other.path, other.methods))
@@ -69,13 +69,13 @@ public struct ServingRules: Sendable {
     return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(place)"
   }
 
-  /// Whether all that these rules serve is served by the others.
+  /// Whether the others serve every request that these rules serve.
   public func isCovered(by other: ServingRules) -> Bool {
     guard path == other.path, let others = other.methods else { return path == other.path }
     return methods.map { $0.allSatisfy(others.contains) } ?? false
   }
 
-  /// The same of texts.
+  /// The same for texts.
   public func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
     var path = path
     var method = method

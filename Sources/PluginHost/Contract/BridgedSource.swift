@@ -42,9 +42,9 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
       shared.withLock { $0.credit += Int(frame["credit"].asInt) }
       shared.notify()
     } else if !frame["acknowledged"].isAbsent {
-      source?.settle(tokens(frame["acknowledged"]), problem: nil)
+      source?.acknowledge(tokens(frame["acknowledged"]), problem: nil)
     } else if !frame["failed"].isAbsent {
-      source?.settle(tokens(frame["failed"]), problem: frame["reason"].text)
+      source?.acknowledge(tokens(frame["failed"]), problem: frame["reason"].text)
     } else if frame["stop"].isTrue {
       shared.withLock { $0.isStopping = true }
       shared.notify()
@@ -106,7 +106,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
       output.flush()
       guard awaitCredit() else {
         // Nobody takes them: what they hold is not done.
-        instance.settle(Array(tokens), problem: "the source has ended before")
+        instance.acknowledge(Array(tokens), problem: "the source has ended before")
         return
       }
       let isLast = index == batch.events.count - 1 && rejections.isEmpty

@@ -11,10 +11,10 @@ extension Check {
     let second = try trial.open(program, ",\"memberOfALaterVersion\":{\"a\":[1]}")
     program.close(first)
     program.ping()
-    try program.settle()
+    try program.awaitAnswers()
     program.close(second)
     program.ping()
-    try program.settle()
+    try program.awaitAnswers()
     try program.end()
     return .ok("")
   }
@@ -25,7 +25,7 @@ extension Check {
     defer { program.kill() }
     _ = try program.open(trial.spec, trial.one.parameters)
     program.ping()
-    try program.settle()
+    try program.awaitAnswers()
     try program.end()
     return .notApplicable(why + hint(trial))
   }
@@ -47,7 +47,7 @@ extension Check {
         if instance.refusal != nil { refused += 1 }
         program.close(instance)
         program.ping()
-        try program.settle()
+        try program.awaitAnswers()
       } catch {
         throw ContractBreach(
           expected: "'opened', or 'opened' with an 'error', for \(what)", came: error.came,
@@ -186,7 +186,7 @@ extension Check {
     for (index, step) in steps.enumerated() {
       if program.unansweredCount >= most {
         if trial.spec.kind == .sink { program.flush(instance) }
-        try program.settle()
+        try program.awaitAnswers()
         // A sink that asks for a pause is another check's.
         if instance.skipsUntilAgain { break }
       }
@@ -194,7 +194,7 @@ extension Check {
       if index % 3 == 0, most > 1 { program.ping() }
     }
     if trial.spec.kind == .sink { program.flush(instance) }
-    try program.settle()
+    try program.awaitAnswers()
     try program.end()
     return instance.skipsUntilAgain ? [] : answers.map(\.outcome.withoutTimers)
   }
@@ -213,13 +213,13 @@ extension Check {
       for step in steps {
         if program.unansweredCount >= min(trial.spec.credit, 64) {
           if trial.spec.kind == .sink { program.flush(instance) }
-          try program.settle()
+          try program.awaitAnswers()
           if instance.skipsUntilAgain { break }
         }
         answers.append(program.input(instance, step, now: trial.time(1_767_225_600_000_000_000)))
       }
       if trial.spec.kind == .sink { program.flush(instance) }
-      try program.settle()
+      try program.awaitAnswers()
       if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
       if !trial.varies {
         try trial.compare(
@@ -265,18 +265,18 @@ extension Check {
       let begin = clock.now
       for _ in 0..<max(1, count / 500) {
         for _ in 0..<500 {
-          if program.unansweredCount >= trial.spec.credit { try settle() }
+          if program.unansweredCount >= trial.spec.credit { try awaitAnswers() }
           _ = program.input(
             instance, inputs[sent % inputs.count], now: trial.time(1_767_225_600_000_000_000 + Int64(sent)))
           sent += 1
         }
-        try settle()
+        try awaitAnswers()
         if instance.skipsUntilAgain || begin.duration(to: clock.now) > .nanoseconds(time.nanoseconds) { return }
       }
     }
-    func settle() throws(ContractBreach) {
+    func awaitAnswers() throws(ContractBreach) {
       if trial.spec.kind == .sink { program.flush(instance) }
-      try program.settle()
+      try program.awaitAnswers()
     }
     try send(3000, for: .seconds(2))
     if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
@@ -305,14 +305,14 @@ extension Check {
       for input in trial.one.inputs {
         if program.unansweredCount >= trial.spec.credit {
           if trial.spec.kind == .sink { program.flush(instance) }
-          try program.settle()
+          try program.awaitAnswers()
         }
         if instance.skipsUntilAgain { break }
         _ = program.input(instance, input, now: trial.time(1_767_225_600_000_000_000))
         count += 1
       }
       if trial.spec.kind == .sink { program.flush(instance) }
-      try program.settle()
+      try program.awaitAnswers()
       if instance.skipsUntilAgain { break }
     }
     try program.run(for: .milliseconds(20))

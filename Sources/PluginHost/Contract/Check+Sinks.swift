@@ -52,7 +52,7 @@ extension Check {
       let instance = try trial.open(program)
       for step in left { _ = program.input(instance, step, now: trial.time(1_767_225_600_000_000_000)) }
       program.flush(instance)
-      try program.settle()
+      try program.awaitAnswers()
       try program.end()
     }
     return .ok("4 instants")
@@ -65,7 +65,7 @@ extension Check {
     let inputs = Array(trial.one.inputs.prefix(min(trial.spec.credit, 16)))
     var answers = inputs.map { program.input(instance, $0, now: trial.time(1_767_225_600_000_000_000)) }
     program.flush(instance)
-    try program.settle()
+    try program.awaitAnswers()
     guard instance.skipsUntilAgain else { return .notApplicable("it has not asked to have anything again") }
     for _ in 0..<3 {
       let left = answers.filter { $0.retry != nil }.map(\.step)
@@ -77,7 +77,7 @@ extension Check {
           instance, step, now: trial.time(1_767_225_600_000_000_000), more: index == 0 ? ",\"again\":true" : "")
       }
       program.flush(instance)
-      try program.settle()
+      try program.awaitAnswers()
     }
     try program.endAbruptly()
     return .ok("")

@@ -14,15 +14,15 @@ extension Check {
       if !isNews {
         // It may have died.
         program.ping()
-        try program.settle()
+        try program.awaitAnswers()
         return false
       }
     }
     return instance.end == nil
   }
 
-  private static func settle(_ program: TestedProgram, _ instance: TestedInstance) {
-    program.settle(instance, instance.unsettled.sorted())
+  private static func acknowledge(_ program: TestedProgram, _ instance: TestedInstance) {
+    program.acknowledge(instance, instance.unacknowledged.sorted())
   }
 
   /// Stops the source and waits for its end.
@@ -34,14 +34,16 @@ extension Check {
       try program.wait(
         trial.timeout,
         {
-          settle(program, instance)
+          acknowledge(program, instance)
           return instance.end != nil
         },
         {
           ContractBreach(
             expected: "{\"from\":\(instance.number),\"complete\":true} after 'stop', within \(trial.timeout)",
             came: "nothing",
-            help: "After {\"stop\":true} send nothing more; complete when all tokens are settled, also without credit")
+            help:
+              "After {\"stop\":true} send nothing more; complete when all tokens are acknowledged or failed, also without credit"
+          )
         })
     }
     program.close(instance)
@@ -61,9 +63,9 @@ extension Check {
     for credit in [1, 1, 3, 7, 50] {
       program.give(credit: credit, to: instance)
       let goesOn = try collect(trial, program, instance, instance.events.count + credit)
-      // Withheld: the strict host sees each event above it.
+      // Credit is withheld: the strict host sees each event beyond it.
       try program.run(for: .milliseconds(10))
-      settle(program, instance)
+      acknowledge(program, instance)
       if !goesOn { break }
     }
     let count = instance.events.count
@@ -88,7 +90,7 @@ extension Check {
     program.stop(instance)
     try program.run(for: .milliseconds(100))
     // An end before that is a breach that the program finds.
-    if let first = instance.unsettled.min() { program.settle(instance, [first], failed: true) }
+    if let first = instance.unacknowledged.min() { program.acknowledge(instance, [first], failed: true) }
     try finish(trial, program, instance)
     return .ok(Printable.count(instance.tokens.count, "token"))
   }
@@ -103,7 +105,7 @@ extension Check {
       for number in 1...12 {
         program.give(credit: 1, to: instance)
         let goesOn = try collect(trial, program, instance, number)
-        settle(program, instance)
+        acknowledge(program, instance)
         if !goesOn { break }
       }
       events = instance.events
@@ -122,7 +124,7 @@ extension Check {
       program.give(credit: events.count, to: instance)
       let rest = events[(index + 1)...].map(\.event)
       _ = try collect(trial, program, instance, rest.count)
-      settle(program, instance)
+      acknowledge(program, instance)
       for (offset, expected) in rest.enumerated() {
         let found = instance.events.count > offset ? instance.events[offset].event : nil
         guard found != expected else { continue }

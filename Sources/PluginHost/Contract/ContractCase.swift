@@ -189,7 +189,7 @@ private final class CaptureMaker: PluginMaker, @unchecked Sendable {
     private let maker: CaptureMaker
     init(_ maker: CaptureMaker) { self.maker = maker }
     func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver) { maker.opening = opening }
-    func settle(_ tokens: [UInt64], problem: String?) {}
+    func acknowledge(_ tokens: [UInt64], problem: String?) {}
     func stop() {}
     func close() {}
   }

@@ -37,7 +37,7 @@ package struct ContractSuite {
   package var timeout = TimeSpan.seconds(10)
   /// The checks that run; empty: all.
   package var only: Set<String> = []
-  /// Of the components, `name` or `kind:name`; empty: all.
+  /// The components to test, `name` or `kind:name`; empty: all.
   package var components: Set<String> = []
   package var given: [Given] = []
   /// JSON texts of events that come first; nil: made from the spec.

@@ -184,7 +184,8 @@ struct Check {
         [.operator, .sink], Check.kill),
       Check("retry", "What a sink wants to have again is answered when it comes again.", [.sink], Check.retry),
       Check(
-        "tokens", "A source completes when its tokens are settled, and takes failed ones.", [.source], Check.tokens),
+        "tokens", "A source completes when its tokens are acknowledged, and accepts failed ones.", [.source],
+        Check.tokens),
       Check(
         "position", "A source that is opened with a position goes on behind it, at every one.", [.source],
         Check.position),

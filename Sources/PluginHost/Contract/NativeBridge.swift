@@ -302,7 +302,7 @@ final class BridgedInstance {
       case .rejected(let reason): line += ",\"error\":\(JSONText.string(reason.isEmpty ? "no reason" : reason).text)"
       case .again(let reason): line += ",\"retry\":\(JSONText.string(reason).text)"
       }
-      // Beside an error, the contract has no events; what was sent before is dropped, as rxd does.
+      // In the contract an error comes without events; events sent before it are dropped, as rxd does.
       if !answer.events.isEmpty, case .done = answer.verdict {
         let events = answer.events.map { output.json($0) }
         if events.contains(nil) {

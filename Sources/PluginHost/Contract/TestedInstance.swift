@@ -8,19 +8,19 @@ final class TestedInstance {
   /// Why `open` was refused.
   var refusal: String?
 
-  // Of sources.
+  // For sources.
   enum End: Equatable {
     case complete
     case failed(String)
   }
   var credit = 0
   var events: [(event: TestValue, token: Int64?, position: String?)] = []
-  var unsettled: Set<Int64> = []
+  var unacknowledged: Set<Int64> = []
   /// All that were ever sent, in order.
   var tokens: [Int64] = []
   var end: End?
 
-  // Of sinks.
+  // For sinks.
   var skipsUntilAgain = false
 
   init(_ number: Int, _ spec: PluginComponentSpec) {

@@ -134,7 +134,7 @@ final class TestedProgram {
   func ask(_ instance: TestedInstance, _ step: TestedStep, now: Int64? = nil) throws(ContractBreach) -> TestedAnswer {
     let answer = input(instance, step, now: now)
     if instance.spec.kind == .sink, case .event = step { flush(instance) }
-    try settle()
+    try awaitAnswers()
     return answer
   }
 
@@ -155,10 +155,10 @@ final class TestedProgram {
     send("{\"to\":\(instance.number),\"credit\":\(credit)}\n")
   }
 
-  /// What has become of events, by their tokens.
-  func settle(_ instance: TestedInstance, _ tokens: [Int64], failed: Bool = false) {
+  /// Reports events as acknowledged or failed, by their tokens.
+  func acknowledge(_ instance: TestedInstance, _ tokens: [Int64], failed: Bool = false) {
     guard !tokens.isEmpty else { return }
-    instance.unsettled.subtract(tokens)
+    instance.unacknowledged.subtract(tokens)
     let list = tokens.map(String.init).joined(separator: ",")
     send(
       failed
@@ -169,11 +169,11 @@ final class TestedProgram {
   func stop(_ instance: TestedInstance) { send("{\"to\":\(instance.number),\"stop\":true}\n") }
 
   var unansweredCount: Int { unanswered.count - firstUnanswered }
-  /// What has been handed over and not been answered.
+  /// The steps that were handed over and not answered.
   var unansweredSteps: [TestedStep] { unanswered[firstUnanswered...].map(\.step) }
 
-  /// Waits for all answers, each of which starts the time anew, and for all pongs.
-  func settle() throws(ContractBreach) {
+  /// Waits for all answers and pongs; each answer starts the time anew.
+  func awaitAnswers() throws(ContractBreach) {
     while unansweredCount > 0 || !pings.isEmpty {
       let before = (unansweredCount, pings.count)
       try wait(
@@ -544,11 +544,11 @@ final class TestedProgram {
       return
     }
     if !frame["complete"].isAbsent {
-      guard instance.unsettled.isEmpty else {
+      guard instance.unacknowledged.isEmpty else {
         throw ContractBreach(
-          expected: "'complete' when every token is settled",
+          expected: "'complete' when every token is acknowledged or failed",
           came:
-            "\(shown), while \(Printable.count(instance.unsettled.count, "token")) of it \(instance.unsettled.count == 1 ? "is" : "are") not",
+            "\(shown), while \(Printable.count(instance.unacknowledged.count, "token")) of it \(instance.unacknowledged.count == 1 ? "is" : "are") not",
           help: "Wait for 'acknowledged' and 'failed' of everything that was sent, and complete then")
       }
       instance.end = .complete
@@ -574,7 +574,8 @@ final class TestedProgram {
     }
     var token: Int64?
     if !frame["token"].isAbsent {
-      guard frame["token"].is(.int), frame["token"].asInt > 0, instance.unsettled.insert(frame["token"].asInt).inserted
+      guard frame["token"].is(.int), frame["token"].asInt > 0,
+        instance.unacknowledged.insert(frame["token"].asInt).inserted
       else { throw Self.wrong(shown, "a token above 0 that is not in use") }
       token = frame["token"].asInt
       instance.tokens.append(frame["token"].asInt)

@@ -82,12 +82,12 @@ final class NativeAnswers {
   private var answers: [PluginAnswer]
   /// The input that the last call was for: what is sent for an earlier one is sent for this one.
   private var reached = 0
-  private var isSettled: [Bool]
+  private var isAnswered: [Bool]
 
   init(_ inputs: [PluginInput]) {
     self.inputs = inputs
     answers = inputs.map { PluginAnswer(number: $0.number) }
-    isSettled = inputs.map { _ in false }
+    isAnswered = inputs.map { _ in false }
   }
 
   func send(_ index: Int, _ value: Value) {
@@ -99,13 +99,13 @@ final class NativeAnswers {
   func answer(_ index: Int, _ verdict: PluginAnswer.Verdict) {
     guard inputs.indices.contains(index) else { return }
     answers[index].verdict = verdict
-    isSettled[index] = true
+    isAnswered[index] = true
   }
 
   func set(_ name: String, _ after: Int64?) { answers[reached].timers.append((name, after)) }
 
   func delivered(_ count: Int) {
-    for index in 0..<min(max(0, count), inputs.count) { isSettled[index] = true }
+    for index in 0..<min(max(0, count), inputs.count) { isAnswered[index] = true }
   }
 
   func all() -> [PluginAnswer] {
@@ -115,16 +115,16 @@ final class NativeAnswers {
     return answers
   }
 
-  /// Those that are settled; the first other one comes again.
+  /// The answers of answered inputs; the first unanswered input, if there is one, is wanted again.
   func all(again message: String) -> [PluginAnswer] {
-    guard let first = isSettled.firstIndex(of: false) else { return answers }
-    var found = answers.indices.filter { isSettled[$0] }.map { answers[$0] }
+    guard let first = isAnswered.firstIndex(of: false) else { return answers }
+    var found = answers.indices.filter { isAnswered[$0] }.map { answers[$0] }
     answers[first].verdict = .again(message)
     found.append(answers[first])
     return found
   }
 
-  func answered() -> [PluginAnswer] { answers.indices.filter { isSettled[$0] }.map { answers[$0] } }
+  func answered() -> [PluginAnswer] { answers.indices.filter { isAnswered[$0] }.map { answers[$0] } }
 
   /// Keeps what the values of answers point to.
   private final class Keeper {

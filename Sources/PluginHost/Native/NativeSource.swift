@@ -16,8 +16,8 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     var isClosed = false
     /// The stop has ended a wait.
     var isStopKnown = false
-    /// How many events of those that were handed over are not settled.
-    var unsettled = 0
+    /// How many events of those that were handed over are not acknowledged.
+    var unacknowledged = 0
     /// When it was closed, on the monotonic clock.
     var closedAt: Int64 = 0
   }
@@ -63,9 +63,9 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     }
   }
 
-  func settle(_ tokens: [UInt64], problem: String?) {
+  func acknowledge(_ tokens: [UInt64], problem: String?) {
     shared.withLock { shared in
-      shared.unsettled -= tokens.count
+      shared.unacknowledged -= tokens.count
       for token in tokens { shared.acks.append(rxd_ack(token: token, is_failed: problem == nil ? 0 : 1, reserved: 0)) }
     }
     shared.notify()
@@ -123,14 +123,14 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   var scope: UnsafeMutablePointer<rxd_scope> { rawScope }
   var isStopping: Bool { shared.withLock { $0.isStopping } }
-  /// 0: it goes on; 1: it is to stop; 2: and nobody waits for it any more.
+  /// 0: the source goes on; 1: it must stop; 2: it must stop, and no acknowledgement follows.
   var stopping: Int32 { shared.withLock { Self.isOver($0) ? 2 : $0.isStopping ? 1 : 0 } }
 
-  /// Whether nothing more becomes known of what it has sent.
+  /// Whether no further acknowledgement follows.
   private static func isOver(_ shared: Shared) -> Bool {
-    shared.isClosed && (shared.unsettled == 0 || monotonicNow() > shared.closedAt + longestSettling)
+    shared.isClosed && (shared.unacknowledged == 0 || monotonicNow() > shared.closedAt + ackLimit)
   }
-  private static let longestSettling: Int64 = 5_000_000_000
+  private static let ackLimit: Int64 = 5_000_000_000
   var wakeDescriptor: Int32 { awake?.descriptor ?? -1 }
 
   func add(_ value: Value, _ token: UInt64) -> Int32 {
@@ -167,7 +167,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     batch = PluginSourceBatch()
     arena = Arena()
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
-    shared.withLock { $0.unsettled += tokens }
+    shared.withLock { $0.unacknowledged += tokens }
     let isTaken = queue.handOver { [self] in receiver?.take(sent, of: self) }
     return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)
   }

@@ -14,8 +14,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     var credit = 0
     var isClosed = false
     var isStopping = false
-    /// How many events with a token are not settled.
-    var unsettled = 0
+    /// How many events with a token are not acknowledged.
+    var unacknowledged = 0
   }
   private let shared = Mutex(Shared())
   // On the thread of the program.
@@ -54,10 +54,10 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     process.send("{\"to\":1,\"credit\":\(events)}\n")
   }
 
-  func settle(_ tokens: [UInt64], problem: String?) {
+  func acknowledge(_ tokens: [UInt64], problem: String?) {
     let isLast = shared.withLock { shared in
-      shared.unsettled -= tokens.count
-      return shared.isClosed && shared.unsettled <= 0
+      shared.unacknowledged -= tokens.count
+      return shared.isClosed && shared.unacknowledged <= 0
     }
     defer { if isLast { end() } }
     let list = tokens.map(String.init).joined(separator: ",")
@@ -76,12 +76,12 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   }
 
   func close() {
-    let isSettled = shared.withLock { shared in
+    let isDone = shared.withLock { shared in
       shared.isClosed = true
-      return shared.unsettled <= 0
+      return shared.unacknowledged <= 0
     }
-    // What its events have caused may become known only now, when the state is on the disk.
-    if isSettled { end() } else { process.close(within: 5_000_000_000) }
+    // Acknowledgements may come only now, when the state is on the disk.
+    if isDone { end() } else { process.close(within: 5_000_000_000) }
   }
 
   private func end() {
@@ -169,7 +169,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     let sent = SentBatch(batch, of: self)
     let (events, tokens) = (batch.events.count, batch.tokens.count)
     batch = PluginSourceBatch()
-    shared.withLock { $0.unsettled += tokens }
+    shared.withLock { $0.unacknowledged += tokens }
     // Waits while the input is paused; credit bounds how much does.
     services.executor.postBatch { [self] in
       receiver?.take(sent, of: self)

@@ -36,7 +36,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     var awaited = Deque<Awaited>()
     /// Inputs that are held back while one is looked for that ends the program.
     var waiting = Deque<(instance: ProcessInstance, input: PluginInput)>()
-    /// So many inputs to come may have ended the last process: they are handed over one at a time.
+    /// The number of next inputs that may have ended the last process: they are handed over one at a time.
     var suspects = 0
     /// When the first of the awaited was handed over, or the last answer came.
     var since: Int64 = 0

@@ -1,21 +1,21 @@
 import PipelineCore
 
-/// What share of a core each step takes. The engine counts time; a share needs two looks, and these are kept here as they are asked for.
+/// Shares of a core by step. The engine counts time; a share needs two readings, and earlier readings are kept here.
 struct BusyShares {
   struct Name: Hashable {
     var pipeline: String
     var step: String
   }
-  private struct Look {
+  private struct Reading {
     var instant: Instant
     var times: [Name: UInt64]
   }
   /// The oldest first.
-  private var looks: [Look] = []
+  private var readings: [Reading] = []
   private static let least = TimeSpan.seconds(5)
   private static let longest = TimeSpan.seconds(60)
 
-  /// The shares since the newest earlier look that is at least ``least`` old, or since the start of the process.
+  /// The shares since the newest reading that is at least ``least`` old, or since the start of the process.
   mutating func note(_ view: ProcessView) -> [Name: Double] {
     var times: [Name: UInt64] = [:]
     for pipeline in view.pipelines {
@@ -24,14 +24,16 @@ struct BusyShares {
       }
     }
     let now = view.instant
-    looks.removeAll { $0.instant + Self.longest < now }
-    let before = looks.last { $0.instant + Self.least <= now }
+    readings.removeAll { $0.instant + Self.longest < now }
+    let before = readings.last { $0.instant + Self.least <= now }
     let seconds = before.map { Double((now - $0.instant).nanoseconds) / 1e9 } ?? Double(view.at - view.startedAt) / 1e9
-    if looks.last.map({ $0.instant + .seconds(1) <= now }) ?? true { looks.append(Look(instant: now, times: times)) }
+    if readings.last.map({ $0.instant + .seconds(1) <= now }) ?? true {
+      readings.append(Reading(instant: now, times: times))
+    }
     guard seconds > 0 else { return [:] }
     return times.reduce(into: [:]) { shares, time in
       let past = before?.times[time.key] ?? 0
-      // Counts are estimates, and begin anew with a step that is new.
+      // Counts are estimates, and start again at 0 for a new step.
       shares[time.key] = Double(time.value > past ? time.value - past : 0) / 1e9 / seconds
     }
   }

@@ -5,8 +5,8 @@ import Transport
 
 /// Notices that the pipeline files, or files that they use, have changed.
 ///
-/// What counts is what the files are: identity, size and times of all of them. Events of the kernel only say when to
-/// look. Files that differ from those that were loaded are loaded once they have been the same for ``quiet``, so that a
+/// Identity, size and times of the files decide; events of the kernel only say when to
+/// check them. Changed files are loaded once they have been the same for ``quiet``, so that a
 /// file that is being written is not.
 final class ConfigWatch {
   enum Method: String, CaseIterable, ExpressibleByArgument { case inotify, poll }
@@ -28,7 +28,7 @@ final class ConfigWatch {
       guard stat(path, &status) == 0 else { return }
       device = UInt64(status.st_dev)
       inode = UInt64(status.st_ino)
-      // Of a directory only its being there counts: its entries are looked up.
+      // Only the existence of a directory counts: its entries are looked up.
       guard status.st_mode & S_IFMT != S_IFDIR else { return }
       size = Int64(status.st_size)
       modified = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)
@@ -36,7 +36,7 @@ final class ConfigWatch {
     }
   }
 
-  /// The files that matter, and the directories that are searched for them.
+  /// The watched files, and the directories that are searched for them.
   struct Files {
     var paths: Set<String> = []
     var directories: Set<String> = []
@@ -47,42 +47,42 @@ final class ConfigWatch {
   /// The directories that the kernel watches.
   private var watches: [String: Int32] = [:]
   private var loaded: [String: Stamp] = [:]
-  /// What the files were at the last look, if that was not what was loaded.
+  /// The files at the last check, if they differed from the loaded ones.
   private var candidate: [String: Stamp]?
-  /// When to look.
-  private(set) var lookAt: Instant?
+  /// When to check; nil: when the kernel reports an event.
+  private(set) var checkAt: Instant?
 
-  /// - Parameter files: What to watch; asked at each look.
+  /// - Parameter files: The files to watch; called at each check.
   init(_ method: Method, _ files: @escaping () -> Files) throws(PosixError) {
     self.files = files
     inotify = method == .inotify ? try Inotify() : nil
   }
 
-  /// Readable when something may have happened; -1 while a look is due anyway.
-  var descriptor: Int32 { lookAt == nil ? inotify?.descriptor ?? -1 : -1 }
+  /// Readable when something may have changed; -1 while a check is due anyway.
+  var descriptor: Int32 { checkAt == nil ? inotify?.descriptor ?? -1 : -1 }
 
   /// The descriptor is readable.
   func noteEvent(at now: Instant) {
-    if lookAt == nil { lookAt = now + Self.quiet }
+    if checkAt == nil { checkAt = now + Self.quiet }
   }
 
-  /// Called before the files are loaded: changes from now on are changes.
+  /// Called before the files are loaded: every later change counts.
   func willLoad() {
     loaded = stamps(files())
     candidate = nil
   }
 
-  /// Called when the files are loaded, which may have shown that they use others.
+  /// Called when the files are loaded, which may have shown that they use further files.
   func didLoad(at now: Instant) {
     let files = files()
     for (path, stamp) in stamps(files) where loaded[path] == nil { loaded[path] = stamp }
     watch(files)
-    lookAt = now + (inotify == nil ? Self.pollInterval : Self.quiet)
+    checkAt = now + (inotify == nil ? Self.pollInterval : Self.quiet)
   }
 
-  /// Looks; returns whether the files are to be loaded.
-  func look(at now: Instant) -> Bool {
-    lookAt = inotify == nil ? now + Self.pollInterval : nil
+  /// Checks the files; returns whether to load them.
+  func check(at now: Instant) -> Bool {
+    checkAt = inotify == nil ? now + Self.pollInterval : nil
     // Whatever happens after this makes an event.
     _ = inotify?.read()
     let files = files()
@@ -94,7 +94,7 @@ final class ConfigWatch {
     }
     if found == candidate { return true }
     candidate = found
-    lookAt = now + Self.quiet
+    checkAt = now + Self.quiet
     return false
   }
 
@@ -112,7 +112,7 @@ final class ConfigWatch {
     for path in files.paths { Self.addDirectories(of: path, to: &wanted) }
     var watches: [String: Int32] = [:]
     for directory in wanted {
-      // What is missing appears in what is there.
+      // A missing file appears in the nearest directory that exists.
       var present = directory
       while true {
         if let number = try? inotify.watch(present, Inotify.contentEvents) {

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// Where a running process is asked: HTTP/1.1 over a Unix socket.
+/// The interface to a running process: HTTP/1.1 over a Unix socket.
 enum ControlSocket {
   static let variable = "RXD_CONTROL_SOCKET"
   static let name = "control.sock"
@@ -13,7 +13,7 @@ enum ControlSocket {
   /// The path of a process's own socket; nil: it has none.
   ///
   /// - Parameters:
-  ///   - given: That of the command line, `none` for none.
+  ///   - given: The path of the command line, `none` for no socket.
   ///   - state: The state directory.
   /// - Returns: `isAsked`: a person has named the path, so it must work.
   static func path(_ given: String?, state: String?) -> (path: String, isAsked: Bool)? {
@@ -21,7 +21,7 @@ enum ControlSocket {
     return [runtimeDirectory, state].compactMap { $0 }.first.map { (file(in: $0), false) }
   }
 
-  /// Where to look for the socket of another process, the first that exists counts.
+  /// The paths at which another process may have its socket; the first that exists counts.
   static func candidates(_ given: String?, state: String?) -> [String] {
     if let asked = named(given) { return [asked] }
     return [runtimeDirectory.map(file), state.map(file), usual].compactMap { $0 }
@@ -31,7 +31,7 @@ enum ControlSocket {
     [given, ProcessEnvironment[variable]].compactMap { $0 }.first { !$0.isEmpty }
   }
 
-  /// That of the service manager, which may name several; the first is the unit's.
+  /// The directory given by the service manager, which may name several; the first is the unit's.
   private static var runtimeDirectory: String? {
     ProcessEnvironment["RUNTIME_DIRECTORY"]?.split(separator: ":").first.map(String.init)
   }
@@ -61,7 +61,7 @@ enum ControlSocket {
 struct ControlRequest: Sendable {
   private let request: ServerRequest
   let query: [String: String]
-  /// The way it came.
+  /// The interface that the request came by.
   let entrance: Entrance
 
   /// Where requests come in: over TCP only some things are served.
@@ -101,7 +101,7 @@ struct ControlRequest: Sendable {
   }
 }
 
-/// What the control socket can be asked, one entry for each path.
+/// The requests that the control socket answers, one entry for each path.
 struct ControlRoom {
   var method: String
   var path: String
@@ -131,7 +131,7 @@ struct ControlRoom {
     ]
   }
 
-  /// Finds who answers.
+  /// Finds the entry that answers a request.
   static func answer(_ request: ControlRequest, _ supervisor: Supervisor) {
     let served = all.filter { request.entrance == .socket || $0.isServed.contains(request.entrance) }
     let rooms = served.filter { $0.path == request.path }

@@ -10,7 +10,7 @@ final class DeadLetters: Sendable {
   static let bound = 16 << 20
 
   private let log: LogWriter
-  /// Locked as long as dead letters may come.
+  /// Holds the lock as long as dead letters may come.
   private let state: StateDirectory?
   private let files: LineFiles?
 

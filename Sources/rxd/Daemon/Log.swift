@@ -24,7 +24,7 @@ final class LogWriter: Sendable {
   /// Lower levels are not written; nil: nothing is.
   let minimum: Logger.Level?
   private let limiter: Mutex<LogLimiter>
-  /// Called on any thread when a record is suppressed for the first time in a window.
+  /// Called on any thread when the first record of a window is suppressed.
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
   private let scratch = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
   private let output: LogOutput

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension Metrics {
-  /// What is known of the plugins behind steps.
+  /// The metrics of plugins behind steps.
   static func plugins(_ pipelines: [ProcessView.Pipeline]) -> [MetricFamily] {
     var instances = MetricFamily("rxd_plugin_instances", .gauge, "Open instances of the step's plugin")
     var processes = MetricFamily("rxd_plugin_processes", .gauge, "Processes of the step's plugin")

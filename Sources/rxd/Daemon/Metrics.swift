@@ -9,7 +9,7 @@ struct Metrics {
   let view: ProcessView
   typealias Labels = [(name: String, value: String)]
 
-  /// What share of a core each step takes, by the names of its pipeline and of itself; see ``BusyShares``.
+  /// The share of a core of each step, by the names of its pipeline and step; see ``BusyShares``.
   private let busy: [BusyShares.Name: Double]
 
   init(_ view: ProcessView, busy: [BusyShares.Name: Double] = [:]) {

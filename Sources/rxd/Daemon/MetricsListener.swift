@@ -3,10 +3,10 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// Where metrics, health and readiness are asked for over TCP, if that was asked for. Nothing else is served there.
+/// Serves metrics, health and readiness over TCP, and nothing else.
 struct MetricsListener {
   let address: TCPAddress
-  /// What clients must send as `Authorization: Bearer TOKEN`.
+  /// The token that clients must send as `Authorization: Bearer TOKEN`.
   let token: String?
 
   /// Reads the token file: its first line, which must not be empty.

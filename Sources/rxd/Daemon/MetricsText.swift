@@ -7,7 +7,7 @@ struct MetricFamily {
   struct Sample {
     var labels: [(name: String, value: String)]
     var value: String
-    /// Of a histogram: `_bucket`, `_sum`, `_count`.
+    /// The suffix of a histogram's series: `_bucket`, `_sum`, `_count`.
     var suffix = ""
   }
 

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What earlier runs of a pipeline have counted: counts go on over restarts and reloads, for steps and edges that the file still has.
+/// The counts of earlier runs of a pipeline: counts continue over restarts and reloads, for steps and edges that the file still has.
 struct PastCounts {
   private struct EdgeName: Hashable {
     var from: String
@@ -12,7 +12,7 @@ struct PastCounts {
   /// The number of turns.
   private var turns: UInt64 = 0
 
-  /// Adds a run that has ended. What its plan does not have any more is forgotten.
+  /// Adds a run that has ended; counts of steps and edges that its plan no longer has are dropped.
   mutating func add(_ statistics: PipelineStatistics, of plan: Plan) {
     let total = added(to: statistics, of: plan)
     steps = [:]

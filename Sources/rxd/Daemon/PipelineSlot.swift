@@ -18,7 +18,7 @@ final class PipelineSlot {
   }
 
   let path: String
-  /// What a slot runs.
+  /// A version of the file.
   struct Version {
     var plan: Plan
     /// Hashes of the file's meaning and of the inserted values: see ``PipelineLoader/Loaded``.
@@ -35,11 +35,11 @@ final class PipelineSlot {
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
   var saved: [UInt8]?
-  /// The state was left a moment ago, by a run that another version replaces: the pipeline was not down.
+  /// The state is that of a run that is being replaced: the pipeline was not down.
   var isMoved = false
   /// Where the state is kept; nil: nowhere, or it has not been opened.
   var store: DiskStore?
-  /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the state of the run is there.
+  /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its state.
   var isTrying = false
   /// Which event is in hand, as long as the store is open.
   var inHand: InHand?
@@ -68,7 +68,7 @@ final class PipelineSlot {
   /// The run is being suspended; `drainDeadline` ends the wait for answers under way.
   var isSuspending = false
   var totals = Execution.Counters()
-  /// What the runs that have ended have counted.
+  /// The counts of runs that have ended.
   var past = PastCounts()
   /// Events that did not pass, of all runs.
   let stopped = StoppedEvents()

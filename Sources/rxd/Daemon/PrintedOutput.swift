@@ -2,10 +2,10 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// What sinks print to standard output in place of sending: whole events of all pipelines, in the order in which they came.
+/// Standard output for sinks that print instead of sending: whole events of all pipelines, in the order in which they came.
 final class PrintedOutput: Sendable {
   private struct State {
-    /// What the present turns have printed.
+    /// The output of the present turns.
     var pending: [UInt8] = []
     /// How many blocks have been handed to the writer and are not written.
     var blocks = 0
@@ -19,7 +19,7 @@ final class PrintedOutput: Sendable {
   private let writer: FileWriter
   /// A block of this size is handed over before the turn ends.
   private static let largeBlock = 1 << 20
-  /// More than this may not wait for long.
+  /// The most bytes that may wait; with more the reader is behind.
   private static let most = 4 << 20
 
   init() throws(PosixError) { writer = try FileWriter(.descriptor(.standardOutput)) }
@@ -33,7 +33,7 @@ final class PrintedOutput: Sendable {
     if isLarge { flush() }
   }
 
-  /// Hands over what was added, in one piece with what others have added.
+  /// Hands over the added events, in one block with those of other pipelines.
   func flush() {
     handingOver.withLock { _ in
       let bytes = state.withLock { state in

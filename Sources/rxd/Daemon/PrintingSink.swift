@@ -2,10 +2,10 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Stands in for a sink and prints what that would send, in its encoding.
+/// Stands in for a sink and prints what the sink would send, in its encoding.
 struct PrintingSink: SinkComponent {
   enum Style: Sendable {
-    /// As it is.
+    /// The encoded event, without the name of the sink.
     case bare
     /// `NAME: ` before each line.
     case prefixed(String)
@@ -78,7 +78,7 @@ struct PrintingSink: SinkComponent {
       delivered()
     }
 
-    /// What is printed of the event in `text`.
+    /// The printed form of the event in `text`.
     private var lines: [UInt8] {
       var bytes = Array(text.bytes)
       if bytes.last != 0x0A { bytes.append(0x0A) }

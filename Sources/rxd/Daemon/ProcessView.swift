@@ -1,7 +1,7 @@
 import PipelineCore
 import Synchronization
 
-/// What the process runs and has done, at one moment: the one source of metrics, of `rxd top` and of every other view.
+/// A snapshot of the process: the one source of metrics, of `rxd top` and of every other view.
 struct ProcessView {
   struct Pipeline {
     var name: String
@@ -16,9 +16,9 @@ struct ProcessView {
     var plan: Plan
     /// Changes with what the file says.
     var revision: String
-    /// With the counts of earlier runs.
+    /// Includes the counts of earlier runs.
     var statistics: PipelineStatistics
-    /// False: one event has kept the pipeline busy too long, so this is what earlier runs have counted.
+    /// False: one event has kept the pipeline busy too long, so only the counts of earlier runs are here.
     var isCurrent: Bool
   }
 
@@ -28,7 +28,7 @@ struct ProcessView {
   var instant: Instant
   var startedAt: Int64
   var isStopping: Bool
-  /// By their results.
+  /// The number of reloads by result.
   var reloads: [String: Int]
   /// Whether the last reload, if any, has led to the new files.
   var lastReloadSucceeded: Bool

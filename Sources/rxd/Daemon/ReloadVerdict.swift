@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineRuntime
 
-/// What a reload has done.
+/// The result of a reload.
 struct ReloadVerdict {
   enum Result: String {
     /// The new files run.
@@ -14,12 +14,12 @@ struct ReloadVerdict {
     case accepted
   }
 
-  /// What it has done to one pipeline.
+  /// The result for one pipeline.
   struct Change {
     enum Kind: String {
       /// The file means the same: the pipeline was not touched.
       case unchanged
-      /// Goes on with its state from the new file.
+      /// Runs from the new file, with its state.
       case reloaded
       /// Runs from the new file, and began without the state of the old one.
       case restarted
@@ -35,9 +35,9 @@ struct ReloadVerdict {
     var file: String
     /// The steps that go on with what they kept.
     var kept: [String] = []
-    /// What could not be taken over, and why: one line each.
+    /// The state that could not be taken over, and why: one line each.
     var lost: [String] = []
-    /// Why it is so.
+    /// The reason.
     var reason: String?
 
     fileprivate var json: JSONText {
@@ -73,7 +73,7 @@ struct ReloadVerdict {
   var at: Int64
   var duration: TimeSpan
   var changes: [Change] = []
-  /// What `rxd check` reports of the files.
+  /// The diagnostics of `rxd check` for the files.
   var diagnostics: [Diagnostic] = []
   /// One sentence.
   var summary: String

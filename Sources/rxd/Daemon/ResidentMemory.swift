@@ -1,10 +1,10 @@
 import Glibc
 import PipelineCore
 
-/// How much memory processes have in RAM, as the kernel says.
+/// The resident memory of processes, as the kernel reports it.
 enum ResidentMemory {
   /// - Parameter process: Its ID; nil: this process.
-  /// - Returns: Bytes; nil: it has ended, or the kernel does not say.
+  /// - Returns: Bytes; nil: the process has ended, or the kernel does not report it.
   static func bytes(of process: Int32? = nil) -> Int? {
     guard let file = fopen("/proc/\(process.map(String.init) ?? "self")/statm", "r") else { return nil }
     defer { fclose(file) }

@@ -23,7 +23,7 @@ final class StateDirectory: Sendable {
     directory = try Self.open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, path)
     try Self.check(directory)
     lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
-    // `rxd state` looks whether somebody has the lock, and has it for a moment itself.
+    // `rxd state` takes the lock for a moment to check whether another process holds it.
     var attempts = 1
     let number = lock.number
     while uninterrupted({ flock(number, LOCK_EX | LOCK_NB) }) != 0 {
@@ -47,14 +47,14 @@ final class StateDirectory: Sendable {
     return folder
   }
 
-  /// The directory that is named: on the command line, otherwise by `RXD_STATE_DIR`, otherwise by the service manager. Nil: none is.
+  /// The state directory of the command line, otherwise of `RXD_STATE_DIR`, otherwise of the service manager. Nil: none is given.
   static func named(_ given: String?) -> String? {
     // The service manager may name several directories; the first is the unit's.
     let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)
     return [given, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }.first { !$0.isEmpty }
   }
 
-  /// Who has the lock of a directory, `process 4711`; nil: nobody. Changes nothing.
+  /// The holder of a directory's lock, `process 4711`; nil: nobody holds it. Changes nothing.
   static func user(of path: String) -> String? {
     let number = Glibc.open(path + "/lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard number >= 0 else { return nil }

@@ -7,7 +7,7 @@ import Transport
 final class Stores: Sendable {
   static let folder = "pipelines"
 
-  /// Locked as long as stores are open.
+  /// Holds the lock as long as stores are open.
   private let state: StateDirectory
   private let directory: FileDescriptor
   private let log: LogWriter
@@ -18,7 +18,7 @@ final class Stores: Sendable {
     directory = try state.folder(Self.folder)
   }
 
-  /// Where the store of a pipeline is. The state directory may be a symbolic link, which SQLite is told to refuse.
+  /// The path of a pipeline's store. The state directory may be a symbolic link, which SQLite refuses, so the path is resolved.
   static func path(_ pipeline: String, in state: String) -> String {
     let real = realpath(state, nil)
     defer { free(real) }
@@ -43,7 +43,7 @@ final class Stores: Sendable {
     if let failure { log.write(.debug, "", failure.message) }
   }
 
-  /// Which event the pipeline has in hand, beside its store; nil: it cannot be recorded.
+  /// Records which event the pipeline has in hand, in a file next to its store; nil: it cannot be recorded.
   func inHand(_ pipeline: String) -> InHand? {
     guard let found = InHand.beside(Self.path(pipeline, in: state.path)) else {
       log.write(

@@ -9,10 +9,10 @@ extension Supervisor {
   struct Reload {
     var started: Instant
     var at = SystemClock.shared.wallTime
-    /// What it does to each pipeline, by its path.
+    /// The changes of each pipeline, by its path.
     var changes: [String: ReloadVerdict.Change] = [:]
     var diagnostics: [Diagnostic] = []
-    /// Who waits for the verdict.
+    /// The requests that wait for the verdict.
     var requests: [ControlRequest] = []
 
     var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
@@ -29,7 +29,7 @@ extension Supervisor {
   /// Pipelines whose files and inserted values have the same meaning are not touched; others continue from their state,
   /// as far as their steps are the same.
   ///
-  /// A reload that is under way goes on as part of this one: who waits for it gets the verdict of both.
+  /// A reload that is under way continues as part of this one: requests that wait for it get the verdict of both.
   func reloadAll(for request: ControlRequest? = nil) {
     let started = now
     notify?.send("RELOADING=1\nMONOTONIC_USEC=\(started.nanoseconds / 1000)\nSTATUS=reloading")
@@ -103,7 +103,7 @@ extension Supervisor {
     }
   }
 
-  /// Notes what the reload does to a pipeline. That a later part of it finds the file unchanged is no news.
+  /// Notes the change of a pipeline. A later part of the reload that finds the file unchanged does not replace it.
   func note(_ kind: ReloadVerdict.Change.Kind, _ slot: PipelineSlot, named name: String? = nil) {
     if kind == .unchanged, reload?.changes[slot.path] != nil { return }
     reload?.changes[slot.path] = .init(kind: kind, name: name ?? slot.name, file: slot.path)
@@ -154,7 +154,7 @@ extension Supervisor {
     }
   }
 
-  /// Has `version` continue from the state of a slot's run: tries it out, and suspends the run if it could start.
+  /// Replaces a slot's run by `version`, which continues from its state: tries the version out, and suspends the run if it could start.
   func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
     slot.retryAt = nil
     guard let run = slot.run else {
@@ -171,7 +171,7 @@ extension Supervisor {
       return
     }
     slot.next = version
-    // Of the versions that come while the state is awaited the newest is tried out.
+    // The newest of the versions that come while the state is awaited is tried out.
     guard !slot.isTrying else { return }
     guard slot.hasLaunched else { return suspend(slot, run, for: version) }
     guard let id = runs.first(where: { $0.value.run === run })?.key else { return }
@@ -180,14 +180,14 @@ extension Supervisor {
     run.snapshot { post(.snapshot(id, $0)) }
   }
 
-  /// The state of a run has come, to try the next version out with it.
+  /// Tries the next version out with the state of the run.
   func tryOut(_ slot: PipelineSlot, _ run: PipelineLaunch, _ state: [UInt8]?) {
     slot.isTrying = false
     guard let version = slot.next, slot.state == .running, !isStopping else { return }
     if isRefused(version, slot, restoring: state) { slot.next = nil } else { suspend(slot, run, for: version) }
   }
 
-  /// Tries a version out; whether it could not start. Its pipeline has not noticed anything then.
+  /// Tries a version out without effect on the running pipeline; returns whether the version could not start.
   private func isRefused(_ version: PipelineSlot.Version, _ slot: PipelineSlot, restoring state: [UInt8]?) -> Bool {
     let began = now
     let found = Execution.dryRun(

@@ -16,6 +16,44 @@ extension Supervisor {
       ("last_reload", lastReload?.json(complete: false) ?? .null),
     ])
   }
+
+  /// Notifies the service manager when all requested changes are done.
+  func reportIfReady() {
+    guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
+    if !isReady {
+      isReady = true
+      forgetAt = now + .seconds(1)
+      notify?.send("READY=1\nSTATUS=\(status)")
+    }
+    if let reload {
+      self.reload = nil
+      endKeeping()
+      complete(reload)
+    }
+  }
+
+  /// `3 pipelines running, 1 failed (search)`.
+  var status: String {
+    func names(_ slots: [PipelineSlot]) -> String {
+      slots.prefix(5).map(\.name).joined(separator: ", ") + (slots.count > 5 ? ", ..." : "")
+    }
+    let running = slots.count { $0.run != nil && !$0.isLeaving }
+    let failed = slots.filter { $0.state == .failed || $0.state == .over && $0.hasFailed }
+    let waiting = slots.filter { $0.state == .waiting }
+    var parts = ["\(running) pipeline\(running == 1 ? "" : "s") running"]
+    if !waiting.isEmpty { parts.append("\(waiting.count) restarting (\(names(waiting)))") }
+    if !failed.isEmpty { parts.append("\(failed.count) failed (\(names(failed)))") }
+    if !broken.isEmpty {
+      parts.append(
+        Printable.count(broken.count, "broken file")
+          + " (\(broken.prefix(5).joined(separator: ", "))\(broken.count > 5 ? ", ..." : ""))")
+    }
+    return parts.joined(separator: ", ")
+  }
+
+  func reportStatus() {
+    if isReady, !isStopping { notify?.send("STATUS=\(status)") }
+  }
 }
 
 extension PipelineSlot {

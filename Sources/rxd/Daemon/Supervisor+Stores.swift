@@ -9,7 +9,7 @@ extension Supervisor {
   func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
     let store: DiskStore
-    // Where the last run has left no state in memory, that of its last commit holds.
+    // Without a state in memory, the last commit has the state.
     if slot.saved == nil { closeStore(slot) }
     if let open = slot.store {
       store = open
@@ -38,7 +38,7 @@ extension Supervisor {
     return delivery
   }
 
-  /// Closes the store of a pipeline that does not run any more.
+  /// Closes the store of a pipeline that no longer runs.
   func closeStore(_ slot: PipelineSlot) {
     guard let store = slot.store else { return }
     slot.store = nil
@@ -55,7 +55,7 @@ extension Supervisor {
     }
   }
 
-  /// A store belongs to a name: a pipeline that gets another one goes on from the store of that name, as at a start.
+  /// A store belongs to a name: a renamed pipeline continues from the store of its new name, as at a start.
   func leaveStore(_ slot: PipelineSlot, for name: String) {
     closeStore(slot)
     slot.saved = nil

@@ -1,14 +1,14 @@
 import PipelineCore
 import PipelineRuntime
 
-/// A look at all pipelines that is under way.
+/// A snapshot of all pipelines that is being taken.
 struct Observation {
-  /// Tells it from earlier ones, whose answers come too late.
+  /// Distinguishes it from earlier snapshots, whose answers come too late.
   var number: Int
   /// The runs that are asked.
   var runs: [ObjectIdentifier: Int]
   var gathering: StatisticsGathering
-  /// What has not answered until then is left out.
+  /// Runs that have not answered by then are left out.
   var deadline: Instant
   var waiting: [(ProcessView) -> Void]
   /// The runs have answered; the sizes of files are being asked for, for these steps by pipeline and step.
@@ -21,7 +21,7 @@ extension Supervisor {
   private static let patience = TimeSpan.seconds(1)
   private static let filePatience = TimeSpan.milliseconds(500)
 
-  /// Calls `body` on the main thread with what the process runs and has done. Views that are asked for meanwhile share one look.
+  /// Calls `body` on the main thread with a snapshot of the process. Requests that come meanwhile share one snapshot.
   func observe(_ body: @escaping (ProcessView) -> Void) {
     if observation != nil {
       observation?.waiting.append(body)
@@ -42,12 +42,12 @@ extension Supervisor {
     if running.isEmpty { endObservation() }
   }
 
-  /// All runs of a look have answered.
+  /// All runs of a snapshot have answered.
   func observed(_ number: Int) {
     if observation?.number == number, observation?.view == nil { endObservation() }
   }
 
-  /// The files of a look have been asked for their sizes.
+  /// The sizes of a snapshot's files are known.
   func sized(_ number: Int, _ lags: [Int64?]) {
     guard observation?.number == number, var view = observation?.view else { return }
     var measured: Set<BusyShares.Name> = []
@@ -65,7 +65,7 @@ extension Supervisor {
     deliver(view)
   }
 
-  /// Everything has answered, or had the time to.
+  /// Everything has answered, or the time is over.
   func endObservation() {
     guard let observation else { return }
     if let view = observation.view { return deliver(view) }

@@ -17,26 +17,26 @@ final class Supervisor {
     var isDaemon = false
     /// How long stopping may take before the rest is cancelled.
     var drainLimit = TimeSpan.seconds(60)
-    /// What queues may hold in memory, in bytes.
+    /// The memory of all queues, in bytes.
     var queueMemory = MemoryBudget.standard
-    /// What the events that did not pass may take in memory; 0: none is kept.
+    /// The memory for events that did not pass; 0: no event is kept.
     var whyMemory = StoppedEvents.limitOfAll
-    /// On which threads work on blocks runs.
+    /// Pins where blocks are processed.
     var placement = Placement.auto
-    /// What every run of a pipeline has done is printed when it ends, in this form.
+    /// The form in which the statistics of a run are printed when it ends; nil: they are not.
     var statistics: StatisticsReport.Form?
     /// Reads and compiles all files anew.
     var load: () -> [PipelineLoader.Loaded] = { [] }
     /// Notices changes of the files.
     var watch: ConfigWatch?
-    /// Where requests come in.
+    /// The control socket.
     var control: LocalSocket?
-    /// Where metrics are asked for over TCP.
+    /// Serves metrics over TCP.
     var metrics: MetricsListener?
     /// Where the live page is served over TCP, and whether its address is printed.
     var page: PageGate?
     var showsPage = false
-    /// How the pipelines are tried out.
+    /// The options of trying out: `--dry-run`, `--print`, `--limit`, `--once`.
     var trial = Trial()
   }
 
@@ -46,9 +46,9 @@ final class Supervisor {
     case snapshot(Int, [UInt8]?)
     case heldBack
     case request(ControlRequest)
-    /// The look at all pipelines is done.
+    /// All pipelines of a snapshot have answered.
     case observed(Int)
-    /// The files of a look have said their sizes.
+    /// The sizes of a snapshot's files.
     case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
@@ -79,19 +79,19 @@ final class Supervisor {
   }
   /// How many reloads had which result.
   var reloadCounts: [String: Int] = [:]
-  /// A look at all pipelines that is under way.
+  /// A snapshot of all pipelines that is being taken.
   var observation: Observation?
   var observations = 0
   let sourceLag = SourceLag()
   var lagAges = LagAges()
   var busyShares = BusyShares()
-  /// Who watches events of edges.
+  /// The open taps.
   var taps: [TapSession] = []
-  /// Who has the live page open.
+  /// The readers of the live page.
   let page = PageFeed()
   /// Where the live page is served over TCP.
   var pageURL: String?
-  /// Until then listening sockets are kept for the new versions of their pipelines.
+  /// When listening sockets that were kept for new versions of their pipelines are closed.
   var keepingEnd: Instant?
   let startedAt = SystemClock.shared.wallTime
   /// The network thread accepts connections to the control socket.
@@ -104,7 +104,7 @@ final class Supervisor {
   let clockWatch = rx_clock_watch()
   /// The limit for stopping has passed.
   var isCancelling = false
-  var nextFeed: Instant?
+  var watchdog: Watchdog?
   var nextSummary: Instant?
   /// When to free memory that only the start needed.
   var forgetAt: Instant?
@@ -168,7 +168,7 @@ final class Supervisor {
     stores?.note(slots.map(\.name))
     balance(slots.count)
     for slot in slots { launch(slot) }
-    if let interval = feedInterval { nextFeed = now + interval }
+    watchdog = notify.flatMap { Watchdog($0, at: now) }
     reportIfReady()
     options.watch?.didLoad(at: now)
     for signal in early { _ = take(signal: signal) }
@@ -199,8 +199,8 @@ final class Supervisor {
     let deadlines =
       slots.flatMap { [$0.retryAt, $0.drainDeadline] }
       + [
-        stopDeadline, nextFeed, nextSummary, forgetAt, keepingEnd, options.watch?.lookAt, observation?.deadline,
-        page.lookAt,
+        stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
+        page.pollAt,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
@@ -281,7 +281,7 @@ final class Supervisor {
       stopDeadline = now + .seconds(1)
       for slot in slots { cancel(slot) }
     }
-    if let watch = options.watch, let at = watch.lookAt, now >= at, watch.look(at: now), !isStopping {
+    if let watch = options.watch, let at = watch.checkAt, now >= at, watch.check(at: now), !isStopping {
       logger.debug("files have changed")
       reloadAll()
     }
@@ -301,72 +301,17 @@ final class Supervisor {
         }
       }
     }
-    if let at = nextFeed, now >= at, let interval = feedInterval {
-      // Each loop must have run since the last time.
-      let turned = loops.map { $0.hasTurned() }
-      // No write or sync may last longer than that time.
-      if let call = WriterCalls.longest(), call.duration > interval {
-        logger.error("not feeding the watchdog: \(call.name) has been busy for \(Self.shown(call.duration))")
-      } else if turned.contains(false) {
-        logger.error(
-          "not feeding the watchdog: an event has kept a pipeline busy for longer than \(Self.shown(interval))")
-      } else {
-        notify?.send("WATCHDOG=1")
-      }
-      nextFeed = now + interval
-    }
+    watchdog?.feed(at: now, loops, logger)
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
     if let at = keepingEnd, now >= at { endKeeping() }
     if let at = observation?.deadline, now >= at { endObservation() }
-    if let at = page.lookAt, now >= at { lookForPage() }
+    if let at = page.pollAt, now >= at { pollForPage() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
       rx_forget_program_text()
     }
     return nil
-  }
-
-  var feedInterval: TimeSpan? {
-    notify?.watchdogMicroseconds.map { TimeSpan(nanoseconds: max(1, $0 / 2) &* 1000) }
-  }
-
-  /// Notifies the service manager when all requested changes are done.
-  func reportIfReady() {
-    guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
-    if !isReady {
-      isReady = true
-      forgetAt = now + .seconds(1)
-      notify?.send("READY=1\nSTATUS=\(status)")
-    }
-    if let reload {
-      self.reload = nil
-      endKeeping()
-      complete(reload)
-    }
-  }
-
-  /// `3 pipelines running, 1 failed (search)`.
-  var status: String {
-    func names(_ slots: [PipelineSlot]) -> String {
-      slots.prefix(5).map(\.name).joined(separator: ", ") + (slots.count > 5 ? ", ..." : "")
-    }
-    let running = slots.count { $0.run != nil && !$0.isLeaving }
-    let failed = slots.filter { $0.state == .failed || $0.state == .over && $0.hasFailed }
-    let waiting = slots.filter { $0.state == .waiting }
-    var parts = ["\(running) pipeline\(running == 1 ? "" : "s") running"]
-    if !waiting.isEmpty { parts.append("\(waiting.count) restarting (\(names(waiting)))") }
-    if !failed.isEmpty { parts.append("\(failed.count) failed (\(names(failed)))") }
-    if !broken.isEmpty {
-      parts.append(
-        Printable.count(broken.count, "broken file")
-          + " (\(broken.prefix(5).joined(separator: ", "))\(broken.count > 5 ? ", ..." : ""))")
-    }
-    return parts.joined(separator: ", ")
-  }
-
-  func reportStatus() {
-    if isReady, !isStopping { notify?.send("STATUS=\(status)") }
   }
 
   // MARK: Life of a pipeline
@@ -493,7 +438,7 @@ final class Supervisor {
     }
   }
 
-  /// Stopped for good while it was being suspended: the events that its operators hold must still be sent.
+  /// Runs a suspended pipeline once more at the final stop, so that the events that its operators hold are sent.
   func flush(_ slot: PipelineSlot) {
     slot.next = nil
     launch(slot)

@@ -31,7 +31,7 @@ struct TCPAddress {
     host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
   }
 
-  /// As it stands in a URL.
+  /// The authority part of a URL.
   func authority(port: Int) -> String {
     host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
   }

@@ -30,7 +30,7 @@ struct Trial: Sendable {
     }
   }
 
-  /// How the events of a sink are told from those of others.
+  /// How the printed events of one sink are distinguished from those of others.
   private func style(of sink: SinkPlan) -> PrintingSink.Style {
     guard let signal = sink.printedSignal else { return .prefixed(sink.name) }
     if isDry { return .prefixed(signal) }

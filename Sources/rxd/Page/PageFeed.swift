@@ -8,7 +8,7 @@ import Transport
 /// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that differ from what the
 /// reader knows, under their names in `GET /stats`; a member that is gone is null. `gone` has the elements that are no more.
 final class PageFeed {
-  /// The most readers, and the time between two looks.
+  /// The most readers, and the time between two readings.
   static let mostReaders = 16
   private static let interval = TimeSpan.milliseconds(250)
   /// Making a look may take this part of the time: large graphs are looked at less often.
@@ -37,21 +37,21 @@ final class PageFeed {
   /// How many readers have been given an identity.
   var identities = 0
   /// When to look next; nil: nobody is there.
-  var lookAt: Instant?
+  var pollAt: Instant?
   /// Looks of the last minute, one a second, the oldest first.
-  private var looks: [LiveStatistics] = []
+  private var readings: [LiveStatistics] = []
   private var sentences: [String] = []
 
   func add(_ identity: Int, pipeline: String?, _ stream: ResponseStream, at now: Instant) {
     readers.append((identity, Reader(pipeline, stream)))
-    lookAt = now
+    pollAt = now
   }
 
   func remove(_ identity: Int) {
     readers.removeAll { $0.identity == identity }
     if readers.isEmpty {
-      lookAt = nil
-      looks = []
+      pollAt = nil
+      readings = []
       sentences = []
     }
   }
@@ -77,18 +77,18 @@ final class PageFeed {
     }
     let end = clock()
     let cost = (end - start).nanoseconds
-    lookAt = start + max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share))
+    pollAt = start + max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share))
   }
 
   // MARK: Sentences
 
   private func rank(_ view: ProcessView) {
-    if let last = looks.last, Int(view.instant.nanoseconds) - last.nanoseconds < 1_000_000_000 { return }
+    if let last = readings.last, Int(view.instant.nanoseconds) - last.nanoseconds < 1_000_000_000 { return }
     // The same document that `rxd top` asks for, so that both say the same.
     guard let document = JSONView(Array(view.document.text.utf8)), let look = LiveStatistics(document) else { return }
-    looks.append(look)
-    while looks.count > 2, looks[1].nanoseconds < look.nanoseconds - Self.window { looks.removeFirst() }
-    guard looks.count > 1, let first = looks.first else { return }
+    readings.append(look)
+    while readings.count > 2, readings[1].nanoseconds < look.nanoseconds - Self.window { readings.removeFirst() }
+    guard readings.count > 1, let first = readings.first else { return }
     sentences = LiveRanking(LiveRates(from: first, to: look)).sentences
   }
 

@@ -18,9 +18,9 @@ extension Supervisor {
   }
 
   /// Looks at all pipelines for the open pages.
-  func lookForPage() {
+  func pollForPage() {
     // Until the look is done; its answer says when the next one is due.
-    page.lookAt = nil
+    page.pollAt = nil
     observe { [self] view in page.show(view) { SystemClock.shared.now } }
   }
 

@@ -19,6 +19,30 @@ import Testing
     for link in page.matches(of: #/\]\(([^)#]+)[^)]*\)/#) { #expect(Self.exists("docs/\(link.1)"), "\(link.1)") }
   }
 
+  /// Slots are filled only where the page says; `SeenFields` reads fields for later, and evaluates nothing.
+  @Test func slotsAreFilledWhereThePageSays() throws {
+    let sources = Self.root.appending(path: "Sources")
+    let files = try FileManager.default.subpathsOfDirectory(atPath: sources.path).filter { $0.hasSuffix(".swift") }
+    let filling = try files.filter {
+      try String(contentsOf: sources.appending(path: $0), encoding: .utf8).contains(#/\.fill(Alone)?\(/#)
+    }
+    #expect(
+      Set(filling.map { URL(fileURLWithPath: $0).lastPathComponent }) == [
+        "EventFrame.swift", "SeenFields.swift", "StandaloneExpression.swift",
+      ])
+  }
+
+  /// Words of our own, which the field's terms have replaced.
+  @Test func replacedWordsStayAway() throws {
+    let words =
+      #/\b([sS]eat|[lL]entTurn|[lL]oan|[eE]rrands?|[sS]ettlement|[wW]orkbench|[bB]lockWork|[rR]owRun|[gG]raveyard|[cC]ongest|[sS]urrender|[iI]ntake|[vV]erbatim|letsPass|letsGo|letGo|lookAt)\b/#
+    let root = Self.root.appending(path: "Sources")
+    for path in try FileManager.default.subpathsOfDirectory(atPath: root.path) where path.hasSuffix(".swift") {
+      let text = try String(contentsOf: root.appending(path: path), encoding: .utf8)
+      for found in text.matches(of: words) { Issue.record("\(path): \(found.output.0)") }
+    }
+  }
+
   /// Each folder of the core has a row.
   @Test func everyRoomIsNamed() throws {
     let page = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)

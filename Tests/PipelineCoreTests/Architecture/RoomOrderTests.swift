@@ -40,6 +40,15 @@ import Testing
     }
   }
 
+  @Test func noTwoFoldersHaveOneName() throws {
+    let sources = packageRoot.appending(path: "Sources")
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: sources.path).filter { $0.hasSuffix(".swift") }
+    let folders = Set(paths.map { URL(fileURLWithPath: $0).deletingLastPathComponent().relativePath })
+    let named = Dictionary(grouping: folders) { $0.split(separator: "/").last.map(String.init) ?? "" }
+    for (name, found) in named where found.count > 1 { Issue.record("\(name): \(found.sorted())") }
+    #expect(folders.count > 30)
+  }
+
   @Test func noRoomUsesALaterOne() throws {
     let files = try Self.files()
     var place: [String: Int] = [:]

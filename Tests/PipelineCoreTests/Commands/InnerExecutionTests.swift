@@ -152,7 +152,7 @@ import Testing
   }
 
   /// A signal that only its inner signals make a root subscriber runs though nobody reads it.
-  @Test func whoExecutesRuns() throws {
+  @Test func aSignalThatExecutesRuns() throws {
     try check(
       "-a-------|",
       "results: { from: clicks, chain: [ { flattenMap: { signal: { from: \(Self.each), chain: [ { execute: work } ] } } } ] }",

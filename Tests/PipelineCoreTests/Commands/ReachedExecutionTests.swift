@@ -80,7 +80,7 @@ import Testing
   }
 
   /// A signal that executes only by way of a cold one runs though nobody reads it, as if it held that one's text.
-  @Test func whoExecutesByAColdSignalRuns() throws {
+  @Test func aColdSignalThatExecutesRuns() throws {
     let run = try run(
       "\(Self.cold), driver: { from: late, chain: [ { flattenMap: { signal: s } } ] }",
       "out: { from: late, probe: {} }", restarts: false)

@@ -3,6 +3,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineDiagnostics
 
 @Suite struct CodesTests {
   @Test func codesAreUnique() {

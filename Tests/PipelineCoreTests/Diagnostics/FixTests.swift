@@ -5,6 +5,7 @@ import Sources_
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineDiagnostics
 
 /// Fixes for names of others, and diagnostics on one line.
 @Suite struct FixTests {

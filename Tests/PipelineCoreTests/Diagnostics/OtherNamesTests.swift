@@ -3,6 +3,7 @@ import Sources_
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineDiagnostics
 
 /// Names that people bring from other libraries and daemons lead to something here.
 @Suite struct OtherNamesTests {

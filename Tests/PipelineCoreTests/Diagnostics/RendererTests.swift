@@ -2,6 +2,7 @@ import Foundation
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineDiagnostics
 
 @Suite struct RendererTests {
   static let golden = packageRoot.appending(path: "Tests/Golden/Diagnostics")

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineDiagnostics
 
 @Suite struct SuggestionTests {
   static let known = [

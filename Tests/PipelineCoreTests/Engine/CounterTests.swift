@@ -103,7 +103,7 @@ import Testing
 
   /// An observer that has seen enough gets no further events, at edges between fused steps too; what it saw and what it was told to have missed
   /// are all events, and nothing else changes.
-  @Test(arguments: 0..<8) func whoHasSeenEnoughIsToldTheRest(_ part: Int) throws {
+  @Test(arguments: 0..<8) func aSatedObserverGetsTheNumberOfTheRest(_ part: Int) throws {
     final class Sated: EdgeObserver {
       let limit: UInt64
       var seen: UInt64 = 0

@@ -54,7 +54,7 @@ import Testing
   // MARK: Settling
 
   /// What stands in the chain of a group lies below what feeds the group.
-  @Test func aGroupsChainKnowsWhatLiesAbove() throws {
+  @Test func aGroupsChainKnowsWhatIsUpstream() throws {
     let plan = try PipelineRun.compile(
       """
       name: t
@@ -74,7 +74,7 @@ import Testing
   }
 
   /// A subscriber that leaves because another one heard of the end hears of it no more, and begins nothing for it.
-  @Test func whoHasLeftHearsOfNoEnd() throws {
+  @Test func aSubscriberThatLeftGetsNoEnd() throws {
     let yaml = """
       sources: { a: { scripted: {} } }
       signals:

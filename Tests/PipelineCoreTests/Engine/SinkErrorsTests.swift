@@ -104,7 +104,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  @Test func whoReadsItMayEndThePipeline() throws {
+  @Test func aReaderOfItMayEndThePipeline() throws {
     let run = try run(
       """
       sinks:

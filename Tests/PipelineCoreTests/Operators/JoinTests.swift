@@ -68,7 +68,7 @@ import Testing
   }
 
   /// Whoever reads the errors output gets each of them.
-  @Test func whoReadsErrorsGetsEach() throws {
+  @Test func aReaderOfErrorsGetsEach() throws {
     let run = try run(
       "12345|", "-----4|", "within: 1s, limit: 2, key: event, otherKey: other",
       sink: ", lost: { from: pairs.errors, chain: [ { map: event.event } ], probe: {} }")

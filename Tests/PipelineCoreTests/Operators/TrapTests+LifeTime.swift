@@ -28,7 +28,7 @@ extension TrapTests {
 
   /// 43: ReactiveCocoa's subject leaves who comes after the end waiting for ever. Here a shared signal runs again,
   /// or says again that it has ended; nobody waits.
-  @Test func whoComesAfterTheEndDoesNotWait() throws {
+  @Test func aLateCallerDoesNotWait() throws {
     #expect(try late("", a: "-1-|", b: "-----|", first: "{ skip: 0 }") == SignalHistory(try Marbles("------1-|")))
     #expect(
       try late("{ again: false }", a: "-1-|", b: "-----|", first: "{ skip: 0 }") == SignalHistory(try Marbles("-----|"))
@@ -140,7 +140,7 @@ extension TrapTests {
 
   /// The traps that are no marbles in the list above, with the tests that show them.
   static let shownElsewhere: [Int: String] = [
-    37: "intervalTicksAfterOnePeriod", 43: "whoComesAfterTheEndDoesNotWait", 44: "replayStartsWhenItSaysSo",
+    37: "intervalTicksAfterOnePeriod", 43: "aLateCallerDoesNotWait", 44: "replayStartsWhenItSaysSo",
     45: "takeEndsAnEndlessSource", 46: "teardownComesFirst", 47: "deliveryIsDepthFirst",
     48: "deliverOnKeepsTheOrderOfErrors", 49: "subscribeOnMovesTheSubscriptionOnly", 50: "oneBadEventEndsNothing",
     51: "unhandledErrorsAreTold", 52: "stateBelongsToTheSubscription", 53: "retryAboveReplayEnds",

@@ -26,7 +26,7 @@ public struct Batch: Sendable {
   /// The steps whose work is done.
   private let counts: [Count]
   private let stopped: [Stopped]
-  /// Of the events that were stopped.
+  /// The origin of the stopped events.
   private var origin = Origin.none
   /// How many events the source made.
   let received: Int

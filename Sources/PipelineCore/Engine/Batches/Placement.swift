@@ -7,7 +7,7 @@ public enum Placement: String, Sendable, CaseIterable {
   case loop
   /// Steps run in turns, and these on the thread that has read, while the pipeline's thread sleeps.
   case inline
-  /// Who decodes runs the source's ``ParallelStage``, if it has one: decoding threads or, if there is one thread, the turns.
+  /// The decoding threads run the source's ``ParallelStage``, if it has one; with one thread, the turns run it.
   /// Turns run on the pipeline's thread.
   case threads
   /// The same, and the thread that has read runs the turns while the pipeline's thread sleeps.

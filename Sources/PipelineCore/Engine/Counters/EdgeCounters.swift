@@ -3,7 +3,7 @@
 /// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of events
 /// that may pass before the edge is examined, and the count follows from it.
 struct EdgeCounters {
-  /// How many more events may pass until the edge is examined: one while it is timed, or observed by one that is not sated.
+  /// How many more events may pass until the edge is examined: one while it is timed, or while an observer wants to see each event.
   var credit = Self.unseen
   /// The value of `credit` at the last `renew()`.
   private var granted = Self.unseen
@@ -15,8 +15,8 @@ struct EdgeCounters {
   fileprivate(set) var failures: UInt64 = 0
   /// The number of observers of this edge, and of the edges between the fused steps downstream of it.
   fileprivate(set) var watchers = 0
-  /// The observers are sated, and events pass unseen until the next `renew()`.
-  fileprivate(set) var isLetting = false
+  /// The observers are sated: events pass unseen until the next `renew()`.
+  fileprivate(set) var isUnobserved = false
   fileprivate var observers: Unmanaged<EdgeObservers>?
   unowned(unsafe) let meters: Meters
   /// The number of the step downstream; -1: none.
@@ -30,22 +30,22 @@ struct EdgeCounters {
   }
 
   /// Each event is shown to the observers.
-  var isWatched: Bool { watchers > 0 && !isLetting }
+  var isWatched: Bool { watchers > 0 && !isUnobserved }
 
   /// How many events have passed.
   var passed: UInt64 { before &+ UInt64(granted &- credit) }
 
   fileprivate mutating func renew() {
     before = passed
-    isLetting = false
+    isUnobserved = false
     granted = watchers > 0 || meters.isTiming ? 1 : Self.unseen
     credit = granted
   }
 
-  /// Lets events pass unseen until the next `renew()`.
-  fileprivate mutating func letPass() {
+  /// Pauses the observation until the next `renew()`: events pass unseen.
+  fileprivate mutating func pauseObservation() {
     renew()
-    isLetting = true
+    isUnobserved = true
     granted = Self.unseen
     credit = granted
   }
@@ -75,7 +75,7 @@ struct Edge {
 
   @inline(never)
   private func passWatched(_ event: Event) {
-    if counters.letsPass() { return downstream._withUnsafeGuaranteedRef { $0.receive(event) } }
+    if counters.pausesObservation() { return downstream._withUnsafeGuaranteedRef { $0.receive(event) } }
     counters.watch(event) { downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) } }
   }
 
@@ -110,13 +110,13 @@ extension UnsafeMutablePointer<EdgeCounters> {
   }
 
   func completed() {
-    if pointee.isLetting { renew() }
+    if pointee.isUnobserved { renew() }
     pointee.open &-= 1
     pointee.observers?.takeUnretainedValue().notify { $0.complete() }
   }
 
   func failed(_ failure: SignalFailure) {
-    if pointee.isLetting { renew() }
+    if pointee.isUnobserved { renew() }
     pointee.open &-= 1
     pointee.failures &+= 1
     pointee.observers?.takeUnretainedValue().notify { $0.fail(failure) }
@@ -147,23 +147,23 @@ extension UnsafeMutablePointer<EdgeCounters> {
   func show(_ event: Event) { pointee.observers?.takeUnretainedValue().notify { $0.receive(event) } }
   func show(_ verdict: Verdict) { pointee.observers?.takeUnretainedValue().notify { $0.decided(verdict) } }
 
-  /// Whether all observers of this edge let events pass unseen.
+  /// Whether all observers of this edge have seen enough for the moment.
   var isSated: Bool { pointee.observers?.takeUnretainedValue().list.allSatisfy { $0.isSated } ?? true }
 
-  /// Begins a new grant, and tells the observers of the events that have passed unseen in the last one.
+  /// Begins a new grant, and reports the events that passed unseen in the last one to the observers.
   /// - Parameter shown: How many events have been counted here that will be shown.
   func renew(shown: UInt64 = 0) {
-    let wasLetting = pointee.isLetting
+    let wasUnobserved = pointee.isUnobserved
     pointee.renew()
-    if wasLetting { pointee.meters.observed(from: self) { $0.endUnseen(at: $1 &- shown) } }
+    if wasUnobserved { pointee.meters.observed(from: self) { $0.endUnseen(at: $1 &- shown) } }
   }
 
-  /// Whether this event, which has been counted, and those after it pass unseen: all who observe the edge, or one between the fused steps
-  /// downstream of it, are sated. It is asked again soon.
-  func letsPass() -> Bool {
+  /// Pauses the observation from this event on, which has been counted, if all observers of the edge, and of the edges between the fused
+  /// steps downstream of it, are sated. The next `renew()` ends the pause.
+  func pausesObservation() -> Bool {
     let meters = pointee.meters
     guard pointee.watchers > 0, !meters.isTiming, meters.isSated(self) else { return false }
-    pointee.letPass()
+    pointee.pauseObservation()
     meters.observed(from: self) { $0.beginUnseen(at: $1 &- 1) }
     return true
   }
@@ -173,7 +173,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
     if let observers = pointee.observers?.takeUnretainedValue() { body(observers) }
   }
 
-  /// So many events have passed unseen, in one block.
+  /// Reports the events of a block that passed unseen.
   func missed(_ events: Int) {
     guard events > 0, let observers = pointee.observers?.takeUnretainedValue(), !observers.isUnseen else { return }
     observers.notify { $0.missed(events) }
@@ -216,7 +216,7 @@ final class EdgeObservers {
   /// The count of the edge from which on events pass unseen; nil: they are shown.
   private var unseenFrom: UInt64?
 
-  /// Events pass unseen, and are told of later.
+  /// Events pass unseen, and their number is reported later.
   var isUnseen: Bool { unseenFrom != nil }
 
   func beginUnseen(at count: UInt64) { unseenFrom = count }

@@ -12,9 +12,9 @@ open class EdgeObserver: Downstream {
   open func decided(_ verdict: Verdict) {}
   /// A subscription was cancelled before its end.
   open func cancelled() {}
-  /// Whether the observer has seen enough for the moment, and lets events pass unseen. A few are shown nevertheless.
+  /// Whether the observer has seen enough for the moment: events may pass unseen. A few are shown nevertheless.
   open var isSated: Bool { false }
-  /// So many events have passed unseen since the last call.
+  /// Reports how many events have passed unseen since the last call.
   open func missed(_ events: Int) {}
 }
 

@@ -1,15 +1,15 @@
 import Synchronization
 
-/// How long a component took for its events: a histogram with fixed bounds. Written on any thread, by who waited anyway.
+/// How long a component took for its events: a histogram with fixed bounds. Written on any thread, where a component has waited for others.
 public struct Latency: Sendable, Equatable {
   /// The upper bounds of the buckets, in nanoseconds; one more is without a bound.
   public static let bounds: [Int64] = [
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000, 500_000_000,
     1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000, 30_000_000_000, 60_000_000_000, 300_000_000_000,
   ]
-  /// How many were within each bound and above the one before; the last is above all.
+  /// The number of latencies within each bound and above the one before; the last is above all bounds.
   public var counts = [UInt64](repeating: 0, count: Self.bounds.count + 1)
-  /// Of all of them, in nanoseconds.
+  /// The sum of all latencies, in nanoseconds.
   public var sum: Int64 = 0
 
   public init() {}
@@ -28,7 +28,7 @@ public struct Latency: Sendable, Equatable {
     sum &+= other.sum
   }
 
-  /// The bound within which this share of them was, in nanoseconds; above all bounds the greatest. Nil: there are none.
+  /// The least bound that at least this share of the latencies does not exceed, in nanoseconds; the greatest bound if none does. Nil: there are no latencies.
   public func bound(of share: Double) -> Int64? {
     let all = count
     guard all > 0 else { return nil }
@@ -50,7 +50,7 @@ public final class LatencyMeter: Sendable {
 
   var latency: Latency { state.withLock { $0 } }
 
-  /// Events that came at an instant are done now.
+  /// Records that events which came at `start` are done now.
   func ended(_ events: Int, since start: Instant) {
     let span = clock.now - start
     state.withLock { $0.add(span, events) }

@@ -21,9 +21,9 @@ struct StepCounters {
   var waiting = 0
   /// How many of the step's nodes pause the input.
   var pauses = 0
-  /// When the first of them began to.
+  /// When the first of these nodes began to pause it.
   var pausedSince = Instant(nanoseconds: 0)
-  /// The time of pauses that have ended, in nanoseconds.
+  /// The total time of ended pauses, in nanoseconds.
   var paused: Int64 = 0
   /// Events that a sink delivered.
   var delivered: UInt64 = 0
@@ -97,7 +97,7 @@ extension UnsafeMutablePointer<StepCounters> {
   }
 }
 
-/// How long the threads of one source have waited for room in its ``InputQueue``. Used on any thread, and only by those that wait.
+/// How long the threads of one source have waited for room in its ``InputQueue``. Used on any thread, and only by threads that wait.
 final class SourceWaits: Sendable {
   private struct State {
     var waited: Int64 = 0
@@ -136,7 +136,7 @@ final class Meters {
   private let stepCount: Int
   unowned(unsafe) let executor: Executor
   let plan: Plan
-  /// Of the components that wait for others, by the number of their steps.
+  /// The latencies of components that wait for others, by the number of the step.
   private(set) var latencies: [Int: LatencyMeter] = [:]
   /// Where events that do not pass are kept; nil: nowhere.
   var stoppedEvents: StoppedEvents?
@@ -199,7 +199,7 @@ final class Meters {
     return new
   }
 
-  /// Whether the observers of an edge, and those of the edges between the fused steps downstream of it, let blocks pass unseen.
+  /// Whether the observers of an edge, and those of the edges between the fused steps downstream of it, are sated.
   func isSated(_ edge: UnsafeMutablePointer<EdgeCounters>) -> Bool {
     guard edge.isSated else { return false }
     let number = edge - edges
@@ -214,7 +214,7 @@ final class Meters {
     edge.withObservers { body($0, count) }
     let number = edge - edges
     guard (0..<edgeCount).contains(number) else { return }
-    // They are in the order of the steps, each of which counts what it stops and makes.
+    // The edges are in the order of the steps, and each step counts what it stops and makes.
     for (inner, planned) in plan.edges.enumerated() where planned.entry?.number == number {
       guard case .step(let from) = planned.from else { continue }
       let counters = steps[from.number]
@@ -251,7 +251,7 @@ final class Meters {
 
   // MARK: Time
 
-  /// Runs `body` and adds its time, without that of the steps downstream, to the step; with -1 the enclosing step has it.
+  /// Runs `body` and adds its time, without that of the steps downstream, to the step; with -1 the time belongs to the enclosing step.
   func timed(_ step: Int, _ body: () -> Void) {
     guard isTiming, step >= 0 else {
       body()

@@ -49,7 +49,7 @@ public struct PipelineStatistics: Sendable {
     public var held: UInt64 = 0
     /// Events that an earlier execution had taken, and that the step got with its saved state.
     public var restored: UInt64 = 0
-    /// Events that the step holds now and will send, deliver or give up; of other steps than exact ones, those in its queues.
+    /// Events that the step holds now and will send, deliver or give up; of steps that are not ``isExact``, those in its queues.
     public var holding: UInt64 = 0
     /// The number of its inner signals, groups or executions that have not ended.
     public var inner = 0
@@ -72,7 +72,7 @@ public struct PipelineStatistics: Sendable {
     public var isWaiting = false
     /// The files that a source reads or is to read, at most ``mostFiles``, and how far it is.
     public var files: [ReadFile] = []
-    /// Bytes of these files that are left to read; nil: unknown. Set by whoever has looked at the files, which may take time.
+    /// Bytes of these files that are left to read; nil: unknown. Set by the reader of the statistics, as looking at files may take time.
     public var lag: Int64?
     /// How long the oldest of these bytes has been there; nil: unknown. Set as ``lag``.
     public var lagAge: TimeSpan?
@@ -88,9 +88,9 @@ public struct PipelineStatistics: Sendable {
     /// The time in the step, estimated from `samples` events; nil: none was timed.
     public var nanoseconds: UInt64?
     public var samples: UInt64 = 0
-    /// Of a component with connections of its own: what is known of these.
+    /// The connections of a component that has its own.
     public var connections: Connections?
-    /// Of the step of a plugin: what is known of the plugin.
+    /// The plugin behind the step.
     public var plugin: Plugin?
     /// Each event that comes is passed on once or has one of these verdicts. False for steps that make events of several, as
     /// `combineLatest` does; their `kept` is what is left.
@@ -107,7 +107,7 @@ public struct PipelineStatistics: Sendable {
       dueTimers.insert(left, at: dueTimers.firstIndex { left < $0 } ?? dueTimers.count)
     }
 
-    /// Adds what an earlier execution has counted; what there is now stays.
+    /// Adds the counts of an earlier execution; present values stay.
     public mutating func add(_ earlier: Step) {
       received &+= earlier.received
       receivedInner &+= earlier.receivedInner
@@ -186,15 +186,15 @@ public struct PipelineStatistics: Sendable {
 
   /// The connections of a component that listens, or that connects to others.
   public struct Connections: Sendable, Equatable {
-    /// Those that there are now.
+    /// The number of open connections.
     public var open = 0
-    /// All that were accepted or made.
+    /// All connections that were accepted or made.
     public var opened: UInt64 = 0
-    /// Those that were closed at once, because there were too many.
+    /// Connections closed at once, because there were too many.
     public var refused: UInt64 = 0
-    /// Those that ended with an error, attempts to connect included.
+    /// Connections that ended with an error, attempts to connect included.
     public var broken: UInt64 = 0
-    /// Requests over a connection that there was already; nil: it sends none.
+    /// Requests over an existing connection; nil: the component sends no requests.
     public var reused: UInt64?
 
     public init(open: Int = 0, opened: UInt64 = 0, refused: UInt64 = 0, broken: UInt64 = 0, reused: UInt64? = nil) {
@@ -205,13 +205,13 @@ public struct PipelineStatistics: Sendable {
       self.reused = reused
     }
 
-    /// Those of a component's requests.
+    /// The connections of a component's requests.
     public init(_ requests: HTTPConnections) {
       let counts = requests.counts
       self.init(open: counts.open, opened: counts.opened, broken: counts.broken, reused: counts.reused)
     }
 
-    /// Adds what was counted before; what there is now stays.
+    /// Adds earlier counts; present values stay.
     mutating func add(_ earlier: Connections) {
       opened &+= earlier.opened
       refused &+= earlier.refused

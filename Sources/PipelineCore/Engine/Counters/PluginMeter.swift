@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What is counted of the plugin behind one step, over all of its instances. Used on any thread.
+/// The counts of the plugin behind one step, over all of its instances. Used on any thread.
 public final class PluginMeter: Sendable {
   private let counted = Mutex(PipelineStatistics.Plugin())
   private let companion = Mutex<(any AnyObject & Sendable)?>(nil)
@@ -11,7 +11,7 @@ public final class PluginMeter: Sendable {
 
   public func update(_ body: (inout PipelineStatistics.Plugin) -> Void) { counted.withLock { body(&$0) } }
 
-  /// Counts what the plugin counts itself, under a name of its own. Counts never fall: below 1 nothing is counted.
+  /// Adds to a count that the plugin keeps itself, under its own name. Counts never fall: an amount below 1 is ignored.
   public func count(_ name: String, _ by: Int64) {
     guard by > 0 else { return }
     let name = Printable.cut(name, limit: 100)
@@ -21,7 +21,7 @@ public final class PluginMeter: Sendable {
     }
   }
 
-  /// What the host of the plugin keeps for the step as long as the execution lives; made when it is first asked for.
+  /// An object of the plugin host that lives as long as the execution; made at the first call.
   public func kept<Companion: AnyObject & Sendable>(_ make: () -> Companion) -> Companion {
     companion.withLock {
       if let kept = $0 as? Companion { return kept }
@@ -36,28 +36,28 @@ public final class PluginMeter: Sendable {
 }
 
 extension PipelineStatistics {
-  /// What is known of the plugin behind a step.
+  /// The state of the plugin behind a step.
   public struct Plugin: Sendable, Equatable {
-    /// Its instances that are open: one, or one for each group or inner signal.
+    /// The number of open instances: one, or one for each group or inner signal.
     public var instances = 0
     /// The process IDs of a program.
     public var processes: [Int32] = []
     /// How often a program was started again, because it had ended.
     public var restarts: UInt64 = 0
-    /// Events that it has been given and has not answered, and of a source those with a token that are not settled.
+    /// Events that the plugin was given and has not answered; of a source, events with a token that are not acknowledged.
     public var inHand = 0
-    /// Events that were given up because the program had ended with them three times.
+    /// Events given up after the program had ended with them three times.
     public var poisoned: UInt64 = 0
     /// Lines of a program's standard error that were not logged.
     public var missedLines: UInt64 = 0
-    /// Bytes of memory of its processes; nil: unknown. Set by whoever looks.
+    /// Bytes of memory of its processes; nil: unknown. Set by the reader of the statistics.
     public var memory: Int?
-    /// What it has counted, by names of its own.
+    /// The plugin's own counts, by name.
     public var counts: [String: UInt64] = [:]
 
     public init() {}
 
-    /// Adds what an earlier execution has counted; what there is now stays.
+    /// Adds the counts of an earlier execution; present values stay.
     mutating func add(_ earlier: Plugin) {
       restarts &+= earlier.restarts
       poisoned &+= earlier.poisoned
@@ -65,7 +65,7 @@ extension PipelineStatistics {
       counts.merge(earlier.counts) { $0 &+ $1 }
     }
 
-    /// What was counted since then.
+    /// The counts since `earlier`.
     func since(_ earlier: Plugin) -> Plugin {
       var more = self
       more.restarts &-= earlier.restarts

@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// When the events of a queue came, to the second, in bounded memory: how long the oldest of them has waited.
+/// The arrival times of a queue's events, to the second and in bounded memory: shows how long the oldest event has waited.
 struct QueueAges {
   private struct Group {
     var since: Instant
@@ -11,7 +11,7 @@ struct QueueAges {
   private var step = TimeSpan.seconds(1)
   private static let most = 1024
 
-  /// When the oldest event came, or one that came up to a step before it; nil: the queue is empty.
+  /// When the oldest event came, early by up to one step; nil: the queue is empty.
   var oldest: Instant? { groups.first?.since }
 
   mutating func add(_ events: Int, at now: Instant) {
@@ -24,7 +24,7 @@ struct QueueAges {
     if groups.count > Self.most { thin() }
   }
 
-  /// Removes the oldest.
+  /// Removes the oldest events.
   mutating func remove(_ events: Int) {
     var left = events
     while left > 0, let first = groups.first {

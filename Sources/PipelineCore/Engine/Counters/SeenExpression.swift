@@ -51,21 +51,15 @@ public struct SeenExpression: Sendable {
       outer != nil || !checked.reads.contains(where: { $0.variable == "outer" })
     else { return }
     let arena = Arena()
-    let projection = Projection()
-    let program = checked.compile(projection: projection)
-    projection.freeze()
-    let frame = EvaluationFrame(
-      variables: max(checked.scope.variables.count, Variables.firstOwn), slots: projection.slotCount, arena: arena,
-      json: JSONParser())
-    frame[Variables.event] = event.value
+    let expression = StandaloneExpression(checked, arena: arena)
+    let frame = expression.frame
     frame[Variables.meta] = event.meta(in: arena, wallTime: time)
     frame[Variables.env] = plan.sinks.first?.segment.environment.value ?? .absent
     frame[Variables.outer] = outer ?? .absent
     frame.now = .timestamp(wallTime: time)
-    var value = projection.slotCount > 0 ? projection.fill(event.value, frame) : .null
-    if !value.isError { value = program.evaluate(frame) }
+    let value = expression.evaluate(event.value)
     if value.isError {
-      failure = SecretMask.process.masked(program.failureMessage(value, frame))
+      failure = SecretMask.process.masked(expression.program.failureMessage(value, frame))
     } else {
       result = Self.text(value, frame)
     }

@@ -36,7 +36,7 @@ public struct StoppedEvent: Sendable {
   public var source: String { origin.source }
   public var path: String? { origin.path }
 
-  /// What it takes in memory, about.
+  /// Approximate size in memory.
   var bytes: Int {
     256 + (event?.byteCount ?? 0) + (outer?.byteCount ?? 0) + (cut?.text.utf8.count ?? 0) + (id?.utf8.count ?? 0)
       + (problem?.message.utf8.count ?? 0)
@@ -50,11 +50,11 @@ public struct StoppedEvent: Sendable {
 /// So dull drops never push out rare ones, and of the older events of a step each later period is kept with a higher share. It outlives the runs of
 /// its pipeline, and may be read on any thread.
 public final class StoppedEvents: Sendable {
-  /// What those of a pipeline may take in memory, in bytes.
+  /// The memory for the stopped events of a pipeline, in bytes.
   public static let limit = 512 << 10
-  /// What those of all pipelines of a process may take, in bytes, if nothing else is said.
+  /// The default memory for the stopped events of all pipelines of a process, in bytes.
   public static let limitOfAll = 8 << 20
-  /// So many of each step and verdict are not forgotten while others can be.
+  /// The newest events of each step and verdict, which are forgotten last.
   public static let newest = 8
   /// Larger events are cut.
   static let mostEvent = 16 << 10
@@ -85,7 +85,7 @@ public final class StoppedEvents: Sendable {
 
   public init(limit: Int = StoppedEvents.limit) { state = Mutex(State(limit: limit)) }
 
-  /// Changes what they may take in memory; beyond it events are forgotten now. 0: none is kept.
+  /// Changes the memory limit; events beyond it are forgotten now. 0: no event is kept.
   public func setLimit(_ bytes: Int) {
     state.withLock { state in
       state.limit = bytes
@@ -93,12 +93,12 @@ public final class StoppedEvents: Sendable {
     }
   }
 
-  /// All of them, in the order of time.
+  /// All kept events, in the order of time.
   public var all: [StoppedEvent] {
     state.withLock { $0.kept.flatMap(\.events) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
   }
 
-  /// What they take in memory, about.
+  /// Approximate size of all kept events in memory.
   public var bytes: Int { state.withLock { $0.bytes } }
 
   func add(_ event: StoppedEvent) {
@@ -139,7 +139,7 @@ public final class StoppedEvents: Sendable {
 
   /// Forgets one event; false: there is none.
   private static func forget(_ state: inout State) -> Bool {
-    // Of a kind that has more than its newest, if there is one. The lists are changed in place: a copy of one would cost as much as a thousand events.
+    // Takes the largest kind that has more than its newest events, else the largest. The lists are changed in place: a copy of one would cost as much as a thousand events.
     var heaviest: Int?
     var hasOld = false
     for (place, kept) in state.kept.enumerated() where !kept.events.isEmpty {
@@ -217,7 +217,7 @@ extension Meters {
     let new = StoppedEvent(
       event, verdict, at: step, of: plan, time: executor.wallTime, instant: executor.now, outer: outer,
       problem, number: count)
-    // Large ones take longer.
+    // Large events take longer.
     if new.cut != nil { credit.pointee.exhaust() }
     stopped.add(new)
   }
@@ -268,7 +268,7 @@ extension StoppedEvent {
     return kept.byteCount > StoppedEvents.mostEvent ? nil : kept
   }
 
-  /// The beginning of a large event, and its size. `raw`: that of JSON text, which is not copied as a whole.
+  /// The beginning of a large event, and its size. `raw`: the size of JSON text, which is not copied as a whole.
   private static func cut(_ value: Value, _ raw: Int) -> (text: String, bytes: Int) {
     var bytes = Array(value.rawBytes.prefix(raw > 0 ? maskedOfCut : 0))
     var size = raw
@@ -285,7 +285,7 @@ extension StoppedEvent {
   /// Secrets are looked for in more than is shown, so that none is cut in two.
   private static let maskedOfCut = 64 << 10
 
-  /// What the expressions of the step saw; of several those that decided, if that is known.
+  /// What the step's expressions saw; only the expressions that decided, if these are known.
   public var expressions: [SeenExpression] {
     guard let event else { return seen }
     return SeenExpression.of(plan, step, problem?.location, event.event, outer: outer?.value, time: time)
@@ -317,12 +317,12 @@ extension StoppedEvent {
   /// Calls `body` with the event; nil: it was too large to be kept.
   public func withEvent<Result>(_ body: (Event) -> Result) -> Result? { event.map { body($0.event) } }
 
-  /// The steps that it had passed, from the source on; the last is the one that stopped it. An event that a step has made begins there.
+  /// The steps on the way from the source to the step that stopped the event. The way of an event that a step has made begins at that step.
   public var way: [StepID] { plan.way(to: step, from: source) }
 }
 
 extension Plan {
-  /// The steps from the source of that name to a step; where ways meet and no source is named so, the first.
+  /// The steps from a source to a step; where several ways meet and no source has that name, the first way.
   func way(to step: StepID, from source: String) -> [StepID] {
     var seen: Set<EdgePlan.End> = []
     func ways(to end: EdgePlan.End) -> [StepID]? {

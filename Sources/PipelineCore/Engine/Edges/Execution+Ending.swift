@@ -7,7 +7,7 @@ extension Execution {
     for source in runningSources where !source.isClosed { end(source) }
     isDraining = false
     endPauses()
-    executor.releaseWithheld()
+    executor.acks.releaseWithheld()
   }
 
   private func endPauses() {
@@ -32,7 +32,7 @@ extension Execution {
     }
     isDraining = false
     endPauses()
-    executor.releaseWithheld()
+    executor.acks.releaseWithheld()
   }
 
   /// Registers a node whose pause a stop must end; the node reports the end of the pause.

@@ -156,7 +156,7 @@ final class CheckpointSequence: Sendable {
       if case .failed(let reason) = outcome { state.failure = state.failure ?? reason }
       let more = state.order.acknowledge(number)
       if let failure = state.failure {
-        // Those that wait behind it cannot be acknowledged either.
+        // Pieces that wait behind it cannot be acknowledged either.
         let all = state.waiting
         state.waiting.removeFirst(more)
         for index in state.waiting.indices { state.waiting[index] = nil }

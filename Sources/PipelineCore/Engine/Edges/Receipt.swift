@@ -52,7 +52,7 @@ public final class Receipt: Sendable {
     }
   }
 
-  /// Nobody reads them any more, which is nothing missing; only a sender that waits for an answer is told so.
+  /// Nobody reads the events any more, which is no loss; only a sender that waits for an answer receives the failure.
   public func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
   private func end(_ change: (inout State) -> Int) {

@@ -82,26 +82,27 @@ extension OperatorNode {
     if passesOn(event, because: { EventProblem(code: code, message: message) }) { emit(event) }
   }
 
-  /// The result of a condition for `event`; nil if the condition failed, and the error policy has been applied.
+  /// The outcome of a condition for `event`; nil if the condition failed, and the error policy has been applied.
   ///
-  /// `keeping`: Whether `onError: keep` emits the event; otherwise it is dropped.
-  final func decide(
-    _ event: Event, _ program: Program, _ frame: EventFrame, keeping: Bool = true
-  ) -> Bool? {
-    guard let value = evaluate(program, event, frame, keeping: keeping) else { return nil }
-    if value.is(.bool) { return value.asBool }
-    refuse(event, .unexpectedValue, "a condition is \(value.kindName), not a boolean")
-    return nil
+  /// `kept`: The outcome under `onError: keep`; nil: the event is emitted.
+  final func decide(_ event: Event, _ program: Program, _ frame: EventFrame, kept: Bool? = nil) -> Bool? {
+    guard isReadable(event, frame) else { return nil }
+    switch program.evaluateBool(frame) {
+    case .yes: return true
+    case .no: return false
+    case .failed: break
+    }
+    guard failed(event, frame.frame.lastError, program, frame) else { return nil }
+    if kept == nil { emit(event) }
+    return kept
   }
 
   /// The result of an expression for `event`; nil if it failed, and the error policy has been applied.
-  final func evaluate(
-    _ program: Program, _ event: Event, _ frame: EventFrame, keeping: Bool = true
-  ) -> Value? {
+  final func evaluate(_ program: Program, _ event: Event, _ frame: EventFrame) -> Value? {
     guard isReadable(event, frame) else { return nil }
     let value = program.evaluate(frame)
     guard value.isError else { return value }
-    if failed(event, value, program, frame), keeping { emit(event) }
+    if failed(event, value, program, frame) { emit(event) }
     return nil
   }
 

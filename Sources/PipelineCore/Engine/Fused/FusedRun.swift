@@ -423,7 +423,7 @@ public final class FusedRun: OperatorNode {
     attach(chain)
   }
 
-  /// Tells the steps of a chain their indexes. Steps without state may be attached again and then count as new.
+  /// Gives the steps of a chain their indexes. Steps without state may be attached again and then count as new.
   func attach(_ chain: FusedChain) {
     for index in late { lateStep(index, chain.steps).attach(to: chain, of: self, at: index) }
   }
@@ -456,7 +456,7 @@ public final class FusedRun: OperatorNode {
   func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
     entry.pointee.credit &-= 1
     var ended = -1
-    if entry.pointee.credit == 0, !entry.letsPass() {
+    if entry.pointee.credit == 0, !entry.pausesObservation() {
       entry.watch(event.pointee) { ended = runWatched(event, from: 0, own) }
     } else {
       ended = run(event, from: 0, own)

@@ -68,11 +68,11 @@ final class ImmediateSignal {
     }
     edge.counters.completed()
     if let run, !run.isClosed { last.completed() }
-    if origin.reply != nil { letGo() }
+    if origin.reply != nil { releaseOrigin() }
   }
 
-  /// If no answer can come any more, a waiting request gets an error after this turn.
-  private func letGo() {
+  /// Forgets the request: if no answer can come any more, the client gets an error after this turn.
+  private func releaseOrigin() {
     node.arena.keep(origin)
     outerOrigin = .none
     origin = Origin(source: origin.source)

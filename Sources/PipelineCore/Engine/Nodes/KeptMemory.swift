@@ -10,7 +10,7 @@ final class KeptMemory: TimerTarget {
   private let budget: MemoryBudget
   private var share: MemoryShare
   private var bytes = 0
-  /// Of the step whose queue began the pause; nil: there is no pause.
+  /// The counters of the step whose queue began the pause; nil: there is no pause.
   private var pausing: UnsafeMutablePointer<StepCounters>?
   private var wake = Wake.none
   /// How often it looks whether others have left room.
@@ -39,7 +39,7 @@ final class KeptMemory: TimerTarget {
     pausing = step
     executor.pauseInput(.queue)
     step.beganPause(at: executor.now)
-    lookLater()
+    checkLater()
   }
 
   private func resumeIfPossible() {
@@ -52,13 +52,13 @@ final class KeptMemory: TimerTarget {
   }
 
   /// What these queues hold fits, and others have too much: nobody reports when they have less.
-  private func lookLater() {
+  private func checkLater() {
     if bytes <= budget.usualOfSteps / 2 { wake = executor.wake(at: executor.now + Self.interval, self) }
   }
 
   func woke(_ token: Int) {
     wake = .none
     resumeIfPossible()
-    if pausing != nil { lookLater() }
+    if pausing != nil { checkLater() }
   }
 }

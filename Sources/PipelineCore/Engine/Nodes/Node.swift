@@ -224,7 +224,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
   /// call. Nil: nobody waits for an acknowledgement.
   public final func holdAck() -> Ack? {
-    let ack = if let own = executor.eventAck { own } else { executor.ack }
+    let ack = if let own = executor.acks.ofCall { own } else { executor.ack }
     ack?.hold()
     return ack
   }
@@ -240,7 +240,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
       ack.release(.failed("the pipeline ended before"))
       return
     }
-    if isGivenUp, executor.eventAck == nil, let own = executor.ack { executor.eventAck = .some(own) }
+    if isGivenUp, executor.acks.ofCall == nil, let own = executor.ack { executor.acks.ofCall = .some(own) }
     executor.track(ack)
   }
 

@@ -7,7 +7,7 @@ open class QueueingNode: MultiInletNode {
   private let queueLimit: Int
   private struct Waiting {
     var event: OwnedEvent
-    /// Whoever waits for it.
+    /// The acknowledgement that the event holds while it is queued.
     var ack: Ack?
   }
   private var waiting = Deque<Waiting>()
@@ -45,12 +45,12 @@ open class QueueingNode: MultiInletNode {
     while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
       backlog.removed(next.event, waiting.count, queueLimit, self)
       // A call that it makes is not waited for by those whose call has ended in this turn, or they would wait for ever.
-      let outer = executor.eventAck
-      executor.eventAck = .some(next.ack)
+      let outer = executor.acks.ofCall
+      executor.acks.ofCall = .some(next.ack)
       goOn(with: &next.ack)
       next.event.keep(in: arena)
       begin(next.event.event)
-      executor.eventAck = outer
+      executor.acks.ofCall = outer
     }
     isAdvancing = false
     return true

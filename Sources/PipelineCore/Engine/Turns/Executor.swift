@@ -83,31 +83,10 @@ public final class Executor: @unchecked Sendable {
   /// batch. An inline run saves waking another thread. After the turns the calling thread runs the work passed to
   /// ``afterTurn(_:)``. Set at most once, by the owner of the turns, before the first post.
   public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
-  /// The acknowledgement of this turn's events, if their source wants one.
-  public private(set) var ack: Ack?
-  /// What a call that begins now holds in place of `ack`: set while a queued event begins its call, and where this turn has given up
-  /// another event's call.
-  var eventAck: Ack??
-  /// Whether nothing that comes from outside is acknowledged: who waits for an answer is refused at the end of a turn, other
-  /// senders when the sources end (``releaseWithheld()``). Set before the launch.
-  var withholdsAcks = false
-  private var withheld: [Ack] = []
-  /// The sources have ended: nobody keeps events for later.
-  private var refusesAll = false
-  /// Why an event of a rehearsal is not acknowledged.
-  static let rehearsal = "this is a dry run: nothing is delivered"
-  /// Whether `ack` includes several others.
-  private var tracksSeveral = false
-  /// Whether `ack` covers the whole batch, so that the rest of the batch belongs to it too.
-  private var tracksBatch = false
-  private let checkpoints: CheckpointSequence
-  /// The acknowledgement of everything since the last checkpoint that no source asks for.
-  private var checkpoint: Ack
-  /// What a sink holds for the events that it takes in this turn and writes later.
-  var turnAck: Ack { ack ?? checkpoint }
+  let acks = TurnAcks()
   /// The work that the thread of an inline run does after the turns; nil in other turns.
   private var workAfterTurn: [Work]?
-  /// Called during a turn, between two events or before the first, when ``nextSample`` has come; and at each look at the clock
+  /// Called during a turn, between two events or before the first, when ``nextSample`` has come; and at each read of the clock
   /// from then on, until the turn ends.
   var lookedAtClock: (Instant) -> Void = { _ in }
   var nextSample = Instant(nanoseconds: .min)
@@ -148,8 +127,6 @@ public final class Executor: @unchecked Sendable {
     time.initialize(to: clock.wallTime)
     credit = .allocate(capacity: 1)
     credit.initialize(to: 0)
-    checkpoints = CheckpointSequence()
-    checkpoint = checkpoints.begin()
     arena.attention = credit
   }
 
@@ -400,26 +377,7 @@ public final class Executor: @unchecked Sendable {
     if !deferredReleases.isEmpty { deferredReleases.removeAll(keepingCapacity: true) }
     arena.reset()
     // Steps deferred to the next turn belong to the events of this one.
-    if let ended = ack, deferredHead == deferred.count {
-      ack = nil
-      tracksSeveral = false
-      tracksBatch = false
-      eventAck = nil
-      if withholdsAcks, ended.waitsForCommit { withhold(ended) } else { ended.release() }
-    }
-  }
-
-  private func withhold(_ ack: Ack) {
-    if refusesAll || ack.answersClient { ack.release(.failed(Self.rehearsal)) } else { withheld.append(ack) }
-  }
-
-  /// The senders of events that were not acknowledged learn that they have failed.
-  func releaseWithheld() {
-    guard withholdsAcks else { return }
-    refusesAll = true
-    let left = withheld
-    withheld = []
-    for ack in left { ack.release(.failed(Self.rehearsal)) }
+    if deferredHead == deferred.count { acks.turnEnded() }
   }
 
   /// Ends the turn behind the event that is on its way: the rest of its batch is for another turn.
@@ -488,9 +446,7 @@ public final class Executor: @unchecked Sendable {
   ///
   /// - Parameter inner: The source is part of an inner signal.
   public func resume(inner: Bool, _ work: @escaping () -> Void) {
-    let held = tracksBatch ? ack : nil
-    held?.hold()
-    remainders.append(Remainder(isInner: inner, ack: held, work: work))
+    remainders.append(Remainder(isInner: inner, ack: acks.holdForRest(), work: work))
   }
 
   /// The pipeline has ended: drops the rests of batches. `reason`: why their events have failed, if they have.
@@ -504,43 +460,6 @@ public final class Executor: @unchecked Sendable {
   }
 
   // MARK: During a turn
-
-  /// Sets a checkpoint after everything that has happened: `done` is called once, on any thread, when all effects of that are
-  /// acknowledged or have failed. Called between two turns, or in a turn that has done nothing yet.
-  func setCheckpoint(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
-    checkpoints.whenAcknowledged(done)
-    let ended = checkpoint
-    checkpoint = checkpoints.begin()
-    ended.release()
-  }
-
-  /// Fails the effects of this turn.
-  func failTurn(_ reason: String) { turnAck.fail(reason) }
-
-  /// Adds the events of `acks` to this turn: everything that the turn does from now on, including what it defers,
-  /// belongs to them; then one hold of each is released. Called by the source of the events, or by a sink that held the
-  /// events and now rejects them, at most once in a turn.
-  public func track(_ acks: Ack...) { track(acks) }
-
-  public func track(_ acks: [Ack]) {
-    guard let first = acks.first else { return }
-    for one in acks {
-      one.join(checkpoint)
-      if one.purpose != .piece { tracksBatch = true }
-    }
-    if ack == nil, acks.count == 1 {
-      ack = first
-      return
-    }
-    if !tracksSeveral {
-      let all = Ack()
-      // This turn may continue steps that an earlier turn deferred.
-      if let ack { all.include(ack) }
-      ack = all
-      tracksSeveral = true
-    }
-    for one in acks { ack?.include(one) }
-  }
 
   /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes no
   /// difference whether events share a turn.

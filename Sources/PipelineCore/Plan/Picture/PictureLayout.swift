@@ -5,7 +5,7 @@ struct PictureLayout {
   private let outline: PictureOutline
   private(set) var width = 0.0
   private(set) var height = 0.0
-  /// Of groups in the picture, of boxes within their group, then in the picture.
+  /// Frames of groups in the picture; frames of boxes first within their group, then in the picture.
   private var groupFrames: [Frame]
   private var boxFrames: [Frame]
   private var headHeights: [Double]

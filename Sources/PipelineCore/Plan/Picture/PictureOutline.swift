@@ -16,7 +16,7 @@ struct PictureOutline {
     var keyword: String
     /// The settings, the first of them cut in the picture.
     var details: [String] = []
-    /// Beside the settings, for the title.
+    /// Remarks for the title, added to the settings.
     var remarks: [String] = []
     var group: Int
     var parent: Int?

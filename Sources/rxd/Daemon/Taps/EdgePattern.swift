@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Which edges of a pipeline a person means: by the name of a signal, step or sink, by both ends, or by a line of the file.
+/// Names edges of a pipeline: by a signal, step or sink, by both ends, or by a line of the file.
 struct EdgePattern: Sendable {
   private enum Kind: Sendable {
     case ends(from: String, to: String)
@@ -45,7 +45,7 @@ struct EdgePattern: Sendable {
     }
   }
 
-  /// What an edge is called: after the signal that it makes up, the errors that it carries, or the step that it leads to. An edge that
+  /// The names of an edge: that of its signal, of the errors that it carries, or of the step that it leads to. An edge that
   /// leaves a source is called after that, too.
   static func names(of edge: EdgePlan, in plan: Plan) -> [String] {
     var names: [String] = []

@@ -60,7 +60,7 @@ extension Supervisor {
       let stream = request.stream(
         "application/x-ndjson",
         closed: {
-          session.abandon()
+          session.readerLeft()
           post(.tapClosed(ObjectIdentifier(session)))
         })
     else { return }
@@ -76,7 +76,7 @@ extension Supervisor {
     for slot in slots { slot.run?.inspect { session.detach(from: $0) } }
   }
 
-  /// The process ends: every reader is told so, with the counts, and has a moment to take it.
+  /// The process ends: every reader receives the counts, and has a moment to read them.
   func endTaps() {
     for tap in taps { tap.finish(isEnding: true) }
     let deadline = now + Self.lastMoment
@@ -88,7 +88,7 @@ extension Supervisor {
     }
   }
 
-  /// What taps do before a run is launched: they see its first event.
+  /// Attaches the open taps before a run is launched, so that they see its first event.
   var tapAttachment: @Sendable (Execution) -> Void {
     let taps = taps
     return { execution in for tap in taps { tap.attach(to: execution) } }
@@ -96,7 +96,7 @@ extension Supervisor {
 }
 
 extension ProcessView {
-  /// The edges that a tap can observe, with what has passed them.
+  /// The edges that a tap can observe, with their counts.
   func edgeList(_ request: TapSession.Request) -> JSONText {
     .object([
       (

@@ -14,10 +14,10 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// The lines of events without a verdict, innermost last; nil: the event is not shown.
   private var undecided: [[UInt8]?] = []
 
-  /// Of larger events, no more than this is looked at.
+  /// The most bytes of an event that are encoded for a tap.
   private static let mostEncoded = 64 << 10
 
-  /// Which of the session's edges it is, and how many events a second are shown of it.
+  /// The number of the edge in the session, and the most events a second that are shown of it.
   private let place: Int
   private let share: Int
 
@@ -112,12 +112,10 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
 
 /// The condition of a tap, for the turns of one execution.
 final class TapCondition {
-  private let program: Program
-  private let projection = Projection()
-  private let frame: EvaluationFrame
+  private let expression: StandaloneExpression
   private let arena = Arena()
 
-  /// What conditions see, and the functions of the pipeline that they can call.
+  /// Checks a condition, which sees the event, `meta` and `now`, and may call the functions of the pipeline.
   static func check(
     _ text: String, _ functions: UserFunctions, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {
@@ -126,22 +124,18 @@ final class TapCondition {
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 
-  init(_ checked: CheckedExpression) {
-    program = checked.compile(projection: projection)
-    projection.freeze()
-    frame = EvaluationFrame(variables: 3, slots: projection.slotCount, arena: arena, json: JSONParser())
-  }
+  init(_ checked: CheckedExpression) { expression = StandaloneExpression(checked, arena: arena) }
 
   /// - Parameter time: What `now` is, in nanoseconds since 1970.
   func verdict(on event: Event, at time: Int64) -> TapSession.ConditionVerdict {
     defer { arena.reset() }
-    frame[0] = event.value
-    frame[1] = meta(of: event)
-    frame.now = .timestamp(wallTime: time)
-    var result = projection.slotCount > 0 ? projection.fill(event.value, frame) : .null
-    if !result.isError { result = program.evaluate(frame) }
-    if result.isError || !result.is(.bool) { return .failed }
-    return result.isTrue ? .fulfilled : .notFulfilled
+    expression.frame[Variables.meta] = meta(of: event)
+    expression.frame.now = .timestamp(wallTime: time)
+    return switch expression.evaluateBool(event.value) {
+    case .yes: .fulfilled
+    case .no: .notFulfilled
+    case .failed: .failed
+    }
   }
 
   private func meta(of event: Event) -> Value {

@@ -7,23 +7,23 @@ import Transport
 ///
 /// Observers call it in turns of their pipelines, which may run at the same time.
 final class TapSession: Sendable {
-  /// What a reader asks for.
+  /// The request of a reader.
   struct Request: Sendable {
     /// The name of the pipeline; `*` stands for any text.
     var pipeline = "*"
     var edges: [EdgePattern] = []
     /// The condition that events must fulfil.
     var condition: CheckedExpression?
-    /// Every how many of the events is shown.
+    /// Shows one of so many events.
     var sample = 1
-    /// After how many shown events the tap ends; nil: it goes on.
+    /// The number of shown events after which the tap ends; nil: it does not end.
     var limit: Int?
-    /// How much of an event is shown.
+    /// The most bytes of an event that are shown.
     var eventBytes = 2048
 
     func means(_ plan: Plan) -> Bool { Wildcard.matches(pipeline, plan.name) }
 
-    /// The edges of a plan that it means, in the order of the file.
+    /// The matching edges of a plan, in the order of the file.
     func edges(of plan: Plan) -> [EdgeID] {
       let found = Set(edges.flatMap { $0.edges(of: plan) })
       return found.sorted { $0.number < $1.number }
@@ -37,16 +37,16 @@ final class TapSession: Sendable {
 
   private struct State {
     var stream: ResponseStream?
-    /// Events that passed, that were shown, that would have been but for the reader or ``mostEvents``, and for which the condition failed.
+    /// Events that passed, events that were shown, events left out because of the reader or ``mostEvents``, and events for which the condition failed.
     var seen: UInt64 = 0
     var shown: UInt64 = 0
     var missed: UInt64 = 0
     var undecided: UInt64 = 0
-    /// What of `missed` the reader has been told.
+    /// The part of `missed` that was reported to the reader.
     var reported: UInt64 = 0
     var sampled = 0
     var second = Instant(nanoseconds: .min)
-    /// By the number of the observer's place among the session's edges.
+    /// The events shown of each edge in this second, by the number of the edge in the session.
     var inSecond: [Int: Int] = [:]
     var isOver = false
   }
@@ -151,7 +151,7 @@ final class TapSession: Sendable {
   /// Sends a line that is no event.
   func send(_ line: [UInt8]) { state.withLock { _ = $0.stream?.send(line) } }
 
-  /// Ends the answer with what has been counted.
+  /// Ends the answer with the counts.
   ///
   /// - Parameter isEnding: The process ends, so the reader did not get all that it asked for.
   func finish(isEnding: Bool = false) {
@@ -174,7 +174,7 @@ final class TapSession: Sendable {
   }
 
   /// The reader has left.
-  func abandon() {
+  func readerLeft() {
     state.withLock { state in
       state.isOver = true
       state.stream = nil

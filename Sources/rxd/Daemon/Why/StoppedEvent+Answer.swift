@@ -32,7 +32,7 @@ extension StoppedEvent {
     return plan.steps[step.number].location
   }
 
-  /// What it was read from: `/var/log/a.log, at byte 12`.
+  /// Where the event was read from: `/var/log/a.log, at byte 12`.
   private var from: String? {
     if source.isEmpty { return nil }
     return (path ?? source) + (position >= 0 ? ", at \(path == nil ? "number" : "byte") \(position)" : "")

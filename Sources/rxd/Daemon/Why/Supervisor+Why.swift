@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineRuntime
 
 extension Supervisor {
-  /// Gives each pipeline its part of the memory for events that did not pass.
+  /// Gives each pipeline its share of the memory for events that did not pass.
   func shareWhyMemory() {
     guard slots.count != whySharers, !slots.isEmpty else { return }
     whySharers = slots.count
@@ -88,7 +88,7 @@ extension Supervisor {
   }
 }
 
-/// What is known about events that did not pass, for one question.
+/// The answer to one question about events that did not pass.
 struct WhyAnswer {
   private struct Pipeline {
     var name: String
@@ -100,7 +100,7 @@ struct WhyAnswer {
     var id: String
     var place: SourceLocation
     var kept: Int
-    /// How many were stopped, by verdict.
+    /// The number of stopped events, by verdict.
     var counts: [(verdict: Verdict, count: UInt64)]
   }
   private let asked: WhyQuestion
@@ -129,7 +129,7 @@ struct WhyAnswer {
       }
       pipelines.append(Pipeline(name: pipeline.name, events: found, steps: steps))
     }
-    // The newest of all pipelines.
+    // Keeps the newest events of all pipelines.
     if all.count > asked.limit {
       let first = all.map(\.time).sorted(by: >)[asked.limit - 1]
       for index in pipelines.indices { pipelines[index].events.removeAll { $0.time < first } }
@@ -209,7 +209,7 @@ extension WhyAnswer.Step {
     return .object(members)
   }
 
-  /// What is known of a step beside the events.
+  /// The counts of a step that stopped events.
   fileprivate func sentences(_ name: String) -> String {
     var text = ""
     if !counts.isEmpty {

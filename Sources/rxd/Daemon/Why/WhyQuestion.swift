@@ -1,12 +1,12 @@
 import PipelineCore
 
-/// What a person asks about events that did not pass.
+/// A question about events that did not pass.
 struct WhyQuestion {
   /// The name of the pipeline; `*` stands for any text.
   var pipeline = "*"
   /// Steps, or lines of the file; none: all.
   var steps: [StepPattern] = []
-  /// None: all.
+  /// The verdicts; empty: all.
   var verdicts: Set<Verdict> = []
   /// The name of an event, its place (`FILE:OFFSET`), or its field `id`.
   var id: String?
@@ -16,7 +16,7 @@ struct WhyQuestion {
   var until = Int64.max
   /// How many events are shown: the newest.
   var limit = 10
-  /// How much of an event is shown.
+  /// The most bytes of an event that are shown.
   var eventBytes = 2048
 
   /// Verdicts that stop an event.
@@ -25,7 +25,7 @@ struct WhyQuestion {
   func means(_ plan: Plan) -> Bool { Wildcard.matches(pipeline, plan.name) }
   func means(_ step: StepID, of plan: Plan) -> Bool { steps.isEmpty || steps.contains { $0.means(step, of: plan) } }
 
-  /// The events that are meant, in the order of time, and how many could not be judged because they were too large to be kept, or because the condition
+  /// The matching events, in the order of time, and how many could not be judged because they were too large to be kept, or because the condition
   /// failed.
   func events(of stopped: StoppedEvents) -> (found: [StoppedEvent], unjudged: Int) {
     let judge = condition.map(TapCondition.init)
@@ -54,7 +54,7 @@ struct WhyQuestion {
   }
 }
 
-/// Which steps a person means: by name, by the name of the signal or sink, or by a line of the file.
+/// Names steps: by name, by the signal or sink, or by a line of the file.
 struct StepPattern {
   private enum Kind {
     case name(String)

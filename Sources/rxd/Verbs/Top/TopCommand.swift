@@ -26,7 +26,7 @@ struct TopVerb: ParsableCommand {
   @Option(help: ArgumentHelp("The format of --once: text or json.", valueName: "form"))
   var format = Format.text
 
-  @Option(help: ArgumentHelp("The time between two looks; default is 1s.", valueName: "span"))
+  @Option(help: ArgumentHelp("The time between two readings; default is 1s.", valueName: "span"))
   var interval: TapVerb.Span?
 
   @Option(
@@ -51,9 +51,9 @@ struct TopVerb: ParsableCommand {
     table.filter = filter
     do throws(ControlClient.Failure) {
       if once {
-        let before = try Self.look(client)
+        let before = try Self.read(client)
         usleep(UInt32(clamping: (interval?.span ?? .seconds(1)).nanoseconds / 1000))
-        let rates = LiveRates(from: before, to: try Self.look(client))
+        let rates = LiveRates(from: before, to: try Self.read(client))
         if format == .json { return Console.print(Self.document(rates, filter)) }
         table.columns = isatty(1) == 1 ? Console.columns : 80
         table.colors = Console.colors((try? color.mode()) ?? .auto, on: 1)
@@ -68,7 +68,7 @@ struct TopVerb: ParsableCommand {
     }
   }
 
-  static func look(_ client: ControlClient) throws(ControlClient.Failure) -> LiveStatistics {
+  static func read(_ client: ControlClient) throws(ControlClient.Failure) -> LiveStatistics {
     let answer = try client.ask("GET", "/stats", within: .seconds(10))
     guard answer.status == 200, let document = JSONView(answer.body), let statistics = LiveStatistics(document) else {
       throw ControlClient.Failure(message: "the process at \(client.path) gives no counts (status \(answer.status))")

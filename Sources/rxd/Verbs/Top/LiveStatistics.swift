@@ -42,7 +42,7 @@ struct LiveStatistics {
     var outbox: Queue?
     /// Bytes of its files that a source has left to read; nil: unknown.
     var lag: Int?
-    /// Of the step of a plugin: as in `GET /stats`.
+    /// The plugin behind the step, as in `GET /stats`.
     var plugin: JSONView?
     /// How often its program was started again.
     var restarts: Int

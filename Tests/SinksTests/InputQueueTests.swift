@@ -5,7 +5,7 @@ import Testing
 @testable import PipelineCore
 
 /// How batches come from a source's own thread into the pipeline.
-@Suite struct IntakeTests {
+@Suite struct InputQueueTests {
   /// Does something where a thread would wait.
   private final class Gate: InputQueue.Gate {
     let count = Mutex(0)
@@ -89,7 +89,7 @@ import Testing
     #expect(log.all.count == 3 && executor.turns == turns + 1)
   }
 
-  @Test func whoeverWaitsIsLetGoAtTheEnd() {
+  @Test func waitersAreReleasedAtTheEnd() {
     let inputQueue = inputQueue
     gate.waits.withLock { $0 = { inputQueue.stop() } }
     #expect(deliver("a") && deliver("b"))
@@ -100,7 +100,7 @@ import Testing
     #expect(log.all == ["a", "b"])
   }
 
-  @Test func whoHasTimeRunsItsTurnUnlessSomethingOfItWaits() {
+  @Test func anIdleThreadRunsItsTurnInlineUnlessInputWaits() {
     let log = log
     let executor = pipeline.execution.executor
     executor.runInline = { batch, _ in

@@ -39,7 +39,7 @@ struct PluginNew: ParsableCommand {
     }
     for file in template.files(language) {
       let path = "\(name)/\(file.name)"
-      // Beside the file itself.
+      // The same directory as the file.
       if let end = file.name.lastIndex(of: "/") {
         var folder = name
         for part in file.name[..<end].split(separator: "/") {

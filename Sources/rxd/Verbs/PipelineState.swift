@@ -6,7 +6,7 @@ import Storage
 struct PipelineState {
   let name: String
   let store: String
-  /// Of the state or, if there is none, when the store was last written; nanoseconds since 1970.
+  /// The time of the state or, without a state, of the last write to the store; nanoseconds since 1970.
   private(set) var committedAt: Int64
   let bytes: [UInt8]?
   let backlogs: [(sink: String, backlog: OutboxBacklog)]

@@ -25,20 +25,7 @@ struct Reload: ParsableCommand {
   @Option(help: ArgumentHelp("How long to wait for the answer; default is 60.", valueName: "seconds"))
   var timeout = 60
 
-  @Option(
-    help: ArgumentHelp(
-      """
-      The control socket of the process. By default control.sock in the runtime directory of the service manager, in \
-      the state directory, or in /run/rxd. (RXD_CONTROL_SOCKET, RUNTIME_DIRECTORY)
-      """, valueName: "path"), completion: .file())
-  var socket: String?
-
-  @Option(
-    name: .customLong("state-dir"),
-    help: ArgumentHelp(
-      "The state directory of the process, to find its socket. (RXD_STATE_DIR, STATE_DIRECTORY)", valueName: "dir"),
-    completion: .directory)
-  var stateDirectory: String?
+  @OptionGroup var control: ControlOptions
 
   @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
   var format = Format.text
@@ -54,7 +41,7 @@ struct Reload: ParsableCommand {
   func run() throws {
     let colors = Console.colors(try color.mode(), on: 1)
     let target = "/reload?wait=\(wait)&format=\(format.rawValue)&colors=\(colors)"
-    let client = try ControlClient(socket, state: StateDirectory.named(stateDirectory))
+    let client = try control.client()
     let answer: ControlClient.Answer
     do throws(ControlClient.Failure) {
       answer = try client.ask("POST", target, within: .seconds(Int64(timeout)))

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// The loop of `rxd top`: looks, draws, reads keys.
+/// The loop of `rxd top`: readings, draws, reads keys.
 final class TopScreen {
   private let client: ControlClient
   private var table: TopTable
@@ -11,7 +11,7 @@ final class TopScreen {
   private let isTerminal: Bool
   private var history: [String: [Double]] = [:]
   /// Looks of the last minute, the oldest first.
-  private var looks: [LiveStatistics] = []
+  private var readings: [LiveStatistics] = []
   private var isPaused = false
   /// The name being typed; nil: keys are commands.
   private var typed: String?
@@ -28,7 +28,7 @@ final class TopScreen {
   func run() throws(ControlClient.Failure) {
     let terminal = isTerminal ? RawTerminal() : nil
     defer { terminal?.restore() }
-    looks = [try TopVerb.look(client)]
+    readings = [try TopVerb.read(client)]
     var next = SystemClock.shared.now + interval
     while true {
       let left = max(0, (next - SystemClock.shared.now).nanoseconds / 1_000_000)
@@ -45,25 +45,25 @@ final class TopScreen {
       if SystemClock.shared.now < next { continue }
       next = SystemClock.shared.now + interval
       if isPaused { continue }
-      look(try TopVerb.look(client))
+      show(try TopVerb.read(client))
       draw()
     }
   }
 
-  private func look(_ now: LiveStatistics) {
-    if let last = looks.last {
+  private func show(_ now: LiveStatistics) {
+    if let last = readings.last {
       let rates = LiveRates(from: last, to: now)
       var kept: [String: [Double]] = [:]
       for row in rates.rows { kept[row.name] = ((history[row.name] ?? []) + [row.received]).suffix(20) }
       history = kept
     }
-    looks.append(now)
+    readings.append(now)
     // The one before the window begins it.
-    while looks.count > 2, looks[1].nanoseconds < now.nanoseconds - Self.window { looks.removeFirst() }
+    while readings.count > 2, readings[1].nanoseconds < now.nanoseconds - Self.window { readings.removeFirst() }
   }
 
   private func draw() {
-    guard looks.count > 1, let first = looks.first, let last = looks.last else { return }
+    guard readings.count > 1, let first = readings.first, let last = readings.last else { return }
     if isTerminal {
       var size = winsize()
       if ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 {
@@ -72,7 +72,8 @@ final class TopScreen {
       }
     }
     let text = table.text(
-      LiveRates(from: looks[looks.count - 2], to: last), longer: LiveRates(from: first, to: last), history: history)
+      LiveRates(from: readings[readings.count - 2], to: last), longer: LiveRates(from: first, to: last),
+      history: history)
     guard isTerminal else { return Console.print(text) }
     let hint =
       typed.map { "filter: \($0)_" }

@@ -308,9 +308,9 @@ struct ReplayPlan {
   private(set) var sinks: [String: Int] = [:]
   private(set) var printed: [[UInt8]] = []
   private(set) var removed: [Int64] = []
-  /// Those that could only be printed.
+  /// The number of events that could only be printed.
   private(set) var unplaced = 0
-  /// Those whose event is not known well enough, and why.
+  /// Rejected events that are not known completely, and why.
   private(set) var kept: [(number: Int64, why: String)] = []
 
   init(prints: Bool) { self.prints = prints }

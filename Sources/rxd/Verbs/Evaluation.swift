@@ -4,9 +4,7 @@ import Transport
 
 /// One expression over many events.
 final class Evaluation {
-  private let program: Program
-  private let projection = Projection()
-  private let frame: EvaluationFrame
+  private let expression: StandaloneExpression
   private let arena = Arena()
   private let json = JSONParser()
   private let output = OutputBuffer(capacity: 64 << 10)
@@ -37,9 +35,7 @@ final class Evaluation {
     self.renderer = renderer
     self.isText = isText
     self.isRaw = isRaw
-    program = checked.compile(projection: projection)
-    projection.freeze()
-    frame = EvaluationFrame(variables: 4, slots: projection.slotCount, arena: arena, json: json)
+    expression = StandaloneExpression(checked, arena: arena, json: json)
     let builder = Arena()
     let variables = ProcessEnvironment.variables.sorted { $0.key < $1.key }
     environment = OwnedValue(
@@ -103,15 +99,15 @@ final class Evaluation {
 
   func evaluate(_ event: Value, line: Int?) {
     defer { arena.reset() }
-    frame[0] = event
-    frame[1] = arena.map([(key: .literal("source"), value: .literal("stdin"))])
-    frame[3] = environment.value
+    let frame = expression.frame
+    frame[Variables.meta] = arena.map([(key: .literal("source"), value: .literal("stdin"))])
+    frame[Variables.env] = environment.value
     frame.now = .timestamp(wallTime: SystemClock.shared.wallTime)
-    var result = projection.slotCount > 0 ? projection.fill(event, frame) : .null
-    if !result.isError { result = program.evaluate(frame) }
+    let result = expression.evaluate(event)
     let place = line.map { "line \($0): " } ?? ""
     if result.isError {
-      fail(place + program.failureMessage(result, frame), at: program.failureLocation(result))
+      fail(
+        place + expression.program.failureMessage(result, frame), at: expression.program.failureLocation(result))
       return
     }
     let start = output.count

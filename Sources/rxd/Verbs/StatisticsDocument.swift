@@ -71,7 +71,7 @@ extension Latency {
     .object([
       ("count", .count(count)), ("sum_nanoseconds", .int(Int(sum))),
       ("p50_nanoseconds", .int(Int(bound(of: 0.5) ?? 0))), ("p99_nanoseconds", .int(Int(bound(of: 0.99) ?? 0))),
-      // Of each bound, not cumulated; the last is above all.
+      // Counts for each bound, not cumulated; the last is above all bounds.
       ("counts", .document("[" + counts.map(String.init).joined(separator: ", ") + "]")),
     ])
   }

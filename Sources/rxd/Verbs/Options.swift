@@ -128,7 +128,7 @@ struct PluginOptions: ParsableArguments {
     completion: .directory)
   var pluginDir: [String] = []
 
-  /// Those that are given, else that of the installation, `lib/rxd/plugins` beside `bin`. Absolute paths.
+  /// The given directories, else the one of the installation, `lib/rxd/plugins` beside `bin`. Absolute paths.
   static func directories(_ given: [String]) -> [String] {
     if !given.isEmpty { return given.map(absolute) }
     if let variable = ProcessEnvironment["RXD_PLUGIN_DIR"] {

@@ -1,0 +1,117 @@
+/// What the events of the running turn are acknowledged to, and the checkpoint that covers everything else. Used in turns.
+final class TurnAcks {
+  /// The acknowledgement of this turn's events, if their source wants one.
+  private(set) var current: Ack?
+  /// What a call that begins now holds in place of `current`: set while a queued event begins its call, and where this turn has given up
+  /// another event's call.
+  var ofCall: Ack??
+  /// Whether nothing that comes from outside is acknowledged: a client is refused at the end of its turn, other
+  /// senders when the sources end (``releaseWithheld()``). Set before the launch.
+  var areWithheld = false
+  private var withheld: [Ack] = []
+  /// The sources have ended: nobody keeps events for later.
+  private var refusesAll = false
+  /// Why an event of a dry run is not acknowledged.
+  private static let rehearsal = "this is a dry run: nothing is delivered"
+  /// Whether `current` includes several others.
+  private var tracksSeveral = false
+  /// Whether `current` covers the whole batch, so that the rest of the batch belongs to it too.
+  private var tracksBatch = false
+  private let checkpoints: CheckpointSequence
+  /// The acknowledgement of everything since the last checkpoint that no source asks for.
+  private var checkpoint: Ack
+
+  init() {
+    checkpoints = CheckpointSequence()
+    checkpoint = checkpoints.begin()
+  }
+
+  /// What a sink holds for the events that it takes in this turn and writes later.
+  var ofTurn: Ack { current ?? checkpoint }
+
+  /// The acknowledgement of the whole batch, held once for the rest of the batch; nil: only pieces are acknowledged.
+  func holdForRest() -> Ack? {
+    let held = tracksBatch ? current : nil
+    held?.hold()
+    return held
+  }
+
+  func track(_ acks: [Ack]) {
+    guard let first = acks.first else { return }
+    for one in acks {
+      one.join(checkpoint)
+      if one.purpose != .piece { tracksBatch = true }
+    }
+    if current == nil, acks.count == 1 {
+      current = first
+      return
+    }
+    if !tracksSeveral {
+      let all = Ack()
+      // This turn may continue steps that an earlier turn deferred.
+      if let current { all.include(current) }
+      current = all
+      tracksSeveral = true
+    }
+    for one in acks { current?.include(one) }
+  }
+
+  func setCheckpoint(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
+    checkpoints.whenAcknowledged(done)
+    let ended = checkpoint
+    checkpoint = checkpoints.begin()
+    ended.release()
+  }
+
+  /// The turn has ended, and has deferred nothing to the next.
+  func turnEnded() {
+    guard let ended = current else { return }
+    current = nil
+    tracksSeveral = false
+    tracksBatch = false
+    ofCall = nil
+    if areWithheld, ended.waitsForCommit { withhold(ended) } else { ended.release() }
+  }
+
+  private func withhold(_ ack: Ack) {
+    if refusesAll || ack.answersClient { ack.release(.failed(Self.rehearsal)) } else { withheld.append(ack) }
+  }
+
+  /// Reports the events that were not acknowledged as failed to their senders.
+  func releaseWithheld() {
+    guard areWithheld else { return }
+    refusesAll = true
+    let left = withheld
+    withheld = []
+    for ack in left { ack.release(.failed(Self.rehearsal)) }
+  }
+}
+
+extension Executor {
+  /// The acknowledgement of this turn's events, if their source wants one.
+  public var ack: Ack? { acks.current }
+
+  /// What a sink holds for the events that it takes in this turn and writes later.
+  @inline(__always)
+  var turnAck: Ack { acks.ofTurn }
+
+  /// Whether nothing that comes from outside is acknowledged.
+  var withholdsAcks: Bool {
+    get { acks.areWithheld }
+    set { acks.areWithheld = newValue }
+  }
+
+  /// Sets a checkpoint after everything that has happened: `done` is called once, on any thread, when all effects of that are
+  /// acknowledged or have failed. Called between two turns, or in a turn that has done nothing yet.
+  func setCheckpoint(_ done: @escaping @Sendable (Ack.Outcome) -> Void) { acks.setCheckpoint(done) }
+
+  /// Fails the effects of this turn.
+  func failTurn(_ reason: String) { turnAck.fail(reason) }
+
+  /// Adds the events of `acks` to this turn: everything that the turn does from now on, including what it defers,
+  /// belongs to them; then one hold of each is released. Called by the source of the events, or by a sink that held the
+  /// events and now rejects them, at most once in a turn.
+  public func track(_ acks: Ack...) { self.acks.track(acks) }
+
+  public func track(_ acks: [Ack]) { self.acks.track(acks) }
+}
