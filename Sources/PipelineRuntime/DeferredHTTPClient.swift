@@ -21,6 +21,13 @@ package final class DeferredHTTPClient: HTTPClient {
     made.stream(request, receive)
   }
 
+  package func accessToken(
+    _ options: HTTPOptions, insteadOf refused: Secret?,
+    _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
+  ) -> any Cancellable {
+    made.accessToken(options, insteadOf: refused, completion)
+  }
+
   private var made: CurlClient {
     client.withLock { client in
       if let client { return client }

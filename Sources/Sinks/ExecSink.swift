@@ -83,8 +83,7 @@ public struct ExecSink: SinkComponent {
     let call = ProgramCall(
       command, shell: shell, environment: environment, directory: directory, maxMemory: maxMemory)
     var options = ProgramSender.Options()
-    options.delay = restart.delay
-    options.maxDelay = restart.maxDelay
+    options.attempts = restart.attempts
     options.stopTimeout = stopTimeout
     options.restarts = onExit == .restart
     options.success = success

@@ -16,7 +16,7 @@ extension HTTPSink {
     var exchanges: [Int: Exchange] = [:]
     /// When waiting events are sent even if they fill no request.
     private var flush = Wake.none
-    private var isBatchDue = false
+    private var flushAt: Instant?
     /// When requests may start again. Set exactly while there is a pause.
     var resumption = Wake.none
     /// Compresses bodies; used by the worker alone; nil: no compression.
@@ -195,15 +195,18 @@ extension HTTPSink {
     /// The next request, if one is due.
     private func next() -> Request? {
       if let request = queue.popRequest() { return request }
-      guard queue.count > 0 else { return nil }
-      guard queue.isFull || isBatchDue || isFinishing || parameters.batch.every == .zero else {
-        if !flush.isSet { flush = executor.schedule(at: executor.now + parameters.batch.every, self, Self.flushes) }
+      guard let oldest = queue.oldestEvent else { return nil }
+      let due = oldest + parameters.batch.every
+      // While the input waits, nothing more comes for the batches that are open.
+      guard queue.isFull || due <= executor.now || isFinishing || isInputPaused else {
+        if flushAt != due {
+          unset(&flush)
+          flushAt = due
+          flush = executor.schedule(at: due, self, Self.flushes)
+        }
         return nil
       }
-      unset(&flush)
       let request = queue.makeRequest(key: newKey)
-      // What goes elsewhere is as old.
-      if !hasTargets || queue.count == 0 { isBatchDue = false }
       updatePressure()
       return request
     }
@@ -331,7 +334,7 @@ extension HTTPSink {
         return
       default:
         flush = .none
-        isBatchDue = true
+        flushAt = nil
       }
       sendNext()
     }

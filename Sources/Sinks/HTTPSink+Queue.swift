@@ -16,15 +16,28 @@ extension HTTPSink {
     var since: Instant
     /// The time of day then, in nanoseconds since 1970.
     var takenAt: Int64
+    /// Its number among all events of the queue.
+    var order = 0
   }
 
-  /// The URL and headers that templates gave an event, as a request without body.
-  final class Target: Sendable {
+  /// The URL and headers that templates gave an event, as a request without body. Events with the same one may share a request.
+  final class Target: Sendable, Hashable {
     let message: HTTPRequest
     init(_ message: HTTPRequest) { self.message = message }
 
-    /// Whether two events may share a request.
-    static func areSame(_ a: Target?, _ b: Target?) -> Bool { a === b || a?.message == b?.message }
+    static func == (a: Target, b: Target) -> Bool { a === b || a.message == b.message }
+    func hash(into hasher: inout Hasher) {
+      hasher.combine(message.url)
+      for header in message.headers { hasher.combine(header.value) }
+    }
+  }
+
+  /// The events that wait for a request to the same place, which go together.
+  final class OpenBatch {
+    let target: Target?
+    var events = Deque<Item>()
+    var bytes = 0
+    init(_ target: Target?) { self.target = target }
   }
 
   /// Events of one request, from when they leave the queue until the server has answered for them.
@@ -53,33 +66,59 @@ extension HTTPSink {
   struct Queue {
     /// The requests in order, at most as many as may be under way, and their halves.
     private(set) var requests = Deque<Request>()
-    private(set) var events = Deque<Item>()
-    /// The number of the first of `events`.
+    /// One for each place, in the order of the oldest event.
+    private var batches: [OpenBatch] = []
+    private var byTarget: [Target?: OpenBatch] = [:]
+    /// Those that fill a request, in the order in which they became full.
+    private var full = Deque<OpenBatch>()
+    /// The number of the next request's first event.
     private var place = 0
-    /// Bytes of the events that are in no request yet.
+    private var order = 0
+    /// The events, and their bytes, that are in no request yet.
+    private(set) var count = 0
     private(set) var bytes = 0
     /// The most events in a request; a response `413` reduces it.
     private var largest: Int
     private let largestBytes: Int
+    private let mostBatches: Int
 
     init(_ batch: Batch) {
       largest = batch.count
       largestBytes = batch.bytes.bytes
+      mostBatches = batch.open
     }
 
-    /// The number of events that are in no request yet.
-    var count: Int { events.count }
     /// The number of all events.
-    var total: Int { events.count + requests.reduce(0) { $0 + $1.items.count } }
+    var total: Int { count + requests.reduce(0) { $0 + $1.items.count } }
     /// When the oldest came, of those that no request has and of each waiting request.
-    var oldest: [Instant] { [events.first?.since].compactMap { $0 } + requests.compactMap(\.items.first?.since) }
-    var isEmpty: Bool { requests.isEmpty && events.isEmpty }
-    /// Whether the events fill a request.
-    var isFull: Bool { count >= largest || bytes >= largestBytes }
+    var oldest: [Instant] { [oldestEvent].compactMap { $0 } + requests.compactMap(\.items.first?.since) }
+    var oldestEvent: Instant? { batches.first?.events.first?.since }
+    var isEmpty: Bool { requests.isEmpty && count == 0 }
+    /// Whether a request should be made now: the events for one place fill it, or there are too many places.
+    var isFull: Bool { !full.isEmpty || batches.count > mostBatches }
+    /// The events that are in no request yet, in order.
+    var events: [Item] { batches.flatMap(\.events).sorted { $0.order < $1.order } }
+
+    private func isFull(_ batch: OpenBatch) -> Bool { batch.events.count >= largest || batch.bytes >= largestBytes }
 
     mutating func append(_ item: Item) {
-      events.append(item)
+      var item = item
+      item.order = order
+      order += 1
+      let batch: OpenBatch
+      if let open = byTarget[item.target] {
+        batch = open
+      } else {
+        batch = OpenBatch(item.target)
+        byTarget[item.target] = batch
+        batches.append(batch)
+      }
+      let wasFull = isFull(batch)
+      batch.events.append(item)
+      batch.bytes += item.body.count
+      count += 1
       bytes += item.body.count
+      if !wasFull, isFull(batch) { full.append(batch) }
     }
 
     /// Returns a request to the queue, before all younger ones.
@@ -104,31 +143,36 @@ extension HTTPSink {
       let all = begun.flatMap { request in request.items.map { (item: $0, failure: request.failure) } }
       let rest = events.map { (item: $0, failure: String?.none) }
       requests = []
-      events = []
+      batches = []
+      byTarget = [:]
+      full = []
+      count = 0
       bytes = 0
       return all + rest
     }
 
-    /// How many events are looked at for those that share a request with the oldest.
-    private static let leastWindow = 1000
-
-    /// Makes a request of the oldest event, of which there must be one, and of those after it that go to the same place.
+    /// Makes a request of events that go to the same place, of which there must be some: of those that fill it, or else of those with the oldest
+    /// event.
     mutating func makeRequest(key: ([Item]) -> String) -> Request {
+      let batch = full.popFirst() ?? batches[0]
       var items: [Item] = []
-      var others: [Item] = []
       var size = 0
-      let window = max(largest, Self.leastWindow)
-      while items.count < largest, items.count + others.count < window, let first = events.first {
-        guard items.isEmpty || Target.areSame(items[0].target, first.target) else {
-          others.append(events.removeFirst())
-          continue
-        }
+      while items.count < largest, let first = batch.events.first {
         if !items.isEmpty, size + first.body.count > largestBytes { break }
         size += first.body.count
-        items.append(events.removeFirst())
+        items.append(batch.events.removeFirst())
       }
-      for other in others.reversed() { events.prepend(other) }
+      batch.bytes -= size
       bytes -= size
+      count -= items.count
+      batches.removeAll { $0 === batch }
+      if let next = batch.events.first {
+        let index = batches.firstIndex { ($0.events.first?.order ?? 0) > next.order } ?? batches.count
+        batches.insert(batch, at: index)
+        if isFull(batch) { full.prepend(batch) }
+      } else {
+        byTarget[batch.target] = nil
+      }
       defer { place += items.count }
       return Request(place: place, items: items, key: key(items))
     }
@@ -147,6 +191,9 @@ extension HTTPSink {
     }
 
     /// The server does not accept this many events in a request.
-    mutating func refused(_ count: Int) { largest = max(1, min(largest, count / 2)) }
+    mutating func refused(_ count: Int) {
+      largest = max(1, min(largest, count / 2))
+      full = Deque(batches.filter(isFull))
+    }
   }
 }

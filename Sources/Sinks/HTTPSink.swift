@@ -19,6 +19,7 @@ public struct HTTPSink: SinkComponent {
     var bytes = ByteSize(1 << 20)
     var every = TimeSpan.milliseconds(200)
     var form = Form.lines
+    var open = 1000
     static var fields: [RecordField<Batch>] {
       [
         .init("count", \.count, primary: true, range: 1...100_000, "The largest number of events in one request."),
@@ -27,6 +28,9 @@ public struct HTTPSink: SinkComponent {
           "every", \.every, range: 0...Int64.max,
           "How long an event may wait for others to share its request."),
         .init("form", \.form, "How several events form the body."),
+        .init(
+          "open", \.open, range: 1...100_000,
+          "How many batches may wait, where the URL or a header depends on the event; beyond, the oldest is sent."),
       ]
     }
   }
@@ -145,8 +149,8 @@ public struct HTTPSink: SinkComponent {
       With `urls`, a failed request goes to the next server at once, and the one that failed gets none for 10s, or as \
       `circuitBreaker` says. If no server takes requests, events wait until the first one may be tried again.
 
-      If the URL or a header has templates, a request has only events for which they are the same; their order is kept per \
-      URL, and `batch.count` is that of all events that wait. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
+      If the URL or a header has templates, a request has only events for which they are the same: each URL has a batch of its own, with its own \
+      `count`, `bytes` and `every`, at most `batch.open` at a time. Their order is kept per URL. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
       errors output.
 
       `body` is what goes into the body for an event, an expression or a mapping of expressions; `encode` encodes its value. \
@@ -428,10 +432,7 @@ public struct HTTPSink: SinkComponent {
 
   public var sendsRequests: Bool { true }
   public var sendsTo: [TargetAddress] {
-    ([url] + urls).compactMap { url in
-      guard let template = url.template, template.isConstant, !template.literalPrefix.contains("${") else { return nil }
-      return TargetAddress(url: template.literalPrefix, method: method.rawValue, at: url.location)
-    }
+    ([url] + urls).compactMap { TargetAddress($0, method: method.rawValue) }
   }
   public var namesDeliveries: Bool { true }
   public var confirmation: SinkConfirmation { .receiver }

@@ -65,8 +65,7 @@ public struct JournaldSink: SinkComponent {
     var settings = SocketSink.Settings(place: .unix(path: socket, isDatagram: true), encode: EncodeParameter(.json))
     settings.maxMessage = maxMessage.bytes
     settings.queue = queue.bytes
-    settings.options.delay = reconnect.delay
-    settings.options.maxDelay = reconnect.maxDelay
+    settings.options.attempts = reconnect.attempts
     settings.options.sendsLargeAsFiles = true
     var encoding = JournalEncoding()
     encoding.priority = priority.number

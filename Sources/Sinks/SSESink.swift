@@ -113,6 +113,7 @@ public struct SSESink: SinkComponent {
 
   public var encoding: EncodeParameter? { encode }
   public var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
+  public var servesEvents: Bool { true }
   public var listens: ListenAddress? {
     ListenAddress(
       host: address.host, port: address.port, location: address.location,

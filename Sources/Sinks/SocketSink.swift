@@ -39,9 +39,7 @@ final class SocketSink: RunningSink {
 
   /// A server of WebSockets; no event is in its URL and headers.
   struct WebSocketTarget {
-    var url: TemplateParameter
-    var headers: Table<TemplateParameter>
-    var auth: HTTPHeader?
+    var parameters: WebSocketParameters
     var options: WebSocketSender.Options
   }
 
@@ -85,6 +83,8 @@ final class SocketSink: RunningSink {
     if let program = settings.program { return open(program.call, program.options) }
     let services = execution.services
     let label = execution.plan.steps[nodeContext.step.number].label
+    let executor = executor
+    let node = Weak(self)
     let notify: @Sendable (SocketSender.Notice) -> Void = { notice in
       switch notice {
       case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
@@ -92,6 +92,7 @@ final class SocketSink: RunningSink {
         services.log(.info, label, "sending again, after \(failures) failed attempt\(failures == 1 ? "" : "s")")
       case .tooLong(let bytes):
         services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
+      case .ended(let reason): executor.post { node.object?.senderEnded(reason) }
       }
     }
     if let target = settings.webSocket { return open(target, notify) }
@@ -105,10 +106,13 @@ final class SocketSink: RunningSink {
   }
 
   private func open(_ target: WebSocketTarget, _ notify: @escaping @Sendable (SocketSender.Notice) -> Void) {
+    if let fault = target.parameters.clientFault {
+      return fail(because: SignalFailure(.sink, fault, at: nodeContext.location))
+    }
     let frame = makeFrame()
     frame.loadNothing()
     let template = RequestTemplate(
-      method: "GET", url: target.url, headers: target.headers, body: TemplateParameter())
+      method: "GET", url: target.parameters.url, headers: target.parameters.headers, body: TemplateParameter())
     switch template.render(frame) {
     case .failure(let failure): fail(because: SignalFailure(.sink, failure.message, at: nodeContext.location))
     case .success(let request):
@@ -118,9 +122,9 @@ final class SocketSink: RunningSink {
       }
       var options = target.options
       options.memory = execution.services.memory
-      options.client.headers = request.headers + [target.auth].compactMap { $0 }
+      options.client.headers = request.headers
       targetText = place.text
-      sender = WebSocketSender(place, options, notify: notify)
+      sender = WebSocketSender(place, options, by: execution.services.http, notify: notify)
     }
   }
 
@@ -139,7 +143,7 @@ final class SocketSink: RunningSink {
           services.log(
             .info, label, "'\(name)' runs again, after it had ended \(failures == 1 ? "once" : "\(failures) times")")
         case .badEnd(let reason): services.log(.warning, label, "'\(name)' \(reason)")
-        case .ended(let reason): executor.post { node.object?.programEnded("'\(name)' \(reason)") }
+        case .ended(let reason): executor.post { node.object?.senderEnded("'\(name)' \(reason)") }
         }
       }
     } catch {
@@ -147,7 +151,7 @@ final class SocketSink: RunningSink {
     }
   }
 
-  private func programEnded(_ message: String) {
+  private func senderEnded(_ message: String) {
     guard sender != nil else { return }
     fail(because: SignalFailure(.sink, message, at: nodeContext.location))
   }
@@ -160,6 +164,9 @@ final class SocketSink: RunningSink {
           because: SignalFailure(.sink, "'\(program.call.program)' \(error.message)", at: nodeContext.location))
       }
       return
+    }
+    if let fault = settings.webSocket?.parameters.clientFault {
+      return fail(because: SignalFailure(.sink, fault, at: nodeContext.location))
     }
     guard let tls = settings.options.tls else { return }
     do throws(SocketFailure) { _ = try TLSContext(asking: tls) } catch {
@@ -338,4 +345,5 @@ struct ReconnectParameter: RecordParameter {
     ]
   }
   var defaultText: String? { delay.description }
+  var attempts: Attempts { Attempts(delay, most: maxDelay) }
 }

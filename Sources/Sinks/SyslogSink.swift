@@ -161,8 +161,7 @@ public struct SyslogSink: SinkComponent {
     settings.queue = queue.bytes
     settings.options.tls = tls?.value
     settings.options.serverName = serverName
-    settings.options.delay = reconnect.delay
-    settings.options.maxDelay = reconnect.maxDelay
+    settings.options.attempts = reconnect.attempts
     settings.syslog = encodingOfMessages
     return SocketSink(nodeContext, settings)
   }

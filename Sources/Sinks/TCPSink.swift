@@ -71,8 +71,7 @@ public struct TCPSink: SinkComponent {
     settings.options.tls = tls?.value
     settings.options.serverName = serverName
     settings.options.connectTimeout = connectTimeout
-    settings.options.delay = reconnect.delay
-    settings.options.maxDelay = reconnect.maxDelay
+    settings.options.attempts = reconnect.attempts
     return SocketSink(nodeContext, settings)
   }
 }

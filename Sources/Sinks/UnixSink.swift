@@ -67,8 +67,7 @@ public struct UnixSink: SinkComponent {
     settings.framing = framing
     settings.maxMessage = kind == .datagram ? 64 << 10 : .max
     settings.queue = queue.bytes
-    settings.options.delay = reconnect.delay
-    settings.options.maxDelay = reconnect.maxDelay
+    settings.options.attempts = reconnect.attempts
     return SocketSink(nodeContext, settings)
   }
 }

@@ -2,7 +2,7 @@ public import PipelineCore
 import Transport
 
 /// `webSocket`: sends events over WebSockets, to a server or to all connected clients.
-public struct WebSocketSink: SinkComponent {
+public struct WebSocketSink: SinkComponent, WebSocketComponent {
   enum Kind: String, ChoiceParameter {
     case text, binary
     var help: String {
@@ -23,27 +23,16 @@ public struct WebSocketSink: SinkComponent {
     }
   }
 
-  var url = TemplateParameter()
-  var listen: NetworkAddress?
+  public var socket = WebSocketParameters()
   public var encode = EncodeParameter(.json)
   var type = Kind.text
-  var headers = Table<TemplateParameter>()
-  var auth: HTTPAuth?
-  var tls = TLSParameter()
-  var subprotocols: [String] = []
-  var connectTimeout = TimeSpan.seconds(10)
   var reconnect = ReconnectParameter()
   var queue: ByteSize?
-  var path = "/"
-  var serverTLS: ServingTLSParameter?
-  var origins: [String] = []
-  var maxConnections = 1000
   var slow: Slow?
-  var allowUnauthenticated = false
-  var ping = TimeSpan.seconds(20)
-  var pingTimeout = TimeSpan.seconds(20)
 
   public init() {}
+
+  public var listens: ListenAddress? { socket.serving?.listens }
 
   /// The bytes that may wait for a client, and the longest message.
   static let room = 256 << 10
@@ -67,39 +56,15 @@ public struct WebSocketSink: SinkComponent {
       What the other side sends is dropped. If nothing comes for `ping`, it is asked for a sign, and the connection is broken off \
       if none comes within `pingTimeout`.
       """,
-    parameters: [
-      .init("url", \.url, primary: true, "The server to connect to, ws or wss."),
-      .init("listen", \.listen, "HOST:PORT, or a port on 127.0.0.1, to be a server."),
+    parameters: placeParameters + [
       .init("encode", \.encode, "How events are encoded as messages."),
       .init("type", \.type, "The type of the messages."),
-      .init("headers", \.headers, "Client: further headers of the opening handshake."),
-      .init("auth", \.auth, "The credentials that a client presents, or that clients must present."),
-      .init("tls", \.tls, "Client: certificates, with wss."),
-      .init(
-        "subprotocols", \.subprotocols,
-        "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."
-      ),
-      .init(
-        "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
-        "Client: how long connecting may take, and then the opening handshake."),
+    ] + clientParameters + [
       .init("reconnect", \.reconnect, "Client: the pauses between attempts to connect."),
       .init("queue", \.queue, "Client: how much may wait; 16MiB by default."),
-      .init("path", \.path, "Server: the path to serve; others are answered 404, or by other servers of the address."),
-      .init("serverTLS", \.serverTLS, "Server: the certificate; by default connections are not encrypted."),
-      .init(
-        "origins", \.origins,
-        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
-      .init(
-        "maxConnections", \.maxConnections, range: 1...100_000,
-        "Server: the largest number of connections; more are answered 503."),
-      .init("slow", \.slow, "Server: what happens to a client for which 256 KiB wait; `disconnect` by default."),
-      .init(
-        "allowUnauthenticated", \.allowUnauthenticated, "Server: serve every client on an address other than loopback."),
-      .init(
-        "ping", \.ping, range: 1_000_000...Int64.max,
-        "The time without a sign of the other side after which a ping is sent."),
-      .init("pingTimeout", \.pingTimeout, range: 1_000_000...Int64.max, "How long an answer to a ping may take."),
-    ],
+    ] + serverParameters + [
+      .init("slow", \.slow, "Server: what happens to a client for which 256 KiB wait; `disconnect` by default.")
+    ] + pingParameters,
     examples: [
       .snippet("a live feed for a web page", "webSocket: { listen: 8090, path: /live }"),
       .snippet("to a server", "webSocket: { url: 'wss://in.example.org/events', auth: { bearer: '${secret:TOKEN}' } }"),
@@ -128,36 +93,13 @@ public struct WebSocketSink: SinkComponent {
     seeAlso: ["sse", "httpServer", "tcp"])
 
   public func validate(_ context: inout DecodingContext) {
-    context.validateWebSocket(
-      hasURL: url.isGiven, listen: listen, path: path, subprotocols: subprotocols, origins: origins,
-      ofClient: [("headers", !headers.entries.isEmpty), ("queue", queue != nil)],
-      ofServer: [
-        ("path", path != "/"), ("serverTLS", serverTLS != nil), ("origins", !origins.isEmpty), ("slow", slow != nil),
-        ("allowUnauthenticated", allowUnauthenticated),
-      ], isProtected: auth != nil || serverTLS?.clientCA != nil || allowUnauthenticated)
-    serverTLS?.validate(at: "serverTLS", &context)
-    guard url.isGiven else { return }
-    URLConfinement.validate(url, scheme: "ws", &context)
-    headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
-    tls.validate(at: "tls", &context)
-    if !url.isConstant || headers.entries.contains(where: { !$0.value.isConstant }) {
+    validateSocket(ofClient: [("queue", queue != nil)], ofServer: [("slow", slow != nil)], &context)
+    let isConstant = socket.url.isConstant && socket.headers.entries.allSatisfy { $0.value.isConstant }
+    if socket.url.isGiven, !isConstant {
       context.badValue(
         at: context.location, "one connection is for all events, so its URL and headers cannot come from an event",
         help: "Write them out, or with ${NAME} of the environment")
     }
-  }
-
-  private var serving: WebSocketServing? {
-    guard let listen else { return nil }
-    var serving = WebSocketServing()
-    serving.address = listen
-    serving.path = path
-    serving.origins = origins
-    serving.subprotocols = subprotocols
-    serving.auth = auth
-    serving.tls = serverTLS
-    serving.maxConnections = maxConnections
-    return serving
   }
 
   private var session: WebSocketSession.Options {
@@ -165,36 +107,34 @@ public struct WebSocketSink: SinkComponent {
     options.maxMessage = 64 << 10
     options.maxFrame = 64 << 10
     options.sendingRoom = Self.room
-    options.ping = ping
-    options.pingTimeout = pingTimeout
+    options.ping = socket.ping
+    options.pingTimeout = socket.pingTimeout
     return options
   }
 
   public var encoding: EncodeParameter? { encode }
-  public var listens: ListenAddress? { serving?.listens }
+  public var servesEvents: Bool { socket.listen != nil }
+  public var sendsTo: [TargetAddress] { [socket.target].compactMap { $0 } }
   public var threads: String? { "encoded on the pipeline thread, sent by the network thread" }
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    if let serving { return Server(self, serving, nodeContext) }
+    if let serving = socket.serving { return Server(self, serving, nodeContext) }
     var settings = SocketSink.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
     settings.framing = .none
     settings.queue = queue?.bytes ?? 16 << 20
-    settings.webSocket = client(nodeContext)
+    settings.webSocket = client
     return SocketSink(nodeContext, settings)
   }
 
   /// Where the client connects, as far as that is known without an event.
-  private func client(_ nodeContext: NodeContext) -> SocketSink.WebSocketTarget {
+  private var client: SocketSink.WebSocketTarget {
     var options = WebSocketSender.Options()
     options.isText = type == .text
-    options.delay = reconnect.delay
-    options.maxDelay = reconnect.maxDelay
+    options.attempts = reconnect.attempts
     options.session = session
     options.session.sendingRoom = 1 << 20
-    options.client.subprotocols = subprotocols
-    options.client.tls = tls.value
-    options.client.connectTimeout = connectTimeout
-    return SocketSink.WebSocketTarget(url: url, headers: headers, auth: auth?.header, options: options)
+    options.client = socket.client
+    return SocketSink.WebSocketTarget(parameters: socket, options: options)
   }
 
   /// Sends each event to all clients.
@@ -283,15 +223,16 @@ public struct WebSocketSink: SinkComponent {
       last += 1
       let number = last
       let (executor, node) = (executor, Weak(self))
-      let session = WebSocketSession(isServer: true, sessionOptions) { session in
+      let listener = WebSocketSession.Listener { session in
         executor.post { node.object?.opened(number, session) }
       } message: { session, message in
         session.handled(message.bytes.count)
       } ended: { _, end in
         executor.post { node.object?.ended(number, end) }
       }
+      let session = WebSocketSession(isServer: true, sessionOptions, listener)
       coming[number] = session
-      if !serving.accept(request, session, sessionOptions) { coming[number] = nil }
+      if !serving.accept(request, session) { coming[number] = nil }
     }
 
     private func opened(_ number: Int, _ session: WebSocketSession) {

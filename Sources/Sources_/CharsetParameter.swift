@@ -3,6 +3,8 @@ import PipelineCore
 /// How the characters of an input are encoded: `charset: utf-16le`.
 public struct CharsetParameter: ParameterValue {
   private var charset: Charset?
+  /// Whether the file says it, be it UTF-8.
+  private(set) var isGiven = false
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
   public var defaultText: String? { charset?.name ?? "utf-8" }
@@ -12,6 +14,7 @@ public struct CharsetParameter: ParameterValue {
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> CharsetParameter? {
     guard let name = String.decode(node, &context) else { return nil }
     var parameter = CharsetParameter()
+    parameter.isGiven = true
     if node.scalar?.isPlaceholder == true || Charset.isUTF8(name) { return parameter }
     do throws(CodecFailure) {
       parameter.charset = try Charset(name)
@@ -32,7 +35,43 @@ public struct CharsetParameter: ParameterValue {
     return options
   }
 
-  /// Reports what cannot be converted.
+  /// The same for a body with a `Content-Type`, whose charset counts where the file gives none and the format is text. Other formats have
+  /// their own rules: JSON is UTF-8.
+  ///
+  /// - Parameter unknown: Called with the name of a charset that is not known; the body counts as UTF-8.
+  func reading(
+    _ options: DecoderOptions, maxLine: ByteSize, type: String?, unknown: (String) -> Void
+  ) -> DecoderOptions {
+    let texts: [DecoderFormat] = [.text, .lines, .whole, .csv, .logfmt, .regex, .syslog, .statsd]
+    guard !isGiven, texts.contains(options.format), let name = Self.charset(ofType: type), !Charset.isUTF8(name) else {
+      return reading(options, maxLine: maxLine)
+    }
+    var options = options
+    do throws(CodecFailure) {
+      var charset = try Charset(name)
+      charset.maxLine = maxLine.bytes
+      options.charset = charset
+    } catch {
+      unknown(name)
+    }
+    return options
+  }
+
+  /// The parameter `charset` of a media type (RFC 9110, 8.3), in small letters.
+  static func charset(ofType type: String?) -> String? {
+    guard let parts = type?.utf8.split(separator: UInt8(ascii: ";")).dropFirst() else { return nil }
+    for part in parts {
+      let pair = part.split(separator: UInt8(ascii: "="), maxSplits: 1)
+      func text(_ bytes: Substring.UTF8View) -> String {
+        let kept = bytes.filter { $0 != 0x20 && $0 != 0x09 && $0 != UInt8(ascii: "\"") }
+        return String(decoding: kept, as: UTF8.self).lowercased()
+      }
+      if pair.count == 2, text(pair[0]) == "charset" { return text(pair[1]) }
+    }
+    return nil
+  }
+
+  /// Reports what cannot be converted. `joins`: lines are joined where a line may be read in parts.
   func check(_ options: DecoderOptions, joins: Bool, _ context: inout DecodingContext) {
     guard let charset else { return }
     switch options.format {
@@ -46,7 +85,7 @@ public struct CharsetParameter: ParameterValue {
     default:
       if joins, charset.isUTF16 {
         context.badValue(
-          at: context.location(of: "join"), "'join' cannot be used with 'charset: \(charset.name)'",
+          at: context.location(of: "join"), "'join' cannot be used with 'charset: \(charset.name)' and 'follow'",
           .conflictingParameters, help: "Convert the input with iconv(1), as the program of an 'exec' source")
       }
     }

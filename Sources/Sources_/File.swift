@@ -122,7 +122,7 @@ public struct File: SourceComponent {
       context.badValue(at: context.location, "'path' of 'file' is empty")
     }
     join?.check(decode.options, &context)
-    charset.check(decode.options, joins: join != nil, &context)
+    charset.check(decode.options, joins: join != nil && follow, &context)
     if follow, start == .end, decoding.charset?.isUTF16 == true {
       context.badValue(
         at: context.location(of: "start"),

@@ -125,6 +125,17 @@ extension HTTP {
 
     // MARK: Answers
 
+    /// How the body of an answer is decoded.
+    private func decoding(of response: HTTPResponse) -> DecoderOptions {
+      parameters.charset.reading(
+        parameters.decode.options, maxLine: parameters.maxResponse, type: response.header("content-type")
+      ) { name in
+        execution.services.log(
+          .warning, execution.plan.steps[nodeContext.step.number].label,
+          "the answer's charset '\(Printable.cut(name))' is not known here; it is read as UTF-8")
+      }
+    }
+
     private func answered(_ result: consuming Result<HTTPResponse, HTTPFailure>, _ asked: Asked) {
       guard take() else { return }
       switch consume result {
@@ -140,7 +151,7 @@ extension HTTP {
         next = follow(response, asked, origin)
         let body = response.body
         response.body = []
-        sendBody(body, parameters.decode.options, origin)
+        sendBody(body, decoding(of: response), origin)
       case .success(let response) where response.status == 304 && parameters.conditional && place.page == nil:
         pause(after: response)
         end()

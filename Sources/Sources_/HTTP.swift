@@ -23,6 +23,7 @@ public struct HTTP: SourceComponent {
   var pages: Pages?
   var cursor: Cursor?
   public var decode = DecodeParameter(.json)
+  var charset = CharsetParameter()
   var auth: ClientAuth?
   var tls = TLSParameter()
   public var timeout = TimeSpan.seconds(30)
@@ -87,6 +88,9 @@ public struct HTTP: SourceComponent {
         "cursor", \.cursor, variables: pageVariables,
         "With `every`: how far polls have come, which each request says, so that the server sends only what is new."),
       .init("decode", \.decode, "How the response body is decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How the characters of bodies are encoded; by default, where the format is text, as the `Content-Type` says."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
       .init(
@@ -190,9 +194,11 @@ public struct HTTP: SourceComponent {
     URLConfinement.validate(proxy: proxy, &context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
     tls.validate(at: "tls", &context)
+    charset.check(decode.options, joins: false, &context)
     validatePolling(&context)
   }
 
+  public var asks: TargetAddress? { TargetAddress(url, method: method.rawValue) }
   public var outputType: EventType { decode.options.eventType }
 
   public func threads(_ limit: Int?) -> String? {

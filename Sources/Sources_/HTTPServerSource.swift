@@ -54,6 +54,7 @@ public struct HTTPServerSource: SourceComponent {
   var path: Path?
   var methods: [Method] = []
   public var decode: DecodeParameter?
+  var charset = CharsetParameter()
   var answer: ServingRules.Answer?
   var auth: HTTPAuth?
   var tls: ServingTLSParameter?
@@ -103,6 +104,9 @@ public struct HTTPServerSource: SourceComponent {
       .init(
         "methods", \.methods, "The only methods to serve; others are answered 405, or by other servers of the path."),
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
+      .init(
+        "charset", \.charset,
+        "How the characters of bodies are encoded; by default, where the format is text, as the `Content-Type` says."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
       .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
@@ -175,6 +179,13 @@ public struct HTTPServerSource: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     tls?.validate(at: "tls", &context)
+    if let decode {
+      charset.check(decode.options, joins: false, &context)
+    } else if charset.isGiven {
+      context.badValue(
+        at: context.location(of: "charset"), "'charset' has no effect without 'decode': the event is the request",
+        .conflictingParameters, help: "Add 'decode', or leave it out")
+    }
     if !address.isLoopback, auth == nil, tls?.clientCA == nil, !allowUnauthenticated {
       context.badValue(
         at: context.location, "'httpServer' would serve every client that can reach \(address.host)",
@@ -236,6 +247,13 @@ public struct HTTPServerSource: SourceComponent {
     override var connections: PipelineStatistics.Connections? { server?.counts }
     /// Decodes the bodies one after the other; nil: each request is an event.
     private var decoder: (any EventDecoder)?
+    /// Those for bodies with another charset, by its name.
+    private var decoders: [String: any EventDecoder] = [:]
+    private static let mostDecoders = 16
+    private lazy var unknown = OncePerSecond {
+      [services = execution.services, step = nodeContext.step, plan = execution.plan] in
+      services.log(.warning, plan.steps[step.number].label, $0)
+    }
 
     init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -269,6 +287,7 @@ public struct HTTPServerSource: SourceComponent {
     private func makesDecoder() -> Bool {
       guard var decoding = parameters.decode?.options else { return true }
       decoding.unit = .body
+      decoding = parameters.charset.reading(decoding, maxLine: parameters.maxBody)
       decoder = makeDecoder(decoding)
       return decoder != nil
     }
@@ -368,7 +387,7 @@ public struct HTTPServerSource: SourceComponent {
         if rules.answer == .accepted { reply.reply(.accepted) }
         return
       }
-      guard let decoder else { return }
+      guard let decoder = decoder(for: request) else { return }
       decoder.reset()
       let found = take(body, offset: 0, isLast: true, by: decoder, origin: source)
       guard rules.answer != .reply else { return }
@@ -377,6 +396,24 @@ public struct HTTPServerSource: SourceComponent {
       } else if rules.answer == .accepted {
         reply.reply(.accepted)
       }
+    }
+
+    /// The decoder for the charset of a request.
+    private func decoder(for request: ServerRequest) -> (any EventDecoder)? {
+      guard !parameters.charset.isGiven, let name = CharsetParameter.charset(ofType: request.header("content-type")),
+        !Charset.isUTF8(name), var decoding = parameters.decode?.options
+      else { return decoder }
+      if let known = decoders[name] { return known }
+      decoding.unit = .body
+      let options = parameters.charset.reading(
+        decoding, maxLine: parameters.maxBody, type: request.header("content-type")
+      ) { name in
+        unknown.write("a request's charset '\(Printable.cut(name))' is not known here; it is read as UTF-8")
+      }
+      guard options.charset != nil, let made = makeDecoder(options) else { return decoder }
+      if decoders.count >= Self.mostDecoders { decoders = [:] }
+      decoders[name] = made
+      return made
     }
 
     /// The query as a map; of repeated names the first value.

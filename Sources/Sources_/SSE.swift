@@ -101,6 +101,7 @@ public struct SSE: SourceComponent {
     }
   }
 
+  public var follows: TargetAddress? { TargetAddress(url, method: "GET") }
   public var outputType: EventType { decode.options.eventType }
   public func threads(_ limit: Int?) -> String? {
     "received by the thread of all HTTP requests, decoded on the pipeline thread"

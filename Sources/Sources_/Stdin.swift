@@ -50,7 +50,7 @@ public struct Stdin: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     join?.check(decode.options, &context)
-    charset.check(decode.options, joins: join != nil, &context)
+    charset.check(decode.options, joins: false, &context)
   }
 
   /// How bytes become events.

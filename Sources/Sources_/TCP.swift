@@ -5,6 +5,7 @@ import Transport
 public struct TCP: SourceComponent {
   var address = ReceivingAddress()
   public var decode = DecodeParameter(.text)
+  var charset = CharsetParameter()
   var join: JoinParameter?
   var framing = FramingParameter()
   var maxMessage = ByteSize(1 << 20)
@@ -37,6 +38,9 @@ public struct TCP: SourceComponent {
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
       .init("decode", \.decode, "How messages are decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),
       .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("framing", \.framing, "How the stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
@@ -81,13 +85,18 @@ public struct TCP: SourceComponent {
   public func validate(_ context: inout DecodingContext) {
     framing.check(&context)
     join?.check(decode.options, framing, &context)
+    charset.check(decode.options, joins: false, &context)
     tls?.validate(at: "tls", &context)
     context.refuseOpenPlace(
       address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: true)
   }
 
   /// How the lines of a stream become events.
-  private var decoding: DecoderOptions { join?.joining(decode.options) ?? decode.options }
+  private var decoding: DecoderOptions {
+    charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxMessage)
+  }
+  /// How a message that a framing ends becomes events.
+  private var decodingMessages: DecoderOptions { charset.reading(decode.options.ofMessages, maxLine: maxMessage) }
 
   public var outputType: EventType { decode.options.eventType }
   public var namesEvents: Bool { true }
@@ -98,7 +107,7 @@ public struct TCP: SourceComponent {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
     options.decoding =
-      options.framing == .lines && decoding.framing.hasOpenEnd ? decoding : decode.options.ofMessages
+      options.framing == .lines && decoding.framing.hasOpenEnd ? decoding : decodingMessages
     options.maxMessage = maxMessage.bytes
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout

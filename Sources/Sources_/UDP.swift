@@ -5,6 +5,7 @@ import Transport
 public struct UDP: SourceComponent {
   var address = ReceivingAddress()
   public var decode = DecodeParameter(.text)
+  var charset = CharsetParameter()
   var maxMessage = ByteSize(64 << 10)
   var receiveBuffer: ByteSize?
   var allowUnauthenticated = false
@@ -27,6 +28,9 @@ public struct UDP: SourceComponent {
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
       .init("decode", \.decode, "How datagrams are decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),
       .init("maxMessage", \.maxMessage, "The longest datagram, at most 64KiB; a longer one goes to the errors output."),
       .init(
         "receiveBuffer", \.receiveBuffer,
@@ -50,6 +54,7 @@ public struct UDP: SourceComponent {
 
   public func validate(_ context: inout DecodingContext) {
     context.checkDatagramSize(maxMessage)
+    charset.check(decode.options, joins: false, &context)
     context.refuseOpenPlace(address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
   }
 
@@ -60,7 +65,7 @@ public struct UDP: SourceComponent {
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = DatagramReceiver.Options()
-    options.decoding = decode.options.ofMessages
+    options.decoding = charset.reading(decode.options.ofMessages, maxLine: maxMessage)
     options.maxMessage = maxMessage.bytes
     options.receiveBuffer = receiveBuffer?.bytes
     return ReceivingNode(address.place(isDatagram: true), .datagrams(options), nodeContext, downstream)

@@ -12,6 +12,7 @@ public struct UnixSocket: SourceComponent {
   var kind = Kind.stream
   var mode = SocketMode()
   public var decode = DecodeParameter(.text)
+  var charset = CharsetParameter()
   var join: JoinParameter?
   var framing = FramingParameter()
   var maxMessage = ByteSize(64 << 10)
@@ -36,6 +37,9 @@ public struct UnixSocket: SourceComponent {
       .init("kind", \.kind, "What programs send."),
       .init("mode", \.mode, "The permissions of the socket, in octal digits."),
       .init("decode", \.decode, "How messages are decoded into events."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),
       .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
       .init("framing", \.framing, "How a stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
@@ -67,6 +71,7 @@ public struct UnixSocket: SourceComponent {
   public func validate(_ context: inout DecodingContext) {
     framing.check(&context)
     join?.check(decode.options, framing, &context)
+    charset.check(decode.options, joins: false, &context)
     context.checkSocketPath(path, at: "path")
     guard kind == .datagram else { return }
     context.checkDatagramSize(maxMessage)
@@ -85,7 +90,11 @@ public struct UnixSocket: SourceComponent {
 
   public var listens: ListenAddress? { ListenAddress(ofSocket: path) }
   /// How the lines of a stream become events.
-  private var decoding: DecoderOptions { join?.joining(decode.options) ?? decode.options }
+  private var decoding: DecoderOptions {
+    charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxMessage)
+  }
+  /// How a message that a framing ends becomes events.
+  private var decodingMessages: DecoderOptions { charset.reading(decode.options.ofMessages, maxLine: maxMessage) }
 
   public var outputType: EventType { decode.options.eventType }
   public var namesEvents: Bool { true }
@@ -95,7 +104,7 @@ public struct UnixSocket: SourceComponent {
     let place = SocketPlace.local(path, isDatagram: kind == .datagram, mode: mode.bits)
     guard kind == .stream else {
       var options = DatagramReceiver.Options()
-      options.decoding = decode.options.ofMessages
+      options.decoding = decodingMessages
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
       return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
@@ -103,7 +112,7 @@ public struct UnixSocket: SourceComponent {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
     options.decoding =
-      options.framing == .lines && decoding.framing.hasOpenEnd ? decoding : decode.options.ofMessages
+      options.framing == .lines && decoding.framing.hasOpenEnd ? decoding : decodingMessages
     options.maxMessage = maxMessage.bytes
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout

@@ -176,6 +176,40 @@ final class AccessTokens: Sendable {
     }
   }
 
+  /// What wants the token itself.
+  private final class TokenCall: TokenUser, Cancellable {
+    let request: HTTPRequest
+    let credentials: HTTPOptions.OAuth2
+    private let completion: Mutex<(@Sendable (Result<Secret, HTTPFailure>) -> Void)?>
+
+    init(
+      _ options: HTTPOptions, _ credentials: HTTPOptions.OAuth2,
+      _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
+    ) {
+      var request = HTTPRequest(url: credentials.tokenURL)
+      request.options = options
+      self.request = request
+      self.credentials = credentials
+      self.completion = Mutex(completion)
+    }
+
+    var isOver: Bool { completion.withLock { $0 == nil } }
+    func proceed(_ token: Secret, _ tokens: AccessTokens) { completion.withLock { $0.take() }?(.success(token)) }
+    func give(up failure: HTTPFailure) { completion.withLock { $0.take() }?(.failure(failure)) }
+    func cancel() { completion.withLock { $0 = nil } }
+  }
+
+  /// A token for a connection with these options, another one than `refused`.
+  func token(
+    _ options: HTTPOptions, _ credentials: HTTPOptions.OAuth2, insteadOf refused: Secret?,
+    _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
+  ) -> any Cancellable {
+    let call = TokenCall(options, credentials, completion)
+    if let refused { forget(refused, of: key(of: call)) }
+    withToken(call)
+    return call
+  }
+
   /// Starts a request whose `auth` are these credentials, and whose answer comes bit by bit.
   func stream(
     _ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, _ receive: @escaping Receive

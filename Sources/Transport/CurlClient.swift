@@ -68,6 +68,16 @@ public final class CurlClient: HTTPClient {
     return exchange
   }
 
+  public func accessToken(
+    _ options: HTTPOptions, insteadOf refused: Secret?,
+    _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
+  ) -> any Cancellable {
+    guard case .oauth2(let credentials) = options.auth else {
+      preconditionFailure("only OAuth 2.0 has tokens")
+    }
+    return tokens.token(options, credentials, insteadOf: refused, completion)
+  }
+
   public func send(
     _ request: HTTPRequest,
     _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void

@@ -254,18 +254,12 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
 
   /// Whether a connection to that address is allowed; records why not.
   func mayUse(_ address: [UInt8]) -> Bool {
-    switch AddressPolicy.judge(address) {
-    case .allowed: return true
-    case .privateNetwork where mayBePrivate: return true
-    case .privateNetwork:
-      failure = HTTPFailure(
-        .forbidden,
-        "\(origin.host) leads to a loopback or private address; write the address itself, "
-          + "or allow private addresses")
-    case .forbidden:
-      failure = HTTPFailure(
-        .forbidden, "\(peer) is a link-local, multicast or reserved address, which is never used")
-    }
+    guard
+      let reason = AddressPolicy.refusal(
+        of: address, host: HTTPSyntax.printable(origin.host), port: HTTPSyntax.printable(origin.port),
+        mayBePrivate: mayBePrivate)
+    else { return true }
+    failure = HTTPFailure(.forbidden, reason)
     return false
   }
 }

@@ -96,10 +96,8 @@ enum CurlSetup {
     exchange.origin = origin
     exchange.peer = HTTPSyntax.printable("\(origin.host):\(origin.port)")
     let address = AddressPolicy.bytes(ofHost: origin.host)
-    let lowered = origin.host.lowercased()
-    let isLocal = lowered == "localhost" || lowered.hasSuffix(".localhost")
     exchange.mayBePrivate =
-      address != nil || isLocal || exchange.request.options.allowPrivate
+      AddressPolicy.maySayPrivate(host: origin.host) || exchange.request.options.allowPrivate
       || exchange.request.options.proxy != nil || exchange.request.options.unixSocket != nil
     if let address, !exchange.mayUse(address) { return exchange.failure }
     return nil

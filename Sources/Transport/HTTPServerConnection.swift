@@ -474,6 +474,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       speaker.begins(
         UpgradedLink(channel.eventLoop, stream) { [self] in
           readMore()
+        } move: { [self] next in
+          guard let next else { return leave() }
+          if !enter(next) { channel.close(promise: nil) }
         } close: { [self] in
           channel.close(promise: nil)
         })

@@ -32,6 +32,7 @@ public enum KeptListeners {
       }
       return state.sockets
     }
+    KeptWebSockets.end()
     HTTPListener.endHolding()
     for (address, socket) in left {
       close(socket)

@@ -26,9 +26,8 @@ extension SocketSender: MessageSender {}
 /// message; what it has read is its own.
 public final class ProgramSender: MessageSender {
   public struct Options: Sendable {
-    /// The first pause before it is started again, and the longest. A program that has run for the longest begins anew.
-    public var delay = TimeSpan.milliseconds(100)
-    public var maxDelay = TimeSpan.seconds(10)
+    /// The pauses before it is started again. A program that has run for the longest begins anew.
+    public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     /// How long it may go on after the end of its input.
     public var stopTimeout = TimeSpan.seconds(10)
     /// Whether it is started again where it ends before its input does.
@@ -160,7 +159,7 @@ public final class ProgramSender: MessageSender {
     private var open: [(entry: Entry, start: Int)] = []
     /// Bytes that the program's pipe has taken.
     private var written = 0
-    private var failures = 0
+    private var attempts: Attempts
     private var standardOutput = ErrorLines("stdout")
     private var standardError = ErrorLines()
     /// Between two looks at what the program has read, in milliseconds.
@@ -180,6 +179,7 @@ public final class ProgramSender: MessageSender {
     init(_ owner: ProgramSender) {
       self.owner = owner
       options = owner.options
+      attempts = owner.options.attempts
     }
 
     private var isCancelled: Bool { owner.state.withLock(\.isCancelled) }
@@ -190,7 +190,7 @@ public final class ProgramSender: MessageSender {
         var reason: String
         do throws(ProgramFailure) {
           var child = try ChildProgram(owner.call, at: owner.path)
-          if failures > 0 { owner.notify(.restarted(failures: failures)) }
+          if attempts.failures > 0 { owner.notify(.restarted(failures: attempts.failures)) }
           switch serve(&child) {
           case .done, .cancelled: return giveBack()
           case .ended(let why): reason = why
@@ -202,10 +202,10 @@ public final class ProgramSender: MessageSender {
         guard options.restarts else { return owner.notify(.ended(reason)) }
         // Nothing is left to do for another one.
         if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }) { return owner.notify(.badEnd(reason)) }
-        if monotonicNow() &- began >= options.maxDelay.nanoseconds { failures = 0 }
-        failures += 1
+        if monotonicNow() &- began >= attempts.maxDelay.nanoseconds { attempts.succeed() }
+        attempts.fail()
         owner.notify(.failing(reason))
-        pause()
+        attempts.wait(for: owner.wake) { [owner] in owner.state.withLock(\.isCancelled) }
       }
     }
 
@@ -226,18 +226,6 @@ public final class ProgramSender: MessageSender {
       owner.state.withLock { state in
         state.queue.insert(contentsOf: again, at: 0)
         state.bytes -= less
-      }
-    }
-
-    private mutating func pause() {
-      let shift = min(failures - 1, 20)
-      let (grown, isOver) = options.delay.nanoseconds.multipliedReportingOverflow(by: 1 << Int64(shift))
-      let end = monotonicNow() &+ min(isOver ? .max : grown, options.maxDelay.nanoseconds)
-      while !isCancelled {
-        let left = end &- monotonicNow()
-        guard left > 0 else { return }
-        _ = rx_wait_two(-1, 0, owner.wake.descriptor, Int32(clamping: left / 1_000_000 + 1))
-        owner.wake.clear()
       }
     }
 

@@ -12,9 +12,8 @@ public final class SocketSender: Sendable {
     /// Whom the server's certificate must name; by default the host.
     public var serverName: String?
     public var connectTimeout = TimeSpan.seconds(10)
-    /// The first pause after a failure, and the longest.
-    public var delay = TimeSpan.milliseconds(100)
-    public var maxDelay = TimeSpan.seconds(10)
+    /// The pauses between attempts to send.
+    public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     public var keepAlive = true
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
     public var sendsLargeAsFiles = false
@@ -41,6 +40,8 @@ public final class SocketSender: Sendable {
     case recovered(failures: Int)
     /// A datagram was longer than the system or the way allows: it is given up.
     case tooLong(bytes: Int)
+    /// Nothing can be sent, and why, and no further attempt would help.
+    case ended(String)
   }
 
   private struct Entry: Sendable {
@@ -166,7 +167,7 @@ public final class SocketSender: Sendable {
     private let isDatagram: Bool
     private var descriptor: Int32 = -1
     private var session: TLSSession?
-    private var failures = 0
+    private var attempts: Attempts
     /// Blocks whose bytes the system has, and which the other side's system has not confirmed; with the position behind each in the
     /// connection.
     private var unconfirmed: [(entry: Entry, first: Int, end: Int)] = []
@@ -179,6 +180,7 @@ public final class SocketSender: Sendable {
     init(_ owner: SocketSender, _ context: TLSContext?) {
       self.owner = owner
       options = owner.options
+      attempts = owner.options.attempts
       self.context = context
       isDatagram = owner.place.isDatagram
     }
@@ -289,7 +291,7 @@ public final class SocketSender: Sendable {
         count += 1
       }
       unconfirmed.removeFirst(count)
-      if count > 0, failures > 0 { recover() }
+      if count > 0 { recover() }
     }
 
     /// The connection is lost: what it has not confirmed waits again, before all others.
@@ -323,7 +325,7 @@ public final class SocketSender: Sendable {
         if sent >= 0 {
           entry.done(1, 0)
           first += 1
-          if failures > 0 { recover() }
+          recover()
           continue
         }
         switch errno {
@@ -369,13 +371,12 @@ public final class SocketSender: Sendable {
     // MARK: Connections
 
     private func note(_ reason: String) {
-      failures += 1
-      if failures == 1 { owner.notify(.failing(reason)) }
+      if attempts.fail() { owner.notify(.failing(reason)) }
     }
 
     private func recover() {
-      owner.notify(.recovered(failures: failures))
-      failures = 0
+      let failures = attempts.succeed()
+      if failures > 0 { owner.notify(.recovered(failures: failures)) }
     }
 
     /// The connection is of no use: another one after a pause.
@@ -387,16 +388,7 @@ public final class SocketSender: Sendable {
     }
 
     private func pause() {
-      let shift = min(max(failures - 1, 0), 20)
-      let (grown, isOver) = options.delay.nanoseconds.multipliedReportingOverflow(by: 1 << Int64(shift))
-      let pause = min(isOver ? .max : grown, options.maxDelay.nanoseconds)
-      let end = monotonicNow() &+ pause
-      while !isCancelled {
-        let left = end &- monotonicNow()
-        guard left > 0 else { return }
-        _ = rx_wait_two(-1, 0, owner.wake.descriptor, Int32(clamping: left / 1_000_000 + 1))
-        owner.wake.clear()
-      }
+      attempts.wait(for: owner.wake) { isCancelled }
     }
 
     private func disconnect() {

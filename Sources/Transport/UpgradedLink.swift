@@ -20,11 +20,14 @@ final class UpgradedLink: Sendable {
   private let readMore: @Sendable () -> Void
   /// Closes the connection at once; on the network thread.
   let close: @Sendable () -> Void
+  /// The connection belongs to another server from now on, nil: to none; on the network thread.
+  let move: @Sendable (HTTPServer?) -> Void
 
   init(
     _ loop: any EventLoop, _ stream: ResponseStream, readMore: @escaping @Sendable () -> Void,
-    close: @escaping @Sendable () -> Void
+    move: @escaping @Sendable (HTTPServer?) -> Void = { _ in }, close: @escaping @Sendable () -> Void
   ) {
+    self.move = move
     self.loop = loop
     self.stream = stream
     self.readMore = readMore

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import NIOPosix
 public import PipelineCore
@@ -41,18 +42,25 @@ public enum WebSocketClient {
       port = number
     }
 
+    /// That of a proxy, `http://HOST:PORT`; nil: it is none.
+    init?(proxy: String) {
+      guard proxy.lowercased().hasPrefix("http://"), var target = Target("ws" + proxy.dropFirst(4)) else { return nil }
+      target.path = "/"
+      self = target
+    }
+
     /// `HOST:PORT`, for messages.
     public var text: String { "\(shownHost):\(port)" }
     private var shownHost: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host }
     var authority: String { port == (isSecure ? 443 : 80) ? shownHost : text }
   }
 
-  public struct Options: Sendable {
+  public struct Options: Sendable, Equatable {
     public var headers: [HTTPHeader] = []
     /// Those that are offered, the preferred one first.
     public var subprotocols: [String] = []
-    public var tls = TLSOptions()
-    public var connectTimeout = TimeSpan.seconds(10)
+    /// Credentials, certificates, the proxy, which addresses are allowed, and how long connecting may take: as for requests.
+    public var http = HTTPOptions()
     public init() {}
   }
 
@@ -60,31 +68,109 @@ public enum WebSocketClient {
   public struct Failure: Error, Sendable {
     /// One sentence without a full stop.
     public var message: String
-    /// The answer to the handshake, if it was another one than 101.
-    public var response: HTTPResponse?
+    /// The status of the answer to the handshake, if it was another one than 101.
+    public var status: Int?
+    /// The pause that the server asks for.
+    public var pause: TimeSpan?
     /// It will not pass by itself.
     public var isFinal = false
+
+    init(_ message: String, isFinal: Bool = false) {
+      self.message = message
+      self.isFinal = isFinal
+    }
+
+    init(_ message: String, _ response: HTTPResponse) {
+      self.message = message
+      status = response.status
+      isFinal = ![408, 425, 429].contains(response.status) && response.status < 500
+      pause = ServerPause.after(response, wallTime: Int64(time(nil)) &* 1_000_000_000, longest: .seconds(3600))
+    }
+
+    init(_ failure: HTTPFailure) {
+      message = failure.message
+      isFinal = [.forbidden, .unavailable, .badRequest].contains(failure.kind)
+    }
   }
 
   /// The thread of all servers, too.
   private static var group: MultiThreadedEventLoopGroup { HTTPListener.group }
 
   /// Connects. Before the session is ready `failed` says why it never will be; afterwards the session says how it ends.
-  /// - Parameter progress: Called with all bytes that the system has taken so far; on the network thread, as `failed`.
+  /// - Parameters:
+  ///   - http: Fetches access tokens.
+  ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed`.
   /// - Returns: Ends the attempt, as long as it is one.
   public static func connect(
-    _ target: Target, _ options: Options, _ session: WebSocketSession, _ sessionOptions: WebSocketSession.Options,
+    _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,
     progress: @escaping @Sendable (Int) -> Void = { _ in }, failed: @escaping @Sendable (Failure) -> Void
   ) -> any Cancellable {
-    let attempt = Attempt(failed)
+    let attempt = Attempt { failure in group.any().execute { failed(failure) } }
+    let way = Way(target: target, options: options, session: session, attempt: attempt, progress: progress)
+    switch options.http.auth {
+    case .none: dial(way, nil)
+    case .basic(let user, let password):
+      let text = WebSocketHandshake.base64(Array("\(user):\(password.revealed)".utf8))
+      dial(way, HTTPHeader("Authorization", "Basic \(text)", isSecret: true))
+    case .bearer(let token): dial(way, bearer(token))
+    case .oauth2: dial(way, by: http, insteadOf: nil)
+    case .awsSigV4(let credentials):
+      let parts = target.path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+      guard
+        let signed = AWSSignature.headers(
+          credentials, method: "GET", host: target.authority, path: String(parts[0]),
+          query: parts.count > 1 ? String(parts[1]) : "", headers: options.headers, body: [], at: Int64(time(nil)))
+      else {
+        attempt.fail(Failure(WebSocketHandshake.needsLibrary, isFinal: true))
+        break
+      }
+      var way = way
+      way.options.headers += signed.filter { !HTTPSyntax.same($0.name, "authorization") }
+      dial(way, signed.first { HTTPSyntax.same($0.name, "authorization") })
+    }
+    return attempt
+  }
+
+  private static func bearer(_ token: Secret) -> HTTPHeader {
+    HTTPHeader("Authorization", "Bearer \(token.revealed)", isSecret: true)
+  }
+
+  /// One attempt to connect.
+  struct Way: Sendable {
+    var target: Target
+    var options: Options
+    var session: WebSocketSession
+    var attempt: Attempt
+    var progress: @Sendable (Int) -> Void
+  }
+
+  /// Fetches an access token first; one that the server no longer accepts is replaced once.
+  private static func dial(_ way: Way, by http: any HTTPClient, insteadOf refused: Secret?) {
+    let call = http.accessToken(way.options.http, insteadOf: refused) { result in
+      switch result {
+      case .failure(let failure): way.attempt.fail(Failure(failure))
+      case .success(let token):
+        let again: @Sendable () -> Void = { dial(way, by: http, insteadOf: token) }
+        dial(way, bearer(token), unauthorized: refused == nil ? again : nil)
+      }
+    }
+    way.attempt.waits(for: call)
+  }
+
+  /// - Parameter unauthorized: Called in place of the failure after an answer 401.
+  private static func dial(
+    _ way: Way, _ authorization: HTTPHeader?, unauthorized: (@Sendable () -> Void)? = nil
+  ) {
+    let (target, options, attempt) = (way.target, way.options.http, way.attempt)
     let context: TLSContext?
     do throws(SocketFailure) {
       context = target.isSecure ? try TLSContext(asking: options.tls) : nil
     } catch {
-      let failure = Failure(message: error.message, isFinal: true)
-      group.any().execute { attempt.fail(failure) }
-      return attempt
+      return attempt.fail(Failure(error.message, isFinal: true))
     }
+    let proxy = options.proxy.flatMap { Target(proxy: $0) }
+    let mayBePrivate = options.allowPrivate || proxy != nil || AddressPolicy.maySayPrivate(host: target.host)
+    let peer = proxy ?? target
     let time = max(options.connectTimeout.nanoseconds, 1_000_000)
     let bootstrap = ClientBootstrap(group: group)
       .connectTimeout(.nanoseconds(time))
@@ -93,39 +179,53 @@ public enum WebSocketClient {
       .channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
+          let connection = ClientConnection(channel, way, authorization, unauthorized, time)
+          try pipeline.addHandler(AddressGuard(peer, mayBePrivate: mayBePrivate) { connection.connected() })
+          if proxy != nil {
+            try pipeline.addHandler(ProxyTunnel(to: target, by: peer) { attempt.fail(Failure($0)) })
+          }
           if let context {
             let tls = ChannelTLS(
               try TLSSession(apart: context, isServer: false, host: options.tls.verify ? target.host : nil),
               isServer: false
-            ) { attempt.fail(Failure(message: "\(target.text): \($0)")) }
+            ) { attempt.fail(Failure("\(target.text): \($0)")) }
             try pipeline.addHandler(tls)
           }
-          try pipeline.addHandler(
-            ClientConnection(channel, target, options, session, sessionOptions.sendingRoom, attempt, progress, time))
+          try pipeline.addHandler(connection)
         }
       }
-    bootstrap.connect(host: target.host, port: target.port).whenComplete { result in
+    bootstrap.connect(host: peer.host, port: peer.port).whenComplete { result in
       switch result {
       case .success(let channel): attempt.follows(channel)
-      case .failure(let error): attempt.fail(Failure(message: reason(error, target)))
+      case .failure(let error): attempt.fail(failure(error, peer, isProxy: proxy != nil))
       }
     }
-    return attempt
   }
 
-  private static func reason(_ error: any Error, _ target: Target) -> String {
+  private static func failure(_ error: any Error, _ target: Target, isProxy: Bool) -> Failure {
+    if let error = error as? NIOConnectionError {
+      let refused = error.connectionErrors.compactMap { $0.error as? AddressGuard.Refusal }
+      if let first = refused.first, refused.count == error.connectionErrors.count {
+        return Failure(first.message, isFinal: true)
+      }
+    }
+    if let refusal = error as? AddressGuard.Refusal { return Failure(refusal.message, isFinal: true) }
+    return Failure(reason(error, target, isProxy ? "the proxy " : ""))
+  }
+
+  private static func reason(_ error: any Error, _ target: Target, _ what: String) -> String {
     switch error {
-    case let error as IOError: "cannot connect to \(target.text): \(PosixError.text(error.errnoCode))"
+    case let error as IOError: "cannot connect to \(what)\(target.text): \(PosixError.text(error.errnoCode))"
     case let error as NIOConnectionError:
       if let single = error.connectionErrors.first?.error as? IOError {
-        "cannot connect to \(target.text): \(PosixError.text(single.errnoCode))"
+        "cannot connect to \(what)\(target.text): \(PosixError.text(single.errnoCode))"
       } else if error.connectionErrors.isEmpty {
-        "cannot connect to \(target.text): the host cannot be resolved"
+        "cannot connect to \(what)\(target.text): the host cannot be resolved"
       } else {
-        "cannot connect to \(target.text) in time"
+        "cannot connect to \(what)\(target.text) in time"
       }
-    case ChannelError.connectTimeout: "cannot connect to \(target.text) in time"
-    default: "cannot connect to \(target.text)"
+    case ChannelError.connectTimeout: "cannot connect to \(what)\(target.text) in time"
+    default: "cannot connect to \(what)\(target.text)"
     }
   }
 
@@ -133,12 +233,25 @@ public enum WebSocketClient {
   final class Attempt: Cancellable {
     private struct State {
       var channel: (any Channel)?
+      /// What fetches an access token.
+      var call: (any Cancellable)?
       var isOver = false
     }
     private let state = Mutex(State())
     private let failed: @Sendable (Failure) -> Void
 
     init(_ failed: @escaping @Sendable (Failure) -> Void) { self.failed = failed }
+
+    func waits(for call: any Cancellable) {
+      let isOver = state.withLock { state in
+        if !state.isOver { state.call = call }
+        return state.isOver
+      }
+      if isOver { call.cancel() }
+    }
+
+    /// The connection has ended, and the attempt goes on.
+    func leaves() { state.withLock { $0.channel = nil } }
 
     func follows(_ channel: any Channel) {
       let isOver = state.withLock { state in
@@ -161,11 +274,13 @@ public enum WebSocketClient {
 
     /// Nil: it is over already.
     private func finish() -> (any Channel)?? {
-      state.withLock { state -> (any Channel)?? in
-        guard !state.isOver else { return .none }
+      let (channel, call) = state.withLock { state -> ((any Channel)??, (any Cancellable)?) in
+        guard !state.isOver else { return (.none, nil) }
         state.isOver = true
-        return .some(state.channel.take())
+        return (.some(state.channel.take()), state.call.take())
       }
+      call?.cancel()
+      return channel
     }
 
     func fail(_ failure: Failure) {
@@ -187,12 +302,11 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   typealias OutboundOut = ByteBuffer
 
   private let channel: any Channel
-  private let target: WebSocketClient.Target
-  private let options: WebSocketClient.Options
-  private let session: WebSocketSession
-  private let room: Int
-  private let attempt: WebSocketClient.Attempt
-  private let progress: @Sendable (Int) -> Void
+  private let way: WebSocketClient.Way
+  private var target: WebSocketClient.Target { way.target }
+  private var session: WebSocketSession { way.session }
+  private let authorization: HTTPHeader?
+  private let unauthorized: (@Sendable () -> Void)?
   private let time: Int64
   private var context: ChannelHandlerContext?
   private var timer: Scheduled<Void>?
@@ -200,6 +314,10 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   private var key = ""
   private var stream: ResponseStream?
   private var isOpen = false
+  /// Before that, another address of the same name may be tried.
+  private var isConnected = false
+  /// Another connection follows.
+  private var isLeft = false
   private var isWriting = false
   private var written = 0
   private var isReadHeld = false
@@ -207,22 +325,21 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   private static let maxHeadBytes = 64 << 10
 
   init(
-    _ channel: any Channel, _ target: WebSocketClient.Target, _ options: WebSocketClient.Options,
-    _ session: WebSocketSession, _ room: Int, _ attempt: WebSocketClient.Attempt,
-    _ progress: @escaping @Sendable (Int) -> Void, _ time: Int64
+    _ channel: any Channel, _ way: WebSocketClient.Way, _ authorization: HTTPHeader?,
+    _ unauthorized: (@Sendable () -> Void)?, _ time: Int64
   ) {
     self.channel = channel
-    self.target = target
-    self.options = options
-    self.session = session
-    self.room = room
-    self.attempt = attempt
-    self.progress = progress
+    self.way = way
+    self.authorization = authorization
+    self.unauthorized = unauthorized
     self.time = time
   }
 
-  func handlerAdded(context: ChannelHandlerContext) {
-    self.context = context
+  func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+  /// The connection is there; a proxy and TLS may come first.
+  func connected() {
+    isConnected = true
     timer = channel.eventLoop.scheduleTask(in: .nanoseconds(time)) { [weak self] in
       guard let self, !isOpen else { return }
       fail("\(target.text) has not answered the opening handshake in time")
@@ -232,13 +349,17 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   func channelActive(context: ChannelHandlerContext) {
     key = WebSocketHandshake.base64((0..<16).map { _ in UInt8.random(in: 0 ... .max) })
     let output = OutputBuffer()
-    output.append("GET \(target.path) HTTP/1.1\r\nHost: \(target.authority)\r\n")
+    let headers = way.options.headers + [authorization].compactMap { $0 }
+    output.append("GET \(target.path) HTTP/1.1\r\n")
+    if !headers.contains(where: { HTTPSyntax.same($0.name, "host") }) {
+      output.append("Host: \(target.authority)\r\n")
+    }
     output.append(
       "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \(key)\r\n")
-    if !options.subprotocols.isEmpty {
-      output.append("Sec-WebSocket-Protocol: \(options.subprotocols.joined(separator: ", "))\r\n")
+    if !way.options.subprotocols.isEmpty {
+      output.append("Sec-WebSocket-Protocol: \(way.options.subprotocols.joined(separator: ", "))\r\n")
     }
-    for header in options.headers { output.append("\(header.name): \(header.value)\r\n") }
+    for header in headers { output.append("\(header.name): \(header.value)\r\n") }
     output.append("\r\n")
     context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: output.bytes)), promise: nil)
   }
@@ -259,16 +380,22 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
     open(response, rest)
   }
 
-  private func fail(_ message: String, _ response: HTTPResponse? = nil, isFinal: Bool = false) {
-    attempt.fail(WebSocketClient.Failure(message: message, response: response, isFinal: isFinal))
+  private func fail(_ message: String, isFinal: Bool = false) {
+    fail(WebSocketClient.Failure(message, isFinal: isFinal))
+  }
+
+  private func fail(_ failure: WebSocketClient.Failure) {
+    if !isLeft { way.attempt.fail(failure) }
     context?.close(promise: nil)
   }
 
   /// Status and headers; nil: the bytes are no head.
-  static func response(_ head: [UInt8]) -> HTTPResponse? {
+  static func response(_ head: [UInt8], mayBeOld: Bool = false) -> HTTPResponse? {
     var lines = String(decoding: head, as: UTF8.self).components(separatedByCRLF: ())
     let first = lines.removeFirst().split(separator: " ", maxSplits: 2)
-    guard first.count >= 2, first[0] == "HTTP/1.1", first[1].utf8.count == 3, let status = Int(first[1]) else {
+    guard first.count >= 2, first[0] == "HTTP/1.1" || mayBeOld && first[0] == "HTTP/1.0", first[1].utf8.count == 3,
+      let status = Int(first[1])
+    else {
       return nil
     }
     var response = HTTPResponse(status: status)
@@ -285,8 +412,15 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   }
 
   private func open(_ response: HTTPResponse, _ rest: [UInt8]) {
+    if response.status == 401, let unauthorized {
+      isLeft = true
+      way.attempt.leaves()
+      context?.close(promise: nil)
+      return unauthorized()
+    }
     guard response.status == 101 else {
-      return fail("\(target.text) answered \(response.status) to the opening handshake", response)
+      return fail(
+        WebSocketClient.Failure("\(target.text) answered \(response.status) to the opening handshake", response))
     }
     func list(_ name: String) -> String {
       response.headers.filter { HTTPSyntax.same($0.name, name) }.map(\.value).joined(separator: ",")
@@ -295,7 +429,7 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
       WebSocketHandshake.lists(list("Connection"), "upgrade")
     else { return fail("\(target.text) answers with another protocol") }
     guard let accept = WebSocketHandshake.accept(key) else {
-      return fail("WebSockets need the library libcrypto", isFinal: true)
+      return fail(WebSocketHandshake.needsLibrary, isFinal: true)
     }
     guard list("Sec-WebSocket-Accept") == accept else {
       return fail("\(target.text) answers another handshake: Sec-WebSocket-Accept is wrong")
@@ -304,20 +438,20 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
       return fail("\(target.text) wants an extension that was not offered")
     }
     let chosen = list("Sec-WebSocket-Protocol")
-    guard chosen.isEmpty || options.subprotocols.contains(chosen) else {
+    guard chosen.isEmpty || way.options.subprotocols.contains(chosen) else {
       return fail("\(target.text) wants the subprotocol '\(HTTPSyntax.printable(chosen))', which was not offered")
     }
-    if chosen.isEmpty, !options.subprotocols.isEmpty {
+    if chosen.isEmpty, !way.options.subprotocols.isEmpty {
       return fail("\(target.text) speaks none of the subprotocols that were offered", isFinal: true)
     }
-    guard attempt.succeed() else {
+    guard way.attempt.succeed() else {
       context?.close(promise: nil)
       return
     }
     timer?.cancel()
     isOpen = true
     let stream = ResponseStream(
-      room: room,
+      room: session.options.sendingRoom,
       schedule: { [weak self] _ in
         guard let self else { return }
         channel.eventLoop.execute { self.write() }
@@ -343,7 +477,7 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
           isWriting = false
           guard case .success = result else { return channel.close(promise: nil) }
           self.written &+= bytes.count
-          progress(self.written)
+          way.progress(self.written)
           write()
         }
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: written)
@@ -380,7 +514,11 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
     self.context = nil
     stream?.disconnect()
     stream = nil
-    if isOpen { session.disconnected() } else { fail("\(target.text) has closed the connection") }
+    if isOpen {
+      session.disconnected()
+    } else if isConnected {
+      fail("\(target.text) has closed the connection")
+    }
   }
 }
 

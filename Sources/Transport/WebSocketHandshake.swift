@@ -4,6 +4,12 @@ import PipelineCore
 
 /// The opening handshake of WebSockets (RFC 6455, 4).
 enum WebSocketHandshake {
+  static let needsLibrary =
+    "WebSockets need the library libcrypto.so.3: install the package libssl3, or libssl3t64 where there is one"
+
+  /// Whether libcrypto is there.
+  static var isAvailable: Bool { accept("") != nil }
+
   /// What a server answers to a key; nil: libcrypto is missing.
   static func accept(_ key: String) -> String? {
     let text = Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8)
@@ -59,7 +65,7 @@ extension ServerRequest {
   /// - Returns: Whether it has, unless its client has just left, which ends the session.
   @discardableResult
   public func acceptWebSocket(
-    _ session: WebSocketSession, _ options: WebSocketSession.Options, subprotocol: String? = nil
+    _ session: WebSocketSession, subprotocol: String? = nil
   ) -> Bool {
     guard WebSocketHandshake.lists(list("upgrade"), "websocket"),
       WebSocketHandshake.lists(list("connection"), "upgrade")
@@ -80,13 +86,13 @@ extension ServerRequest {
       return false
     }
     guard let accept = WebSocketHandshake.accept(key) else {
-      reply.reply(ServerAnswer(501, error: "WebSockets need the library libcrypto"))
+      reply.reply(ServerAnswer(501, error: WebSocketHandshake.needsLibrary))
       return false
     }
     var headers = [(name: "Sec-WebSocket-Accept", value: accept)]
     if let subprotocol { headers.append((name: "Sec-WebSocket-Protocol", value: subprotocol)) }
     let stream = exchange.stream(
-      status: 101, headers: headers, room: options.sendingRoom, speaker: ("websocket", session), closed: {})
+      status: 101, headers: headers, room: session.options.sendingRoom, speaker: ("websocket", session), closed: {})
     if stream == nil { session.disconnected() }
     return stream != nil
   }

@@ -1,22 +1,184 @@
 public import PipelineCore
 
-/// What is said of a WebSocket in the same way in sources and sinks.
-public struct WebSocketServing: Sendable {
-  public var address = NetworkAddress()
-  public var path = "/"
-  public var origins: [String] = []
+/// A source or sink that speaks over WebSockets, as a client or as a server.
+public protocol WebSocketComponent: Component {
+  var socket: WebSocketParameters { get set }
+}
+
+/// What sources and sinks say of a WebSocket in the same way.
+public struct WebSocketParameters: Sendable {
+  public var url = TemplateParameter()
+  public var headers = Table<TemplateParameter>()
+  public var auth: ClientAuth?
+  public var tls = TLSParameter()
   public var subprotocols: [String] = []
-  public var auth: HTTPAuth?
-  public var tls: ServingTLSParameter?
+  public var connectTimeout = TimeSpan.seconds(10)
+  public var proxy: String?
+  public var allowPrivate = false
+  public var listen: NetworkAddress?
+  public var path = "/"
+  public var serverTLS: ServingTLSParameter?
+  public var origins: [String] = []
   public var maxConnections = 1000
+  public var allowUnauthenticated = false
+  public var ping = TimeSpan.seconds(20)
+  public var pingTimeout = TimeSpan.seconds(20)
   public init() {}
+
+  /// The server; nil: it is a client.
+  public var serving: WebSocketServing? { listen.map { WebSocketServing(self, $0) } }
+
+  /// How a client connects, but for headers.
+  public var client: WebSocketClient.Options {
+    var options = WebSocketClient.Options()
+    options.subprotocols = subprotocols
+    options.http.tls = tls.value
+    options.http.connectTimeout = connectTimeout
+    options.http.timeout = connectTimeout
+    options.http.auth = auth?.value ?? .none
+    options.http.proxy = proxy
+    options.http.allowPrivate = allowPrivate
+    return options
+  }
+
+  /// What this machine lacks to be the client; nil: nothing is known to be missing.
+  public var clientFault: String? {
+    guard WebSocketHandshake.isAvailable else { return WebSocketHandshake.needsLibrary }
+    let text = url.template?.literalPrefix.prefix(4).lowercased() ?? ""
+    guard text == "wss:" else { return nil }
+    do throws(SocketFailure) { _ = try TLSContext(asking: tls.value) } catch { return error.message }
+    return nil
+  }
+
+  /// Where a client connects to, as far as the file says it.
+  public var target: TargetAddress? { TargetAddress(url, method: "GET") }
+}
+
+extension WebSocketComponent {
+  /// The parameters that stand first: where to.
+  public static var placeParameters: [Parameter<Self>] {
+    [
+      .init("url", \.socket.url, primary: true, "The server to connect to, ws or wss."),
+      .init("listen", \.socket.listen, "HOST:PORT, or a port on 127.0.0.1, to be a server."),
+    ]
+  }
+
+  /// Those that follow what the component sends or receives.
+  public static var clientParameters: [Parameter<Self>] {
+    [
+      .init("headers", \.socket.headers, "Client: further headers of the opening handshake."),
+      .init(
+        "auth", \.socket.auth,
+        "The credentials that a client presents, or that clients must present; a server knows `basic` and `bearer`."),
+      .init("tls", \.socket.tls, "Client: certificates, with wss."),
+      .init(
+        "subprotocols", \.socket.subprotocols,
+        "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."
+      ),
+      .init(
+        "connectTimeout", \.socket.connectTimeout, range: 1_000_000...Int64.max,
+        "Client: how long connecting may take, and then the opening handshake."),
+      .init("proxy", \.socket.proxy, "Client: a proxy, http://HOST:PORT; the environment's is not used."),
+      .init(
+        "allowPrivate", \.socket.allowPrivate,
+        "Client: whether a host name may resolve to a private address. Literal addresses are always allowed."),
+    ]
+  }
+
+  public static var serverParameters: [Parameter<Self>] {
+    [
+      .init(
+        "path", \.socket.path, "Server: the path to serve; others are answered 404, or by other servers of the address."
+      ),
+      .init("serverTLS", \.socket.serverTLS, "Server: the certificate; by default connections are not encrypted."),
+      .init(
+        "origins", \.socket.origins,
+        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
+      .init(
+        "maxConnections", \.socket.maxConnections, range: 1...100_000,
+        "Server: the largest number of connections; more are answered 503."),
+      .init(
+        "allowUnauthenticated", \.socket.allowUnauthenticated,
+        "Server: serve every client on an address other than loopback."),
+    ]
+  }
+
+  public static var pingParameters: [Parameter<Self>] {
+    [
+      .init(
+        "ping", \.socket.ping, range: 1_000_000...Int64.max,
+        "The time without a sign of the other side after which a ping is sent."),
+      .init(
+        "pingTimeout", \.socket.pingTimeout, range: 1_000_000...Int64.max, "How long an answer to a ping may take."),
+    ]
+  }
+
+  /// Checks what sources and sinks have in common.
+  ///
+  /// - Parameters:
+  ///   - ofClient: Names of the component's own parameters that only a client has, with whether they are given.
+  ///   - ofServer: The same of a server.
+  public func validateSocket(
+    ofClient: [(String, Bool)], ofServer: [(String, Bool)], _ context: inout DecodingContext
+  ) {
+    let basics = socket.auth.flatMap { $0.oauth2 == nil && $0.awsSigV4 == nil ? $0 : nil }
+    context.validateWebSocket(
+      socket,
+      ofClient: [
+        ("headers", !socket.headers.entries.isEmpty), ("proxy", socket.proxy != nil),
+        ("allowPrivate", socket.allowPrivate),
+      ] + ofClient,
+      ofServer: [
+        ("path", socket.path != "/"), ("serverTLS", socket.serverTLS != nil), ("origins", !socket.origins.isEmpty),
+        ("allowUnauthenticated", socket.allowUnauthenticated),
+      ] + ofServer,
+      isProtected: basics != nil || socket.serverTLS?.clientCA != nil || socket.allowUnauthenticated)
+    socket.serverTLS?.validate(at: "serverTLS", &context)
+    if socket.listen != nil, socket.auth != nil, basics == nil {
+      context.badValue(
+        at: context.location(of: "auth"), "clients of a server present 'basic' or 'bearer' credentials",
+        .conflictingParameters, help: "Write 'auth: { bearer: \"${secret:NAME}\" }', or 'serverTLS' with 'clientCA'")
+    }
+    guard socket.url.isGiven else { return }
+    URLConfinement.validate(socket.url, scheme: "ws", &context)
+    URLConfinement.validate(proxy: socket.proxy, &context)
+    socket.headers.validateHeaders(isRequest: true, hasAuth: socket.auth != nil, &context)
+    socket.tls.validate(at: "tls", &context)
+  }
+}
+
+/// The server side of a WebSocket.
+public struct WebSocketServing: Sendable {
+  let address: NetworkAddress
+  let path: String
+  let origins: [String]
+  let subprotocols: [String]
+  let auth: HTTPOptions.Auth
+  public let tls: ServingTLSParameter?
+  let maxConnections: Int
+
+  init(_ parameters: WebSocketParameters, _ address: NetworkAddress) {
+    self.address = address
+    path = parameters.path
+    origins = parameters.origins
+    subprotocols = parameters.subprotocols
+    maxConnections = parameters.maxConnections
+    tls = parameters.serverTLS
+    auth = parameters.auth?.value ?? .none
+  }
+
+  /// Whether connections that these rules have admitted may stay under others.
+  func admitsAll(of other: WebSocketServing) -> Bool {
+    origins == other.origins && subprotocols == other.subprotocols && auth == other.auth
+      && tls?.files == other.tls?.files
+  }
 
   public static let methods = ["GET"]
 
   public var listens: ListenAddress {
     ListenAddress(
       host: address.host, port: address.port, location: address.location,
-      site: ListenAddress.Site(path: path, methods: Self.methods, tls: tls?.files.all ?? []))
+      site: ListenAddress.Site(path: path, methods: Self.methods, tls: tls?.files.all ?? [], isWebSocket: true))
   }
 
   public var options: HTTPServer.Options {
@@ -28,7 +190,7 @@ public struct WebSocketServing: Sendable {
     options.rules.methods = Self.methods
     options.rules.maxBodyBytes = 1 << 10
     options.rules.maxConnections = maxConnections
-    options.rules.auth = auth?.value ?? .none
+    options.rules.auth = auth
     return options
   }
 
@@ -43,11 +205,8 @@ public struct WebSocketServing: Sendable {
   /// Checks the request and makes its connection a WebSocket; otherwise it has been answered.
   /// - Returns: Whether it did.
   @discardableResult
-  public func accept(
-    _ request: ServerRequest, _ session: WebSocketSession, _ sessionOptions: WebSocketSession.Options
-  ) -> Bool {
-    let rules = options.rules
-    if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
+  public func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
+    if let refusal = options.rules.refusal(ofAuthorization: request.header("authorization")) {
       request.reply.reply(refusal)
       return false
     }
@@ -60,7 +219,7 @@ public struct WebSocketServing: Sendable {
       request.reply.reply(ServerAnswer(400, error: "the client offers none of the subprotocols that are spoken here"))
       return false
     }
-    return request.acceptWebSocket(session, sessionOptions, subprotocol: chosen)
+    return request.acceptWebSocket(session, subprotocol: chosen)
   }
 }
 
@@ -70,10 +229,10 @@ extension DecodingContext {
   /// - Parameters:
   ///   - ofClient: Names of parameters that only a client has, with whether they are given.
   ///   - ofServer: The same of a server.
-  public mutating func validateWebSocket(
-    hasURL: Bool, listen: NetworkAddress?, path: String, subprotocols: [String], origins: [String],
-    ofClient: [(String, Bool)], ofServer: [(String, Bool)], isProtected: Bool
+  fileprivate mutating func validateWebSocket(
+    _ socket: WebSocketParameters, ofClient: [(String, Bool)], ofServer: [(String, Bool)], isProtected: Bool
   ) {
+    let (hasURL, listen, path) = (socket.url.isGiven, socket.listen, socket.path)
     guard hasURL != (listen != nil) else {
       return badValue(
         at: location,
@@ -87,12 +246,12 @@ extension DecodingContext {
         at: location(of: name), "'\(name)' has no effect with '\(hasURL ? "url" : "listen")'", .conflictingParameters,
         help: "Leave it out")
     }
-    for name in subprotocols where !HostSyntax.isToken(name) {
+    for name in socket.subprotocols where !HostSyntax.isToken(name) {
       badValue(
         at: location(of: "subprotocols"), "'\(Printable.cut(name))' is no name of a subprotocol",
         help: "Write one such as mqtt, without spaces and commas")
     }
-    for origin in origins
+    for origin in socket.origins
     where origin != "*" && (!origin.contains("://") || origin.hasSuffix("/") || origin.utf8.contains(0x20)) {
       badValue(
         at: location(of: "origins"), "'\(Printable.cut(origin))' is no origin",
@@ -110,19 +269,6 @@ extension DecodingContext {
       badValue(
         at: location, "'\(component)' would serve every client that can reach \(listen.host)", .conflictingParameters,
         help: "Add 'auth', or 'serverTLS' with 'clientCA', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
-    }
-  }
-}
-
-extension HTTPAuth {
-  /// The header of a request.
-  public var header: HTTPHeader? {
-    switch value {
-    case .bearer(let token): return HTTPHeader("Authorization", "Bearer \(token.revealed)", isSecret: true)
-    case .basic(let user, let password):
-      let text = WebSocketHandshake.base64(Array("\(user):\(password.revealed)".utf8))
-      return HTTPHeader("Authorization", "Basic \(text)", isSecret: true)
-    case .none, .oauth2, .awsSigV4: return nil
     }
   }
 }

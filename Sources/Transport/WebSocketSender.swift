@@ -8,9 +8,8 @@ public final class WebSocketSender: MessageSender {
     public var client = WebSocketClient.Options()
     public var session = WebSocketSession.Options()
     public var isText = true
-    /// The first pause after a failure, and the longest.
-    public var delay = TimeSpan.milliseconds(100)
-    public var maxDelay = TimeSpan.seconds(10)
+    /// The pauses between attempts to connect.
+    public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     /// What the waiting bytes are a part of; nil: of nothing.
     public var memory: MemoryBudget?
     public init() {}
@@ -35,7 +34,7 @@ public final class WebSocketSender: MessageSender {
     var attempt: (any Cancellable)?
     var isConnecting = false
     var isReady = false
-    var failures = 0
+    var attempts: Attempts
     var isClosing = false
     var isCancelled = false
     var hasEnded = false
@@ -45,19 +44,24 @@ public final class WebSocketSender: MessageSender {
   }
 
   private let target: WebSocketClient.Target
+  private let http: any HTTPClient
   private let options: Options
   private let state: Guarded<State>
   private let notify: @Sendable (SocketSender.Notice) -> Void
   private let loop = HTTPListener.group.any()
 
-  /// - Parameter notify: Called on the network thread.
+  /// - Parameters:
+  ///   - http: Fetches access tokens.
+  ///   - notify: Called on the network thread.
   public init(
-    _ target: WebSocketClient.Target, _ options: Options, notify: @escaping @Sendable (SocketSender.Notice) -> Void
+    _ target: WebSocketClient.Target, _ options: Options, by http: any HTTPClient,
+    notify: @escaping @Sendable (SocketSender.Notice) -> Void
   ) {
     self.target = target
+    self.http = http
     self.options = options
     self.notify = notify
-    state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
+    state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }, attempts: options.attempts))
   }
 
   public var counts: PipelineStatistics.Connections { state.withLock(\.counts) }
@@ -163,7 +167,7 @@ public final class WebSocketSender: MessageSender {
   }
 
   private func connect() {
-    let session = WebSocketSession(isServer: false, options.session) { [self] session in
+    let listener = WebSocketSession.Listener { [self] session in
       opened(session)
     } message: { session, message in
       // Nothing is expected.
@@ -171,9 +175,10 @@ public final class WebSocketSender: MessageSender {
     } ended: { [self] session, end in
       ended(session, end)
     }
+    let session = WebSocketSession(isServer: false, options.session, listener)
     // The attempt may fail before `connect` returns.
     state.withLock { $0.session = session }
-    let attempt = WebSocketClient.connect(target, options.client, session, options.session) { [self] taken in
+    let attempt = WebSocketClient.connect(target, options.client, session, by: http) { [self] taken in
       progress(session, taken)
     } failed: { [self] failure in
       let isOurs = state.withLock { state in
@@ -182,7 +187,8 @@ public final class WebSocketSender: MessageSender {
         state.counts.broken &+= 1
         return true
       }
-      if isOurs { failed(failure.message) }
+      guard isOurs else { return }
+      failed(failure.message, pause: failure.pause, isFinal: failure.isFinal)
     }
     state.withLock { state in
       if state.session === session, !state.isReady { state.attempt = attempt }
@@ -215,8 +221,7 @@ public final class WebSocketSender: MessageSender {
       state.bytes -= done.reduce(0) { $0 + $1.bytes.count }
       // A server that only accepts connections, and ends them, has not recovered: pauses grow.
       guard !done.isEmpty else { return ([], 0) }
-      defer { state.failures = 0 }
-      return (done, state.failures)
+      return (done, state.attempts.succeed())
     }
     if failures > 0 { notify(.recovered(failures: failures)) }
     for message in done { message.done(1, 0) }
@@ -241,21 +246,25 @@ public final class WebSocketSender: MessageSender {
     failed("\(target.text): \(end.message)")
   }
 
-  private func failed(_ reason: String) {
-    let failures = state.withLock { state in
+  private func failed(_ reason: String, pause asked: TimeSpan? = nil, isFinal: Bool = false) {
+    let isFirst = state.withLock { state in
       state.isReady = false
       state.isConnecting = false
       state.attempt = nil
-      state.failures += 1
-      let pause = options.delay.doubled(after: state.failures, most: options.maxDelay)
-      state.retry = loop.scheduleTask(in: .nanoseconds(max(pause.nanoseconds, 1_000_000))) { [weak self] in
+      let isFirst = state.attempts.fail()
+      let pause = state.attempts.pause(.random(in: 0 ... .max), asked: asked)
+      state.retry = loop.scheduleTask(in: .nanoseconds(pause.nanoseconds)) { [weak self] in
         guard let self else { return }
         self.state.withLock { $0.retry = nil }
         work()
       }
-      return state.failures
+      return isFirst
     }
-    if failures == 1 { notify(.failing(reason)) }
+    if isFinal {
+      notify(.ended(reason))
+    } else if isFirst {
+      notify(.failing(reason))
+    }
   }
 
   private func tellRoom() {

@@ -5,7 +5,7 @@ import Synchronization
 /// One WebSocket, of a client or of a server: takes messages apart and hands them on, answers pings, notices a silent other side,
 /// and ends in good order. Sending and ending work from any thread.
 public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
-  public struct Options: Sendable {
+  public struct Options: Sendable, Equatable {
     public var maxMessage = 1 << 20
     public var maxFrame = 1 << 20
     /// The bytes of messages that may wait for the receiver; then nothing more is read.
@@ -31,6 +31,8 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     public var message: String
     /// The other side ended it in good order (1000 or 1001), or this side did.
     public var isClean: Bool
+    /// This side has ended it, and the other one has not answered in time: what it had sent and was not read is lost.
+    public var isCut = false
 
     public init(code: Int?, message: String, isClean: Bool) {
       self.code = code
@@ -39,14 +41,33 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
+  /// Who gets what comes of a session. Called on the network thread.
+  public struct Listener: Sendable {
+    /// The connection is ready.
+    public var opened: @Sendable (WebSocketSession) -> Void
+    public var message: @Sendable (WebSocketSession, WebSocketMessage) -> Void
+    /// Called once, also if it never was ready.
+    public var ended: @Sendable (WebSocketSession, End) -> Void
+
+    public init(
+      opened: @escaping @Sendable (WebSocketSession) -> Void,
+      message: @escaping @Sendable (WebSocketSession, WebSocketMessage) -> Void,
+      ended: @escaping @Sendable (WebSocketSession, End) -> Void
+    ) {
+      self.opened = opened
+      self.message = message
+      self.ended = ended
+    }
+  }
+
   private let isServer: Bool
-  private let options: Options
-  private let opened: @Sendable (WebSocketSession) -> Void
-  private let message: @Sendable (WebSocketSession, WebSocketMessage) -> Void
-  private let ended: @Sendable (WebSocketSession, End) -> Void
+  public let options: Options
 
   // Used on the network thread.
+  private var listener: Listener
   private var reader: WebSocketReader
+  /// Between two listeners: nothing is read, and what comes nevertheless waits here.
+  private var parked: [UInt8]?
   private var hasSentClose = false
   private var hasReceivedClose = false
   private var isOver = false
@@ -62,20 +83,10 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private let underWay = Atomic<Int>(0)
   private let isPaused = Atomic<Bool>(false)
 
-  /// - Parameters:
-  ///   - opened: Called when the connection is ready; on the network thread, as the others.
-  ///   - message: Called with each message.
-  ///   - ended: Called once, also if it never was ready.
-  public init(
-    isServer: Bool, _ options: Options, opened: @escaping @Sendable (WebSocketSession) -> Void,
-    message: @escaping @Sendable (WebSocketSession, WebSocketMessage) -> Void,
-    ended: @escaping @Sendable (WebSocketSession, End) -> Void
-  ) {
+  public init(isServer: Bool, _ options: Options, _ listener: Listener) {
     self.isServer = isServer
     self.options = options
-    self.opened = opened
-    self.message = message
-    self.ended = ended
+    self.listener = listener
     reader = WebSocketReader(isServer: isServer, maxMessage: options.maxMessage, maxFrame: options.maxFrame)
   }
 
@@ -104,11 +115,58 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Ends the connection in good order, behind what has been sent.
+  /// Ends the connection in good order, behind what has been sent. What the other side has sent before it learns of that still comes.
   public func close(_ code: Int = 1000, _ reason: String = "") {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: code, message: reason.isEmpty ? "it was ended here" : reason, isClean: true)
       sayClose(code, reason)
+    }
+  }
+
+  /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
+  public func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
+    HTTPListener.group.any().execute { [self] in
+      guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
+      close(code, reason)
+    }
+  }
+
+  /// Reads no more, until ``goOn(_:at:)``: nothing of it comes to its listener any more. Then calls `done`, on the network thread.
+  public func park(_ done: @escaping @Sendable (Parking) -> Void) {
+    HTTPListener.group.any().execute { [self] in
+      guard !isOver, !hasSentClose else { return done(.ends) }
+      guard let link = link.withLock({ $0 }) else { return done(.neverBegan) }
+      parked = parked ?? []
+      timer?.cancel()
+      timer = nil
+      link.move(nil)
+      done(.parked)
+    }
+  }
+
+  /// What became of a connection that was to be parked.
+  public enum Parking: Sendable {
+    case parked
+    /// It is ending, or has ended: its listener learns that.
+    case ends
+    /// It was not ready and will not be.
+    case neverBegan
+  }
+
+  /// Goes on after ``park(_:)``, with another listener: what has come meanwhile comes first.
+  /// - Parameter server: That of the path, if this is a connection of a server.
+  public func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
+    HTTPListener.group.any().execute { [self] in
+      guard let bytes = parked.take() else { return listener.ended(self, howItEnded) }
+      self.listener = listener
+      if let server { link.withLock({ $0 })?.move(server) }
+      lastSign = .now()
+      lastMessage = lastSign
+      pinged = nil
+      if !bytes.isEmpty { bytes.withUnsafeBytes { received($0) } }
+      if isOver { return listener.ended(self, howItEnded) }
+      schedule()
+      link.withLock { $0 }?.resume()
     }
   }
 
@@ -127,10 +185,11 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     lastSign = .now()
     lastMessage = lastSign
     schedule()
-    opened(self)
+    listener.opened(self)
   }
 
   var wantsMore: Bool {
+    if parked != nil { return false }
     if underWay.load(ordering: .sequentiallyConsistent) < options.room { return true }
     isPaused.store(true, ordering: .sequentiallyConsistent)
     // What was handled in between has not seen the flag.
@@ -140,17 +199,18 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   func received(_ bytes: UnsafeRawBufferPointer) {
-    guard !isOver else { return }
+    if parked != nil {
+      parked?.append(contentsOf: bytes)
+      return
+    }
     lastSign = .now()
     pinged = nil
     reader.take(bytes) { item in
       switch item {
       case .message(let whole):
         lastMessage = lastSign
-        // After the close frame of this side nothing is of interest.
-        guard !hasSentClose else { return }
         underWay.add(whole.bytes.count, ordering: .sequentiallyConsistent)
-        message(self, whole)
+        listener.message(self, whole)
       case .ping(let content): if !hasSentClose { _ = send(frame: WebSocketFrame.bytes(.pong, content, mask: mask)) }
       case .pong: break
       case .close(let code, let reason): receivedClose(code, reason)
@@ -203,15 +263,18 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     timer?.cancel()
     timer = nil
     link.withLock { $0 = nil }
-    ended(self, end ?? End(code: nil, message: "the connection broke", isClean: false))
+    // The next listener learns it.
+    if parked == nil { listener.ended(self, howItEnded) }
   }
+
+  private var howItEnded: End { end ?? End(code: nil, message: "the connection broke", isClean: false) }
 
   // MARK: - Time
 
   private func schedule() {
     timer?.cancel()
     timer = nil
-    guard !isOver, let link = link.withLock({ $0 }) else { return }
+    guard !isOver, parked == nil, let link = link.withLock({ $0 }) else { return }
     var next = closeDeadline ?? .distantFuture
     if closeDeadline == nil {
       if let pinged {
@@ -230,7 +293,9 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     guard !isOver else { return }
     let now = NIODeadline.now()
     if let closeDeadline {
-      return now >= closeDeadline ? breakOff() : schedule()
+      guard now >= closeDeadline else { return schedule() }
+      end?.isCut = !hasReceivedClose
+      return breakOff()
     }
     if let idle = options.idle, now >= lastMessage + .nanoseconds(idle.nanoseconds) {
       end = End(code: WebSocketCode.goingAway, message: "no message has come for \(idle)", isClean: false)

@@ -141,8 +141,44 @@ import Testing
       "url: 'http://a.example/{{ event }}', batch: { count: 10, every: 1s }, maxConcurrent: 4", events: "[x, y, z, w]",
       pace: "100ms"
     ) { _, _ in ScriptedHTTP.status(200) }
-    sending.run(until: .milliseconds(1100))
+    sending.run(until: .milliseconds(1500))
     #expect(sending.http.exchanges.map(\.request.url.last) == ["x", "y", "z", "w"])
+    // Each a second after its event.
+    let times = sending.http.times.map(\.nanoseconds)
+    #expect(zip(times, times.dropFirst()).allSatisfy { $1 - $0 == 100_000_000 }, "\(times)")
+  }
+
+  /// A batch for each URL: as many requests as the events of each need, whatever order they come in.
+  @Test func eachURLHasItsOwnBatch() throws {
+    let events = (0..<120).map { "{ p: \($0 % 6), n: \($0) }" }.joined(separator: ", ")
+    let sending = try pipeline(
+      "url: 'http://a.example/{{ event.p }}', encode: ndjson, batch: { count: 20, every: 1h }", events: "[ \(events) ]"
+    ) { _, _ in ScriptedHTTP.status(200) }
+    sending.run()
+    #expect(sending.http.exchanges.map(\.request.url).sorted() == (0..<6).map { "http://a.example/\($0)" })
+    #expect(sending.http.bodies.allSatisfy { $0.split(separator: "\n").count == 20 })
+    #expect(sending.counters.sent == 120)
+  }
+
+  @Test func openBatchesAreBounded() throws {
+    let sending = try pipeline(
+      "url: 'http://a.example/{{ event }}', batch: { count: 10, every: 1h, open: 2 }", events: "[x, y, x, z, y, w]",
+      pace: "1s"
+    ) { _, _ in ScriptedHTTP.status(200) }
+    sending.run(until: .seconds(20))
+    // z sends x, w sends y; the rest goes at the end.
+    #expect(sending.http.exchanges.map(\.request.url.last) == ["x", "y", "z", "w"])
+    #expect(sending.http.bodies.map { $0.split(separator: "\n").count } == [2, 2, 1, 1])
+  }
+
+  /// Where the input waits, the oldest batch goes: nothing else would make room.
+  @Test func aFullQueueSendsTheOldest() throws {
+    let sending = try pipeline(
+      "url: 'http://a.example/{{ event }}', batch: { count: 10, every: 1h }, queue: 3", events: "[a, b, c, d, e]",
+      pace: "1s"
+    ) { _, _ in ScriptedHTTP.status(200) }
+    sending.run(until: .seconds(30))
+    #expect(sending.http.exchanges.map(\.request.url.last) == ["a", "b", "c", "d", "e"])
   }
 
   @Test(arguments: [
@@ -171,8 +207,8 @@ import Testing
       ScriptedHTTP.status(200)
     }
     second.run()
-    #expect(second.http.exchanges.map(\.request.url) == ["x", "y", "x"].map { "http://a.example/\($0)" })
-    #expect(second.http.bodies == ["\"x\"\n", "\"y\"\n", "\"x\"\n"])
+    #expect(second.http.exchanges.map(\.request.url) == ["x", "y"].map { "http://a.example/\($0)" })
+    #expect(second.http.bodies == ["\"x\"\n\"x\"\n", "\"y\"\n"])
   }
 
   // MARK: Partial answers

@@ -110,7 +110,7 @@ import Testing
       ("charset: utf-61", "there is no charset 'utf-61'"),
       ("charset: utf-16, decode: bytes", "'decode: bytes' takes no 'charset'"),
       ("charset: latin1, decode: jsonDocuments", "'decode: jsonDocuments' takes no 'charset'"),
-      ("charset: utf-16, join: { indented: true }", "'join' cannot be used with 'charset: utf-16'"),
+      ("charset: utf-16, follow: true, join: { indented: true }", "'join' cannot be used with 'charset: utf-16'"),
       ("charset: utf-16le, follow: true, start: end", "'start: end' cannot be used with UTF-16"),
     ])
   func mistakes(_ parameters: String, _ message: String) {

@@ -259,6 +259,34 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(server.events == [#""x""#])
   }
 
+  /// The subject of a client's certificate is known of each message; who shows none gets in nowhere.
+  @Test func webSocketsKnowTheirClients() throws {
+    let made = try Certificates()
+    let server = try RealPipeline(
+      """
+      sources: { in: { webSocket: { listen: '127.0.0.1:0', path: /in, serverTLS: { certificate: \(made.folder("server.pem")), clientCA: \(made.folder("ca.pem")) } } } }
+      sinks: { out: { from: in, chain: [ { map: '[event, meta.subject]' } ], probe: {} } }
+      """)
+    let port = try #require(server.port())
+    func client(_ tls: String) throws -> RealPipeline {
+      try RealPipeline(
+        """
+        sources: { in: { values: { list: [x], every: 1h } } }
+        sinks: { out: { from: in, webSocket: { url: 'wss://127.0.0.1:\(port)/in', tls: { ca: \(made.folder("ca.pem"))\(tls) }, reconnect: 1ms } } }
+        """)
+    }
+    let stranger = try client("")
+    stranger.run(within: .seconds(30)) { stranger.log.contains { $0.contains("trying again") } }
+    stranger.inTurn { $0.execution.cancel() }
+    let known = try client(", certificate: \(made.folder("client.pem")), key: \(made.folder("client.pem"))")
+    for _ in 0..<1000 where server.events.isEmpty {
+      known.run(within: .milliseconds(20)) { false }
+      server.run(within: .milliseconds(20)) { !server.events.isEmpty }
+    }
+    #expect(server.events.count == 1 && server.events[0].contains("alice"), "\(server.events)")
+    #expect(server.events.allSatisfy { $0.hasPrefix(#"["x""#) })
+  }
+
   // MARK: httpServer
 
   private func serving(_ tls: String, _ rest: String = "decode: text") throws -> RealPipeline {

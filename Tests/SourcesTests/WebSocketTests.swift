@@ -124,43 +124,6 @@ import Testing
 
   // MARK: The source as a server
 
-  /// A client that says exactly what a test wants.
-  private final class Raw {
-    let connection: Connection
-
-    init(_ port: Int, _ headers: String = "", path: String = "/in") throws {
-      connection = try Connection(port: port)
-      connection.send(
-        "GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\(headers)\r\n"
-      )
-    }
-
-    var head: String { connection.message(hasBody: false)?.head ?? "" }
-
-    func send(_ opcode: UInt8, _ payload: [UInt8], isFinal: Bool = true) {
-      var bytes = WebSocketFrame.bytes(.text, payload, mask: 0x0102_0304)
-      bytes[0] = (isFinal ? 0x80 : 0) | opcode
-      connection.send(bytes)
-    }
-
-    /// The next short frame: its opcode and payload.
-    func frame() -> (opcode: UInt8, payload: [UInt8])? {
-      guard let first = connection.byte(), let count = connection.byte() else { return nil }
-      let payload = (0..<count).compactMap { _ in connection.byte() }
-      return (first & 0xF, payload)
-    }
-
-    /// The code with which the other side closes.
-    var closeCode: Int? {
-      while let frame = frame() {
-        if frame.opcode == 8 {
-          return frame.payload.count < 2 ? 1005 : Int(frame.payload[0]) << 8 | Int(frame.payload[1])
-        }
-      }
-      return nil
-    }
-  }
-
   @Test(.enabled(if: WebSocketPeer.isThere, needsPeer)) func aServerReceives() throws {
     let pipeline = try source("listen: '127.0.0.1:0', path: /in, subprotocols: [v1]")
     let port = try #require(pipeline.port())
@@ -189,7 +152,7 @@ import Testing
   ]) func clientsThatBreakTheRulesAreClosed(_ what: String, _ code: Int) throws {
     let pipeline = try source("listen: '127.0.0.1:0', path: /in, decode: text, maxMessage: 100B")
     let port = try #require(pipeline.port())
-    let raw = try Raw(port)
+    let raw = try RawWebSocket(port)
     // The answer to a request that the pipeline takes in a turn.
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 1 }
     #expect(raw.head.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="))
@@ -237,15 +200,15 @@ import Testing
     let pipeline = try source(
       "listen: '127.0.0.1:0', path: /in, decode: text, maxConnections: 1, idleTimeout: 200ms, auth: { bearer: t }")
     let port = try #require(pipeline.port())
-    let stranger = try Raw(port)
+    let stranger = try RawWebSocket(port)
     pipeline.run(within: .seconds(30)) { stranger.connection.waits(milliseconds: 0) }
     #expect(stranger.head.hasPrefix("HTTP/1.1 401"))
     stranger.connection.close()
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     // The stranger's place is free when the server has noticed that it is gone.
-    var accepted: Raw?
+    var accepted: RawWebSocket?
     for _ in 0..<1000 where accepted == nil {
-      let next = try Raw(port, "Authorization: Bearer t\r\n")
+      let next = try RawWebSocket(port, "Authorization: Bearer t\r\n")
       pipeline.run(within: .seconds(30)) { next.connection.waits(milliseconds: 0) }
       let head = next.head
       #expect(head.hasPrefix("HTTP/1.1 101") || head.hasPrefix("HTTP/1.1 503"), "\(head)")
@@ -330,7 +293,7 @@ import Testing
       """, environment: ["BIG": String(repeating: "x", count: 60_000)]
     ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
     let port = try #require(pipeline.port())
-    let raw = try Raw(port, path: "/live")
+    let raw = try RawWebSocket(port, path: "/live")
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 1 }
     let word = slow == "skip" ? "missed 3 messages so far" : "was disconnected, 1 so far"
     var sent = 0

@@ -168,6 +168,53 @@ import Testing
     #expect(small.server.bufferedBytes == 0 && large.server.bufferedBytes == 0)
   }
 
+  /// A connection that was made with the certificate of before a reload is not for the servers with the new one: 421 ends it, and the next
+  /// connection has the new certificate.
+  @Test(.enabled(if: access("/usr/bin/openssl", X_OK) == 0, "needs Debian's openssl"))
+  func aConnectionWithAnOldCertificateIsMisdirected() throws {
+    let folders = (Scratch(), Scratch())
+    let files = try (TestCertificate(folders.0.path).file, TestCertificate(folders.1.path).file)
+    func tls(_ file: String) throws -> TLSServing {
+      try TLSServing(TLSServing.Files(certificate: file, key: nil, clientCA: nil)) { _ in }
+    }
+    let port = try FreePort().number
+    let (first, second) = try (tls(files.0), tls(files.1))
+    let old = try Site(port, "old", path: "/a") { $0.tls = first }
+    let client = CurlClient()
+    func ask() -> String {
+      var request = HTTPRequest(url: "https://127.0.0.1:\(port)/a")
+      request.options.tls.verify = false
+      let answer = Guarded<String?>(nil)
+      _ = client.send(request) { result in
+        answer.withLock {
+          switch result {
+          case .success(let response): $0 = "\(response.status) \(String(decoding: response.body, as: UTF8.self))"
+          case .failure(let failure): $0 = failure.message
+          }
+        }
+        answer.notify()
+      }
+      let got: (inout String?) -> String? = { $0 }
+      return answer.wait(until: monotonicNow() + 30_000_000_000, got) ?? "nothing"
+    }
+    #expect(ask() == "200 old")
+    // The same server, as a reload does it: the connection of the client stays.
+    let other = try Site(port, "other", path: "/other") { $0.tls = first }
+    old.server.stop(within: .seconds(5))
+    #expect(ask().hasPrefix("404"))
+    let new = try keepingListeners.withLock { _ in
+      KeptListeners.begin()
+      defer { KeptListeners.end() }
+      other.server.stopListening(handsOver: true)
+      let new = try Site(port, "new", path: "/a") { $0.tls = second }
+      other.server.stop(within: .seconds(5))
+      return new
+    }
+    #expect(ask().hasPrefix("421"))
+    #expect(ask() == "200 new")
+    new.server.stop(within: .zero)
+  }
+
   /// What two readers could understand differently is refused before it reaches any of them.
   @Test(arguments: HTTPServerTests.smuggled) func ambiguousRequestsReachNobody(_ text: String) throws {
     let port = try FreePort().number
@@ -178,6 +225,9 @@ import Testing
     #expect(sites.allSatisfy { $0.kept.withLock(\.isEmpty) })
   }
 }
+
+/// Only one test at a time is in a reload.
+let keepingListeners = Mutex(())
 
 /// A certificate of this machine for tests, made by openssl.
 struct TestCertificate {

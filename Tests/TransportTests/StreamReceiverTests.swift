@@ -36,21 +36,23 @@ import Testing
   /// What comes between two versions of a pipeline is handed over when the second one starts, also if nothing comes behind it.
   @Test func whatComesDuringAReloadWaitsForNothingElse() throws {
     let place = SocketPlace.unix(path: folder("s"), isDatagram: false)
-    KeptListeners.begin()
-    defer { KeptListeners.end() }
-    let received = Received()
-    let first = try StreamReceiver(place, StreamReceiver.Options())
-    try first.start(notify: { _ in }, deliver: received.take)
-    let client = try #require(SocketClient(path: folder("s")))
-    client.send("first\nbegin")
-    #expect(received.wait { $0.bytes == 6 })
-    first.handOver()
-    #expect(received.wait(\.hasEnded))
-    client.send("ning\n")
-    let second = try StreamReceiver(place, StreamReceiver.Options())
-    try second.start(notify: { _ in }, deliver: received.take)
-    #expect(received.wait { $0.bytes == 16 })
-    second.cancel()
+    try keepingListeners.withLock { _ in
+      KeptListeners.begin()
+      defer { KeptListeners.end() }
+      let received = Received()
+      let first = try StreamReceiver(place, StreamReceiver.Options())
+      try first.start(notify: { _ in }, deliver: received.take)
+      let client = try #require(SocketClient(path: folder("s")))
+      client.send("first\nbegin")
+      #expect(received.wait { $0.bytes == 6 })
+      first.handOver()
+      #expect(received.wait(\.hasEnded))
+      client.send("ning\n")
+      let second = try StreamReceiver(place, StreamReceiver.Options())
+      try second.start(notify: { _ in }, deliver: received.take)
+      #expect(received.wait { $0.bytes == 16 })
+      second.cancel()
+    }
   }
 
   /// A check of the file refuses such options; a receiver that has them all the same says so at its start.

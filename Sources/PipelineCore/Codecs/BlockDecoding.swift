@@ -30,8 +30,12 @@ public final class BlockDecoding: @unchecked Sendable {
   /// The event whose end has not come, as it is; nil: there is none.
   public func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
     guard pendingOffset != nil else { return nil }
-    let rows = decode(Slab(capacity: 0), offset: reached, isLast: true)
-    return (rows, position(behind: reached))
+    let rows = free.withLock { $0.popLast() } ?? Rows()
+    guard decoder.endRow(offset: reached, arena: rows.arena, into: rows.batch) else {
+      giveBack(rows)
+      return nil
+    }
+    return (DecodedBlock(.empty, rows, self, end: reached), position(behind: reached))
   }
 
   /// Starts another input.

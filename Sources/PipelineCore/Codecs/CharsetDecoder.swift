@@ -34,6 +34,11 @@ final class CharsetDecoder: EventDecoder {
     return isSkipping ? skipOffset : held.isEmpty ? nil : heldOffset
   }
 
+  /// A line of UTF-16 whose end has not come stays held.
+  func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
+    inner.endRow(offset: offset, arena: arena, into: rows)
+  }
+
   /// The byte order of UTF-16 with a mark, followed by the memory of the other decoder.
   var memory: [UInt8] {
     guard charset.kind == .utf16(isBig: nil) else { return inner.memory }

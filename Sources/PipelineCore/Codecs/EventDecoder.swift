@@ -27,6 +27,11 @@ public protocol EventDecoder: AnyObject {
   /// Whether a row may consist of several lines, so that its end may have to be awaited.
   var joinsLines: Bool { get }
 
+  /// Ends a row of several lines whose end has not come; the input goes on behind it. Returns whether there was one.
+  ///
+  /// - Parameter offset: How far the input has been decoded.
+  func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool
+
   /// What decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
   /// needed.
   var memory: [UInt8] { get }
@@ -40,6 +45,11 @@ extension EventDecoder {
   public func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
   public var pendingOffset: Int64? { nil }
   public var joinsLines: Bool { false }
+  public func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
+    guard pendingOffset != nil else { return false }
+    decode(.empty, 0..<0, offset: offset, isLast: true, arena: arena, into: rows)
+    return true
+  }
   public var memory: [UInt8] { [] }
   public func reset(memory: [UInt8]) {}
   public func reset() { reset(memory: []) }

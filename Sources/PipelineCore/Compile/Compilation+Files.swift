@@ -9,6 +9,14 @@ extension Compilation {
       note(.files(path, pattern: resolvedPattern(path.text)), path.location)
     }
     if let address = source.listens { note(.address(address, source.serving), address.location ?? location) }
+    if let target = source.follows { note(.feed(target), target.address.location ?? location) }
+    if let target = source.asks {
+      let location = target.address.location ?? location
+      // A signal may be compiled more than once.
+      if requests[context.owner]?.contains(where: { $0.1 == location }) != true {
+        requests[context.owner, default: []].append((target, location))
+      }
+    }
     if let path = source.readsDatabase, !path.isPlaceholder { databases.append(path) }
     if source.readsStandardInput { standardInputs.append(location) }
   }
@@ -25,19 +33,31 @@ extension Compilation {
         let resolved = path.fixedDirectory == nil ? files.resolve(path.text) : resolvedPattern(path.text)
         outlets.append((.file(path, resolved: resolved), path.location))
       }
-      if outlets.isEmpty { return [] }
-      var names = [sink.name]
-      var seen: Set<String> = [sink.name]
-      var next = 0
-      while next < names.count {
-        for reading in byReader[names[next]] ?? [] where seen.insert(reading.name).inserted {
-          names.append(reading.name)
-        }
-        next += 1
+      if let address = sink.component.listens, sink.component.servesEvents {
+        outlets.append((.feed(address), address.location))
       }
-      let inlets = names.flatMap { self.inlets[$0] ?? [] }
+      if outlets.isEmpty { return [] }
+      let inlets = inlets(of: sink.name, byReader)
       return outlets.map { OutsideWay(sink: sink.name, outlet: $0, location: $1 ?? sink.location, inlets: inlets) }
     }
+      + requests.sorted { $0.key < $1.key }.flatMap { owner, targets in
+        let inlets = inlets(of: owner, byReader)
+        return targets.map { OutsideWay(sink: owner, outlet: .request($0), location: $1, inlets: inlets) }
+      }
+  }
+
+  /// What the sources read that the events of `name` come from.
+  private func inlets(of name: String, _ byReader: [String: [Reading]]) -> [OutsideInlet] {
+    var names = [name]
+    var seen: Set<String> = [name]
+    var next = 0
+    while next < names.count {
+      for reading in byReader[names[next]] ?? [] where seen.insert(reading.name).inserted {
+        names.append(reading.name)
+      }
+      next += 1
+    }
+    return names.flatMap { self.inlets[$0] ?? [] }
   }
 
   func checkFiles(_ sinks: [SinkPlan], _ ways: [OutsideWay]) {

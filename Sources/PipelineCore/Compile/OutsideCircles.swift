@@ -17,6 +17,7 @@ struct OutsideCircles {
   private var byFile: [String: [Int]] = [:]
   private var files: [(path: String, isPattern: Bool, way: Int)] = []
   private var byPort: [ListenAddress.Key: [Int]] = [:]
+  private var feeds: [ListenAddress.Key: [Int]] = [:]
 
   init(_ ways: [OutsideWay]) {
     self.ways = ways
@@ -25,7 +26,8 @@ struct OutsideCircles {
       case .file(_, let path):
         if way.isSure { byFile[path, default: []].append(index) }
         files.append((path, !way.isSure, index))
-      case .address(let target): byPort[target.address.key, default: []].append(index)
+      case .address(let target), .request(let target): byPort[target.address.key, default: []].append(index)
+      case .feed(let address): feeds[address.key, default: []].append(index)
       }
     }
   }
@@ -69,8 +71,15 @@ struct OutsideCircles {
       }.map(\.way)
     case .address(let listener, let rules):
       return (byPort[listener.key] ?? []).filter { way in
-        guard case .address(let target) = ways[way].outlet else { return false }
-        return target.arrives(at: listener, rules)
+        switch ways[way].outlet {
+        case .address(let target), .request(let target): return target.arrives(at: listener, rules)
+        case .file, .feed: return false
+        }
+      }
+    case .feed(let target):
+      return (feeds[target.address.key] ?? []).filter { way in
+        guard case .feed(let address) = ways[way].outlet else { return false }
+        return target.arrives(at: address, nil)
       }
     }
   }
@@ -85,20 +94,35 @@ struct OutsideCircles {
 
   func diagnostic(of circle: [Part], through start: Int) -> Diagnostic {
     let way = ways[start]
-    let isFile = if case .file = way.outlet { true } else { false }
-    // Whether an expression ever gives that name is not known.
+    // Whether an expression ever gives that name, and whether a step lets an event pass, is not known.
     let isSure = circle.allSatisfy { ways[$0.way].isSure }
+    let (what, help) =
+      switch way.outlet {
+      case .file:
+        (
+          "the sink '\(way.sink)' \(isSure ? "writes" : "may write") a file that its own events are read from",
+          "Every event would come back to it for ever: write somewhere else, or narrow the pattern"
+        )
+      case .address:
+        (
+          "the sink '\(way.sink)' \(isSure ? "sends" : "may send") to a source that its own events come from",
+          "Every event would come back to it for ever: send somewhere else, or read another source"
+        )
+      case .request:
+        (
+          "'\(way.sink)' asks a source that its own events come from",
+          "Each request may make another one, for ever: ask another address, or limit how often events go round"
+        )
+      case .feed:
+        (
+          "the sink '\(way.sink)' \(isSure ? "sends" : "may send") to a source that its own events come from",
+          "Every event would come back to it for ever: serve another path, or follow another server"
+        )
+      }
     return Diagnostic(
-      isSure ? .cycle : .possibleFileCycle,
-      isFile
-        ? "the sink '\(way.sink)' \(isSure ? "writes" : "may write") a file that its own events are read from"
-        : "the sink '\(way.sink)' sends to a source that its own events come from",
-      at: way.location,
+      isSure ? .cycle : .possibleFileCycle, what, at: way.location,
       notes: circle.flatMap { part in
         part.way == start ? [part.inlet.note] : [part.inlet.note, ways[part.way].note]
-      },
-      help: isFile
-        ? "Every event would come back to it for ever: write somewhere else, or narrow the pattern"
-        : "Every event would come back to it for ever: send somewhere else, or read another source")
+      }, help: help)
   }
 }

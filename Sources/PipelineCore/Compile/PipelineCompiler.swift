@@ -49,6 +49,8 @@ final class Compilation: SignalCompiler {
   var readings: [Reading] = []
   /// What sources read that a sink may have written, by the names that contain them.
   var inlets: [String: [OutsideInlet]] = [:]
+  /// Where requests go that sources make, by the names that contain them.
+  var requests: [String: [(TargetAddress, SourceLocation)]] = [:]
   /// The databases that sources read.
   var databases: [FilePathParameter] = []
   /// The locations of sources that read standard input.

@@ -8,7 +8,8 @@ extension Diagnostic.Code {
   public static let pathTemplate = Diagnostic.Code(
     "RX350", "A path with {{ }} begins with a directory, and names a file below it.")
   public static let possibleFileCycle = Diagnostic.Code(
-    "RX351", "A sink may write a file that its own events are read from.", severity: .warning)
+    "RX351", "What a sink writes, or a step asks for, may come back as an event of its own sources.", severity: .warning
+  )
   public static let missingDatabase = Diagnostic.Code(
     "RX369", "A database that a source reads does not exist.", severity: .warning)
   static let files: [Diagnostic.Code] = [

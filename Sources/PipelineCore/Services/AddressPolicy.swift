@@ -19,6 +19,28 @@ public enum AddressPolicy {
     }
   }
 
+  /// Whether a host, as a URL has it, may stand for a private address: it is an address itself, or `localhost`.
+  public static func maySayPrivate(host: String) -> Bool {
+    let lowered = host.lowercased()
+    return bytes(ofHost: host) != nil || lowered == "localhost" || lowered.hasSuffix(".localhost")
+  }
+
+  /// Why no connection may go to an address, one sentence without a full stop; nil: it may.
+  ///
+  /// - Parameters:
+  ///   - host: as the URL has it.
+  ///   - port: of the URL.
+  ///   - mayBePrivate: The host is an address itself, or private addresses are allowed.
+  public static func refusal(of address: [UInt8], host: String, port: String, mayBePrivate: Bool) -> String? {
+    switch judge(address) {
+    case .allowed: nil
+    case .privateNetwork where mayBePrivate: nil
+    case .privateNetwork:
+      "\(host) leads to a loopback or private address; write the address itself, or allow private addresses"
+    case .forbidden: "\(host):\(port) is a link-local, multicast or reserved address, which is never used"
+    }
+  }
+
   /// The address that a URL's host stands for, 4 or 16 bytes in network order; nil: the host is a name.
   ///
   /// IPv6 addresses may have brackets and a zone. IPv4 addresses may have any form that C libraries read: `127.1`,

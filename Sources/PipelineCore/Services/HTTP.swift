@@ -10,17 +10,39 @@ public protocol HTTPClient: AnyObject, Sendable {
   /// on any thread, in the order of the parts, until the last one or until the exchange is cancelled.
   func stream(_ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void) -> any HTTPStream
 
+  /// Fetches an access token, or gives one that it has. `completion` is called once, on any thread, unless it is cancelled before.
+  /// - Parameters:
+  ///   - options: Those of the connection that presents it; their `auth` is OAuth 2.0.
+  ///   - refused: A token that a server no longer accepts.
+  func accessToken(
+    _ options: HTTPOptions, insteadOf refused: Secret?,
+    _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
+  ) -> any Cancellable
+
   /// Why no request can be made on this machine; nil: none is known. May load a library.
   var fault: HTTPFailure? { get }
 }
 
 extension HTTPClient {
   public var fault: HTTPFailure? { nil }
+  public func accessToken(
+    _ options: HTTPOptions, insteadOf refused: Secret?,
+    _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
+  ) -> any Cancellable {
+    completion(.failure(HTTPFailure(.unavailable, "there is no client for the token endpoint")))
+    return NothingUnderWay()
+  }
 }
 
 /// An activity that runs until it is cancelled. Cancelling twice is harmless.
 public protocol Cancellable: AnyObject, Sendable {
   func cancel()
+}
+
+/// What is over already.
+public final class NothingUnderWay: Cancellable {
+  public init() {}
+  public func cancel() {}
 }
 
 public struct HTTPHeader: Sendable, Equatable {

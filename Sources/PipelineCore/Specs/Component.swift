@@ -52,6 +52,10 @@ public protocol SourceComponent: Component {
   var serving: ServingRules? { get }
   /// The address where it listens; only HTTP servers of one process can share it. Nil: it does not listen.
   var listens: ListenAddress? { get }
+  /// The server whose feed it follows, as far as it is known: what the server sends to its clients are its events.
+  var follows: TargetAddress? { get }
+  /// Where its requests go, as far as that is known.
+  var asks: TargetAddress? { get }
   /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }
   /// Whether threads of its own decode its input in blocks, so that it may have a ``ParallelStage``.
@@ -79,6 +83,8 @@ public protocol SourceComponent: Component {
 extension SourceComponent {
   public var serving: ServingRules? { nil }
   public var listens: ListenAddress? { nil }
+  public var follows: TargetAddress? { nil }
+  public var asks: TargetAddress? { nil }
   public var pace: EventPace? { nil }
   public var decodesBlocks: Bool { false }
   public var readsFiles: [FilePathParameter] { [] }
@@ -197,6 +203,8 @@ public protocol SinkComponent: Component {
   var sendsTo: [TargetAddress] { get }
   /// The address where it listens, which only HTTP servers of the process can share; nil: it does not listen.
   var listens: ListenAddress? { get }
+  /// Whether clients of that address get its events.
+  var servesEvents: Bool { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
@@ -223,6 +231,7 @@ extension SinkComponent {
   public var sendsTo: [TargetAddress] { [] }
   public var listens: ListenAddress? { nil }
   public var sendsRequests: Bool { false }
+  public var servesEvents: Bool { false }
   public var namesDeliveries: Bool { false }
   public var encoding: EncodeParameter? { nil }
   public var sentValue: MappingParameter? { nil }

@@ -23,8 +23,11 @@ public struct ListenAddress: Sendable, Equatable {
     public var methods: [String]?
     /// The files of the certificate; empty: connections are not encrypted.
     public var tls: [String]
+    /// Whether it serves WebSockets.
+    public var isWebSocket: Bool
 
-    public init(path: String?, methods: [String]?, tls: [String?] = []) {
+    public init(path: String?, methods: [String]?, tls: [String?] = [], isWebSocket: Bool = false) {
+      self.isWebSocket = isWebSocket
       self.path = path
       self.methods = methods
       self.tls = tls.allSatisfy { $0 == nil } ? [] : tls.map { $0 ?? "" }
@@ -134,23 +137,41 @@ public struct ListenAddress: Sendable, Equatable {
 /// The address that a sink sends to.
 public struct TargetAddress: Sendable {
   public var address: ListenAddress
-  /// The path of an HTTP request, without the query, and its method; nil: no HTTP.
-  var request: (path: String, method: String)?
+  /// What is asked for there by HTTP; nil: no HTTP.
+  var request: Request?
+
+  struct Request: Sendable {
+    /// Without the query.
+    var path: String
+    var method: String
+    var isSecure: Bool
+    var isWebSocket: Bool
+  }
 
   public init(_ address: ListenAddress) { self.address = address }
 
-  /// That of a URL; nil: it has none that a server without TLS could listen on, or it is not known yet.
+  /// That of a URL of http or ws; nil: it is not known yet.
   public init?(url: String, method: String, at location: SourceLocation?) {
-    guard let (host, port, path) = URLSyntax.target(Array(url.utf8)) else { return nil }
-    address = ListenAddress(host: host, port: port, location: location)
-    request = (path, method)
+    guard let target = URLSyntax.target(Array(url.utf8)) else { return nil }
+    address = ListenAddress(host: target.host, port: target.port, location: location)
+    request = Request(
+      path: target.path, method: method, isSecure: target.isSecure,
+      isWebSocket: target.scheme.hasPrefix("ws"))
   }
 
-  /// Whether a source that listens there, by these rules, gets what is sent.
+  /// That of a template; nil: a part of it is not known yet.
+  public init?(_ url: TemplateParameter, method: String) {
+    guard let template = url.template, template.isConstant, !template.literalPrefix.contains("${") else { return nil }
+    self.init(url: template.literalPrefix, method: method, at: url.location)
+  }
+
+  /// Whether what listens there, by these rules, gets what is sent. Who speaks neither HTTP nor TLS gets it of those that do neither.
   func arrives(at listener: ListenAddress, _ rules: ServingRules?) -> Bool {
-    guard address.arrives(at: listener), (request == nil) == (rules == nil) else { return false }
-    guard let request, let rules else { return true }
-    return rules.refusal(ofPath: Substring(request.path), method: request.method) == nil
+    guard address.arrives(at: listener) else { return false }
+    guard let request, let site = listener.site else { return request == nil && listener.site == nil && rules == nil }
+    guard request.isSecure != site.tls.isEmpty, request.isWebSocket == site.isWebSocket else { return false }
+    if let rules { return rules.refusal(ofPath: Substring(request.path), method: request.method) == nil }
+    return site.path.map { $0 == request.path } ?? true
   }
 }
 

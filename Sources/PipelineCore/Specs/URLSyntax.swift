@@ -55,18 +55,31 @@ enum URLSyntax {
     return (authority[..<colon], authority[(colon + 1)...])
   }
 
-  /// Where requests to a URL of http go: the host without brackets, the port, and the path without the query. Nil: it is no such URL, or
-  /// a part of it is not known yet.
-  static func target(_ url: [UInt8]) -> (host: String, port: Int, path: String)? {
-    guard String(decoding: url.prefix(7), as: UTF8.self).lowercased() == "http://", problem(url) == nil,
-      let authority = authority(of: url)
+  /// Where a URL leads.
+  struct Target {
+    /// In small letters: http, https, ws or wss.
+    var scheme: String
+    /// Without brackets.
+    var host: String
+    var port: Int
+    /// Without the query.
+    var path: String
+    var isSecure: Bool { Self.isSecure(scheme) }
+    static func isSecure(_ scheme: String) -> Bool { scheme == "https" || scheme == "wss" }
+  }
+
+  /// Where a URL of http or ws leads; nil: it is no such URL, or a part of it is not known yet.
+  static func target(_ url: [UInt8]) -> Target? {
+    let scheme = String(decoding: url.prefix { $0 != UInt8(ascii: ":") }, as: UTF8.self).lowercased()
+    guard ["http", "https", "ws", "wss"].contains(scheme), problem(url) == nil, let authority = authority(of: url)
     else { return nil }
     let (host, port) = parts(of: authority)
     let path = url[authority.endIndex...].prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
-    return (
-      String(decoding: host.filter { $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]") }, as: UTF8.self),
-      Int(String(decoding: port, as: UTF8.self)) ?? 80, path.isEmpty ? "/" : String(decoding: path, as: UTF8.self)
-    )
+    return Target(
+      scheme: scheme,
+      host: String(decoding: host.filter { $0 != UInt8(ascii: "[") && $0 != UInt8(ascii: "]") }, as: UTF8.self),
+      port: Int(String(decoding: port, as: UTF8.self)) ?? (Target.isSecure(scheme) ? 443 : 80),
+      path: path.isEmpty ? "/" : String(decoding: path, as: UTF8.self))
   }
 
   private static func problem(port: ArraySlice<UInt8>) -> Problem? {

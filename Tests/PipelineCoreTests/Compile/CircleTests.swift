@@ -113,6 +113,53 @@ import Testing
       """)
     #expect(found.contains { $0.hasPrefix("0:3 RX303") } == isCircle, "\(found)")
   }
+
+  /// Clients and servers of WebSockets and feeds, encrypted or not.
+  @Test(arguments: [
+    ("webSocket: { listen: 8080, path: /in }", "webSocket: 'ws://127.0.0.1:8080/in'", true),
+    ("webSocket: { listen: 8080, path: /in }", "webSocket: 'ws://127.0.0.1:8080/other'", false),
+    ("webSocket: { listen: 8080, path: /in }", "webSocket: 'wss://127.0.0.1:8080/in'", false),
+    ("webSocket: { listen: 8080, path: /in }", "http: 'http://127.0.0.1:8080/in'", false),
+    ("webSocket: { listen: 8080, path: /in }", "tcp: 127.0.0.1:8080", false),
+    (
+      "webSocket: { listen: 8080, path: /in, serverTLS: /srv.pem }", "webSocket: 'wss://localhost:8080/in?a=1'", true
+    ),
+    ("webSocket: 'ws://127.0.0.1:8080/live'", "webSocket: { listen: 8080, path: /live }", true),
+    ("webSocket: 'ws://127.0.0.1:8080/live'", "webSocket: { listen: 8080, path: /other }", false),
+    ("webSocket: 'ws://127.0.0.1:8080/live'", "sse: { address: 8080, path: /live }", false),
+    ("sse: 'http://127.0.0.1:8080/live'", "sse: { address: 8080, path: /live }", true),
+    ("sse: 'https://127.0.0.1:8080/live'", "sse: { address: 8080, path: /live, tls: /srv.pem }", true),
+    ("httpServer: { address: 8443, decode: ndjson, tls: /srv.pem }", "http: 'https://[::1]:8443/'", false),
+    ("httpServer: { address: 8443, decode: ndjson, tls: /srv.pem }", "http: 'https://localhost:8443/'", true),
+    ("httpServer: { address: 443, decode: ndjson, tls: /srv.pem }", "http: 'https://127.0.0.1/'", true),
+    ("httpServer: { address: 8443, decode: ndjson, tls: /srv.pem }", "http: 'http://127.0.0.1:8443/'", false),
+  ])
+  func webSockets(_ source: String, _ sink: String, _ isCircle: Bool) {
+    let found = circles(
+      """
+      sources: { in: { \(source) } }
+      sinks: { out: { from: in, \(sink) } }
+      """)
+    #expect(found.contains { $0.hasPrefix("0:3 RX303") } == isCircle, "\(found)")
+  }
+
+  /// A request of a chain may be limited by a step before it, so it is a warning; a request that no event of the server causes is none.
+  @Test func requestsOfChains() {
+    func warnings(_ input: String, _ url: String) -> [String] {
+      FrontEnd(.builtIn).compile(
+        """
+        sources: { in: { httpServer: { address: 8080, path: /in, decode: json, answer: accepted } }, tick: { interval: 1s } }
+        signals:
+          asked: { from: \(input), chain: [ { flattenMap: { signal: { http: { method: POST, url: '\(url)' } } } } ] }
+        sinks: { out: { from: { merge: [asked, in] }, discard: {} } }
+        """, name: "a.yaml"
+      ).diagnostics.filter { $0.code.name == "RX351" }.map(\.message)
+    }
+    let found = warnings("in", "http://127.0.0.1:8080/in")
+    #expect(found.count == 1 && found[0] == "'asked' asks a source that its own events come from", "\(found)")
+    #expect(warnings("in", "http://127.0.0.1:8080/else") == [])
+    #expect(warnings("tick", "http://127.0.0.1:8080/in") == [])
+  }
 }
 
 /// Which addresses clash, however they are written.
