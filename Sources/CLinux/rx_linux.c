@@ -24,6 +24,11 @@
 const int RX_O_TMPFILE = O_TMPFILE;
 const int RX_O_PATH = O_PATH;
 
+void rx_begin_writeback(int descriptor, long long offset, long long count) {
+  // A failure to write is told by the next sync.
+  sync_file_range(descriptor, offset, count, SYNC_FILE_RANGE_WRITE);
+}
+
 int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count) {
   return fsetxattr(descriptor, name, bytes, (size_t)count, 0);
 }

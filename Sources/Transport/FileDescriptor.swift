@@ -198,6 +198,9 @@ public final class FileDescriptor: Sendable {
     }
   }
 
+  /// Has the system begin to write a stretch of a regular file to the device, so that the next ``sync()`` waits for less.
+  func beginWriteback(from offset: Int64, count: Int64) { rx_begin_writeback(number, offset, count) }
+
   enum Readiness { case readable, writable }
 
   /// Waits until a call would not block; false if `stop` was woken first.

@@ -22,6 +22,8 @@ final class WriterWork: @unchecked Sendable {
   private var written: Int64 = 0
   /// The size of the file behind them.
   private(set) var end: Int64 = 0
+  /// Up to where the system has been asked to write the file to the device.
+  private var writebackEnd: Int64 = 0
   /// The first opened target is a file for appending.
   private(set) var isRegular = false
   /// The file ends within a line that this writer did not write.
@@ -42,6 +44,8 @@ final class WriterWork: @unchecked Sendable {
   /// Blocks from this size on are not copied together.
   private static let large = 64 << 10
   private static let together = 256 << 10
+  /// What will be synced goes to the device in stretches of this size while more is written, instead of all at once at the sync.
+  private static let writeback: Int64 = 4 << 20
 
   init(
     _ target: FileWriter.Target, options: FileWriter.Options, cancellation: WakeEvent,
@@ -337,14 +341,23 @@ final class WriterWork: @unchecked Sendable {
     putMark(stretch)
     stretches.append(stretch)
     end = stretch.size
+    writebackEnd = end
     haveStretchesChanged = true
   }
 
   private func noteWritten(_ count: Int) {
     written &+= Int64(count)
     end &+= Int64(count)
+    beginWriteback()
     guard let last = stretches.indices.last, let file else { return }
     if stretches[last].readHead(of: file.descriptor) { haveStretchesChanged = true }
+  }
+
+  private func beginWriteback() {
+    let count = end - writebackEnd
+    guard count >= Self.writeback, options.isSynced, options.sync != .batch, let file else { return }
+    calls.during { file.descriptor.beginWriteback(from: writebackEnd, count: count) }
+    writebackEnd = end
   }
 
   /// The stretches since the last call, the newest one again; nil: nothing is new.

@@ -12,7 +12,7 @@ public enum WriterCalls {
     init(_ name: String) { self.name = name }
 
     /// Times `body`, a call that returns soon unless the device hangs.
-    func during<T>(_ body: () throws(PosixError) -> T) throws(PosixError) -> T {
+    func during<T, Failure: Error>(_ body: () throws(Failure) -> T) throws(Failure) -> T {
       began.store(monotonicNow(), ordering: .relaxed)
       defer { began.store(0, ordering: .relaxed) }
       return try body()
