@@ -24,7 +24,9 @@ import Testing
   private static func files() throws -> [File] {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
       .appendingPathComponent("../../../Sources/PipelineCore").standardizedFileURL
-    let paths = try FileManager.default.subpathsOfDirectory(atPath: root.path).filter { $0.hasSuffix(".swift") }
+    // A file beside the rooms only exports a target again.
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: root.path)
+      .filter { $0.hasSuffix(".swift") && $0.contains("/") }
     return try paths.map { path in
       var text = try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
       // Texts and comments name what they like.
