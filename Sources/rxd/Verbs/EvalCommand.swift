@@ -130,7 +130,9 @@ enum EvalExplanation {
     if !checked.reads.isEmpty {
       var seen: Set<String> = []
       let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { read in
-        [read.path, read.canBeMissing ? "fails where it is missing" : read.isGuarded ? "may be missing" : ""]
+        let fails =
+          read.neededPath == read.path ? "fails where it is missing" : "fails where \(read.neededPath) is missing"
+        return [read.path, read.canBeMissing ? fails : read.isGuarded ? "may be missing" : ""]
       }
       text += "reads:\n" + columns(rows)
     }
