@@ -77,6 +77,8 @@ import Testing
   @Test func explainSaysWhichFieldMustBeThere() throws {
     let text = try Rxd.run("eval", "--explain", "event.a.?b.orValue(1)").output
     #expect(text.contains("event.a.b  fails where event.a is missing\n"), "\(text)")
+    let twice = try Rxd.run("eval", "--explain", "event.?a.hasValue() || event.a == 1").output
+    #expect(twice.contains("event.a  fails where it is missing\n"), "\(twice)")
     let folder = try Scratch()
     let file = try folder.write(
       "a.yaml",

@@ -129,7 +129,9 @@ enum EvalExplanation {
     text += "may fail: \(checked.canFail ? "yes" : "no")\n"
     if !checked.reads.isEmpty {
       var seen: Set<String> = []
-      let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { read in
+      let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { first in
+        // Of several reads of a field one may be guarded, and another one fail.
+        let read = checked.reads.first { $0.path == first.path && $0.canBeMissing } ?? first
         let fails =
           read.neededPath == read.path ? "fails where it is missing" : "fails where \(read.neededPath) is missing"
         return [read.path, read.canBeMissing ? fails : read.isGuarded ? "may be missing" : ""]
