@@ -17,6 +17,15 @@ EVENTS = [
 ]
 
 
+# At least as many as there are ways to decode in InputTargets.swift.
+DECODERS = 40
+# Frames of WebSockets: a text, a fragmented one with a ping between its parts, a masked one, a close.
+FRAMES = [
+    b"\x81\x05hello", b"\x01\x03\xe2\x82\xac\x89\x02hi\x80\x01!", b"\x82\x83\x01\x02\x03\x04abc\x8a\x80\x01\x02\x03\x04",
+    b"\x88\x05\x03\xe8bye", b"\x81\x7e\x00\x80" + b"x" * 128, b"\x81\xfe\x00\x7e\x00\x00\x00\x00" + b"y" * 126,
+]
+
+
 def put(directory, target, content):
     if len(content) > 4096:
         return
@@ -33,12 +42,12 @@ def expressions():
             for vector in json.load(file):
                 if vector.get("applies"):
                     yield vector["expr"]
-    tests = os.path.join(ROOT, "Tests", "PipelineCoreTests", "Expression")
+    tests = os.path.join(ROOT, "Tests", "PipelineCoreTests", "Expressions")
     for name in sorted(os.listdir(tests)):
         with open(os.path.join(tests, name)) as file:
             for text in re.findall(r'\("((?:[^"\\]|\\.)*)"', file.read()):
                 yield text.replace('\\"', '"').replace("\\\\", "\\")
-    functions = os.path.join(ROOT, "Sources", "PipelineCore", "Expression", "Functions")
+    functions = os.path.join(ROOT, "Sources", "PipelineCore", "Expressions", "Functions")
     for name in sorted(os.listdir(functions)):
         with open(os.path.join(functions, name)) as file:
             for call, result in re.findall(r'\("((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\)', file.read()):
@@ -63,12 +72,16 @@ def main():
         for name, content in files(folder):
             if name.endswith(".yaml"):
                 put(directory, "yaml", content)
-    lines = [b"a,b\n1,\"x\ny\"\n", b"level=info msg=\"a b\" n=1\n", b'{"a":1}\n[2]\n\n"x"\n', b"\xef\xbb\xbfx\r\ny\xff\n"]
+    lines = [b"a\n\tb\n c\nd;\ne\nx\ny\n", b'{"a": [1,\n{"b": "}"}]} [2]tru null\n{"c":\n\x1e"d"', "ab\n\u00e9\U0001f600\r\nc".encode("utf-16")]
+    lines += [b"a,b\n1,\"x\ny\"\n", b"level=info msg=\"a b\" n=1\n", b'{"a":1}\n[2]\n\n"x"\n', b"\xef\xbb\xbfx\r\ny\xff\n"]
     for name, content in files("pipelines/data"):
         lines += [b"".join(content.splitlines(keepends=True)[:3])]
     for content in lines + [event.encode() for event in EVENTS]:
-        for choice in range(21):
+        for choice in range(DECODERS):
             put(directory, "decoders", bytes([choice]) + content)
+    for content in FRAMES:
+        for choice in range(4):
+            put(directory, "frames", bytes([choice]) + content)
 
 
 main()

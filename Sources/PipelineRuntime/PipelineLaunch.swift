@@ -106,11 +106,11 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Ends the run so that another one, of `plan`, can continue from its state.
-  package func suspend(for plan: Plan) {
+  /// Ends the run so that another one, of `plan`, can continue from its state; in a reload, at once.
+  package func suspend(for plan: Plan, isReload: Bool) {
     let sinks = Set(plan.sinks.map { "\($0.name) \($0.keyword)" })
     executor.post { [self] in
-      execution.suspend { sinks.contains("\($0.name) \($0.keyword)") }
+      execution.suspend(for: isReload ? plan : nil) { sinks.contains("\($0.name) \($0.keyword)") }
     }
   }
 

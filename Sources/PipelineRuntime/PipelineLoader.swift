@@ -65,8 +65,13 @@ package struct PipelineLoader {
   /// `env` in expressions.
   private let environment: [String: String]
 
-  /// `checksFiles`: whether to check the directories that sinks write to, because the pipelines run on this machine.
-  package init(_ inputs: Inputs = Inputs(), catalogue: Catalogue = .builtIn, checksFiles: Bool = false) {
+  /// - Parameters:
+  ///   - checksFiles: Whether to check the directories that sinks write to, because the pipelines run on this machine.
+  ///   - acceptsLibraries: Whether files may be there for others to include only.
+  package init(
+    _ inputs: Inputs = Inputs(), catalogue: Catalogue = .builtIn, checksFiles: Bool = false,
+    acceptsLibraries: Bool = false
+  ) {
     self.inputs = inputs
     var environment: [String: String] = [:]
     if inputs.readsEnvironment {
@@ -84,6 +89,7 @@ package struct PipelineLoader {
     front.overrides = inputs.settings
     front.printed = inputs.printed
     front.printedFormat = inputs.printedFormat
+    front.acceptsLibraries = acceptsLibraries
     self.front = front
     self.environment = environment
   }

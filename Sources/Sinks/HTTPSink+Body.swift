@@ -77,10 +77,6 @@ extension HTTPSink {
       let values = items.map { item in
         execution.json.parse(item.body.withUnsafeBytes { arena.copy($0) }, into: arena)
       }
-      // A loop within a loop over the events of a request is how they are grouped.
-      let usual = frame.frame.iterationLimit
-      frame.frame.iterationLimit = ExpressionLimits.outerIterations
-      defer { frame.frame.iterationLimit = usual }
       frame.loadNothing()
       frame.set(0, arena.list(values))
       frame.set(1, request)

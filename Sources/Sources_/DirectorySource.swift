@@ -125,7 +125,7 @@ public struct DirectorySource: SourceComponent {
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var watcher: DirectoryWatcher?
     /// What had been sent when everything up to `baseNumber` was acknowledged; what was sent since is in `recent`.
-    private var base: [String: DirectoryEntry] = [:]
+    private var base = EntryTable()
     private var baseNumber = 0
     private var recent: [(path: String, entry: DirectoryEntry?)] = []
     /// How many changes have been sent.
@@ -158,7 +158,7 @@ public struct DirectorySource: SourceComponent {
       options.maxDirectories = parameters.maxDirectories
       options.once = parameters.isOnce
       options.reportsExisting = parameters.existing || parameters.isOnce
-      if isResumed { options.known = base }
+      if isResumed { options.known = base.all }
       let queue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {
@@ -277,23 +277,16 @@ public struct DirectorySource: SourceComponent {
 
     override func save(_ state: inout StateWriter) {
       forgetAcknowledged()
-      var table = base
-      if state.positions == .taken { for (path, entry) in recent { table[path] = entry } }
+      let changes = state.positions == .taken ? recent : []
       state.write(parameters.dependence)
       state.write(hasPosition)
-      state.write(each: table.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) { state, entry in
-        state.write(entry.key)
-        state.write(UInt64(entry.value.kind.rawValue))
-        state.write(entry.value.inode)
-        state.write(entry.value.size)
-        state.write(entry.value.modified)
-      }
+      base.save(&state, with: Dictionary(changes.map { ($0.path, $0.entry) }) { $1 })
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       let dependence = try state.read([String].self)
       let hasLooked = try state.read(Bool.self)
-      var table: [String: DirectoryEntry] = [:]
+      var table = EntryTable()
       for _ in 0..<(try state.count()) {
         let path = try state.read(String.self)
         let kind = DirectoryEntry.Kind(rawValue: UInt8(clamping: try state.read(UInt64.self)))

@@ -59,7 +59,8 @@ public struct Exec: SourceComponent {
       `input` and `environment`.
 
       With `streaming: true` lines are sent as the program writes them, and it may run for ever: `repeat` and `retry` start it again. When the pipeline stops, it gets \
-      SIGTERM, and SIGKILL after `stopTimeout`. Its standard error goes to the log, twenty lines a second at most.
+      SIGTERM, and SIGKILL after `stopTimeout`. Over a reload the program runs on, with its event at hand; one whose command, input or \
+      environment has changed is ended first, and what it writes until then is sent. Its standard error goes to the log, twenty lines a second at most.
       """,
     parameters: [
       .init("command", \.command, primary: true, "The program and its arguments."),

@@ -15,6 +15,15 @@ final class ExecStream: DecodingSource {
   /// How the program has ended; nil: it runs, or its output is still read.
   private var result: ProgramResult?
   private var isReadToEnd = false
+  /// What reads it, for the next version of the source.
+  private var output: FileDescriptor?
+  private var call: ProgramCall?
+  /// How its output is decoded.
+  private lazy var options = parameters.decoding
+  /// It is the program of a version with another call: the source's own follows its end.
+  private var isPredecessor = false
+  /// The next version of the source reads on.
+  private var isHandingOver = false
   /// It is being ended because the pipeline stops.
   private var isEnding = false
   /// Holds the execution until everything that was read has been sent.
@@ -37,8 +46,17 @@ final class ExecStream: DecodingSource {
   }
 
   override func begin() {
+    let kept = hasPieces ? KeptPrograms.take(execution.name(of: nodeContext.step)) : nil
+    guard let call = makeCall(), let decoder = makeDecoder(parameters.decoding) else {
+      kept?.program.cancel()
+      return
+    }
+    if let kept { goOn(with: kept, call, decoder) } else { launch(call, decoder) }
+  }
+
+  /// Nil: the source has ended.
+  private func makeCall() -> ProgramCall? {
     frame.loadNothing()
-    let call: ProgramCall
     switch parameters.call(frame) {
     case .failure(let failure):
       if rejectOuter(failure.kind == .expression ? .expressionFailed : .programRefused, because: failure) {
@@ -46,43 +64,82 @@ final class ExecStream: DecodingSource {
       } else {
         finish(failing: failure)
       }
-      return
-    case .success(let made): call = made
+      return nil
+    case .success(let call): return call
     }
-    guard let decoder = makeDecoder(parameters.decoding) else { return }
+  }
+
+  private func launch(_ call: ProgramCall, _ decoder: any EventDecoder) {
+    let (log, ended) = reports
+    let program = StreamedProgram(call, log: log, ended: ended)
+    self.program = program
+    self.call = call
+    do throws(ProgramFailure) {
+      try read(try program.start(), by: decoder, from: KeptInput.Start())
+    } catch {
+      fail(error)
+    }
+  }
+
+  private func fail(_ failure: ProgramFailure) {
+    finish(failing: SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location))
+  }
+
+  /// What a program reports to.
+  private var reports: (@Sendable (Services.Level, String) -> Void, @Sendable (ProgramResult) -> Void) {
     let executor = executor
     let node = Weak(self)
     let services = execution.services
     let label = execution.plan.steps[nodeContext.step.number].label
-    let program = StreamedProgram(call) { level, text in
-      services.log(level, label, text)
-    } ended: { result in
-      executor.post { node.object?.ended(result) }
-    }
-    self.program = program
-    do throws(ProgramFailure) {
-      let output = try program.start()
-      try read(output, by: decoder)
-    } catch {
-      finish(
-        failing: SignalFailure(.source, "'\(parameters.name)' \(error.message)", at: nodeContext.location))
-    }
+    return ({ services.log($0, label, $1) }, { result in executor.post { node.object?.ended(result) } })
   }
 
-  private func read(_ output: FileDescriptor, by decoder: any EventDecoder) throws(ProgramFailure) {
-    var options = BlockReader.Options()
-    options.mode = .init(parameters.decoding.framing, limit: parameters.maxOutput.bytes)
-    options.maxLine = parameters.maxLine.bytes
-    options.whenTooLong = parameters.whenTooLong.policy
-    if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+  /// Takes over the program of the version before. One with another call is asked to end; what it writes until then is sent.
+  private func goOn(with kept: KeptPrograms.Entry, _ call: ProgramCall, _ decoder: any EventDecoder) {
+    program = kept.program
+    self.call = kept.call
+    isPredecessor = kept.call != call
+    if isPredecessor { options = kept.options }
+    let start = kept.input.start(by: options)
+    if start.lacksBeginning {
+      execution.services.log(
+        .warning, execution.plan.steps[nodeContext.step.number].label,
+        "'decode' has changed and needs the start of the output, which has been read; the next row names the columns")
+    }
+    if let rows = start.rows {
+      beginPiece()
+      take(rows, origin: ownOrigin)
+      guard !isClosed else { return }
+    }
+    do throws(ProgramFailure) {
+      try read(kept.output, by: decoder, from: start)
+    } catch {
+      return fail(error)
+    }
+    awaitMore()
+    let (log, ended) = reports
+    kept.program.adopt(log: log, ended: ended)
+    if isPredecessor { askToEnd() }
+  }
+
+  private func read(
+    _ output: FileDescriptor, by decoder: any EventDecoder, from start: KeptInput.Start
+  ) throws(ProgramFailure) {
+    var reading = BlockReader.Options()
+    reading.mode = .init(options.framing, limit: parameters.maxOutput.bytes)
+    reading.maxLine = parameters.maxLine.bytes
+    reading.whenTooLong = parameters.whenTooLong.policy
+    reading.beginning = start.reading
+    decodingPosition = start.position
+    if let bytes = execution.reading.blockBytes { reading.blockBytes = bytes }
     let node = Weak(self)
+    self.output = output
     do throws(PosixError) {
-      let reader = try BlockReader(output, options: options)
+      let reader = try BlockReader(output, options: reading)
       self.reader = reader
       decoding = try reader.start(
-        by: decoder, decoding: parameters.decoding, threads: decodingThreads(for: parameters.decoding),
-        into: inputQueue,
-        placement: placement
+        by: decoder, decoding: options, knowing: start.position.memory, goingOnWith: start.decoding,
+        threads: decodingThreads(for: options), into: inputQueue, placement: placement
       ) { pieces in node.object?.take(pieces[...]) }
     } catch {
       throw ProgramFailure(.start, "cannot be read: \(error.message)")
@@ -115,7 +172,7 @@ final class ExecStream: DecodingSource {
 
   /// Waits for the next line of the last event, as long as `join` says.
   private func awaitMore() {
-    guard let join = parameters.join, !isClosed else { return }
+    guard let join = options.join, !isClosed else { return }
     cancelWake(&joinTimer)
     if decoding?.pendingOffset != nil { joinTimer = wake(after: join.wait, Self.joinToken) }
   }
@@ -128,6 +185,7 @@ final class ExecStream: DecodingSource {
     if let place = piece.place { decodingPosition = place }
     switch piece.end {
     case nil: break
+    case .finished where isHandingOver, .stopped where isHandingOver: handOver(piece.decoding)
     case .finished, .stopped:
       isReadToEnd = true
       over()
@@ -148,6 +206,10 @@ final class ExecStream: DecodingSource {
     cancelWake(&timer)
     if isPausing {
       endPause()
+    } else if isPredecessor, !isEnding {
+      (program, reader, isReadToEnd, isPredecessor, options) = (nil, nil, false, false, parameters.decoding)
+      self.result = nil
+      begin()
     } else if isEnding || result.exit.map(parameters.success.contains) == true {
       finish()
     } else {
@@ -168,7 +230,21 @@ final class ExecStream: DecodingSource {
     guard program != nil, !isPausing, result == nil || !isReadToEnd else { return }
     isPausing = true
     execution.hold()
-    askToEnd()
+    let next = execution.successor(of: nodeContext.step) as? Exec
+    isHandingOver = next?.streaming == true && hasPieces && !isReadToEnd && !isPredecessor && KeptListeners.isKeeping
+    if isHandingOver { reader?.stop() } else { askToEnd() }
+  }
+
+  /// The program runs on; the next version of the source reads on.
+  private func handOver(_ decoding: BlockDecoding?) {
+    cancelWake(&joinTimer)
+    defer { endPause() }
+    guard let program, let call, let output, let reader,
+      let decoding = decoding ?? (try? options.decoder()).map(BlockDecoding.init)
+    else { return }
+    let entry = KeptPrograms.Entry(
+      call: call, program: program, output: output, input: KeptInput(reader.rest, decoding, options), options: options)
+    if KeptPrograms.keep(entry, for: execution.name(of: nodeContext.step)) { self.program = nil }
   }
 
   private func askToEnd() {

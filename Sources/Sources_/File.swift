@@ -56,7 +56,7 @@ public struct File: SourceComponent {
       With `join`, several lines are one event: a stack trace, a wrapped line. The event has the text of its lines, with \
       the line breaks between them, and the `meta.offset` of the first. A pattern may match anywhere in a line, so begin it with `^`; a pattern of \
       `decode: regex` sees the whole event, where `.` matches a line break only behind `(?s)`. With `follow` the last event is sent \
-      when no line has come for `wait`; it is also sent at the end of a file. A saved position never lies inside an event. A \
+      when no line has come for `wait`; it is also sent at the end of a file, and before the first event of the file that follows by rotation. A saved position never lies inside an event. A \
       line that is longer than `maxLine` ends the event before it.
 
       `charset` is converted to UTF-8; `meta.offset` and saved positions stay those of the file. A line with bytes that are no \

@@ -43,8 +43,12 @@ extension File {
       let places: PositionLedger<Place>
       /// How far it has been decoded.
       var reached: FilePosition
+      /// Some of it has come.
+      var hasBegun = false
       /// When the last event is sent whose end has not come.
       var timer = Wake.none
+      /// The name under which it was found; it may have another one by now.
+      let name: String
 
       struct Place {
         var position: FilePosition
@@ -55,6 +59,7 @@ extension File {
         self.position = position
         self.number = number
         self.memory = memory
+        name = position.path
         reached = position
         places = PositionLedger(Place(position: position, memory: memory))
       }
@@ -163,6 +168,10 @@ extension File {
       guard !isClosed else { return }
       let input = input(of: block)
       guard let decoder = input.decoder, let origin = input.origin else { return }
+      if !input.hasBegun {
+        input.hasBegun = true
+        endPredecessors(of: input, at: block.path)
+      }
       // The rest of another file's block may be sent in this turn, too.
       if begun != nil { beginPiece() }
       piece = input
@@ -205,6 +214,18 @@ extension File {
       cancelWake(&input.timer)
       guard input.decoder?.pendingOffset != nil else { return }
       take(FileBlock(endAt: input.reached), isLast: true)
+    }
+
+    /// Whoever writes has gone on to this file: the last event of the one before it comes first.
+    private func endPredecessors(of input: Input, at path: String) {
+      guard parameters.join != nil, inputs.count > 1 else { return }
+      let patterns = parameters.paths.map(\.text)
+      let base = FileFollower.pathBeforeRotation(path, of: patterns)
+      let older = inputs.values.filter { other in
+        other !== input && other.decoder?.pendingOffset != nil
+          && (other.name == path || FileFollower.pathBeforeRotation(other.position.path, of: patterns) == base)
+      }
+      for other in inReadingOrder(older) { endEvent(of: other) }
     }
 
     /// What has been read of events is sent: nobody goes on from here.

@@ -82,6 +82,8 @@ struct DecodedPiece: Sendable {
   var place: DecodingPosition?
   /// Set in the last piece.
   var end: BlockReader.End?
+  /// Set with the end `stopped`: what has decoded the stream, with the event whose end has not come.
+  var decoding: BlockDecoding?
 }
 
 extension BlockReader {
@@ -92,18 +94,20 @@ extension BlockReader {
   ///     and another one each time the turns wait for rows (``ReadingDemand``).
   ///   - first: The decoder of the first thread; the others get decoders of their own.
   ///   - memory: The decoder's memory at the start.
+  ///   - kept: What has decoded the stream up to here, if it was read before.
   ///   - placement: Decides what else these threads do.
   /// - Returns: What decodes, if the turns do.
   @discardableResult
   func start(
-    by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [], threads: Int,
-    into inputQueue: InputQueue, placement: StagePlacement, take: @escaping @Sendable ([DecodedPiece]) -> Void
+    by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [],
+    goingOnWith kept: BlockDecoding? = nil, threads: Int, into inputQueue: InputQueue, placement: StagePlacement,
+    take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) -> BlockDecoding? {
     // With a single processor, handing blocks to other threads gains nothing.
     let isAlone = Processors.available == 1
     if threads == 1 {
       first.reset(memory: memory)
-      let decoding = BlockDecoding(first)
+      let decoding = kept ?? BlockDecoding(first)
       let thread = StageThread(placement, decoding)
       try start(
         making: { { $0 } },
@@ -113,7 +117,12 @@ extension BlockReader {
     let limit = options.readsBlocksApart ? threads : 1
     let demand = limit > 1 && !placement.startsAllThreads ? ReadingDemand() : nil
     if let demand { placement.whenUsedMore { demand.used(in: $0) } }
+    let kept = Guarded(kept)
     let making: @Sendable () -> (@Sendable (Piece) -> DecodedPiece)? = {
+      if let decoding = kept.withLock({ $0.take() }) {
+        let thread = StageThread(placement, decoding)
+        return { thread.make($0) }
+      }
       // The first decoder could be made, so this one can.
       guard let decoder = try? options.decoder() else { return nil }
       decoder.reset(memory: memory)
@@ -175,10 +184,8 @@ extension BlockDecoding {
     case .end(let end):
       switch end {
       case .finished(let offset): return DecodedPiece(rows: finish(offset), end: end)
-      case .stopped(let offset) where joinsLines || framing == .anywhere:
-        // What has been read cannot be read again: half a document is rejected rather than forgotten.
-        return DecodedPiece(rows: finish(offset), place: position(behind: offset), end: end)
-      case .stopped, .failed: return DecodedPiece(end: end)
+      case .stopped: return DecodedPiece(end: end, decoding: self)
+      case .failed: return DecodedPiece(end: end)
       }
     }
   }

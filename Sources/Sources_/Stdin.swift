@@ -18,7 +18,7 @@ public struct Stdin: SourceComponent {
     summary: "Reads standard input: lines of text, JSON documents, or everything at once.",
     details: """
       It completes at the end of the input; a last line without a line feed counts. Only one source of \
-      a process can read standard input.
+      a process can read standard input. A reload goes on in the middle of a line or an event.
       """,
     parameters: [
       .init("decode", \.decode, primary: true, "How bytes are decoded into events."),
@@ -68,8 +68,8 @@ public struct Stdin: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// The start of a line that was read before a pipeline was suspended; the next source continues it.
-  private static let leftOver = Mutex<[UInt8]>([])
+  /// What was read before a pipeline was suspended, and not sent; the next source continues it.
+  private static let kept = Mutex<KeptInput?>(nil)
 
   /// Whether a source reads standard input.
   private static let claimed = Mutex(false)
@@ -89,6 +89,8 @@ public struct Stdin: SourceComponent {
     private var decodingPosition = DecodingPosition()
     /// Up to where the input has been sent, in bytes. Standard input cannot be read again, so this is for statistics.
     private let sent = PositionLedger<Int64>(0)
+    /// The state of another decoder was of no use.
+    private var lacksBeginning = false
     /// Holds the execution until everything that was read has been sent.
     private var isPausing = false
     private lazy var lineOrigin = Origin(
@@ -117,9 +119,15 @@ public struct Stdin: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decoding.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
-      options.beginning = Stdin.leftOver.withLock { bytes in
-        defer { bytes = [] }
-        return bytes
+      let kept = Stdin.kept.withLock { $0.take() }
+      let start = kept?.start(by: parameters.decoding) ?? KeptInput.Start(position: decodingPosition)
+      options.beginning = start.reading
+      decodingPosition = start.position
+      if lacksBeginning || start.lacksBeginning { warnOfBeginning() }
+      if let rows = start.rows {
+        beginPiece()
+        take(rows, origin: lineOrigin)
+        guard !isClosed else { return }
       }
       let inputQueue = inputQueue
       let node = Weak(self)
@@ -127,9 +135,10 @@ public struct Stdin: SourceComponent {
         let reader = try BlockReader(.standardInput, options: options)
         self.reader = reader
         decoding = try reader.start(
-          by: decoder, decoding: parameters.decoding, knowing: decodingPosition.memory,
+          by: decoder, decoding: parameters.decoding, knowing: decodingPosition.memory, goingOnWith: start.decoding,
           threads: decodingThreads(for: parameters.decoding), into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
+        awaitMore()
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
@@ -181,10 +190,22 @@ public struct Stdin: SourceComponent {
       switch piece.end {
       case nil: break
       case .finished: finish()
-      case .stopped where isPausing:
-        if let rest = reader?.rest { Stdin.leftOver.withLock { $0 = rest } }
+      case .stopped where isPausing && execution.successor?.standardInput != nil:
+        if let rest = reader?.rest, let decoding = piece.decoding {
+          let kept = KeptInput(rest, decoding, parameters.decoding)
+          Stdin.kept.withLock { $0 = kept }
+        }
+        cancelWake(&timer)
         endPause()
-      case .stopped: finish()
+      case .stopped:
+        // What has been read cannot be read again: half a document is rejected rather than forgotten.
+        if let (rows, place) = piece.decoding?.endEvent() {
+          take([DecodedPiece(rows: rows, place: place, end: piece.end)])
+        } else if isPausing {
+          endPause()
+        } else {
+          finish()
+        }
       case .failed(let error):
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
@@ -219,14 +240,14 @@ public struct Stdin: SourceComponent {
       if parameters.decoding.goesOn(at: place, dependence) {
         decodingPosition = place
       } else {
-        execution.services.log(
-          .warning, execution.plan.steps[nodeContext.step.number].label,
-          """
-          'decode' has changed and needs the start of the input, which has been read; the next row names the \
-          columns
-          """
-        )
+        lacksBeginning = true
       }
+    }
+
+    private func warnOfBeginning() {
+      execution.services.log(
+        .warning, execution.plan.steps[nodeContext.step.number].label,
+        "'decode' has changed and needs the start of the input, which has been read; the next row names the columns")
     }
 
     override func resume() { begin() }

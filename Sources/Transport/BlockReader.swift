@@ -28,8 +28,8 @@ public final class BlockReader: Sendable {
     public var refusesCompressed = false
     /// Which regular files are decompressed. Offsets are then those of the content.
     public var decompresses = Decompression.none
-    /// Bytes before the input, in mode `lines`.
-    public var beginning: [UInt8] = []
+    /// What another reader of the same stream has left.
+    public var beginning: Rest?
     public init() {}
   }
 
@@ -51,6 +51,33 @@ public final class BlockReader: Sendable {
         guard count > 0 else { return nil }
         return start.withUnsafeBytes { Compression(startOf: UnsafeRawBufferPointer(rebasing: $0[..<count])) }?.format
       }
+    }
+  }
+
+  /// What a reader that was stopped has read and not delivered, for the next reader of the stream.
+  public struct Rest: Sendable {
+    /// Where its bytes begin in the stream.
+    public private(set) var offset: Int64
+    /// Bytes that were delivered, and are delivered again.
+    private(set) var again: [UInt8] = []
+    /// The start of a line, in mode `lines`.
+    let lines: LineAssembler?
+    /// The start of the input, in mode `whole`.
+    private let whole: [UInt8]
+
+    init(offset: Int64, lines: LineAssembler? = nil, whole: [UInt8] = []) {
+      self.offset = offset
+      self.lines = lines
+      self.whole = whole
+    }
+
+    /// All bytes, except those of a line of which some are gone.
+    var bytes: [UInt8] { again + (lines?.rest ?? whole) }
+
+    /// The last bytes that were delivered come again, in front of the others.
+    public mutating func takeBack(_ bytes: [UInt8]) {
+      again = bytes + again
+      offset &-= Int64(bytes.count)
     }
   }
 
@@ -136,14 +163,14 @@ public final class BlockReader: Sendable {
     while demand == nil, addOne(pool) {}
   }
 
-  /// After the end `stopped`: the start of a line that was read and not delivered.
-  public var rest: [UInt8] { reading.withLock { $0.rest } }
+  /// After the end `stopped`: what was read and not delivered.
+  public var rest: Rest { reading.withLock { $0.rest } }
 
   /// The number of reading threads.
   public var threadCount: Int { threads.withLock { $0.count } }
 
   /// Ends reading soon, also while it waits for data. What was read but is not a whole line is not
-  /// delivered. A `deliver` that blocks must be released by the code that blocks it.
+  /// delivered, and is in ``rest``. A `deliver` that blocks must be released by the code that blocks it.
   public func stop() { stopEvent.wake() }
 
   /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.

@@ -34,8 +34,10 @@ struct BlockReading {
   private var isOver = false
   /// The number of the next read with a result.
   private var number = 0
-  /// Lines of the bytes before the first read.
+  /// Of the bytes before the first read.
   private var early: [BlockReader.Piece] = []
+  /// The start of the input, in mode `whole`, that was read before the first read, or before reading was stopped.
+  private var whole: [UInt8] = []
 
   /// Row memory grows with lines; 16,384 lines amortise a block's cost.
   private static let linesWanted = 16_384
@@ -68,25 +70,72 @@ struct BlockReading {
     self.stopEvent = stopEvent
     start = options.offset
     offset = options.offset
-    checksStart = options.refusesCompressed && options.offset == 0 && options.beginning.isEmpty
+    checksStart = options.refusesCompressed && options.offset == 0 && options.beginning == nil
     lineBlock = min(options.blockBytes, Self.leastBlock, max(Self.leastOfMany, Self.share))
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
-    guard !options.beginning.isEmpty else { return }
-    lines.space(options.beginning.count).copyBytes(from: options.beginning)
-    lines.filled(options.beginning.count) { early.append(.block($0)) }
+    if let rest = options.beginning { begin(with: rest) }
   }
 
-  /// The start of an incomplete line.
-  var rest: [UInt8] { lines.rest }
+  /// Goes on where another reader of the stream was stopped.
+  private mutating func begin(with rest: BlockReader.Rest) {
+    let bytes = rest.bytes
+    start = rest.offset
+    offset = rest.offset
+    switch options.mode {
+    case .lines:
+      if let line = rest.lines, rest.again.isEmpty, line.maxLine == lines.maxLine, line.policy == lines.policy {
+        let pool = lines.pool
+        lines = line
+        lines.pool = pool
+        return
+      }
+      lines.reset(offset: rest.offset)
+      if !bytes.isEmpty {
+        lines.space(bytes.count).copyBytes(from: bytes)
+        lines.filled(bytes.count) { early.append(.block($0)) }
+      }
+      if let offset = endLostLine(rest) {
+        lines.reset(offset: offset)
+        lines.skipToLineStart()
+      }
+    case .bytes:
+      if !bytes.isEmpty {
+        offset &+= Int64(bytes.count)
+        let slab = bytes.withUnsafeBytes { Slab($0) }
+        early.append(.block(LineBlock(slab: slab, offset: start, endOffset: offset, longLine: nil)))
+      }
+      if let end = endLostLine(rest) { offset = end }
+    case .whole: whole = bytes
+    }
+  }
+
+  /// Reports a line of which some bytes are gone; returns where reading goes on in it.
+  private mutating func endLostLine(_ rest: BlockReader.Rest) -> Int64? {
+    guard var line = rest.lines, line.isWithinLostLine else { return nil }
+    line.endLostLine { early.append(.block($0)) }
+    return line.readOffset
+  }
+
+  /// What was read and not delivered.
+  var rest: BlockReader.Rest {
+    switch options.mode {
+    case .lines: BlockReader.Rest(offset: lines.offset, lines: lines)
+    case .bytes: BlockReader.Rest(offset: offset)
+    case .whole: BlockReader.Rest(offset: start, whole: whole)
+    }
+  }
 
   /// Reads until there is a result, and adds it to `pieces`; the end is the last piece. Files are read on without
   /// blocking, to the end and into the next ones, until there is a block's worth. Returns the number of the read, from
   /// 0; nil once the end has been reported.
   mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
     guard !isOver else { return nil }
-    pieces += early
-    early = []
+    if !early.isEmpty {
+      swap(&pieces, &early)
+      defer { number += 1 }
+      return number
+    }
     var enough = min(options.blockBytes, lineBlock, Self.leastBlock) / 2
     var bytes = 0
     repeat {
@@ -156,7 +205,7 @@ struct BlockReading {
     if status.kind == .regular, let format = options.decompresses.format(of: file) {
       checksStart = false
       try decompress(file, format)
-    } else if start > 0, lseek(file.number, off_t(start), SEEK_SET) < 0 {
+    } else if options.offset > 0, start > 0, lseek(file.number, off_t(start), SEEK_SET) < 0 {
       throw PosixError("seek in", file.name)
     }
     if status.kind == .regular, status.size > Self.leastBlock {
@@ -282,7 +331,11 @@ struct BlockReading {
     _ limit: Int, _ deliver: (LineBlock) -> Void
   ) throws(PosixError) -> BlockReader.End? {
     guard let file else { return .finished(offset: place) }
-    var slab = Slab(capacity: min(limit, 64 << 10) + 1)
+    guard whole.count <= limit else { throw tooLong(file, limit) }
+    var slab = Slab(capacity: max(whole.count, min(limit, 64 << 10)) + 1)
+    UnsafeMutableRawBufferPointer(start: slab.start, count: slab.capacity).copyBytes(from: whole)
+    slab.count = whole.count
+    whole = []
     while !stopEvent.isAwake {
       if slab.count == slab.capacity {
         // One byte more than the limit distinguishes "full" from "too large".
@@ -296,16 +349,18 @@ struct BlockReading {
       guard let count = try fill(room) else { break }
       try checkStart(at: room, count)
       slab.count += count
-      if slab.count > limit {
-        throw PosixError(
-          "read", file.name, code: EFBIG, detail: "it is longer than \(limit) bytes")
-      }
+      if slab.count > limit { throw tooLong(file, limit) }
       if count == 0 {
         let end = start &+ Int64(slab.count)
         deliver(LineBlock(slab: slab, offset: start, endOffset: end, longLine: nil))
         return .finished(offset: end)
       }
     }
+    whole = Array(slab.bytes)
     return .stopped(offset: start)
+  }
+
+  private func tooLong(_ file: FileDescriptor, _ limit: Int) -> PosixError {
+    PosixError("read", file.name, code: EFBIG, detail: "it is longer than \(limit) bytes")
   }
 }

@@ -167,22 +167,9 @@ extension FollowerWork {
     return added
   }
 
-  /// The path that is followed, of a file that had been renamed when its position was noted: `in.log` for `in.log.2`. A pattern may
-  /// match several: the longest or shortest.
+  /// See ``FileFollower/pathBeforeRotation(_:of:isShortest:)``.
   func pathBeforeRotation(_ path: String, isShortest: Bool = false) -> String {
-    let (directory, name) = splitPath(path)
-    var base = name[...]
-    var found = path
-    while !base.isEmpty {
-      let path = Glob.join(directory, String(base))
-      if options.paths.contains(where: { Glob.matches($0, path) }) {
-        found = path
-        if !isShortest { break }
-      }
-      guard let end = base.lastIndex(where: { $0 == "." || $0 == "-" }) else { break }
-      base = base[..<end]
-    }
-    return found
+    FileFollower.pathBeforeRotation(path, of: options.paths, isShortest: isShortest)
   }
 
   /// The files beside that of the path with the same name plus a suffix, not compressed.
@@ -217,5 +204,25 @@ extension FollowerWork {
     guard let file = try? FileDescriptor.openForReading(path), let status = try? file.status()
     else { return nil }
     return FollowedFile(file, status, options)
+  }
+}
+
+extension FileFollower {
+  /// The path that is followed, of a file that has been renamed: `in.log` for `in.log.2`. A pattern may match several: the longest or
+  /// shortest.
+  public static func pathBeforeRotation(_ path: String, of patterns: [String], isShortest: Bool = false) -> String {
+    let (directory, name) = splitPath(path)
+    var base = name[...]
+    var found = path
+    while !base.isEmpty {
+      let path = Glob.join(directory, String(base))
+      if patterns.contains(where: { Glob.matches($0, path) }) {
+        found = path
+        if !isShortest { break }
+      }
+      guard let end = base.lastIndex(where: { $0 == "." || $0 == "-" }) else { break }
+      base = base[..<end]
+    }
+    return found
   }
 }

@@ -8,6 +8,8 @@ public enum KeptListeners {
     var isKeeping = false
     /// Descriptors by address.
     var sockets: [String: Int32] = [:]
+    /// What else ends with keeping.
+    var endings: [@Sendable () -> Void] = []
     /// How many servers of this process have each port or path, whatever the host.
     var places: [String: Int] = [:]
   }
@@ -20,19 +22,29 @@ public enum KeptListeners {
   /// From now on listeners are kept, until ``end()``.
   public static func begin() { state.withLock { $0.isKeeping = true } }
 
-  static var isKeeping: Bool { state.withLock(\.isKeeping) }
+  public static var isKeeping: Bool { state.withLock(\.isKeeping) }
+
+  /// Has `body` called at the end of keeping; false: nothing is kept now.
+  public static func whenOver(_ body: @escaping @Sendable () -> Void) -> Bool {
+    state.withLock { state in
+      if state.isKeeping { state.endings.append(body) }
+      return state.isKeeping
+    }
+  }
 
   /// Closes the listeners and connections that nobody has taken over, and keeps none any more.
   public static func end() {
     KeptConnections.end()
-    let left = state.withLock { state in
+    let (left, endings) = state.withLock { state in
       defer {
         state.isKeeping = false
         state.sockets = [:]
+        state.endings = []
       }
-      return state.sockets
+      return (state.sockets, state.endings)
     }
     KeptWebSockets.end()
+    for end in endings { end() }
     HTTPListener.endHolding()
     for (address, socket) in left {
       close(socket)

@@ -153,6 +153,15 @@ struct LineAssembler {
     slab = nil
   }
 
+  /// Whether what comes next belongs to a line of which some bytes are gone.
+  var isWithinLostLine: Bool { discarded >= 0 || skipping }
+
+  /// Reports a line of which some bytes are gone as it is, and skips the rest of it.
+  mutating func endLostLine(deliver: (LineBlock) -> Void) {
+    if discarded >= 0 { deliverLong(newlines: 0, deliver) }
+    skipping = true
+  }
+
   /// The start of an incomplete line; empty if part of it is gone.
   var rest: [UInt8] {
     guard let slab, discarded < 0, !skipping else { return [] }

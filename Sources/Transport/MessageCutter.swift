@@ -59,7 +59,8 @@ public struct MessageBlock: Sendable {
 /// messages.
 public struct MessageCutter {
   private let framing: MessageFraming
-  private let limit: Int
+  /// Also of the message at hand.
+  var limit: Int { didSet { limit = max(limit, 1) } }
 
   private var slab: Slab
   /// Where the undelivered bytes begin and end in `slab`.

@@ -26,6 +26,12 @@ public final class StreamReceiver: Sendable {
 
     /// Whether a stream is one text for its decoder, so that lines are not decoded one by one.
     var decodesStream: Bool { framing == .lines && (decoding.framing == .lines || decoding.framing == .anywhere) }
+
+    func lines(at offset: Int64) -> LineAssembler {
+      var lines = LineAssembler(maxLine: maxMessage, policy: .reject, offset: offset)
+      lines.endsAnywhere = decoding.framing == .anywhere
+      return lines
+    }
   }
 
   /// What one connection has sent.
@@ -109,7 +115,7 @@ public final class StreamReceiver: Sendable {
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
     // Taken here and not on the thread: what nobody has taken when the new version runs is closed.
-    let kept = KeptConnections.take(socket.place, options)
+    let kept = KeptConnections.take(socket.place)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)
@@ -139,39 +145,6 @@ public final class StreamReceiver: Sendable {
     // A connection that comes now waits for the next version of the pipeline, or is refused.
     socket.close(handsOver: ending == .handOver)
     wake.wake()
-  }
-
-  /// One connection, used by the thread that has it.
-  final class Connection: @unchecked Sendable {
-    let descriptor: Int32
-    let sender: Sender
-    let session: TLSSession?
-    let decoding: BlockDecoding
-    var lines: LineAssembler
-    var cutter: MessageCutter
-    /// On the clock of reading, in nanoseconds.
-    var lastRead: Int64
-    /// Nothing is read before; 0: no pause.
-    var pausedUntil: Int64 = 0
-
-    init(
-      _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?, _ decoding: BlockDecoding, _ options: Options,
-      now: Int64
-    ) {
-      self.descriptor = descriptor
-      self.sender = sender
-      self.session = session
-      self.decoding = decoding
-      lines = LineAssembler(maxLine: options.maxMessage, policy: .reject)
-      lines.endsAnywhere = options.decoding.framing == .anywhere
-      cutter = MessageCutter(options.framing, limit: options.maxMessage)
-      lastRead = now
-    }
-
-    deinit {
-      session?.close()
-      Glibc.close(descriptor)
-    }
   }
 
   // MARK: - The thread
@@ -363,6 +336,10 @@ public final class StreamReceiver: Sendable {
 
     private func adopt(_ kept: [Connection]) {
       for connection in kept {
+        guard goesOn(connection) else {
+          finish(connection)
+          continue
+        }
         let tag = nextTag
         nextTag += 1
         connection.lastRead = now
@@ -376,6 +353,64 @@ public final class StreamReceiver: Sendable {
         read(tag, connection)
       }
       count()
+    }
+
+    /// Has a connection of the version before read by these options; false: its sender must begin anew.
+    private func goesOn(_ connection: Connection) -> Bool {
+      let old = connection.options
+      let isSame = old.framing == options.framing && old.decoding == options.decoding
+      guard (old.tls == nil) == (options.tls == nil), isSame || !options.decoding.needsBeginning,
+        let decoder = try? options.decoding.decoder()
+      else { return false }
+      connection.options = options
+      if isSame, old.maxMessage == options.maxMessage { return true }
+      if old.decodesStream {
+        readOn(connection, BlockDecoding(decoder), old)
+      } else if old.framing == options.framing, !options.decodesStream {
+        connection.decoding = BlockDecoding(decoder)
+        connection.cutter.limit = options.maxMessage
+      } else {
+        let bytes = [UInt8](connection.cutter.rest)
+        let offset = connection.cutter.readOffset &- Int64(bytes.count)
+        connection.decoding = BlockDecoding(decoder)
+        begin(connection, with: bytes, at: offset)
+      }
+      return true
+    }
+
+    /// The bytes of a stream that no event has are read again.
+    private func readOn(_ connection: Connection, _ decoding: BlockDecoding, _ old: Options) {
+      var lines = connection.lines
+      var bytes = lines.rest
+      var offset = lines.offset
+      if let undecoded = connection.decoding.undecoded {
+        bytes = undecoded + bytes
+        offset &-= Int64(undecoded.count)
+      } else if let (rows, _) = connection.decoding.endEvent() {
+        pieces.append(Piece(sender: connection.sender, rows: rows))
+      }
+      if old.decoding == options.decoding { decoding.reset(memory: connection.decoding.memory) }
+      connection.decoding = decoding
+      begin(connection, with: bytes, at: offset)
+      guard lines.isWithinLostLine else { return }
+      lines.endLostLine { take($0, connection, limit: old.maxMessage) }
+      guard options.decodesStream else { return }
+      connection.lines.reset(offset: lines.readOffset)
+      connection.lines.skipToLineStart()
+    }
+
+    /// Begins to read by the connection's options in the middle of the stream, with bytes that were read before.
+    private func begin(_ connection: Connection, with bytes: [UInt8], at offset: Int64) {
+      connection.lines = connection.options.lines(at: offset)
+      connection.cutter = MessageCutter(options.framing, limit: options.maxMessage, offset: offset)
+      guard !bytes.isEmpty else { return }
+      if options.decodesStream {
+        connection.lines.space(bytes.count).copyBytes(from: bytes)
+        connection.lines.filled(bytes.count) { take($0, connection) }
+      } else {
+        connection.cutter.space(bytes.count).copyBytes(from: bytes)
+        if let block = connection.cutter.filled(bytes.count) { _ = take(block, connection) }
+      }
     }
 
     private func read(_ tag: UInt64, _ connection: Connection, until limit: Int? = nil) {
@@ -430,7 +465,7 @@ public final class StreamReceiver: Sendable {
       return errno == EAGAIN ? .nothing : .ended(PosixError.text(errno))
     }
 
-    private func take(_ block: LineBlock, _ connection: Connection) {
+    private func take(_ block: LineBlock, _ connection: Connection, limit: Int? = nil) {
       var piece = Piece(sender: connection.sender)
       if block.slab.count > 0 {
         piece.rows = connection.decoding.decode(block.slab, offset: block.offset, isLast: false)
@@ -444,7 +479,8 @@ public final class StreamReceiver: Sendable {
           RefusedBytes(
             offset: long.offset, head: long.head,
             reason:
-              "the line has \(long.length) bytes, more than the \(options.maxMessage) that 'maxMessage' allows"))
+              "the line has \(long.length) bytes, more than the \(limit ?? connection.options.maxMessage) that 'maxMessage' allows"
+          ))
       }
       pieces.append(piece)
     }
@@ -466,7 +502,7 @@ public final class StreamReceiver: Sendable {
 
     /// The connection has ended: its last line counts.
     private func finish(_ connection: Connection) {
-      guard options.decodesStream else {
+      guard connection.options.decodesStream else {
         if let block = connection.cutter.filled(0, isLast: true) { _ = take(block, connection) }
         return
       }
@@ -540,39 +576,10 @@ public final class StreamReceiver: Sendable {
       }
       // What has come is not lost: senders were told by their systems that it has arrived.
       for (tag, connection) in connections { read(tag, connection, until: 4 << 20) }
-      let isKept = ending == .handOver && KeptConnections.keep(owner.socket.place, options, Array(connections.values))
+      let isKept = ending == .handOver && KeptConnections.keep(owner.socket.place, Array(connections.values))
       if !isKept { for connection in connections.values { finish(connection) } }
       connections = [:]
       if handOverPieces() { _ = deliver([]) }
     }
   }
-}
-
-extension StreamReceiver.Connection {
-  /// Bytes of an incomplete message.
-  fileprivate var held: Int { max(lines.held, cutter.rest.count) }
-}
-
-/// Connections between two versions of a pipeline, with what they have sent of an incomplete message.
-enum KeptConnections {
-  private static let kept = Mutex<[String: (StreamReceiver.Options, [StreamReceiver.Connection])]>([:])
-
-  /// Whether they are kept: there is a reload.
-  static func keep(
-    _ place: SocketPlace, _ options: StreamReceiver.Options, _ connections: [StreamReceiver.Connection]
-  ) -> Bool {
-    guard KeptListeners.isKeeping else { return false }
-    kept.withLock { $0[place.exclusive, default: (options, [])].1 += connections }
-    return true
-  }
-
-  /// The kept connections of a place whose messages are cut and decoded in the same way; others are closed.
-  static func take(_ place: SocketPlace, _ options: StreamReceiver.Options) -> [StreamReceiver.Connection] {
-    guard let (old, connections) = kept.withLock({ $0.removeValue(forKey: place.exclusive) }),
-      old.framing == options.framing, old.decoding == options.decoding, (old.tls == nil) == (options.tls == nil)
-    else { return [] }
-    return connections
-  }
-
-  static func end() { kept.withLock { $0 = [:] } }
 }

@@ -5,8 +5,13 @@ import Synchronization
 /// A program that runs for as long as it likes; its output is read by somebody else, its standard error goes to the log.
 public final class StreamedProgram: Sendable {
   private let call: ProgramCall
-  private let log: @Sendable (Services.Level, String) -> Void
-  private let ended: @Sendable (ProgramResult) -> Void
+  private struct Owner {
+    var log: @Sendable (Services.Level, String) -> Void
+    var ended: @Sendable (ProgramResult) -> Void
+    /// How it has ended.
+    var result: ProgramResult?
+  }
+  private let owner: Mutex<Owner>
 
   private struct Orders {
     var signals: [Int32] = []
@@ -28,9 +33,21 @@ public final class StreamedProgram: Sendable {
     ended: @escaping @Sendable (ProgramResult) -> Void
   ) {
     self.call = call
-    self.log = log
-    self.ended = ended
+    owner = Mutex(Owner(log: log, ended: ended))
   }
+
+  /// Reports to another one from now on, also that it has ended already. What was reported to the first owner may be reported again.
+  public func adopt(
+    log: @escaping @Sendable (Services.Level, String) -> Void, ended: @escaping @Sendable (ProgramResult) -> Void
+  ) {
+    let result = owner.withLock { owner in
+      (owner.log, owner.ended) = (log, ended)
+      return owner.result
+    }
+    if let result { ended(result) }
+  }
+
+  private func log(_ level: Services.Level, _ text: String) { owner.withLock(\.log)(level, text) }
 
   /// Starts it. Returns its standard output.
   public func start() throws(ProgramFailure) -> FileDescriptor {
@@ -96,8 +113,13 @@ public final class StreamedProgram: Sendable {
       if let status = child.status() {
         while child.errors >= 0, child.readErrors(&errors, log) {}
         errors.end(monotonicNow(), log)
-        if !isCancelled { ended(ProgramResult(status: status, errors: errors.last)) }
-        return
+        guard !isCancelled else { return }
+        let result = ProgramResult(status: status, errors: errors.last)
+        let ended = owner.withLock { owner in
+          owner.result = result
+          return owner.ended
+        }
+        return ended(result)
       }
       var polls = [
         pollfd(fd: awake?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),

@@ -131,8 +131,7 @@ public final class JournalDaemon {
     process.standardOutput = FileHandle.nullDevice
     process.standardError = FileHandle.nullDevice
     try process.run()
-    let end = Date(timeIntervalSinceNow: 60)
-    while access(socket, F_OK) != 0 || directory == nil, Date() < end { usleep(5000) }
+    Polling.until { access(socket, F_OK) == 0 && directory != nil }
   }
 
   public var socket: String { "/run/systemd/journal.\(name)/socket" }

@@ -35,9 +35,14 @@ public final class RawWebSocket: @unchecked Sendable {
     while let frame = frame(), frame.opcode != 10 {}
   }
 
-  /// The next short frame: its opcode and payload.
+  /// The next frame of less than 64 KiB: its opcode and payload.
   public func frame() -> (opcode: UInt8, payload: [UInt8])? {
-    guard let first = connection.byte(), let count = connection.byte() else { return nil }
+    guard let first = connection.byte(), let short = connection.byte() else { return nil }
+    var count = Int(short)
+    if short == 126 {
+      guard let high = connection.byte(), let low = connection.byte() else { return nil }
+      count = Int(high) << 8 | Int(low)
+    }
     let payload = (0..<count).compactMap { _ in connection.byte() }
     return (first & 0xF, payload)
   }

@@ -16,6 +16,54 @@ struct CheckTests {
     for alias in ["validate", "lint"] { #expect(try Rxd.run(alias, file).status == 0) }
   }
 
+  /// A file that others include is checked alone, and runs nothing.
+  @Test func checksLibraries() throws {
+    let folder = try Scratch()
+    let sound = """
+      description: Units.
+      functions:
+        celsius: { parameters: { f: double }, value: (f - 32.0) * 5.0 / 9.0, examples: [ celsius(212.0) == 100.0 ] }
+      templates: { warm: { chain: [ { filter: celsius(event.f) > 20.0 } ] } }
+
+      """
+    let file = try folder.write("lib.yaml", sound)
+    let outcome = try Rxd.run("check", file)
+    #expect(outcome.status == 0)
+    #expect(outcome.output == "\(file): ok (a library of 1 function and 1 template, with nothing to run)\n")
+    let tested = try Rxd.run("test", file)
+    #expect(tested.status == 0)
+    #expect(tested.output == "\(file): 1 example of 1 function and 1 template: ok\n")
+    for verb in ["run", "explain"] {
+      let refused = try Rxd.run(verb, file)
+      #expect(refused.status == 78)
+      #expect(
+        (refused.output + refused.errors).contains(
+          "RX202]: the file is a library of 1 function and 1 template: there is nothing to run"),
+        "\(refused.output)\(refused.errors)")
+    }
+    // What it includes belongs to it; a file that includes a pipeline is one.
+    let other = try folder.write("other.yaml", "include: lib.yaml\npatterns: { WORDS: '%{WORD}( %{WORD})*' }\n")
+    #expect(
+      try Rxd.run("check", other).output
+        == "\(other): ok (a library of 1 function and 1 pattern, with nothing to run)\n")
+    try folder.write("main.yaml", Self.sound)
+    let main = try folder.write("with.yaml", "include: main.yaml\n")
+    #expect(try Rxd.run("check", main).output == "\(main): ok (1 source, 1 sink)\n")
+    // Mistakes are found: of an example, of a template, of a key.
+    for (from, to, code, place) in [
+      ("== 100.0", "== 99.0", "RX368", "3:"), ("event.f) > 20.0", "event.f) > 'x'", "RX413", "4:"),
+      ("description: Units.", "sorces: {}", "RX201", "1:"),
+    ] {
+      let bad = try folder.write("bad.yaml", sound.replacingOccurrences(of: from, with: to))
+      for verb in ["check", "test"] {
+        let outcome = try Rxd.run(verb, bad)
+        #expect(outcome.status == 78)
+        #expect(
+          outcome.output.contains("[\(code)]") && outcome.output.contains("bad.yaml:\(place)"), "\(outcome.output)")
+      }
+    }
+  }
+
   /// Whether a certificate is there is a matter of the machine: a warning, and none without the environment.
   @Test func warnsOfCertificatesThatAreNotThere() throws {
     let folder = try Scratch()

@@ -74,6 +74,24 @@ import Testing
     #expect(outcome.errors.contains("Name an expression"))
   }
 
+  @Test func explainSaysWhichFieldMustBeThere() throws {
+    let text = try Rxd.run("eval", "--explain", "event.a.?b.orValue(1)").output
+    #expect(text.contains("event.a.b  fails where event.a is missing\n"), "\(text)")
+    let twice = try Rxd.run("eval", "--explain", "event.?a.hasValue() || event.a == 1").output
+    #expect(twice.contains("event.a  fails where it is missing\n"), "\(twice)")
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { s: { stdin: { decode: json } } }
+      sinks: { out: { from: s, chain: [ { map: event.a.?b.orValue(1) } ], stdout: json } }
+
+      """)
+    let plan = try Rxd.run("explain", file).output
+    #expect(plan.contains("fails where event.a is missing\n"), "\(plan)")
+    #expect(!plan.contains("event.a.b is missing"), "\(plan)")
+  }
+
   @Test func explainAndInput() throws {
     let folder = try Scratch()
     let events = try folder.write("events.ndjson", "{\"a\": 1}\n{\"a\": 2}\n")

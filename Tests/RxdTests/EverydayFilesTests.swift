@@ -46,8 +46,7 @@ import Testing
       let process = try RunningRxd(["run", "--state-dir", folder.path + "/state", file])
       let all = (part + 1) * perPart - 1
       let wanted = part == parts - 1 ? all : part * perPart + (part + 1) * 150
-      let end = Date(timeIntervalSinceNow: 120)
-      while events().count < wanted, Date() < end { usleep(2000) }
+      Polling.until(pause: 2) { events().count >= wanted }
       process.send(part < parts - 1 ? SIGKILL : SIGTERM)
       _ = try? process.wait()
     }
@@ -88,8 +87,7 @@ import Testing
       let process = try RunningRxd(["run", "--state-dir", folder.path + "/state", file])
       for number in (perPart / 2)..<perPart { put(part * perPart + number) }
       let wanted = part == parts - 1 ? parts * perPart : part * perPart + (part + 1) * 100
-      let end = Date(timeIntervalSinceNow: 120)
-      while lines().count < wanted, Date() < end { usleep(1000) }
+      Polling.until(pause: 1) { lines().count >= wanted }
       process.send(part < parts - 1 ? SIGKILL : SIGTERM)
       _ = try? process.wait()
     }

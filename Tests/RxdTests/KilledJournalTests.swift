@@ -31,8 +31,7 @@ struct KilledJournalTests {
       let process = try RunningRxd(["run", "--state-dir", folder.path + "/state", file])
       // In the middle of a part, or at its end; the last one is read to the end.
       let wanted = part == parts - 1 ? parts * perPart : part * perPart + (part + 1) * 300
-      let end = Date(timeIntervalSinceNow: 120)
-      while lines().count < wanted, Date() < end { usleep(2000) }
+      Polling.until(pause: 2) { lines().count >= wanted }
       if part < parts - 1 {
         process.send(SIGKILL)
         _ = try? process.wait()

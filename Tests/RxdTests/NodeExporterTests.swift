@@ -114,13 +114,12 @@ final class NodeExporter {
         "--collector.diskstats.device-exclude=^$", "--collector.filesystem.mount-points-exclude=^$",
         "--collector.filesystem.fs-types-exclude=^$",
       ], ["PATH": "/usr/bin:/bin"], &actions)
-    let deadline = Deadline(after: RunningRxd.limit)
-    while try Program.run(
-      "/usr/bin/env", ["curl", "-sSf", "--noproxy", "*", "-o", "/dev/null", "-m", "60", "http://127.0.0.1:\(port)/"]
-    ).status != 0 {
-      guard !deadline.isOver else { throw TimedOut(description: "node_exporter does not answer") }
-      usleep(50_000)
+    let answers = try Polling.until(pause: 50) {
+      try Program.run(
+        "/usr/bin/env", ["curl", "-sSf", "--noproxy", "*", "-o", "/dev/null", "-m", "60", "http://127.0.0.1:\(port)/"]
+      ).status == 0
     }
+    guard answers else { throw TimedOut(description: "node_exporter does not answer") }
   }
 
   deinit {

@@ -120,10 +120,10 @@ struct PageTests {
       kill(curl, SIGKILL)
       waitpid(curl, nil, 0)
     }
-    let deadline = Deadline(after: RunningRxd.limit)
     var hasActed = false
-    while true {
-      let text = (try? String(contentsOfFile: file, encoding: .utf8)) ?? ""
+    var text = ""
+    let found = try Polling.first(pause: 20) { () -> [[String: Any]]? in
+      text = (try? String(contentsOfFile: file, encoding: .utf8)) ?? ""
       // The last one may be under way.
       let messages = try text.components(separatedBy: "\n\n").dropLast().map { message in
         try #require(
@@ -134,9 +134,10 @@ struct PageTests {
         hasActed = true
         try then()
       }
-      guard !deadline.isOver else { throw TimedOut(description: "the feed has: \(text)") }
-      usleep(20_000)
+      return nil
     }
+    guard let found else { throw TimedOut(description: "the feed has: \(text)") }
+    return found
   }
 
   private func spawnCurl(_ arguments: [String]) throws -> pid_t {

@@ -58,12 +58,12 @@ final class PrometheusServer {
   /// Its first answer to a query, or to what `path` says, that has `text` in it. It looks at its targets and rules each second, and tells nobody.
   @discardableResult
   func asked(_ path: String = "/api/v1/query", _ parameters: String..., until text: String) throws -> String {
-    let deadline = Deadline(after: RunningRxd.limit)
-    while true {
-      let answer = try answer(path, parameters)
-      if answer.contains(text) { return answer }
-      guard !deadline.isOver else { throw TimedOut(description: "\(text) is not in \(answer)") }
-      usleep(100_000)
+    var last = ""
+    let found = try Polling.first(pause: 100) {
+      last = try answer(path, parameters)
+      return last.contains(text) ? last : nil
     }
+    guard let found else { throw TimedOut(description: "\(text) is not in \(last)") }
+    return found
   }
 }

@@ -95,8 +95,7 @@ struct SyslogNGTests {
     #expect(pipeline.runToEnd() == .completed)
     #expect(pipeline.counters.sent == UInt64(count))
     func lines() -> [Substring] { ((try? String(contentsOfFile: out, encoding: .utf8)) ?? "").split(separator: "\n") }
-    let deadline = Deadline(after: RunningRxd.limit)
-    while lines().count < count, !deadline.isOver { usleep(50_000) }
+    Polling.until(pause: 50) { lines().count >= count }
     let written = lines()
     withExtendedLifetime(server) {}
     #expect(written.count == count)
@@ -185,18 +184,16 @@ final class SyslogNG {
 
   /// Waits until the system says that a socket is bound to the port, which is true, or the program has ended, which is false.
   private func isBound(to port: Int, isDatagram: Bool) throws -> Bool {
-    let deadline = Deadline(after: RunningRxd.limit)
     let place = ":" + String(format: "%04X", port) + " "
-    while true {
+    let isBound = Polling.first(pause: 20) { () -> Bool? in
       let sockets = (try? String(contentsOfFile: "/proc/net/\(isDatagram ? "udp" : "tcp")", encoding: .utf8)) ?? ""
       if sockets.contains(place) { return true }
       var ended = siginfo_t()
-      if waitid(P_PID, id_t(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0, ended.si_signo == SIGCHLD {
-        return false
-      }
-      guard !deadline.isOver else { throw TimedOut(description: "syslog-ng does not start: \(said)") }
-      usleep(20_000)
+      let hasEnded = waitid(P_PID, id_t(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_signo == SIGCHLD
+      return hasEnded ? false : nil
     }
+    guard let isBound else { throw TimedOut(description: "syslog-ng does not start: \(said)") }
+    return isBound
   }
 
   deinit {

@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 /// `rxd tap`: events of a running pipeline.
@@ -173,16 +174,16 @@ struct TapTests {
   }
 
   private func waitForCount(of step: String, above count: Int) throws -> Int {
-    let deadline = Deadline(after: RunningRxd.limit)
-    while true {
+    var sent = 0
+    let isAbove = try Polling.until(pause: 50) {
       let text = try Program.run("/usr/bin/env", ["curl", "-sS", "--unix-socket", socket, "http://rxd/stats"]).output
       let pipelines = try object(text)["pipelines"] as? [[String: Any]]
       let steps = pipelines?.first?["steps"] as? [[String: Any]]
-      let sent = steps?.first { $0["id"] as? String == step }?["out"] as? Int ?? 0
-      if sent > count { return sent }
-      guard !deadline.isOver else { throw TimedOut(description: "\(sent) events") }
-      usleep(50_000)
+      sent = steps?.first { $0["id"] as? String == step }?["out"] as? Int ?? 0
+      return sent > count
     }
+    guard isAbove else { throw TimedOut(description: "\(sent) events") }
+    return sent
   }
 
   @Test func drawsMarbles() throws {

@@ -1,8 +1,9 @@
 import Foundation
-import PipelineCore
 import PipelineHost
 import Testing
 import Transport
+
+@testable import PipelineCore
 
 /// `directory`: what appears in a directory, changes and goes, with a real one.
 @Suite struct DirectorySourceTests {
@@ -210,5 +211,52 @@ import Transport
     ])
   func mistakes(_ parameters: String, _ message: String) {
     #expect(PipelineText.complaints(yaml(parameters)).contains { $0.contains(message) })
+  }
+
+  // MARK: What a checkpoint writes
+
+  /// A store writes the parts that have changed: few bytes for few changes, however many entries there are.
+  @Test func aCheckpointWritesWhatHasChanged() throws {
+    let count = 2000
+    for number in 0..<count { scratch.append("x", to: "file number \(number)") }
+    let pipeline = try watch("existing: true")
+    pipeline.run { pipeline.events.count == count }
+    func saved() throws -> SavedState {
+      nonisolated(unsafe) var saved: SavedState?
+      pipeline.inTurn { saved = $0.execution.saveParts() }
+      pipeline.run { saved != nil }
+      return try #require(saved)
+    }
+    /// The parts, by their numbers, as a store cuts them.
+    func parts(_ state: SavedState) -> [ArraySlice<UInt8>] {
+      zip([0] + state.ends, state.ends).filter { $0 < $1 }.map { state.bytes[$0..<$1] }
+    }
+    func written(_ before: SavedState, _ after: SavedState) -> Int {
+      let old = parts(before)
+      return parts(after).enumerated().filter { $0 >= old.count || old[$0] != $1 }.map(\.element.count).reduce(0, +)
+    }
+    // What is acknowledged is encoded once.
+    put("x", to: "file number 0")
+    pipeline.run { pipeline.events.count == count + 1 }
+    let first = try saved()
+    #expect(first.bytes.count > 60_000)
+    // Another size, a new entry, one that goes: each is one of the buckets, and the head.
+    scratch.append("y", to: "file number 1000")
+    pipeline.run { pipeline.events.count == count + 2 }
+    let second = try saved()
+    #expect((1..<8000).contains(written(first, second)))
+    put("z", to: "another file")
+    pipeline.run { pipeline.events.count == count + 3 }
+    let third = try saved()
+    #expect((1..<8000).contains(written(second, third)))
+    remove("file number 3")
+    pipeline.run { pipeline.events.count == count + 4 }
+    let fourth = try saved()
+    #expect((1..<8000).contains(written(third, fourth)))
+    // Whoever goes on from there finds nothing new.
+    let state = try #require(pipeline.suspend())
+    let next = try watch("existing: true", restoring: state)
+    put("end", to: "end")
+    expect(next, [#"["created","end","file",3]"#])
   }
 }

@@ -38,13 +38,13 @@ import Transport
         process.arguments = ["-c", folder(name), "-p", folder.path]
         process.standardError = FileHandle.nullDevice
         try process.run()
-        while process.isRunning {
-          if let connection = try? Connection(port: Int(port)) {
-            connection.close()
-            return
-          }
-          usleep(1000)
+        let isUp = Polling.first(pause: 1) { () -> Bool? in
+          guard process.isRunning else { return false }
+          guard let connection = try? Connection(port: Int(port)) else { return nil }
+          connection.close()
+          return true
         }
+        if isUp == true { return }
       }
       throw PosixError("start", "nginx")
     }
@@ -58,8 +58,7 @@ import Transport
     var url: String { "http://127.0.0.1:\(port)" }
     /// The log once it has so many lines: nginx writes a line after its answer.
     func log(of lines: Int) -> [String] {
-      let end = Date(timeIntervalSinceNow: 60)
-      while log.count < lines, Date() < end { usleep(1000) }
+      Polling.until(pause: 1) { log.count >= lines }
       return log
     }
 

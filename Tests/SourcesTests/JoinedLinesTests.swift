@@ -128,8 +128,52 @@ import Testing
     #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
     scratch.append(" 2\nb\n", to: "a.log")
     pipeline.run { pipeline.events.count >= 2 }
-    // The old file is over when it has not grown for a while; the new one is read meanwhile.
-    #expect(pipeline.events.sorted() == [#"[" 2",0]"#, #"["a\n 1",0]"#])
+    #expect(pipeline.events == [#"["a\n 1",0]"#, #"[" 2",0]"#])
+  }
+
+  /// The last event of a file comes before the first of its successor, however long it could wait, and wherever the run ends.
+  @Test(arguments: 0...4) func rotatedFilesKeepTheirOrder(_ cut: Int) throws {
+    let yaml = followed("start: '^[a-z]', wait: 1h", ", rotateWait: 1h, start: beginning")
+    var pipeline: RealPipeline? = try RealPipeline(yaml)
+    var seen: [String] = []
+    func restart(_ step: Int) throws {
+      guard step == cut, let old = pipeline else { return }
+      let state = try #require(old.suspend())
+      seen += old.events
+      pipeline = try RealPipeline(yaml, restoring: state)
+    }
+    func wait(_ count: Int) { pipeline?.run { seen.count + (pipeline?.events.count ?? 0) >= count } }
+    scratch.append("x\na\n", to: "a.log")
+    wait(1)
+    try restart(0)
+    #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
+    try restart(1)
+    // Whoever writes has the old file open for a while.
+    scratch.append(" 1\n", to: "a.log.1")
+    try restart(2)
+    scratch.append("b\n 2\n", to: "a.log")
+    wait(2)
+    try restart(3)
+    #expect(rename(scratch("a.log.1"), scratch("a.log.2")) == 0)
+    #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
+    try restart(4)
+    scratch.append("c\nd\n", to: "a.log")
+    wait(4)
+    seen += pipeline?.events ?? []
+    #expect(seen == [#"["x",0]"#, #"["a\n 1",2]"#, #"["b\n 2",0]"#, #"["c",0]"#])
+  }
+
+  /// Files that are no rotations of each other wait apart.
+  @Test func otherFilesDoNotEndEvents() throws {
+    scratch.append("a\n", to: "a.log")
+    let pipeline = try RealPipeline(
+      yaml("file: { path: '\(scratch("*.log"))', follow: true, start: beginning, join: { indented: true, wait: 1h } }"))
+    pipeline.run { pipeline.execution.hasBegun }
+    scratch.append("b\nc\n", to: "b.log")
+    pipeline.run { pipeline.events.count >= 1 }
+    scratch.append(" 1\nd\n", to: "a.log")
+    pipeline.run { pipeline.events.count >= 2 }
+    #expect(pipeline.events == [#"["b",0]"#, #"["a\n 1",0]"#])
   }
 
   @Test func aTruncatedFileEndsItsEvent() throws {

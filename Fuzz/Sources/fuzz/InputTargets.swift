@@ -53,8 +53,24 @@ enum InputTargets {
     case .whole, .chunks: return
     }
     if cuts.last != content.count { cuts.append(content.count) }
+    checkUndecoded(options, content, cuts)
     let parts = rows(options, content, cuts: cuts)
     precondition(whole == parts, "the way of cutting the input changes what is decoded")
+  }
+
+  /// What is no row yet can be handed to another decoder: it is the input from the pending place on.
+  private static func checkUndecoded(_ options: DecoderOptions, _ slab: Slab, _ cuts: [Int]) {
+    guard let decoder = try? options.decoder() else { return }
+    let batch = RowBatch()
+    var start = 0
+    for end in cuts {
+      decoder.decode(slab, start..<end, offset: Int64(start), isLast: false, arena: arena, into: batch)
+      start = end
+      guard let undecoded = decoder.undecoded else { continue }
+      let pending = decoder.pendingOffset.map { Int($0) } ?? end
+      precondition(undecoded == Array(slab.bytes[pending..<end]), "what is undecoded is not what came")
+    }
+    arena.reset()
   }
 
   /// The rows as JSON, refused ones as their count.

@@ -23,6 +23,7 @@ let targets: [String: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt] = [
   "checker": { data, count in run(data, count, ExpressionTargets.check) },
   "evaluator": { data, count in run(data, count, ExpressionTargets.evaluate) },
   "yaml": { data, count in run(data, count, InputTargets.pipeline) },
+  "frames": { data, count in run(data, count, FrameTarget.read) },
   "decoders": { data, count in run(data, count, InputTargets.decode) },
 ]
 

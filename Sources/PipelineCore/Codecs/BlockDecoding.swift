@@ -21,6 +21,9 @@ public final class BlockDecoding: @unchecked Sendable {
   /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none.
   public var pendingOffset: Int64? { decoder.pendingOffset }
 
+  /// See ``EventDecoder/undecoded``.
+  public var undecoded: [UInt8]? { decoder.undecoded }
+
   /// See ``EventDecoder/joinsLines``.
   public var joinsLines: Bool { decoder.joinsLines }
 
@@ -38,9 +41,12 @@ public final class BlockDecoding: @unchecked Sendable {
     return (DecodedBlock(.empty, rows, self, end: reached), position(behind: reached))
   }
 
-  /// Starts another input.
-  public func reset() {
-    decoder.reset()
+  /// See ``EventDecoder/memory``.
+  public var memory: [UInt8] { decoder.memory }
+
+  /// Starts another input, or goes on in its middle with the memory of another decoder.
+  public func reset(memory: [UInt8] = []) {
+    decoder.reset(memory: memory)
     reached = 0
   }
 

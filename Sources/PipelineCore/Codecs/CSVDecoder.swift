@@ -84,6 +84,7 @@ final class CSVDecoder: EventDecoder {
   var framing: Framing { .lines }
 
   var pendingOffset: Int64? { carried.count > 0 ? carriedOffset : nil }
+  var undecoded: [UInt8]? { Array(carried.bytes) }
 
   func reset(memory: [UInt8]) {
     carried.clear()

@@ -17,6 +17,11 @@ final class CharsetDecoder: EventDecoder {
   private var isSkipping = false
   private var skipOffset: Int64 = 0
 
+  /// What came since the other decoder's pending place, as it came; the other decoder has it converted.
+  private var open: [(offset: Int64, bytes: [UInt8])] = []
+  /// Bytes between these were rejected.
+  private var hasGap = false
+
   init(_ inner: any EventDecoder, _ charset: Charset, _ invalid: InvalidUTF8) {
     self.inner = inner
     self.charset = charset
@@ -39,6 +44,28 @@ final class CharsetDecoder: EventDecoder {
     inner.endRow(offset: offset, arena: arena, into: rows)
   }
 
+  var undecoded: [UInt8]? {
+    guard let pending = inner.pendingOffset else { return isSkipping ? nil : held }
+    guard !isSkipping, !hasGap, open.first?.offset == pending else { return nil }
+    return open.flatMap(\.bytes) + held
+  }
+
+  /// Notes what the other decoder has been given, as long as it is undecoded.
+  private func note(_ text: UnsafeRawBufferPointer, _ offset: Int64) {
+    guard let pending = inner.pendingOffset else {
+      if !open.isEmpty { open = [] }
+      hasGap = false
+      return
+    }
+    if let first = open.first, first.offset < pending {
+      open.removeAll { $0.offset < pending }
+      hasGap = false
+    }
+    let before = Int(clamping: max(0, pending &- offset))
+    guard before < text.count else { return }
+    open.append((offset &+ Int64(before), Array(text.part(before, text.count))))
+  }
+
   /// The byte order of UTF-16 with a mark, followed by the memory of the other decoder.
   var memory: [UInt8] {
     guard charset.kind == .utf16(isBig: nil) else { return inner.memory }
@@ -48,6 +75,8 @@ final class CharsetDecoder: EventDecoder {
   func reset(memory: [UInt8]) {
     held = []
     isSkipping = false
+    open = []
+    hasGap = false
     guard charset.kind == .utf16(isBig: nil) else { return inner.reset(memory: memory) }
     isBig = memory.first.flatMap { $0 == 0 ? nil : $0 == 2 }
     inner.reset(memory: Array(memory.dropFirst()))
@@ -64,7 +93,8 @@ final class CharsetDecoder: EventDecoder {
     if isUTF16 {
       decodeUnits(text, offset, isLast: isLast, arena, rows)
     } else if charset.kind != .library, text.allSatisfy({ $0 < 0x80 }) {
-      return inner.decode(slab, range, offset: offset, isLast: isLast, arena: arena, into: rows)
+      inner.decode(slab, range, offset: offset, isLast: isLast, arena: arena, into: rows)
+      return note(text, offset)
     } else {
       var start = 0
       while start < text.count {
@@ -75,6 +105,7 @@ final class CharsetDecoder: EventDecoder {
     }
     if isLast {
       inner.decode(.empty, 0..<0, offset: offset &+ Int64(text.count), isLast: true, arena: arena, into: rows)
+      note(UnsafeRawBufferPointer(start: nil, count: 0), offset)
     }
   }
 
@@ -134,6 +165,7 @@ final class CharsetDecoder: EventDecoder {
   private func reject(
     _ line: UnsafeRawBufferPointer, _ offset: Int64, _ reason: RejectReason, _ arena: Arena, _ rows: RowBatch
   ) {
+    hasGap = hasGap || inner.pendingOffset != nil
     let head = line.part(0, min(line.count, 4096))
     rows.reject(arena.copy(head), offset: offset, reason)
   }
@@ -152,6 +184,7 @@ final class CharsetDecoder: EventDecoder {
     inner.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     // Tokens of the next line take their place.
     rows.forgetTokens(from: known)
+    note(text, offset)
   }
 
   /// Fills `converted`. Returns the place of the first fault.

@@ -24,6 +24,10 @@ public protocol EventDecoder: AnyObject {
   /// behind it.
   var pendingOffset: Int64? { get }
 
+  /// The bytes of the input from ``pendingOffset`` on, as they came, with which another decoder can begin. Empty if nothing is
+  /// pending; nil: some of them are gone.
+  var undecoded: [UInt8]? { get }
+
   /// Whether a row may consist of several lines, so that its end may have to be awaited.
   var joinsLines: Bool { get }
 
@@ -44,6 +48,7 @@ public protocol EventDecoder: AnyObject {
 extension EventDecoder {
   public func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
   public var pendingOffset: Int64? { nil }
+  public var undecoded: [UInt8]? { pendingOffset == nil ? [] : nil }
   public var joinsLines: Bool { false }
   public func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
     guard pendingOffset != nil else { return false }

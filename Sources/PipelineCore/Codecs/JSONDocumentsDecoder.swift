@@ -35,6 +35,8 @@ final class JSONDocumentsDecoder: EventDecoder {
   private var fault = -1
   /// The bytes of the document from earlier ranges; only the beginning of one that is too long.
   private var held: [UInt8] = []
+  /// Where the last range ended in the input.
+  private var reached: Int64 = 0
 
   /// `true`, `false`, `null`, and a number, which the parser checks.
   private static let words: Set<UInt64> = [0x7472_7565, 0x6661_6C73_65, 0x6E75_6C6C, 0]
@@ -49,6 +51,10 @@ final class JSONDocumentsDecoder: EventDecoder {
 
   var framing: Framing { .anywhere }
   var pendingOffset: Int64? { state == .between ? nil : start }
+  var undecoded: [UInt8]? {
+    if state == .between { return [] }
+    return Int64(held.count) == reached &- start ? held : nil
+  }
 
   func reset(memory: [UInt8]) {
     close()
@@ -67,6 +73,7 @@ final class JSONDocumentsDecoder: EventDecoder {
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
+    reached = offset &+ Int64(text.count)
     // Where the part of the document in this range begins.
     var first = 0
     /// The document up to this byte, or its beginning.

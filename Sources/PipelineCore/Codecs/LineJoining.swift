@@ -104,6 +104,7 @@ final class JoiningDecoder: EventDecoder {
   var framing: Framing { .lines }
   var joinsLines: Bool { true }
   var pendingOffset: Int64? { lines > 0 ? heldOffset : nil }
+  var undecoded: [UInt8]? { lines > 0 ? held : [] }
   var memory: [UInt8] { inner.memory }
 
   func reset(memory: [UInt8]) {

@@ -13,6 +13,8 @@ public struct FrontEnd: Sendable {
   public var included = IncludedFiles.none
   /// References to signals that are printed, each by a sink of its own: a file then needs no other.
   public var printed: [String] = []
+  /// Whether a text that only has what others include is checked as such; otherwise it is an error that nothing runs.
+  public var acceptsLibraries = false
   /// What the sinks of ``printed`` write.
   public var printedFormat = EncoderFormat.ndjson
 
@@ -31,13 +33,15 @@ public struct FrontEnd: Sendable {
     self.values = values
   }
 
-  /// One text after the front end. There is a plan exactly if there are no errors.
+  /// One text after the front end. There is a plan exactly if there are no errors, and the text is no library.
   public struct Result: Sendable {
     public var source: SourceText?
     /// The text as nodes, values filled in; nil if it is not YAML.
     public var node: YAMLNode?
     /// As far as it could be understood; nil if the text is not YAML, or reuses what is not there.
     public var file: PipelineFile?
+    /// Set if the text has nothing that runs, only what others include.
+    public var library: Library?
     public var plan: Plan?
     /// In the order in which they were found.
     public var diagnostics: [Diagnostic] = []
@@ -59,17 +63,20 @@ public struct FrontEnd: Sendable {
 
     /// The functions of the text, which need not be a whole pipeline; what is wrong with them goes to `diagnostics`.
     public func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
-      guard let file, let catalogue else {
-        diagnostics.report(contentsOf: self.diagnostics)
-        return .none
-      }
+      let functions = checkFunctions(into: &diagnostics)
+      // A function whose form is wrong is reported with the text.
+      if file?.brokenFunctions.isEmpty != true { diagnostics.report(contentsOf: self.diagnostics) }
+      return functions
+    }
+
+    /// Reports mistakes in functions and their examples.
+    fileprivate func checkFunctions(into diagnostics: inout Diagnostics) -> UserFunctions {
+      guard let file, let catalogue else { return .none }
       var part = PipelineFile(source: file.source, name: file.name)
       (part.functions, part.brokenFunctions, part.patterns) = (file.functions, file.brokenFunctions, file.patterns)
       let compilation = Compilation(catalogue, [:], .none, .none, part)
       compilation.checkExamples()
       diagnostics.report(contentsOf: compilation.diagnostics.withOrigins().all)
-      // A function whose form is wrong is reported with the text.
-      if !file.brokenFunctions.isEmpty { diagnostics.report(contentsOf: self.diagnostics) }
       return compilation.functions
     }
 
@@ -98,7 +105,14 @@ public struct FrontEnd: Sendable {
       }
       result.node = node
       result.unused = unused
-      var file = PipelineFileParser.parse(node, into: &diagnostics)
+      result.library = Library(of: filled, expanded: node)
+      var file = PipelineFileParser.parse(node, isLibrary: result.library != nil, into: &diagnostics)
+      if let library = result.library, !acceptsLibraries {
+        diagnostics.report(
+          Diagnostic(
+            .missingKey, "the file is a library of \(library.contents): there is nothing to run",
+            at: node.location.start, help: "Name it with 'include:' in a file that has sources and sinks"))
+      }
       file.print(printed, as: printedFormat, into: &diagnostics)
       result.file = file
     }
@@ -146,6 +160,12 @@ public struct FrontEnd: Sendable {
     var result = parse(source)
     guard let file = result.file else { return result }
     var diagnostics = Diagnostics()
+    if result.library != nil {
+      _ = result.checkFunctions(into: &diagnostics)
+      check(result.unused, compiler, into: &diagnostics)
+      result.diagnostics += diagnostics.withOrigins().all
+      return result
+    }
     var compiler = compiler
     let offered = plugins.components(of: file, into: &diagnostics)
     if !offered.isEmpty { compiler.add(offered, into: &diagnostics) }

@@ -93,8 +93,8 @@ extension Preset {
             body: { labels: $(labels), time: "formatTime($(time), 'unixNanos')", line: $(line) }
             envelope:
               streams: |
-                events.map(e, e.labels).distinct().map(l, {'stream': l,
-                  'values': events.filter(e, e.labels == l).sortBy(e, int(e.time)).map(e, [e.time, e.line])})
+                events.sortBy(e, int(e.time)).groupBy(e, e.labels, [e.time, e.line])
+                  .map(g, {'stream': g.key, 'values': g.values})
             batch: { count: $(count), every: $(every) }
             compress: $(compress)
             maxConcurrent: $(maxConcurrent)

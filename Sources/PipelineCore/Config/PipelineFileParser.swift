@@ -14,8 +14,11 @@ public struct PipelineFileParser {
   public static let maximumErrors = 200
 
   /// Never fails: besides errors, returns what could be parsed.
-  public static func parse(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> PipelineFile {
-    run(&diagnostics) { $0.file(node) }
+  /// `isLibrary`: the file needs no sources and sinks.
+  public static func parse(
+    _ node: YAMLNode, isLibrary: Bool = false, into diagnostics: inout Diagnostics
+  ) -> PipelineFile {
+    run(&diagnostics) { $0.file(node, isLibrary) }
   }
 
   /// A signal definition, such as `flattenMap`'s parameter `signal`. A text refers to a named signal.
@@ -64,7 +67,7 @@ public struct PipelineFileParser {
 
   // MARK: The file
 
-  mutating func file(_ node: YAMLNode) -> PipelineFile {
+  mutating func file(_ node: YAMLNode, _ isLibrary: Bool) -> PipelineFile {
     let source = node.location.text
     var file = PipelineFile(
       source: source,
@@ -107,7 +110,7 @@ public struct PipelineFileParser {
       default: break
       }
     }
-    if !entries.contains(where: { ["sources", "signals", "commands", "sinks"].contains($0.name) }) {
+    if !isLibrary, !entries.contains(where: { ["sources", "signals", "commands", "sinks"].contains($0.name) }) {
       report(
         .missingKey, "a pipeline needs 'sources' and 'sinks'", node.location.start,
         help: "Name at least one source, and one sink that takes from it")

@@ -19,6 +19,8 @@ public struct ReadPath: Sendable, Equatable {
   /// The node of the tree; for a path, the first field that may be missing.
   var node: Int32 = -1
   var missingFrom = 0
+  /// The part of the path without which the read fails: `event.a` of `event.a.?b`.
+  public var neededPath = ""
 }
 
 /// An expression with resolved names and types.

@@ -454,8 +454,13 @@ struct Checker {
     var names = [(loop.first, first)]
     if let name = loop.second { names.append((name, second)) }
     var body: ExpressionType = .dyn
+    var key: ExpressionType?
     _ = with(names) { checker in
-      if let condition = loop.condition { checker.expectBool(condition, "condition") }
+      if loop.kind == .groupBy {
+        key = loop.condition.map { checker.check($0) }
+      } else if let condition = loop.condition {
+        checker.expectBool(condition, "condition")
+      }
       switch loop.kind {
       case .all, .exists, .existsOne, .filter: checker.expectBool(loop.body, "\(loop.kind)")
       default: body = checker.check(loop.body)
@@ -468,6 +473,9 @@ struct Checker {
     case .filter:
       return .list(first)
     case .sortBy: return .list(first)
+    case .groupBy:
+      let (key, element) = key.map { ($0, body) } ?? (body, first)
+      return .list(.object(fields: [.init("key", key), .init("values", .list(element))], open: false))
     case .transformMap:
       return .map(isMap ? first : range.isDyn ? .dyn : .int, body)
     case .transformMapEntry:

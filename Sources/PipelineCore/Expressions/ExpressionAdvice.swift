@@ -17,10 +17,10 @@ extension CheckedExpression {
       let fix = guarded(read)
       return Diagnostic(
         .expressionNegatedMissing,
-        "where \(read.path) is absent this condition fails instead of being true", at: read.location,
+        "where \(read.neededPath) is absent this condition fails instead of being true", at: read.location,
         help: fix == nil
-          ? "Write event.?field.orValue(...), or guard it with has(\(read.path))."
-          : "Give it a value for that case, or guard it with has(\(read.path)).",
+          ? "Write event.?field.orValue(...), or guard it with has(\(read.neededPath))."
+          : "Give it a value for that case, or guard it with has(\(read.neededPath)).",
         fixIts: fix.map { [$0] } ?? [])
     }
   }

@@ -534,6 +534,8 @@ struct ExpressionParser {
     case ("map", 3): (kind, hasCondition) = (.map, true)
     case ("filter", 2): kind = .filter
     case ("sortBy", 2): kind = .sortBy
+    case ("groupBy", 2): kind = .groupBy
+    case ("groupBy", 3): (kind, hasCondition) = (.groupBy, true)
     case ("transformList", 3), ("transformList", 4):
       (kind, hasTwo, hasCondition) = (.transformList, true, count == 4)
     case ("transformMap", 3), ("transformMap", 4):

@@ -142,6 +142,7 @@ extension Machine {
     case .transformMap: return transformMap(at, rounds)
     case .transformMapEntry: return transformEntries(at, rounds)
     case .sortBy: return sortBy(at, rounds)
+    case .groupBy: return groupBy(at, rounds)
     }
   }
 
@@ -267,6 +268,87 @@ extension Machine {
       keys.append(key)
     }
     return located(context.sorted(elements, by: keys), at)
+  }
+
+  private func groupBy(_ at: Int32, _ rounds: Rounds) -> Value {
+    let operation = operations[Int(at)]
+    let isLong = operation.b >= 0
+    var elements: [Value] = []
+    var groups = GroupNumbers(context)
+    elements.reserveCapacity(room(rounds))
+    for round in 0..<rounds.count {
+      guard spend(rounds) else { return exhausted(at) }
+      rounds.enter(round)
+      var element = rounds.first[0]
+      let key = context.plain(value(isLong ? operation.b : operation.c))
+      if key.isError { return key }
+      if isLong {
+        element = value(operation.c)
+        if element.isError { return element }
+      }
+      groups.add(key)
+      elements.append(element)
+    }
+    return groups.list(of: elements)
+  }
+}
+
+/// Numbers keys in the order of their first appearance.
+private struct GroupNumbers {
+  private let context: Context
+  private var keys: [Value] = []
+  private var sizes: [Int] = []
+  /// The group of each element.
+  private var numbers: [Int32] = []
+  /// The first groups by the hashes of their keys; further ones are chained through the number of the probe.
+  private var buckets: [Int: Int32] = [:]
+
+  init(_ context: Context) { self.context = context }
+
+  mutating func add(_ key: Value) {
+    var probe = KeyIndex.hash(key, context)
+    while let number = buckets[probe] {
+      if context.equal(keys[Int(number)], key) {
+        sizes[Int(number)] += 1
+        numbers.append(number)
+        return
+      }
+      probe = probe &+ 1
+    }
+    let number = Int32(truncatingIfNeeded: keys.count)
+    buckets[probe] = number
+    keys.append(key)
+    sizes.append(1)
+    numbers.append(number)
+  }
+
+  /// `[{key, values}]`: in each group the elements in their order.
+  func list(of elements: [Value]) -> Value {
+    let arena = context.arena
+    let values = arena.elements(elements.count)
+    // Where the next element of each group goes.
+    var next: [Int] = []
+    next.reserveCapacity(sizes.count)
+    var start = 0
+    for size in sizes {
+      next.append(start)
+      start += size
+    }
+    for (element, number) in zip(elements, numbers) {
+      values[next[Int(number)]] = element
+      next[Int(number)] += 1
+    }
+    let groups = arena.elements(keys.count)
+    for (number, key) in keys.enumerated() {
+      let members = arena.entries(2)
+      let first = next[number] - sizes[number]
+      let part = UnsafeMutableBufferPointer(rebasing: values[first..<next[number]])
+      members[0] = Entry(key: .literal("key"), value: key)
+      members[1] = Entry(
+        key: .literal("values"), value: Value(kind: .list, pointer: part.baseAddress, length: part.count))
+      groups[number] = Value(kind: .map, pointer: members.baseAddress, length: 2)
+    }
+    return Value(kind: .list, pointer: groups.baseAddress, length: groups.count)
   }
 }
 

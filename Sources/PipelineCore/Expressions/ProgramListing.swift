@@ -88,7 +88,7 @@ extension Program {
       let first = operation.literal.asInt
       let locals = operation.flags & 1 == 0 ? "local \(first)" : "locals \(first) and \(first + 1)"
       return "loop \(kind) over \(operation.a), \(locals)"
-        + (operation.b >= 0 ? ", where \(operation.b)" : "") + ": \(operation.c)"
+        + (operation.b >= 0 ? ", \(kind == "groupBy" ? "by" : "where") \(operation.b)" : "") + ": \(operation.c)"
     case .bind: return "local \(operation.a) is \(operation.b) in \(operation.c)"
     case .optionalMap: return "local \(operation.a) is the value of \(operation.b), if any, in \(operation.c)"
     case .call:

@@ -132,10 +132,11 @@ struct ReadAnalysis {
     }
   }
 
-  private mutating func record(_ chain: Chain, _ id: SyntaxTree.ID) {
+  /// `isNeeded`: the read fails also where an optional field is absent.
+  private mutating func record(_ chain: Chain, _ id: SyntaxTree.ID, isNeeded: Bool = false) {
     let path = written(chain)
     // Steps before the first optional one are plain reads that may be missing.
-    let plain = chain.optionalFrom ?? chain.fields.count
+    let plain = isNeeded ? chain.fields.count : chain.optionalFrom ?? chain.fields.count
     let guaranteed = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
     let missing = plain > guaranteed && !isDeclared(chain, plain) && !isTried
     reads.append(
@@ -144,7 +145,7 @@ struct ReadAnalysis {
         location: location(id), canBeMissing: missing,
         isGuarded: isTried || chain.optionalFrom != nil || guaranteed == chain.fields.count && guaranteed > 0,
         underNegation: negated, node: id,
-        missingFrom: (0..<plain).first { !isDeclared(chain, $0 + 1) } ?? 0))
+        missingFrom: (0..<plain).first { !isDeclared(chain, $0 + 1) } ?? 0, neededPath: written(chain, plain)))
     if missing { canFail = true }
   }
 
@@ -153,12 +154,20 @@ struct ReadAnalysis {
     switch tree[id].kind {
     case .has:
       guard holds, let chain = chain(id) else { return [] }
-      return [written(chain)]
+      return present(chain)
+    case .call(let target?, "hasValue", _, _):
+      guard holds, let chain = chain(target) else { return [] }
+      return present(chain)
     case .not(let operand): return guaranteed(operand, holds: !holds)
     case .logic(let terms, let isAnd) where isAnd == holds:
       return terms.reduce(into: []) { $0.formUnion(guaranteed($1, holds: holds)) }
     default: return []
     }
+  }
+
+  /// The paths of a field that is there: those on the way to it are there, too.
+  private func present(_ chain: Chain) -> Set<String> {
+    Set((1...max(chain.fields.count, 1)).map { written(chain, $0) })
   }
 
   private mutating func visit(_ id: SyntaxTree.ID, knowing more: Set<String>) {
@@ -196,6 +205,10 @@ struct ReadAnalysis {
       isTried = true
       for argument in arguments { visit(argument) }
       (canFail, isTried) = before
+    case .call(let target?, "value", _, _) where chain(target)?.optionalFrom != nil:
+      // An optional without a value is an error.
+      if let known = chain(target) { record(known, target, isNeeded: true) }
+      canFail = true
     case .call(let target, let function, _, let arguments):
       let passed: [SyntaxTree.ID]
       if case .function(_, _, passesTarget: true) = resolutions[Int(id)], let target {

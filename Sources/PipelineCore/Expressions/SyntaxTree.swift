@@ -89,14 +89,14 @@ struct SyntaxTree: Sendable {
 
   struct Loop: Sendable {
     enum Kind: UInt8, Sendable {
-      case all, exists, existsOne, map, filter, transformList, transformMap, transformMapEntry, sortBy
+      case all, exists, existsOne, map, filter, transformList, transformMap, transformMapEntry, sortBy, groupBy
     }
     var kind: Kind
     var range: ID
     var first: String
     /// The second variable: (index, value) or (key, value).
     var second: String?
-    /// The condition of `filter` and of the longer forms of `map` and `transform...`.
+    /// The condition of `filter` and of the longer forms of `map` and `transform...`; the key of the longer form of `groupBy`.
     var condition: ID?
     /// The predicate, or the result of each iteration.
     var body: ID

@@ -171,7 +171,10 @@ public struct PlanExplanation {
       return entry.whole ? "\(entry.path) (whole)\(type)" : entry.path + type + missing
     }
     say(depth, "reads " + words.joined(separator: ", "))
-    let missing = paths.filter(\.missing).map(\.path)
+    var missing: [String] = []
+    for read in checked.reads where read.canBeMissing && !missing.contains(read.neededPath) {
+      missing.append(read.neededPath)
+    }
     if !missing.isEmpty {
       say(depth, "fails where \(missing.joined(separator: " or ")) is missing")
     }

@@ -213,7 +213,7 @@ extension Supervisor {
     slot.state = .draining
     slot.isSuspending = true
     slot.drainDeadline = now + min(options.drainLimit, Self.answerLimit)
-    run.suspend(for: version.plan)
+    run.suspend(for: version.plan, isReload: true)
   }
 
   /// Called if the version of a reload does not start although a dry run found nothing: runs the previous version

@@ -456,7 +456,7 @@ final class Supervisor {
     if slot.store != nil {
       slot.isSuspending = true
       slot.drainDeadline = now + min(limit, Self.answerLimit)
-      run.suspend(for: slot.plan)
+      run.suspend(for: slot.plan, isReload: false)
     } else {
       slot.drainDeadline = now + limit
       run.drain()

@@ -56,7 +56,7 @@ struct CheckSettings {
 
   func run() throws {
     let selection = try input.selection()
-    let front = PipelineLoader(try input.environment.inputs(), checksFiles: true)
+    let front = PipelineLoader(try input.environment.inputs(), checksFiles: true, acceptsLibraries: true)
     if fix { try makeFixes(selection.paths, front) }
     let results = front.load(selection.paths)
     let missing = selection.missing
@@ -69,6 +69,9 @@ struct CheckSettings {
       Console.print(renderer.text(diagnostics), terminator: "")
       if !quiet {
         for result in results {
+          if let library = result.library, !result.hasErrors {
+            Console.print("\(result.path): ok (a library of \(library.contents), with nothing to run)")
+          }
           guard let plan = result.plan else { continue }
           Console.print("\(result.path): ok (\(Self.contents(plan)))")
           if verbose { for line in plan.deliveryLines() { Console.print("  " + line) } }

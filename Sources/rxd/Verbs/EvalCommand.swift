@@ -129,8 +129,12 @@ enum EvalExplanation {
     text += "may fail: \(checked.canFail ? "yes" : "no")\n"
     if !checked.reads.isEmpty {
       var seen: Set<String> = []
-      let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { read in
-        [read.path, read.canBeMissing ? "fails where it is missing" : read.isGuarded ? "may be missing" : ""]
+      let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { first in
+        // Of several reads of a field one may be guarded, and another one fail.
+        let read = checked.reads.first { $0.path == first.path && $0.canBeMissing } ?? first
+        let fails =
+          read.neededPath == read.path ? "fails where it is missing" : "fails where \(read.neededPath) is missing"
+        return [read.path, read.canBeMissing ? fails : read.isGuarded ? "may be missing" : ""]
       }
       text += "reads:\n" + columns(rows)
     }

@@ -57,7 +57,7 @@ struct Test: ParsableCommand {
 
   func run() throws {
     let selection = try input.selection()
-    let front = PipelineLoader(try input.environment.inputs(startsPlugins: true))
+    let front = PipelineLoader(try input.environment.inputs(startsPlugins: true), acceptsLibraries: true)
     let colors = Console.colors(try color.mode(), on: 1)
     let renderer = DiagnosticRenderer(colors: colors, toolVersion: Version.number)
     let missing = selection.missing
@@ -66,6 +66,7 @@ struct Test: ParsableCommand {
 
     var report = TestReport(colors: colors)
     var isMalformed = false
+    var hasLibrary = false
     var isMissing = !missing.isEmpty
     var skipped = 0
     var covered: [(name: String, points: [TestCoverage.Point])] = []
@@ -80,6 +81,12 @@ struct Test: ParsableCommand {
       if loaded.isUnreadable || diagnostics.hasErrors || deny && hasWarnings {
         isMalformed = isMalformed || !loaded.isUnreadable
         continue
+      }
+      if let library = loaded.library {
+        hasLibrary = true
+        // Examples are evaluated with the check; one that does not hold is an error.
+        let examples = "\(library.examples) example\(library.examples == 1 ? "" : "s")"
+        if !quiet { Console.print("\(path): \(examples) of \(library.contents): ok") }
       }
       guard let plan = loaded.plan else { continue }
       let wanted = tests.filter { test in
@@ -101,7 +108,7 @@ struct Test: ParsableCommand {
     }
     try write(report)
     let rest = skipped == 0 ? "" : " (\(skipped) left out by --filter)"
-    if !report.files.isEmpty || !isMalformed && !isMissing { Console.print(report.summary + rest) }
+    if !report.files.isEmpty || !isMalformed && !isMissing && !hasLibrary { Console.print(report.summary + rest) }
     let table = CoverageTable(covered)
     if coverage || coverageMin != nil { Console.print(table.text, terminator: "") }
     if isMalformed { throw ExitStatus.configuration }

@@ -89,6 +89,23 @@ import Testing
     #expect(diagnose("event.map(k, k + 'x')", event: shape).isEmpty)
   }
 
+  /// What is said of an expression that fails: without which fields it does.
+  @Test(
+    arguments: [
+      ("event.a.?b.orValue(1)", ["event.a"]), ("event.a[?'b'].orValue(1)", ["event.a"]),
+      ("event.?a.?b.orValue(1)", []), ("event.a.b.?c.d.orValue(1)", ["event.a.b"]), ("has(event.a.b)", ["event.a"]),
+      ("has(event.a)", []), ("has(event.a) && event.a.?b.hasValue()", []), ("has(event.a) && has(event.a.b)", []),
+      ("has(event.a) && event.a.b == 1", ["event.a.b"]), ("event.?a.orValue(event.b)", ["event.b"]),
+      ("event.?a.value()", ["event.a"]), ("has(event.a) ? event.?a.value() : 1", []),
+      ("has(event.?a.b) ? event.a.c : 1", ["event.a.c"]),
+    ] as [(String, [String])])
+  func fields(_ expression: String, _ needed: [String]) throws {
+    var diagnostics = Diagnostics()
+    let syntax = try #require(ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics))
+    let checked = try #require(syntax.check(in: ExpressionScope([.init("event")]), into: &diagnostics))
+    #expect(checked.reads.filter(\.canBeMissing).map(\.neededPath) == needed)
+  }
+
   @Test func reads() throws {
     func reads(_ expression: String) throws -> [String] {
       var diagnostics = Diagnostics()
@@ -109,6 +126,12 @@ import Testing
     #expect(try reads("event['a b'].c == 1") == ["event['a b'].c!", "fails"])
     #expect(try reads("event == 1") == ["event"])
     #expect(try reads("event.l.map(x, x.y)") == ["event.l!", "fails"])
+    #expect(try reads("event.a.?b.orValue(1) == 1") == ["event.a.b!", "fails"])
+    #expect(try reads("event.?a.value() == 1") == ["event.a!", "fails"])
+    #expect(try reads("optional.try(event.?a.value()).orValue(1) == 1") == ["event.a"])
+    #expect(try reads("has(event.?a.b) && event.a == 1") == ["event.a.b", "event.a"])
+    #expect(try reads("event.?a.b.hasValue() && event.a.b == 1") == ["event.a.b", "event.a.b"])
+    #expect(try reads("event.?a.hasValue() || event.a == 1") == ["event.a", "event.a!", "fails"])
     #expect(try reads("size(event) + event.size()") == ["event#", "event#", "fails"])
     #expect(try reads("size(event.map(x, x.y))") == ["event", "fails"])
     #expect(try reads("[size(event.a), event]") == ["event.a!#", "event", "fails"])

@@ -20,7 +20,7 @@ import Testing
       base64.encode base64.decode optional.of optional.none optional.ofNonZeroValue optional.unwrap hasValue value or
       orValue optMap optFlatMap first last unwrapOpt cel.bind all exists existsOne transformList transformMap
       transformMapEntry isIP ip ip.isCanonical family isUnspecified isLoopback isGlobalUnicast isLinkLocalMulticast
-      isLinkLocalUnicast isCIDR cidr containsIP containsCIDR masked prefixLength lists.range slice flatten sort sortBy
+      isLinkLocalUnicast isCIDR cidr containsIP containsCIDR masked prefixLength lists.range slice flatten sort sortBy groupBy
       distinct sets.contains sets.equivalent sets.intersects regex.replace regex.extract regex.extractAll
       """
     for name in names.split(whereSeparator: \.isWhitespace) {

@@ -14,7 +14,8 @@ import Testing
     ".split('')", ".substring(1)", ".charAt(9)", "9223372036854775807", "-9223372036854775808", "1e308",
     ".matches('a+')",
     "cel.bind(x, event, x)", ".transformMap(k, v, v)", "merge(event, event)", ".sort()", ".flatten()", "ip('::1')",
-    "parseJson('[1]')", ".reverse()", ".replace('', 'y')", ".getHours('Europe/Berlin')", ".sortBy(x, x)", ".join()",
+    "parseJson('[1]')", ".reverse()", ".replace('', 'y')", ".getHours('Europe/Berlin')", ".sortBy(x, x)",
+    ".groupBy(x, x)", ".join()",
     ".without(['a'])", "toJson(event)", ".first()", "regex.extractAll('aab', 'a')", " ", "//", "'", "`", "\\", "é",
   ]
 

@@ -22,7 +22,7 @@ extension Execution {
   func cutShort() {
     guard outcome == nil, !isStopping, suspension == nil else { return }
     if keepsState {
-      suspension = { _ in true }
+      suspension = Suspension()
       return freeze()
     }
     isStopping = true
@@ -96,11 +96,13 @@ extension Execution {
   /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. One that
   ///    delivers nothing for a while is given up (``FinishingSinks``). Then `onEnd` of ``launch(restoring:onEnd:)`` is called.
   ///
-  /// - Parameter keeping: Whether the other execution has the sink too; its undelivered events are then part of the
-  ///   state, if the component saves them.
-  public func suspend(keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
+  /// - Parameters:
+  ///   - successor: What the other execution runs, if that follows at once in this process: sources leave it what is open.
+  ///   - keeping: Whether the other execution has the sink too; its undelivered events are then part of the
+  ///     state, if the component saves them.
+  public func suspend(for successor: Plan? = nil, keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
     guard outcome == nil, !isStopping, suspension == nil else { return }
-    suspension = keeping
+    suspension = Suspension(successor: successor, keeping: keeping)
     for source in runningSources where !source.isClosed { source.suspend() }
     for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
       sink.node.willSuspend()
@@ -110,7 +112,7 @@ extension Execution {
 
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
   public func freeze() {
-    guard let keeping = suspension, !isSuspended, !isStopping, outcome == nil else { return }
+    guard let keeping = suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     savedParts = draftState(keeping: keeping).map(finishState)
     isSuspended = true
     isStopping = true
@@ -135,6 +137,25 @@ extension Execution {
     }
     if outcome == nil, !finishing.isEmpty { finishingSinks = FinishingSinks(self, finishing) }
     endIfOver()
+  }
+
+  struct Suspension {
+    var successor: Plan?
+    /// Whether a sink's undelivered events are part of the state.
+    var keeping: (SinkPlan) -> Bool = { _ in true }
+  }
+
+  /// What runs in this process when the pipeline has been suspended; nil: nothing, as far as known.
+  public var successor: Plan? { suspension?.successor }
+
+  /// Names a step over a reload, among all pipelines of the process.
+  public func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
+
+  /// What the successor has in the place of a step; nil: nothing.
+  public func successor(of step: StepID) -> (any Component)? {
+    guard let successor, let number = successor.steps.firstIndex(where: { $0.key == plan.steps[step.number].key })
+    else { return nil }
+    return successor.components[number]
   }
 
   private func reportEnd() {

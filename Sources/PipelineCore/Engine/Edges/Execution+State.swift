@@ -81,6 +81,9 @@ extension Execution {
     fileprivate var records: StateWriter
     /// Where records end that change independently of each other.
     fileprivate var ends: [Int] = []
+
+    /// All of them, in order.
+    fileprivate var allEnds: [Int] { (ends + records.cuts.filter { $0 <= records.bytes.count }).sorted() }
   }
 
   /// Writes the state of everything that runs.
@@ -155,7 +158,7 @@ extension Execution {
     let head = state.bytes.count + StateWriter.partHead
     state.part { $0.append(records) }
     state.append(fixed: Fingerprint.of(state.bytes))
-    return SavedState(state.bytes, ends: [head] + draft.ends.map { head + $0 })
+    return SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
   }
 
   /// Restores the place of a sink, and its undelivered events.

@@ -147,8 +147,8 @@ public final class Execution {
   /// A failure leaves a ``savedState``: what failed starts anew there, everything else continues, and sources continue
   /// after the events that they sent.
   public var keepsStateOnFailure = false
-  /// Set while the pipeline is being suspended: whether a sink's undelivered events are part of the state.
-  var suspension: ((SinkPlan) -> Bool)?
+  /// Set while the pipeline is being suspended.
+  var suspension: Suspension?
   /// The pipeline has been suspended; only sinks still finish.
   public internal(set) var isSuspended = false
   /// Those that finish because no state has what they hold.

@@ -102,6 +102,8 @@ final class Restoration {
         continue
       }
       if entry.fingerprint != plan.steps[number].fingerprint {
+        // A source that keeps nothing loses nothing.
+        if entry.version == 0, plan.components[number] is any SourceComponent { continue }
         guard entry.fitsOtherParameters else {
           refuse(StepID(number), StateFault("the step has changed since"))
           continue

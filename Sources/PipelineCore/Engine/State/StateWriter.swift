@@ -11,6 +11,8 @@ public enum SavedPositions: Sendable {
 /// Values are read in the order in which they were written. Times are written relative to the moment of saving.
 public struct StateWriter {
   private(set) var bytes: [UInt8] = []
+  /// Where parts end that change independently, ascending; some may lie behind the end.
+  private(set) var cuts: [Int] = []
   private let context: Context
   /// The deepest nesting of lists and maps; deeper ones would overflow the reader's stack.
   static let depthLimit = 128
@@ -59,6 +61,21 @@ public struct StateWriter {
     write(UInt64(values.count))
     for value in values { body(&self, value) }
   }
+
+  // MARK: Parts that change independently
+
+  /// What is written behind this changes independently of what is in front: a store writes only the parts that have changed.
+  public mutating func cut() { cuts.append(bytes.count) }
+
+  /// Writes what `body` writes, and returns it. It can be written again with ``append(encoded:)``, in another state too, if it has
+  /// neither times nor origins.
+  public mutating func encoding(_ body: (inout StateWriter) -> Void) -> [UInt8] {
+    let start = bytes.count
+    body(&self)
+    return Array(bytes[start...])
+  }
+
+  public mutating func append(encoded: [UInt8]) { bytes.append(contentsOf: encoded) }
 
   /// Writes a value that is not owned.
   public mutating func write(value: Value) { append(value, Self.depthLimit) }

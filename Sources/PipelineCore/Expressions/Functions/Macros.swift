@@ -41,6 +41,25 @@ extension FunctionRegistry {
       macro: "sortBy", "The elements of a list in ascending order of the value of an expression.",
       forms: ["list.sortBy(item, T) -> list"], examples: [("['bb', 'a'].sortBy(s, size(s))", "['a', 'bb']")]),
     FunctionSpec(
+      macro: "groupBy",
+      """
+      The elements of a list that have the same value of an expression, its key, together: a list of {key, values}.
+      """,
+      forms: [
+        "list.groupBy(item, K) -> list({key: K, values: list})",
+        "list.groupBy(item, K, T) -> list({key: K, values: list(T)})",
+      ],
+      examples: [
+        ("['bb', 'a', 'cc'].groupBy(s, size(s))", "[{'key': 2, 'values': ['bb', 'cc']}, {'key': 1, 'values': ['a']}]"),
+        ("[{'s': 'web', 'n': 1}, {'s': 'web', 'n': 2}].groupBy(e, e.s, e.n)", "[{'key': 'web', 'values': [1, 2]}]"),
+        ("['b', 'a', 'b'].groupBy(s, s).map(g, [g.key, size(g.values)])", "[['b', 2], ['a', 1]]"),
+      ],
+      details: """
+        Groups come in the order of their first elements, elements in their own order. With three arguments the values are those of the third \
+        for each element. A key may be any value, a map too. The time is proportional to the number of elements. Events of a signal \
+        are grouped by the operator groupBy.
+        """),
+    FunctionSpec(
       macro: "transformList", "The values of an expression of index and element, or of key and value.",
       forms: ["list.transformList(index, item, T) -> list(T)", "map.transformList(key, value, bool, T) -> list(T)"],
       examples: [("['a', 'b'].transformList(i, s, s + string(i))", "['a0', 'b1']")]),

@@ -1,0 +1,1 @@
+../../../Sources/Transport/WebSocketFrames.swift

@@ -1,0 +1,44 @@
+import Glibc
+import PipelineCore
+
+extension StreamReceiver {
+  /// One connection, used by the thread that has it.
+  final class Connection: @unchecked Sendable {
+    let descriptor: Int32
+    let sender: Sender
+    let session: TLSSession?
+    var decoding: BlockDecoding
+    /// How it is read; before it is taken over, by the version that had it.
+    var options: Options
+    var lines: LineAssembler
+    var cutter: MessageCutter
+    /// On the clock of reading, in nanoseconds.
+    var lastRead: Int64
+    /// Nothing is read before; 0: no pause.
+    var pausedUntil: Int64 = 0
+
+    init(
+      _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?, _ decoding: BlockDecoding, _ options: Options,
+      now: Int64
+    ) {
+      self.descriptor = descriptor
+      self.sender = sender
+      self.session = session
+      self.decoding = decoding
+      self.options = options
+      lines = options.lines(at: 0)
+      cutter = MessageCutter(options.framing, limit: options.maxMessage)
+      lastRead = now
+    }
+
+    deinit {
+      session?.close()
+      Glibc.close(descriptor)
+    }
+  }
+}
+
+extension StreamReceiver.Connection {
+  /// Bytes of an incomplete message.
+  var held: Int { max(lines.held, cutter.rest.count) }
+}
