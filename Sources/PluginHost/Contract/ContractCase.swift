@@ -117,9 +117,22 @@ extension LoadedPlugin {
         let made = ContractCase.make(
           component, "example '\(example.title)'", example.yaml, events: [], catalogue: catalogue,
           beside: spec.components)
-        guard case .failure(let fault) = made else { return [] }
-        return fault.diagnostics.map { "the example '\(example.title)' of '\(component.name)': \($0.message)" }
+        var problems = example.marbles?.mistakes ?? []
+        if case .failure(let fault) = made { problems += fault.diagnostics.map(\.message) }
+        return problems.map { "the example '\(example.title)' of '\(component.name)': \($0)" }
       }
+    }
+  }
+}
+
+extension PluginExample.Marbles {
+  /// What is wrong with the pictures.
+  var mistakes: [String] {
+    [("in", input), ("out", output)].compactMap { name, text in
+      do throws(Marbles.Mistake) {
+        _ = try Marbles(text)
+        return nil
+      } catch { return "'\(name)' is no marbles: \(error.message)" }
     }
   }
 }

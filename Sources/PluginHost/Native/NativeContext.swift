@@ -61,7 +61,12 @@ final class NativeHandle: @unchecked Sendable {
             raw.position = position
             raw.pipeline = rxd_text(pipeline.rawBytes)
             raw.component = component.name
-            return open(&raw, &made)
+            let given = opening.parameters.given(spec)
+            return given.withUnsafeBufferPointer { given in
+              raw.given = given.baseAddress
+              raw.given_count = given.count
+              return open(&raw, &made)
+            }
           }
         }
       }
