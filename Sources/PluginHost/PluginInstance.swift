@@ -9,6 +9,8 @@ struct PluginOpening: Sendable {
   var parameters: PluginArguments
   /// The state that it last saved; nil: none.
   var state: [UInt8]?
+  /// The version of the spec that it was saved under.
+  var stateVersion = 0
   /// A source continues behind this position; nil: from the beginning.
   var position: [UInt8]?
   /// The first inputs were also given to a process that has ended: one of them may be at fault.

@@ -9,10 +9,18 @@ public struct CatalogueEntry: Sendable {
   let open: @Sendable (Opening) throws -> Instance
 
   public init<C: SourceComponent>(source: C.Type) {
-    self.init(C.self, .source) { Self.sourceMembers(C.self) } open: { try SourceInstance($0.component(C.self), $0) }
+    self.init(C.self, .source) {
+      Self.sourceMembers(C.self)
+    } open: {
+      try SourceInstance($0.component(C.self), $0)
+    }
   }
   public init<C: OperatorComponent>(operator: C.Type) {
-    self.init(C.self, .stream) { Self.operatorMembers(C.self) } open: { try StreamInstance($0.component(C.self), $0) }
+    self.init(C.self, .stream) {
+      Self.operatorMembers(C.self)
+    } open: {
+      try StreamInstance($0.component(C.self), $0)
+    }
   }
   public init<C: FusableOperator>(row: C.Type) {
     guard C.isPure else {
@@ -27,7 +35,11 @@ public struct CatalogueEntry: Sendable {
     }
   }
   public init<C: SinkComponent>(sink: C.Type) {
-    self.init(C.self, .sink) { Self.sinkMembers(C.self) } open: { try SinkInstance($0.component(C.self), $0) }
+    self.init(C.self, .sink) {
+      Self.sinkMembers(C.self)
+    } open: {
+      try SinkInstance($0.component(C.self), $0)
+    }
   }
 
   private init<C: Component>(

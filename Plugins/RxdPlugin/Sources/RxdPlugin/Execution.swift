@@ -66,7 +66,9 @@ public struct SignalFailure: Error, Sendable, Equatable {
 
 /// The kinds of refusals. rxd gives those of a plugin one code, RX514.
 public enum Diagnostic {
-  public enum Code: Sendable { case pluginRefusal, eventNotReadable, expressionFailed, eventNotDeliverable, eventRefused, unexpectedValue }
+  public enum Code: Sendable {
+    case pluginRefusal, eventNotReadable, expressionFailed, eventNotDeliverable, eventRefused, unexpectedValue
+  }
 }
 
 /// The policy for events that a step cannot process, where the file gives no `onError`. A plugin's are routed.

@@ -71,7 +71,9 @@ open class OperatorNode: Downstream {
   }
 
   /// Sends the event that is being received to the errors output.
-  public final func reject(_ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil) {
+  public final func reject(
+    _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
+  ) {
     guard let output else { return }
     message.withText { host.reject(output, index, $0) }
   }
@@ -198,7 +200,8 @@ open class FusedStep {
   ) -> StepVerdict { refused(event, .expressionFailed, "the expression has failed", run) }
 
   /// Rejects an event that the step does not take.
-  public final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict {
+  public final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict
+  {
     run.reject(event, code, message)
     return .gone
   }

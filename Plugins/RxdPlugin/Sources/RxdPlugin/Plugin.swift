@@ -105,7 +105,9 @@ public final class Plugin {
         called(raw, scope) { instance, _ in
           let saved = instance.save(scope)
           let memory = UnsafeMutableRawPointer.allocate(byteCount: max(1, saved.count), alignment: 1)
-          saved.withUnsafeBytes { if let start = $0.baseAddress { memory.copyMemory(from: start, byteCount: $0.count) } }
+          saved.withUnsafeBytes {
+            if let start = $0.baseAddress { memory.copyMemory(from: start, byteCount: $0.count) }
+          }
           state!.pointee = rxd_bytes(
             bytes: memory, count: saved.count, release: { $0?.pointee.owner?.deallocate() }, owner: memory)
           return 0

@@ -132,7 +132,7 @@ open class RunningSource: OperatorNode {
     readClocks()
     tellUntold()
     if isRestored { resume() } else { begin() }
-    if !isRefused { deliver() }
+    if !isRefused, added > 0 { deliver() }
     while !isClosed { wait(for: nil) }
     // Whoever waits for an answer gets one.
     while outstanding > 0, host.is_stopping(raw) != 2 {

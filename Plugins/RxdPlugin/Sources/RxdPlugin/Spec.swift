@@ -57,7 +57,8 @@ public struct Example: Sendable {
   public static func marble(
     _ title: String, _ step: String, in input: String, out: String, values: KeyValuePairs<String, String> = [:]
   ) -> Example {
-    Example(title: title, body: .marble(step: step, input: input, output: out, values: values.map { ($0.key, $0.value) }))
+    Example(
+      title: title, body: .marble(step: step, input: input, output: out, values: values.map { ($0.key, $0.value) }))
   }
 
   /// A component as written under `sources:`, `sinks:` or in a chain.

@@ -175,7 +175,9 @@ extension Double: StateValue {
 extension String: StateValue {
   public func save(to state: inout StateWriter) { state.append(counted: utf8) }
   public init(from state: inout StateReader) throws(StateFault) {
-    guard let text = String(validating: try state.counted(), as: UTF8.self) else { throw StateFault("a text is not UTF-8") }
+    guard let text = String(validating: try state.counted(), as: UTF8.self) else {
+      throw StateFault("a text is not UTF-8")
+    }
     self = text
   }
 }

@@ -32,7 +32,9 @@ public struct Value {
   // MARK: Reading values
 
   /// The kind as an enum.
-  public var what: Kind { withUnsafePointer(to: raw) { Kind(rawValue: UInt8(truncatingIfNeeded: host.kind($0))) ?? .other } }
+  public var what: Kind {
+    withUnsafePointer(to: raw) { Kind(rawValue: UInt8(truncatingIfNeeded: host.kind($0))) ?? .other }
+  }
   @inline(__always)
   public func `is`(_ other: Kind) -> Bool { withUnsafePointer(to: raw) { host.kind($0) } == Int32(other.rawValue) }
 
@@ -112,7 +114,9 @@ public struct Value {
   /// On one line.
   public var json: String { withUnsafePointer(to: raw) { host.json(scope, $0).string } }
   /// ``Arena/decode(_:)`` reads it, also in another process and a later version.
-  public var encoded: [UInt8] { withUnsafePointer(to: raw) { Array(host.encode(scope ?? rxd_swift_scope(), $0).buffer) } }
+  public var encoded: [UInt8] {
+    withUnsafePointer(to: raw) { Array(host.encode(scope ?? rxd_swift_scope(), $0).buffer) }
+  }
 
   /// The same object with this member.
   public func with(_ name: String, _ value: Value) -> Value {
@@ -185,7 +189,9 @@ public struct Arena {
   /// Of the values of events that were kept.
   public func list(of events: [OwnedEvent]) -> Value { list(events.map(\.event.value)) }
   public func map(_ members: KeyValuePairs<StaticString, Value>) -> Value {
-    let names = members.map { rxd_text(UnsafeRawBufferPointer(start: $0.key.utf8Start, count: $0.key.utf8CodeUnitCount)) }
+    let names = members.map {
+      rxd_text(UnsafeRawBufferPointer(start: $0.key.utf8Start, count: $0.key.utf8CodeUnitCount))
+    }
     let values = members.map(\.value.raw)
     return Value(host.make_object(scope, names, values, values.count), scope)
   }

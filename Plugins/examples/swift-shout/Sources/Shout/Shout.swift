@@ -19,8 +19,11 @@ struct Shout: PureOperator {
     ],
     examples: [
       .marble(
-        "a headline", "exampleShout: { field: title, marks: 3 }", in: "a-b-c|", out: "a---c|",
-        values: ["a": "{title: quiet}", "b": "{title: ''}", "c": "{title: loud}"])
+        "a headline", "exampleShout: { field: title, marks: 3 }", in: "a-b-c|", out: "d---e|",
+        values: [
+          "a": "{title: quiet}", "b": "{title: ''}", "c": "{title: loud}", "d": "{title: 'QUIET!!!'}",
+          "e": "{title: 'LOUD!!!'}",
+        ])
     ])
 
   static let inputType = EventType(.map(.string, .dyn))
@@ -66,11 +69,13 @@ struct Tally: OperatorComponent {
     examples: [
       .marble(
         "the words of each period", "exampleTally: { key: event, every: 5ms }", in: "a-b-a------a-|",
-        out: "-----(xy)----(x|)", values: ["x": "{key: a, count: 2}", "y": "{key: b, count: 1}"]),
+        out: "-----(xy)-------(z|)",
+        values: ["x": "{key: a, count: 2}", "y": "{key: b, count: 1}", "z": "{key: a, count: 1}"]),
       .snippet("words a minute", "exampleTally: { key: event.word, every: 1m }"),
     ],
     edges: EdgeCases(completion: "Sends the counts, then completes."),
-    memory: "A number for each key of the period.", persistence: .state(version: 1), lateness: .always("it counts what comes"),
+    memory: "A number for each key of the period.", persistence: .state(version: 1),
+    lateness: .always("it counts what comes"),
     useCases: [.init(.gathering, "count the words of each minute", "exampleTally: { key: event.word, every: 1m }")])
 
   func outputType(_ inputs: [EventType]) -> EventType {
