@@ -152,4 +152,37 @@ import Testing
     #expect(mistaken.status == 1)
     #expect((mistaken.output + mistaken.errors).contains("'out' is no marbles"), "\(mistaken.errors)")
   }
+
+  /// A source that sends more than it may is ended before it can fill the memory, and started again.
+  @Test func aSourceThatIgnoresCreditIsStartedAgain() throws {
+    let folder = try Scratch()
+    let path = try folder.write(
+      "flood.py",
+      """
+      #!/usr/bin/python3 -S
+      import json, os, sys
+      def say(frame): print(json.dumps(frame), flush=True)
+      for line in sys.stdin:
+          f = json.loads(line)
+          if 'hello' in f: say({"spec": {"plugin": "flood", "version": "1", "summary": "Floods.", "components": [{"kind": "source", "name": "flood", "summary": "Floods.", "credit": 10}]}})
+          elif 'open' in f: say({"opened": f['open']})
+          elif 'ping' in f: say({"pong": f['ping']})
+          elif 'credit' in f:
+              if os.path.exists('\(folder.path)/flooded'):
+                  say({"from": f['to'], "events": ["good"] * 3})
+                  say({"from": f['to'], "complete": True})
+                  continue
+              open('\(folder.path)/flooded', 'w').close()
+              while True: say({"from": f['to'], "event": "x" * 1000})
+      """)
+    chmod(path, 0o755)
+    let file = try folder.write(
+      "p.yaml", "plugins: ['\(path)']\nsources: { in: { flood: {} } }\nsinks: { out: { from: in, stdout: text } }\n")
+    let run = try Rxd.run(file)
+    #expect(run.status == 0, "\(run.errors)")
+    #expect(run.errors.contains("it has sent more events than it has credit for"), "\(run.errors)")
+    let lines = run.output.split(separator: "\n")
+    #expect(lines.suffix(3) == ["good", "good", "good"], "\(lines.suffix(5))")
+    #expect(lines.count < 1000)
+  }
 }
