@@ -27,9 +27,9 @@ final class StubbedInstance: PluginInstance {
       }
       waiting.append((input.number, nil, nil))
       let number = input.number
-      nonisolated(unsafe) weak let instance = self
+      let instance = Weak(self)
       let call = standIn.run(PluginCall(component: component, event: Self.json(input.event.event.value))) { result in
-        instance?.answered(number, result)
+        instance.object?.answered(number, result)
       }
       if let index = waiting.firstIndex(where: { $0.number == number }) { waiting[index].call = call }
     }
@@ -57,8 +57,8 @@ final class StubbedInstance: PluginInstance {
 
   /// In a turn of its own, as the answers of a plugin are.
   private func handOnLater() {
-    nonisolated(unsafe) weak let instance = self
-    executor.post { instance?.handOn() }
+    let instance = Weak(self)
+    executor.post { instance.object?.handOn() }
   }
 
   private func handOn() {

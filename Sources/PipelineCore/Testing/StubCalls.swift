@@ -100,14 +100,14 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
       let old = orphans.remove(at: index)
       return wait(call, until: old.due, old.outcome, completion)
     }
-    let (after, outcome) = next(for: call)
+    let (after, outcome) = serve(call)
     return wait(call, until: executor.now + after, outcome, completion)
   }
 
   /// Answers at once, whatever the stub says of the time.
-  func answer(_ call: Call) -> Outcome { next(for: call).outcome }
+  func answer(_ call: Call) -> Outcome { serve(call).outcome }
 
-  private func next(for call: Call) -> (after: TimeSpan, outcome: Outcome) {
+  private func serve(_ call: Call) -> (after: TimeSpan, outcome: Outcome) {
     let stub = stubs.firstIndex { $0.matches(call) }
     exchanges.append(Exchange(at: executor.now, call: call, stub: stub))
     var after = TimeSpan.zero

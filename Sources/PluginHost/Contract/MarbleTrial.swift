@@ -83,13 +83,17 @@ struct MarbleTrial {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
     posix_spawn_file_actions_adddup2(&actions, 1, 2)
-    let arguments = [suite.rxd, "test", path]
-    var raw: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
-    defer { for one in raw { free(one) } }
-    var process = pid_t()
-    guard posix_spawn(&process, suite.rxd, &actions, nil, &raw, environ) == 0 else {
-      return (-1, "rxd test cannot be started: \(PosixError.text(errno))")
+    // Its own cache: nothing is left behind.
+    let environment = PluginProcess.environment(suite.file.settings).merging(["XDG_CACHE_HOME": output + ".cache"]) {
+      $1
     }
+    var process = pid_t()
+    let code = PluginProcess.strings([suite.rxd, "test", path]) { arguments in
+      PluginProcess.strings(environment.map { "\($0.key)=\($0.value)" }) { environment in
+        posix_spawn(&process, suite.rxd, &actions, nil, arguments, environment)
+      }
+    }
+    guard code == 0 else { return (-1, "rxd test cannot be started: \(PosixError.text(code))") }
     var status: Int32 = 0
     var waited: Int64 = 0
     while waitpid(process, &status, WNOHANG) == 0 {
