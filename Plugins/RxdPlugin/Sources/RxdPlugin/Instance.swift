@@ -201,8 +201,9 @@ final class SourceInstance: Instance {
     isRestored = opening.position != nil
     super.init()
     switch C.spec.persistence {
+    case .state(let version), .position(let version):
+      if component.recovery == .position { node.keepPositions(version: version) }
     case .nothing: break
-    case .state(let version), .position(let version): node.keepPositions(version: version)
     }
     if let position = opening.position {
       do throws(StateFault) {

@@ -146,15 +146,12 @@ open class RunningSource: OperatorNode {
 
   /// Reads the position behind which it goes on.
   func restore(position: [UInt8]) throws(StateFault) {
-    var head = StateReader(position, version: 0, timers)
+    var head = StateReader(position, version: 0, nil)
     let version = try head.read(UInt64.self)
     guard version <= UInt64(self.version) else { throw StateFault("a later version of the plugin has written it") }
-    var state = StateReader(position, version: Int(version), timers)
+    var state = StateReader(position, version: Int(version), nil)
     _ = try state.read(UInt64.self)
-    // The timers of a position are set anew.
-    timers.last = .max
     try restore(&state)
-    timers.last = 0
     guard state.isAtEnd else { throw StateFault("there is more than the source reads") }
   }
 

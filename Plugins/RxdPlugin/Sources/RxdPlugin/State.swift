@@ -198,8 +198,14 @@ extension Wake: StateValue {
     state.write(token)
   }
   public init(from state: inout StateReader) throws(StateFault) {
-    self.init(number: try state.read(), token: try state.read())
-    guard !isSet || state.timers?.adopt(self) == true else { throw StateFault("a timer is nobody's") }
+    let wake = Wake(number: try state.read(), token: try state.read())
+    // A source sets its timers anew.
+    guard wake.isSet, let timers = state.timers else {
+      self = .none
+      return
+    }
+    guard timers.adopt(wake) else { throw StateFault("a timer is nobody's") }
+    self = wake
   }
 }
 
