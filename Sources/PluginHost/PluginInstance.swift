@@ -17,6 +17,8 @@ struct PluginOpening: Sendable {
   var isRepeating = false
   /// Whether time is virtual.
   var isTest = false
+  /// Whether `parameters` tell which expressions and templates the file gives.
+  var tellsGiven = true
 }
 
 /// One input of an operator or a sink. A class, so that handing it on costs one reference.

@@ -134,7 +134,7 @@ package final class NativeBridge {
       step: frame["step"].text, pipeline: frame["pipeline"].text,
       parameters: component.arguments(frame["parameters"], isTyped: options.isTyped), state: Self.bytes(frame["state"]),
       stateVersion: version.is(.int) ? Int(version.asInt) : 0, position: Self.bytes(frame["position"]),
-      isTest: frame["test"].isTrue)
+      isTest: frame["test"].isTrue, tellsGiven: false)
     let log: @Sendable (Services.Level, String) -> Void = { [output] level, message in
       output.write("{\"log\":\"\(level.rawValue)\",\"message\":\(JSONText.string(message).text)}\n")
       output.flush()

@@ -63,7 +63,7 @@ final class NativeHandle: @unchecked Sendable {
             raw.component = component.name
             let given = opening.parameters.given(spec)
             return given.withUnsafeBufferPointer { given in
-              raw.given = given.baseAddress
+              raw.given = opening.tellsGiven ? given.baseAddress : nil
               raw.given_count = given.count
               return open(&raw, &made)
             }
