@@ -13,10 +13,10 @@ HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent.parent / "Sources/PipelineCore/Operators"
 RXD = os.environ.get("RXD")
 
-# The file, its type, how the catalogue takes it, and how many examples with marbles it must have.
+# The file, its type, and how the catalogue takes it. Those that complete before their input (take, takeWhile) cannot do so in a plugin.
 OPERATORS = [
     ("Filter", "Filter", "row"), ("Not", "Not", "row"), ("Skip", "Skip", "row"), ("SkipWhile", "SkipWhile", "row"),
-    ("TakeWhile", "TakeWhile", "row"), ("DistinctUntilChanged", "DistinctUntilChanged", "row"), ("IgnoreValues", "IgnoreValues", "row"),
+    ("DistinctUntilChanged", "DistinctUntilChanged", "row"), ("IgnoreValues", "IgnoreValues", "row"),
     ("Count", "CountEvents", "operator"), ("BufferWithCount", "BufferWithCount", "operator"),
     ("BufferWithTime", "BufferWithTime", "operator"), ("Throttle", "Throttle", "operator"),
 ]
@@ -63,7 +63,7 @@ class CoreOperators(unittest.TestCase):
         """Marbles are the definition of an operator: `rxd plugin test` runs those that the core's files have."""
         done = self.rxd("plugin", "test", self.library, "--only", "examples", "--format", "json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        found = re.findall(r"\d+ examples?, (\d+) of them with marbles|1 example, 1 of them", done.stdout)
+        found = re.findall(r"\d+ examples?, (\d+) of them with marbles", done.stdout)
         self.assertEqual(len(found), len(OPERATORS), done.stdout)
 
     def test_a_state_may_be_cut_at_every_instant(self):
