@@ -3,7 +3,9 @@ extension Execution {
   var pluginFailure: SignalFailure? {
     for (number, component) in plan.components.sorted(by: { $0.key < $1.key }) {
       guard let plugin = component as? any PluginComponent,
-        services.plugins?.stands(for: plugin.offered.name) != true, var failure = plugin.startFailure(isDryRun: isDryRun) else {
+        services.plugins?.stands(for: plugin.offered.name) != true,
+        var failure = plugin.startFailure(isDryRun: isDryRun)
+      else {
         continue
       }
       failure.location = failure.location ?? plan.steps[number].location
