@@ -78,6 +78,9 @@ open class OperatorNode: Downstream {
     message.withText { host.reject(output, index, $0) }
   }
 
+  /// Sends an event that the step cannot take to the errors output.
+  public final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) { reject(event, code, message) }
+
   /// Counts an event that the step leaves out, as it is there to do.
   public final func countDropped(_ event: @autoclosure () -> Event?) { counts["dropped", default: 0] += 1 }
   public final func countDropped(_ count: Int) { counts["dropped", default: 0] += Int64(count) }
@@ -100,14 +103,14 @@ open class OperatorNode: Downstream {
   public final func makeFrame() -> EventFrame { frame }
   public final func sharedFrame() -> EventFrame { frame }
   /// rxd has read the event.
-  public final func isReadable(_ event: Event, _ frame: EventFrame) -> Bool { true }
+  public final func isReadable(_ event: Event, seeing seen: Value? = nil, _ frame: EventFrame) -> Bool { true }
   /// Rejects an event for which an expression has failed; whether the event goes on all the same.
   public final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
     reject(event, .expressionFailed, "the expression has failed")
     return false
   }
   /// Whether a condition holds.
-  public final func decide(_ event: Event, _ program: Program, _ frame: EventFrame, keeping: Bool) -> Bool? {
+  public final func decide(_ event: Event, _ program: Program, _ frame: EventFrame, kept: Bool? = nil) -> Bool? {
     program.evaluate(frame).isTrue
   }
 
