@@ -9,12 +9,16 @@ struct PluginOpening: Sendable {
   var parameters: PluginArguments
   /// The state that it last saved; nil: none.
   var state: [UInt8]?
+  /// The version of the spec that it was saved under.
+  var stateVersion = 0
   /// A source continues behind this position; nil: from the beginning.
   var position: [UInt8]?
   /// The first inputs were also given to a process that has ended: one of them may be at fault.
   var isRepeating = false
   /// Whether time is virtual.
   var isTest = false
+  /// Whether `parameters` tell which expressions and templates the file gives.
+  var tellsGiven = true
 }
 
 /// One input of an operator or a sink. A class, so that handing it on costs one reference.

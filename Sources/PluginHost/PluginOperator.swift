@@ -36,6 +36,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var first = 0
     /// The state that the instance last saved, which covers everything before the first entry.
     private var saved: [UInt8]?
+    /// The version of the spec that it was saved under: an older one, until a new state covers it.
+    private var savedVersion = 0
     private var sinceSave = 0
 
     private var instance: (any PluginInstance)?
@@ -84,13 +86,19 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       // In a dry run the inputs belong to the running pipeline, and are not given to another process.
       guard !isClosed, !execution.isDryRun, let maker = parameters.plugin.maker else { return }
       let services = PluginServices(nodeContext)
-      let instance = maker.makeInstance(of: parameters.offered, services, self)
+      let instance: any PluginInstance
+      if let standIn = execution.services.plugins, standIn.stands(for: parameters.offered.name) {
+        instance = StubbedInstance(parameters.offered.name, standIn, executor, self)
+      } else {
+        instance = maker.makeInstance(of: parameters.offered, services, self)
+      }
       self.instance = instance
       submitted = 0
       updateCounts()
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments, state: saved,
+          stateVersion: savedVersion,
           isRepeating: recovery.isRepeating,
           isTest: services.isImmediate))
       submit()
@@ -232,6 +240,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     /// The state covers everything up to the entry with this index.
     private func cover(_ state: [UInt8], _ index: Int) {
       saved = state
+      savedVersion = parameters.offered.stateVersion
       covered = index + 1
     }
 
@@ -319,6 +328,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     override func save(_ state: inout StateWriter) {
       state.write(parameters.offered.plugin)
       state.write(saved)
+      state.write(savedVersion)
       state.write(answered)
       state.write(each: entries) { state, entry in
         switch entry.input.kind {
@@ -343,6 +353,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       _ = try state.read(String.self)
       saved = try state.read()
+      savedVersion = try state.read(in: 0...parameters.offered.stateVersion)
       let answered = try state.read(in: 0...Int.max)
       for _ in 0..<(try state.count()) {
         let input: PluginInput

@@ -12,6 +12,11 @@ extension PluginArguments {
     return arena.map(members)
   }
 
+  /// Of each expression and template, in the order of the spec: 1 if the file gives it.
+  func given(_ spec: PluginComponentSpec) -> [UInt8] {
+    zip(spec.parameters, values).filter { $0.0.type.isPerEvent }.map { $0.1 == nil ? 0 : 1 }
+  }
+
   /// Where the file has the parameter at a place such as `server.port`.
   func location(_ place: String, _ spec: PluginComponentSpec) -> SourceLocation? {
     let name = place.prefix { $0 != "." && $0 != "[" }

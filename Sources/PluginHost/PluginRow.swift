@@ -37,12 +37,16 @@ struct PluginRow: FusableOperator, PluginComponent {
   }
 
   final class Step: PureStep {
-    private let function: (any PluginRowFunction)?
+    private var function: (any PluginRowFunction)?
+    private let name: String
+    /// Whether it is known that no test stands for the function, or that one does.
+    private var isSettled = false
     private let problem: String
     private let perEvent: PerEventArguments
 
     init(_ opened: Result<any PluginRowFunction, PluginFault>, _ component: PluginRow) {
       perEvent = PerEventArguments(component.offered, component.arguments)
+      name = component.offered.name
       switch opened {
       case .success(let function):
         self.function = function
@@ -56,7 +60,13 @@ struct PluginRow: FusableOperator, PluginComponent {
     /// A function that cannot be opened ends the pipeline before there is an event; a test of a step alone has no start.
     override var standardPolicy: ErrorPolicy { function == nil ? .fail : .route }
 
+    private func settle(_ frame: EventFrame) {
+      isSettled = true
+      if let standIn = frame.standIn, standIn.stands(for: name) { function = StubbedRow(name, standIn) }
+    }
+
     override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      if !isSettled { settle(frame) }
       guard let function else { return refuse(.pluginRefusal, problem, frame) }
       if perEvent.isEmpty {
         switch function.call(&value, nil, frame.frame.arena) {

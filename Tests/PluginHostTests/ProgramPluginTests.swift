@@ -64,6 +64,10 @@ import Testing
     #expect(event.hasPrefix(#"[{"after":60000000000,"most":2048,"names":["x","y"]},{"key":"a"},["#), "\(event)")
     #expect(event.contains("\"MINE\"") && event.contains("\"RXD_PLUGIN\"") && !event.contains("RXD_TEST_HIDDEN"))
     #expect(event.hasSuffix("\"out/1 work\"]"))
+    // Nothing else, such as NOTIFY_SOCKET; LC_CTYPE is Python's own.
+    let parts = try #require(try JSONSerialization.jsonObject(with: Data(event.utf8)) as? [Any])
+    let names = Set(try #require(parts[2] as? [String]))
+    #expect(names.subtracting(["PATH", "LANG", "HOME", "TZ", "RXD_PLUGIN", "MINE", "LC_CTYPE"]).isEmpty, "\(names)")
   }
 
   @Test func stateTimersAndTimeSurviveASuspension() throws {
@@ -92,6 +96,37 @@ import Testing
     second.run()
     // The sum goes on, and so does the time to the next event.
     #expect(second.out.filter { !$0.contains("late") } == ["1s 6", "3s 10", "3s |"], "\(second.out)")
+  }
+
+  /// A state that was saved under an older version of the spec comes with that version, until a newer one covers it.
+  @Test func anOlderStateComesWithItsVersion() throws {
+    func pipeline(_ version: Int, _ values: String, _ state: [UInt8]?) throws -> VirtualPipeline {
+      let path = try program(
+        "versioned",
+        """
+        elif 'event' in f: say({"id": f['id'], "events": [[opening.get('stateVersion'), opening.get('state')]]})
+        elif 'save' in f: say({"id": f['id'], "state": "form \(version)"})
+        elif 'id' in f: say({"id": f['id']})
+        """,
+        offering: Self.stateful.replacing(#""version": 1"#, with: "\"version\": \(version)"))
+      return try VirtualPipeline(
+        """
+        plugins: { p: '\(path)' }
+        sources: { in: { values: \(values) } }
+        sinks: { out: { from: in, chain: [ work ], probe: {} } }
+        """, restoring: state, isMoved: true, plugins: PluginFixtures.plugins)
+    }
+    // A state is asked for after 256 inputs.
+    let many = "{ list: [" + (0..<300).map(String.init).joined(separator: ",") + "], every: 1s }"
+    let first = try pipeline(1, many, nil)
+    first.run(until: .seconds(280))
+    #expect(first.probe().events.first == "[null,null]")
+    let second = try pipeline(2, many, first.suspend())
+    // Suspended before a new state covers the old one.
+    second.run(until: .milliseconds(1))
+    let third = try pipeline(2, many, second.suspend())
+    third.run(until: .seconds(3))
+    #expect(Set(third.probe().events) == [#"[1,"form 1"]"#])
   }
 
   /// What is kept for a state has a bound.

@@ -44,6 +44,18 @@ class NewPlugin(unittest.TestCase):
         self.assertIn(" 0 failed", report)
         self.assertRegex(report, r"ok +threads")
 
+    def test_the_example_of_the_readme_keeps_the_contract(self):
+        made = self.run_in(self.directory, RXD, "plugin", "new", "--language", "swift", "--package", HERE, "shorten-text")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        home = Path(self.directory) / "shorten-text"
+        code = (HERE / "README.md").read_text().split("```swift\n")[1].split("```")[0]
+        (home / "Sources/ShortenText/ShortenText.swift").write_text(code)
+        built = self.run_in(home, "make", f"SCRATCH={os.environ.get('SCRATCH', '.build')}")
+        self.assertEqual(built.returncode, 0, built.stdout + built.stderr)
+        done = self.run_in(home, RXD, "plugin", "test", "./shorten-text.so")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("1 of them with marbles", done.stdout)
+
     def test_a_package_that_is_not_there_is_refused(self):
         done = self.run_in(self.directory, RXD, "plugin", "new", "--language", "swift", "--package", "/nowhere", "lost")
         self.assertEqual(done.returncode, 66, done.stderr)

@@ -17,6 +17,59 @@ LIBRARY = HERE / os.environ.get("BUILD", "build") / "shout.so"
 plugin = host.Plugin(LIBRARY)
 
 
+def place(number):
+    """A position of the source: the version of its form, and a number of letters."""
+    number *= 2
+    found = [1]
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+class Spec(unittest.TestCase):
+    def test_the_declaration_makes_the_spec_of_the_contract(self):
+        text = {"type": "object"}
+        self.assertEqual(plugin.spec, {
+            "plugin": "swift-shout", "version": "1.0.0", "contract": 1, "summary": "A component of each kind, in Swift.", "components": [
+                {"kind": "operator", "name": "exampleShout", "form": "row", "summary": "Writes a text of the event in capitals.",
+                 "details": "An event whose text is empty is dropped.",
+                 "parameters": [
+                     {"name": "field", "type": "text", "primary": True, "required": True, "help": "The member to change."},
+                     {"name": "marks", "type": "integer", "default": 1, "minimum": 0, "maximum": 10,
+                      "help": "How many exclamation marks follow."}],
+                 "input": text, "output": text,
+                 "examples": [{"title": "a headline", "yaml": "exampleShout: { field: title, marks: 3 }", "in": "a-b-c|", "out": "d---e|",
+                               "values": {"a": "{title: quiet}", "b": "{title: ''}", "c": "{title: loud}", "d": "{title: 'QUIET!!!'}",
+                                          "e": "{title: 'LOUD!!!'}"}}]},
+                {"kind": "operator", "name": "exampleTally", "summary": "Counts events by a key and sends the counts after each period.",
+                 "parameters": [
+                     {"name": "key", "type": "expression", "result": "string", "primary": True, "required": True, "help": "What is counted by."},
+                     {"name": "every", "type": "duration", "default": "1s", "minimum": "1ms", "help": "How long a period is."}],
+                 "output": {"type": "object", "properties": {"key": {"type": "string"}, "count": {"type": "integer"}},
+                            "required": ["key", "count"]},
+                 "memory": "A number for each key of the period.", "state": {"version": 1}, "timers": True,
+                 "examples": [
+                     {"title": "the words of each period", "yaml": "exampleTally: { key: event, every: 5ms }", "in": "a-b-a------a-|",
+                      "out": "-----(xy)-------(z|)", "values": {"x": "{key: a, count: 2}", "y": "{key: b, count: 1}", "z": "{key: a, count: 1}"}},
+                     {"title": "words a minute", "yaml": "exampleTally: { key: event.word, every: 1m }"}],
+                 "edges": {"completion": "Sends the counts, then completes."},
+                 "useCases": [{"topic": "gathering", "text": "count the words of each minute",
+                               "yaml": "exampleTally: { key: event.word, every: 1m }"}]},
+                {"kind": "source", "name": "exampleLetters", "summary": "Sends the letters of a text.",
+                 "parameters": [{"name": "of", "type": "text", "primary": True, "required": True, "help": "The text."}],
+                 "output": {"type": "object", "properties": {"letter": {"type": "string"}}, "required": ["letter"]},
+                 "recovery": "position",
+                 "examples": [{"title": "five", "yaml": "exampleLetters: hello"}]},
+                {"kind": "sink", "name": "exampleLines", "summary": "Appends a text of each event to a file.",
+                 "parameters": [
+                     {"name": "path", "type": "text", "primary": True, "required": True,
+                      "help": "The file; it is made if it does not exist."},
+                     {"name": "field", "type": "text", "default": "text", "help": "The member that is written."}],
+                 "input": text, "confirmation": "disk",
+                 "examples": [{"title": "a list of names", "yaml": "exampleLines: { path: names.txt, field: name }"}]}]})
+
+
 class Shout(unittest.TestCase):
     def test_writes_capitals_and_leaves_the_rest(self):
         with plugin.open("operator", "exampleShout", field="t", marks=2) as shout:
@@ -34,7 +87,7 @@ class Shout(unittest.TestCase):
 class Tally(unittest.TestCase):
     def test_every_cut_and_restore_gives_the_same(self):
         inputs = [{"event": 1, "with": ["a"]}, {"event": 2, "with": ["b"]}, {"event": 3, "with": [4]}, {"event": 5, "with": ["a"]},
-                  {"timer": "period"}, {"event": 6, "with": ["c"]}, {"complete": True}]
+                  {"timer": "1:0"}, {"event": 6, "with": ["c"]}, {"complete": True}]
         counts = [{"key": "a", "count": 2}, {"key": "b", "count": 1}, {"key": "c", "count": 1}]
         for cut in range(len(inputs) + 1):
             answers, state = [], None
@@ -48,7 +101,7 @@ class Tally(unittest.TestCase):
     def test_the_first_event_of_a_period_sets_the_timer(self):
         with plugin.open("operator", "exampleTally", every="5ms") as tally:
             first = tally.process({"event": 1, "with": ["a"]}, {"event": 2, "with": ["a"]})
-            self.assertEqual((first["sent"], first["timers"]), ([], {"period": 5_000_000}))
+            self.assertEqual((first["sent"], first["timers"]), ([], {"1:0": 5_000_000}))
             self.assertEqual(tally.process({"event": 1, "with": ["a"]})["timers"], {})
             self.assertEqual(tally.log(), ["count keys 1"])
 
@@ -62,11 +115,11 @@ class Letters(unittest.TestCase):
             batches = [letters.take(0) for _ in range(3)]
             self.assertIsNone(letters.take(0))
         self.assertEqual("".join(item["event"]["letter"] for events, _ in batches for item in events), text)
-        self.assertEqual([position for _, position in batches], [b"100", b"200", b"300"])
-        with plugin.open("source", "exampleLetters", of=text, position=b"299") as letters:
+        self.assertEqual([position for _, position in batches], [place(100), place(200), place(300)])
+        with plugin.open("source", "exampleLetters", of=text, position=place(299)) as letters:
             letters.start()
             self.assertEqual(letters.join()["status"], host.OK)
-            self.assertEqual(letters.take(0), ([{"token": 0, "event": {"letter": "c"}}], b"300"))
+            self.assertEqual(letters.take(0), ([{"token": 0, "event": {"letter": "c"}}], place(300)))
 
     def test_stops_while_it_has_no_credit(self):
         with plugin.open("source", "exampleLetters", of="x" * 1000) as letters:

@@ -232,6 +232,9 @@ typedef struct rxd_opening {
   rxd_text position;           /* of a source: behind which it goes on; `bytes` is NULL: none */
   rxd_text pipeline;           /* the pipeline's name */
   rxd_text component;          /* the name of the component that is opened */
+  const uint8_t *given;        /* of each parameter of type expression or template, in the order of the spec: 1 if the file gives
+                                  it; NULL: this rxd does not say */
+  size_t given_count;
 } rxd_opening;
 
 typedef struct rxd_component {

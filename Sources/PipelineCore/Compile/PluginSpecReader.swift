@@ -106,8 +106,10 @@ public struct PluginSpecReader {
     for example in node["examples"]?.items ?? [] {
       guard let title = text(example, "title", of: "an example"), let yaml = text(example, "yaml", of: "an example")
       else { continue }
-      spec.examples.append((title, yaml))
+      spec.examples.append(PluginExample(title: title, yaml: yaml, marbles: marbles(example, spec)))
     }
+    spec.edges = edges(node)
+    spec.useCases = useCases(node)
     spec.parameters = parameters(node, name)
     spec.cases = cases(node, spec)
     if spec.form == .row, spec.stateVersion > 0 || spec.setsTimers {
@@ -115,6 +117,57 @@ public struct PluginSpecReader {
     }
     return spec
   }
+
+  // MARK: The reference
+
+  /// What an example shows of an operator; nil: nothing, or it is not right, which is reported.
+  private mutating func marbles(_ example: YAMLNode, _ spec: PluginComponentSpec) -> PluginExample.Marbles? {
+    guard let given = example["in"] ?? example["out"] ?? example["values"] else { return nil }
+    guard spec.kind == .operator else {
+      report("'in' and 'out' are for operators, and '\(spec.name)' is a \(spec.kind.rawValue)", given.location, nil)
+      return nil
+    }
+    let what = "an example with marbles"
+    guard let input = text(example, "in", of: what), let output = text(example, "out", of: what) else { return nil }
+    var values: [(String, String)] = []
+    for entry in example["values"]?.entries ?? [] {
+      guard let yaml = entry.value.string else {
+        report("a value of an example is a text with YAML, not \(entry.value.kindName)", entry.value.location, nil)
+        continue
+      }
+      values.append((entry.name, yaml))
+    }
+    return PluginExample.Marbles(input: input, output: output, values: values)
+  }
+
+  private mutating func edges(_ node: YAMLNode) -> EdgeCases {
+    var edges = EdgeCases()
+    guard let given = node["edges"] else { return edges }
+    for entry in given.entries ?? [] {
+      guard let text = text(given, entry.name, of: "'edges'") else { continue }
+      switch entry.name {
+      case "empty": edges.empty = text
+      case "error": edges.error = text
+      case "completion": edges.completion = text
+      case "disposal": edges.disposal = text
+      default: break
+      }
+    }
+    return edges
+  }
+
+  private mutating func useCases(_ node: YAMLNode) -> [UseCase] {
+    (node["useCases"]?.items ?? []).compactMap { item in
+      let what = "a use case"
+      guard let topic = choice(item, "topic", of: what, Self.topics, required: true),
+        let words = text(item, "text", of: what)
+      else { return nil }
+      return UseCase(topic, words, text(item, "yaml", of: what, required: false) ?? "")
+    }
+  }
+
+  private static let topics = Dictionary(
+    uniqueKeysWithValues: UseCase.Topic.allCases.map { (String(describing: $0), $0) })
 
   private static let recoveries: [String: SourceRecovery] = [
     "never": .never, "sender": .sender, "request": .request, "position": .position,

@@ -10,6 +10,8 @@ public struct Services: Sendable {
   public var http: any HTTPClient
   public var programs: any ProgramRunner = NoPrograms()
   public var databases: any DatabaseReader = NoDatabases()
+  /// What stands for plugins; nil: they run.
+  public var plugins: (any PluginStandIn)?
   /// Writes one line to the log: level, component, message.
   public var log: @Sendable (Level, String, String) -> Void
   /// Takes one dead letter: a JSON document without line end. Called on the executor's thread.

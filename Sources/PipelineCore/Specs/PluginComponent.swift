@@ -46,8 +46,8 @@ extension PluginComponentSpec {
     var spec = ComponentSpec<C>(
       name, summary: summary, details: details,
       parameters: parameters.enumerated().map { index, parameter in Parameter(parameter, index, of: self) },
-      examples: examples.map { Example.snippet($0.title, $0.yaml) },
-      memory: memory, persistence: persistence, knownAs: knownAs, seeAlso: seeAlso)
+      examples: examples.map(\.example), edges: edges,
+      memory: memory, persistence: persistence, knownAs: knownAs, useCases: useCases, seeAlso: seeAlso)
     spec.make = make
     if setsTimers { spec.lateness = .always("the plugin gets each timer that was due") }
     return spec

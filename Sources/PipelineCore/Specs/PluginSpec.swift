@@ -47,7 +47,10 @@ public struct PluginComponentSpec: Sendable {
   public var cases: [Case] = []
   /// How many unanswered inputs it takes at once.
   public var credit = 1024
-  public var examples: [(title: String, yaml: String)] = []
+  public var examples: [PluginExample] = []
+  /// What it does at the edges of a signal's life.
+  public var edges = EdgeCases()
+  public var useCases: [UseCase] = []
   public var knownAs: [String] = []
   public var seeAlso: [String] = []
   /// The plugin, for messages.
@@ -106,6 +109,31 @@ public struct PluginComponentSpec: Sendable {
 
   /// The parameters whose results come with each event, in the order of the spec.
   public var perEvent: [PluginParameter] { parameters.filter { $0.type.isPerEvent } }
+}
+
+/// An example of a plugin's component.
+public struct PluginExample: Sendable {
+  public var title: String
+  /// The component as a pipeline file has it.
+  public var yaml: String
+  /// Of an operator: what it makes of an input; nil: the example is only checked.
+  public var marbles: Marbles?
+
+  public struct Marbles: Sendable {
+    public var input: String
+    public var output: String
+    /// The values of letters, as YAML.
+    public var values: [(String, String)]
+  }
+
+  /// The same for the reference.
+  var example: Example {
+    guard let marbles else { return .snippet(title, yaml) }
+    return Example(
+      title: title,
+      body: .marble(step: yaml, inputs: [("a", marbles.input)], output: marbles.output, values: marbles.values),
+      file: #filePath, line: #line)
+  }
 }
 
 /// One parameter of a plugin's component.

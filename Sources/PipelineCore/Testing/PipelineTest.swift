@@ -15,6 +15,7 @@ public struct PipelineTest: Sendable {
   public var stubs: [HTTPStub] = []
   var programs: [ProgramStub] = []
   var databases: [DatabaseStub] = []
+  var plugins: [PluginStub] = []
   var docker: DockerStub?
   /// The location of the stubs, for unanswered requests.
   public var stubsLocation: SourceLocation?

@@ -11,7 +11,7 @@ extension PipelineTestReader {
     return items.compactMap { stub($0) }
   }
 
-  private static let answerKeys = ["reply", "after", "fail", "hang"]
+  static let answerKeys = ["reply", "after", "fail", "hang"]
 
   private mutating func stub(_ node: YAMLNode) -> HTTPStub? {
     guard let entries = node.entries else {
@@ -60,7 +60,7 @@ extension PipelineTestReader {
   }
 
   /// The answers of a stub: one, or a sequence.
-  private mutating func answers<Reply, Failure>(
+  mutating func answers<Reply, Failure>(
     _ node: YAMLNode, _ example: String, fails: String,
     reply: (inout PipelineTestReader, YAMLNode) -> Reply?, failure: (String) -> Failure
   ) -> [Stub<Reply, Failure>.Answer] {

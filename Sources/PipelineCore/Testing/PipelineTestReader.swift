@@ -50,11 +50,13 @@ public struct PipelineTestReader {
       case "exec": test.programs = programs(stub.node)
       case "sqlite": test.databases = databases(stub.node)
       case "docker": test.docker = docker(stub.node)
+      case "plugin": test.plugins = plugins(stub.node)
       default:
         report(
           .unknownSubject, "there are no stubs for '\(stub.name.value)'", stub.name.location,
           help:
-            "Only 'http', 'exec', 'sqlite' and 'docker' can be stubbed; named sources get their events under 'inputs:'")
+            "Only 'http', 'exec', 'sqlite', 'docker' and 'plugin' can be stubbed; named sources get their events under 'inputs:'"
+        )
         continue
       }
       test.stubsLocation = stub.name.location

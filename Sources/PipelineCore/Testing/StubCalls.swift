@@ -100,6 +100,14 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
       let old = orphans.remove(at: index)
       return wait(call, until: old.due, old.outcome, completion)
     }
+    let (after, outcome) = serve(call)
+    return wait(call, until: executor.now + after, outcome, completion)
+  }
+
+  /// Answers at once, whatever the stub says of the time.
+  func answer(_ call: Call) -> Outcome { serve(call).outcome }
+
+  private func serve(_ call: Call) -> (after: TimeSpan, outcome: Outcome) {
     let stub = stubs.firstIndex { $0.matches(call) }
     exchanges.append(Exchange(at: executor.now, call: call, stub: stub))
     var after = TimeSpan.zero
@@ -121,7 +129,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
         outcome = .failure(call.noAnswer)
       }
     }
-    return wait(call, until: executor.now + after, outcome, completion)
+    return (after, outcome)
   }
 
   private func wait(

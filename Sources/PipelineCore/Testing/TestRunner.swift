@@ -55,6 +55,7 @@ private final class TestRun {
   private let requests: StubCalls<HTTPRequest>
   private let programs: StubCalls<ProgramCall>
   private let databases: StubCalls<DatabaseQuery>
+  private let plugins: StubCalls<PluginCall>
   private let docker: StubDocker?
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
@@ -110,13 +111,15 @@ private final class TestRun {
     requests = StubCalls(test.stubs.map { ($0.matches, $0.answers) }, executor)
     programs = StubCalls(test.programs.map { ($0.matches, $0.answers) }, executor)
     databases = StubCalls(test.databases.map { ($0.matches, $0.answers) }, executor)
+    plugins = StubCalls(test.plugins.map { ($0.matches, $0.answers) }, executor)
     docker = test.docker.map { [executor] in StubDocker($0, executor) }
-    execution = Self.execution(plan, executor, requests, programs, databases, docker, deadLetters)
+    execution = Self.execution(
+      plan, executor, requests, programs, databases, docker, StubPlugins(plugins, test.plugins), deadLetters)
   }
 
   private static func execution(
     _ plan: Plan, _ executor: Executor, _ requests: StubCalls<HTTPRequest>, _ programs: StubCalls<ProgramCall>,
-    _ databases: StubCalls<DatabaseQuery>, _ docker: StubDocker?, _ deadLetters: DeadLetters
+    _ databases: StubCalls<DatabaseQuery>, _ docker: StubDocker?, _ plugins: StubPlugins, _ deadLetters: DeadLetters
   ) -> Execution {
     let client = StubHTTPClient(requests)
     var services = Services(
@@ -124,6 +127,7 @@ private final class TestRun {
       random: { deadLetters.next() })
     services.programs = StubPrograms(programs)
     services.databases = StubDatabases(databases)
+    services.plugins = plugins
     return Execution(plan: plan, executor: executor, services: services)
   }
 
@@ -153,6 +157,7 @@ private final class TestRun {
     requests.stop()
     programs.stop()
     databases.stop()
+    plugins.stop()
     return result
   }
 
@@ -282,7 +287,7 @@ private final class TestRun {
   /// Saves the state, drops everything and restores it.
   private func restart() {
     // Events that a sink has taken are not part of the state.
-    guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, !databases.isAnswering,
+    guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, !databases.isAnswering, !plugins.isAnswering,
       docker == nil || docker?.isAnswering == false && restartedAt != executor.now,
       let state = execution.saveState()
     else {
@@ -294,6 +299,7 @@ private final class TestRun {
     requests.detach()
     programs.detach()
     databases.detach()
+    plugins.detach()
     executor.post { old.cancel() }
     _ = executor.runOne()
     turns += executor.turns
@@ -302,13 +308,16 @@ private final class TestRun {
     requests.attach(executor)
     programs.attach(executor)
     databases.attach(executor)
+    plugins.attach(executor)
     docker?.attach(executor)
-    execution = Self.execution(plan, executor, requests, programs, databases, docker, deadLetters)
+    execution = Self.execution(
+      plan, executor, requests, programs, databases, docker, StubPlugins(plugins, test.plugins), deadLetters)
     launch(state)
     _ = executor.runOne()
     requests.forgetOrphans()
     programs.forgetOrphans()
     databases.forgetOrphans()
+    plugins.forgetOrphans()
     for recording in recordings { recording.ignoresMarks = false }
   }
 
@@ -354,6 +363,11 @@ private final class TestRun {
       let line = Printable.cut(exchange.call.line, limit: 200)
       guard reported.insert(line).inserted else { continue }
       result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, line)))
+    }
+    for exchange in plugins.exchanges where exchange.stub == nil {
+      let line = "\(exchange.call.component): \(Printable.cut(exchange.call.line, limit: 200))"
+      guard reported.insert(line).inserted else { continue }
+      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange)))
     }
     if case .failed(let failure) = execution.outcome, !test.expectsError {
       result.failures.append(
@@ -411,6 +425,17 @@ private final class TestRun {
       at: nearest?.location ?? test.stubsLocation ?? test.name.location,
       help: nearest.map { "The nearest stub is for '\($0.query)'" }
         ?? "Add 'stubs: { sqlite: [ { query: \"...\", reply: { rows: [ ... ] } } ] }' to the test")
+  }
+
+  private func unanswered(_ exchange: StubCalls<PluginCall>.Exchange) -> Diagnostic {
+    let nearest = test.plugins.filter { $0.component == exchange.call.component }.min {
+      Glob.distance($0.event, exchange.call.line) < Glob.distance($1.event, exchange.call.line)
+    }
+    return Diagnostic(
+      .requestWithoutStub,
+      "no stub answers the event \(Printable.cut(exchange.call.line, limit: 200)) of '\(exchange.call.component)', given at \(TimeSpan(nanoseconds: exchange.at.nanoseconds))",
+      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
+      help: nearest.map { "The nearest stub is for '\($0.event)'" })
   }
 
   /// Adds further facts to a failure.

@@ -117,10 +117,21 @@ extension LoadedPlugin {
         let made = ContractCase.make(
           component, "example '\(example.title)'", example.yaml, events: [], catalogue: catalogue,
           beside: spec.components)
-        guard case .failure(let fault) = made else { return [] }
-        return fault.diagnostics.map { "the example '\(example.title)' of '\(component.name)': \($0.message)" }
+        var problems = example.marbles.map(mistakes) ?? []
+        if case .failure(let fault) = made { problems += fault.diagnostics.map(\.message) }
+        return problems.map { "the example '\(example.title)' of '\(component.name)': \($0)" }
       }
     }
+  }
+}
+
+/// What is wrong with the pictures of an example.
+private func mistakes(_ marbles: PluginExample.Marbles) -> [String] {
+  [("in", marbles.input), ("out", marbles.output)].compactMap { name, text -> String? in
+    do throws(Marbles.Mistake) {
+      _ = try Marbles(text)
+      return nil
+    } catch { return "'\(name)' is no marbles: \(error.message)" }
   }
 }
 

@@ -33,6 +33,8 @@ package struct ContractSuite {
   package var file: PluginFile
   /// What plays the program: itself, or for a shared library a program that speaks the protocol for it.
   private let program: (path: String, arguments: [String])
+  /// rxd itself.
+  let rxd: String
   /// The longest time without an answer.
   package var timeout = TimeSpan.seconds(10)
   /// The checks that run; empty: all.
@@ -51,6 +53,7 @@ package struct ContractSuite {
   package init(_ file: PluginFile, host: (path: String, arguments: [String]), catalogue: Catalogue) {
     self.file = file
     self.catalogue = catalogue
+    rxd = host.path
     switch file.form {
     case .native: program = (host.path, host.arguments + [file.path])
     case .program(let arguments, _): program = (file.path, arguments)
@@ -137,7 +140,7 @@ package struct ContractSuite {
     ("file", "rxd takes the file: nobody but root and the user may change it, and a program is executable."),
     ("spec", "The spec is well formed and the same twice; who only asks for it sees an orderly end."),
     ("versions", "Offered another contract, it hands over a spec of one that it knows, or ends by itself."),
-    ("examples", "Each example of the spec is a valid pipeline."),
+    ("examples", "Each example of the spec is a valid pipeline, and marbles come out as it says."),
   ]
 
   func command(_ directory: String, _ options: [String] = []) -> TestedCommand {
@@ -254,7 +257,10 @@ package struct ContractSuite {
           ? "it has none, and required parameters: write an example into the spec, or give --parameters"
           : "it has none; it is tested with its defaults")
     }
-    return .ok(Printable.count(spec.examples.count, "example"))
+    return Self.verdict { () throws(ContractBreach) in
+      let run = try MarbleTrial(self, spec).run()
+      return .ok(Printable.count(spec.examples.count, "example") + (run > 0 ? ", \(run) of them with marbles" : ""))
+    }
   }
 }
 

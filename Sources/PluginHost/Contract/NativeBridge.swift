@@ -129,10 +129,12 @@ package final class NativeBridge {
         $0.kind.rawValue == frame["kind"].text && $0.name == frame["name"].text
       })
     else { throw PluginFault("the spec has no \(frame["kind"].text) '\(frame["name"].text)'") }
+    let version = frame["stateVersion"]
     let opening = PluginOpening(
       step: frame["step"].text, pipeline: frame["pipeline"].text,
       parameters: component.arguments(frame["parameters"], isTyped: options.isTyped), state: Self.bytes(frame["state"]),
-      position: Self.bytes(frame["position"]), isTest: frame["test"].isTrue)
+      stateVersion: version.is(.int) ? Int(version.asInt) : 0, position: Self.bytes(frame["position"]),
+      isTest: frame["test"].isTrue, tellsGiven: false)
     let log: @Sendable (Services.Level, String) -> Void = { [output] level, message in
       output.write("{\"log\":\"\(level.rawValue)\",\"message\":\(JSONText.string(message).text)}\n")
       output.flush()

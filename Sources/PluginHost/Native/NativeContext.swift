@@ -57,11 +57,16 @@ final class NativeHandle: @unchecked Sendable {
             raw.parameters = opening.parameters.value(spec, plain: false, in: arena).raw
             raw.step = rxd_text(UnsafeRawBufferPointer(step))
             raw.state = state
-            raw.state_version = UInt32(spec.stateVersion)
+            raw.state_version = UInt32(clamping: opening.stateVersion)
             raw.position = position
             raw.pipeline = rxd_text(pipeline.rawBytes)
             raw.component = component.name
-            return open(&raw, &made)
+            let given = opening.parameters.given(spec)
+            return given.withUnsafeBufferPointer { given in
+              raw.given = opening.tellsGiven ? given.baseAddress : nil
+              raw.given_count = given.count
+              return open(&raw, &made)
+            }
           }
         }
       }

@@ -83,7 +83,7 @@ struct FrameWriter: @unchecked Sendable {
     buffer.append(",\"parameters\":" as StaticString)
     append(opening.parameters.value(spec, plain: true, in: arena))
     if let state = opening.state {
-      buffer.append(",\"stateVersion\":\(spec.stateVersion),\"state\":")
+      buffer.append(",\"stateVersion\":\(opening.stateVersion),\"state\":")
       buffer.append(state)
     }
     if let position = opening.position {

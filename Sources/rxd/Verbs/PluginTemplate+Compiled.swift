@@ -93,34 +93,51 @@ extension PluginTemplate {
   }
 
   var swift: String {
-    let document = rowSpec.split(separator: "\n").map { "  " + $0 }.joined(separator: "\n")
-    return """
-      // A plugin for rxd: a pure function of an event.
-      import RxdPlugin
+    """
+    // A plugin for rxd: a pure function of an event. It is declared as rxd's own operators are.
+    import RxdPlugin
 
-      /// \(component): adds a text to each event.
-      struct \(module): RowOperator {
-        let text: String
+    /// `\(component)`: adds a text to each event.
+    struct \(module): PureOperator {
+      var text = "hello"
 
-        init(_ opening: Opening) throws { text = opening.parameters["text"].text ?? "" }
+      static let changesValue = true
 
-        // Called on any thread, several at once.
-        func row(_ event: Value, _ arguments: Arguments, in call: Call) throws -> Value? {
-          guard event.kind == .object else { throw Failure("the event is no object") }
-          return event.with("text", call.text(text))
+      static let spec = ComponentSpec<\(module)>(
+        "\(component)",
+        summary: "Adds a text to each event.",
+        parameters: [.init("text", \\.text, primary: true, "The text.")],
+        examples: [
+          .marble(
+            "a greeting", "\(component): hello", in: "a|", out: "b|",
+            values: ["a": "{name: Ada}", "b": "{name: Ada, text: hello}"])
+        ])
+
+      static let inputType = EventType(.map(.string, .dyn))
+      func outputType(_ inputs: [EventType]) -> EventType { EventType(.map(.string, .dyn)) }
+
+      func makePureStep() -> PureStep { Step(text) }
+
+      final class Step: PureStep {
+        private let text: String
+        init(_ text: String) { self.text = text }
+
+        override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+          guard value.is(.map) else { return refuse(.unexpectedValue, "the event is \\(value.kindName), no object", frame) }
+          value = value.with("text", frame.arena.string(text))
+          return .pass
         }
       }
+    }
 
-      let spec = #\"""
-      \(document)
-        \"""#
+    @_cdecl("rxd_swift_plugin")
+    public func plugin() -> UnsafeMutableRawPointer {
+      Plugin(
+        "\(name)", version: "0.1.0", summary: "Adds a text to events.", [CatalogueEntry(row: \(module).self)]
+      ).handle
+    }
 
-      @_cdecl("rxd_swift_plugin")
-      public func plugin() -> UnsafeMutableRawPointer {
-        Plugin(spec: spec, [.row("\(component)", \(module).self)]).handle
-      }
-
-      """
+    """
   }
 
   var swiftMakefile: String {

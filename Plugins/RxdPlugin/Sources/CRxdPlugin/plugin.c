@@ -1,7 +1,12 @@
-// The two names that rxd looks for in a shared library.
-#include "rxd_plugin.h"
+// The two names that rxd looks for in a shared library, and what RxdPlugin keeps of a thread.
+#include "rxd_swift.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 RXD_PLUGIN_MAGIC;
+
+rxd_host rxd_swift_host_table;
 
 // Of the plugin: returns a Plugin.
 void *rxd_swift_plugin(void);
@@ -13,3 +18,40 @@ RXD_EXPORT int rxd_plugin_init(
   uint32_t contract, const rxd_host *host, const rxd_plugin **result, rxd_text *problem) {
   return rxd_swift_start(rxd_swift_plugin(), contract, host, result, problem);
 }
+
+static _Thread_local struct {
+  rxd_scope *scope;
+  int place; /* 0: not asked for; else one more than it */
+} thread;
+
+/* A set bit: a thread has that place. */
+static _Atomic uint64_t taken;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void leave(void *place) { atomic_fetch_and(&taken, ~(UINT64_C(1) << ((uintptr_t)place - 1))); }
+
+static void make_key(void) {
+  if (pthread_key_create(&key, leave) != 0) atomic_store(&taken, UINT64_MAX);
+}
+
+static int find_place(void) {
+  pthread_once(&once, make_key);
+  uint64_t seen = atomic_load(&taken);
+  while (seen != UINT64_MAX) {
+    int free = __builtin_ctzll(~seen);
+    if (!atomic_compare_exchange_weak(&taken, &seen, seen | UINT64_C(1) << free)) continue;
+    if (pthread_setspecific(key, (void *)(uintptr_t)(free + 1)) == 0) return free + 1;
+    atomic_fetch_and(&taken, ~(UINT64_C(1) << free));
+    break;
+  }
+  return RXD_SWIFT_PLACES + 1;
+}
+
+int rxd_swift_enter(rxd_scope *scope) {
+  thread.scope = scope;
+  if (thread.place == 0) thread.place = find_place();
+  return thread.place - 1;
+}
+
+rxd_scope *rxd_swift_scope(void) { return thread.scope; }

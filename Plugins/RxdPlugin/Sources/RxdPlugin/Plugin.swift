@@ -1,44 +1,45 @@
 import CRxdPlugin
 
-/// A plugin: its spec and its components. The library has one function that makes it:
+/// A plugin: its name and its components. The library has one function that makes it:
 ///
 ///     @_cdecl("rxd_swift_plugin")
-///     public func plugin() -> UnsafeMutableRawPointer { Plugin(spec: spec, [.row("shorten", Shorten.self)]).handle }
+///     public func plugin() -> UnsafeMutableRawPointer {
+///       Plugin("text-tools", version: "1.0.0", summary: "Small operators.", [CatalogueEntry(row: Shorten.self)]).handle
+///     }
 public final class Plugin {
-  /// A component, by its kind and the name in the spec.
-  public struct Component {
-    let kind: String
-    let name: String
-    let isRow: Bool
-    let make: (Opening) throws -> Instance
+  private let name: String
+  private let version: String
+  private let summary: String
+  private let uses: [String]
+  private let components: [CatalogueEntry]
 
-    public static func row<T: RowOperator>(_ name: String, _ type: T.Type) -> Component {
-      Component(kind: "operator", name: name, isRow: true) { RowInstance(try T($0)) }
-    }
-    public static func stream<T: StreamOperator>(_ name: String, _ type: T.Type) -> Component {
-      Component(kind: "operator", name: name, isRow: false) { StreamInstance(try T($0)) }
-    }
-    public static func source<T: Source>(_ name: String, _ type: T.Type) -> Component {
-      Component(kind: "source", name: name, isRow: false) { SourceInstance(try T($0)) }
-    }
-    public static func sink<T: Sink>(_ name: String, _ type: T.Type) -> Component {
-      Component(kind: "sink", name: name, isRow: false) { SinkInstance(try T($0)) }
-    }
-  }
-
-  private let spec: String
-  private let components: [Component]
-
-  /// - Parameter spec: the JSON document of docs/plugin-contract.md.
-  public init(spec: String, _ components: [Component]) {
-    self.spec = spec
+  /// - Parameters:
+  ///   - summary: one sentence with a full stop.
+  ///   - uses: further files that the plugin is made of; relative paths count from the directory of its file.
+  public init(
+    _ name: String, version: String, summary: String, uses: [String] = [], _ components: [CatalogueEntry]
+  ) {
+    self.name = name
+    self.version = version
+    self.summary = summary
+    self.uses = uses
     self.components = components
   }
 
   /// What `rxd_swift_plugin` returns.
   public var handle: UnsafeMutableRawPointer { Unmanaged.passRetained(self).toOpaque() }
 
-  func start(
+  /// The JSON document of docs/plugin-contract.md.
+  private func document() throws -> String {
+    var members: [(String, JSONDocument)] = [
+      ("plugin", .text(name)), ("version", .text(version)), ("contract", .raw("1")), ("summary", .text(summary)),
+    ]
+    if !uses.isEmpty { members.append(("uses", .list(uses.map(JSONDocument.text)))) }
+    members.append(("components", .list(try components.map { try $0.document() })))
+    return JSONDocument.object(members).text
+  }
+
+  fileprivate func start(
     _ offered: UnsafePointer<rxd_host>, _ result: UnsafeMutablePointer<UnsafePointer<rxd_plugin>?>,
     _ problem: UnsafeMutablePointer<rxd_text>
   ) -> Int32 {
@@ -46,15 +47,20 @@ public final class Plugin {
       problem.pointee = Self.forever("this plugin needs a newer rxd")
       return 2
     }
-    host = offered.pointee
+    rxd_swift_set_host(offered)
     known = components
+    let document: String
+    do { document = try self.document() } catch {
+      problem.pointee = Self.forever((error as? SpecFault)?.message ?? "\(error)")
+      return 2
+    }
     let table = UnsafeMutablePointer<rxd_component>.allocate(capacity: max(1, components.count))
     for (index, component) in components.enumerated() { table[index] = Self.entry(component) }
     let plugin = UnsafeMutablePointer<rxd_plugin>.allocate(capacity: 1)
     plugin.initialize(
       to: rxd_plugin(
         size: UInt32(MemoryLayout<rxd_plugin>.size), component_count: UInt32(components.count), components: table,
-        component_size: MemoryLayout<rxd_component>.stride, spec: Self.forever(spec)))
+        component_size: MemoryLayout<rxd_component>.stride, spec: Self.forever(document)))
     result.pointee = UnsafePointer(plugin)
     return 0
   }
@@ -65,35 +71,55 @@ public final class Plugin {
     return rxd_text(bytes: bytes.baseAddress, count: bytes.count)
   }
 
-  private static func entry(_ component: Component) -> rxd_component {
+  private static func entry(_ component: CatalogueEntry) -> rxd_component {
     var entry = rxd_component()
     entry.size = UInt32(MemoryLayout<rxd_component>.size)
     entry.name = forever(component.name)
-    entry.kind = forever(component.kind)
+    entry.kind = forever(component.form.kind)
     entry.close = { pointer in
-      if let pointer { Unmanaged<Instance>.fromOpaque(pointer).release() }
+      guard let pointer else { return }
+      let instance = Unmanaged<Instance>.fromOpaque(pointer)
+      instance._withUnsafeGuaranteedRef { $0.close() }
+      instance.release()
     }
-    switch component.kind {
-    case "source":
-      entry.open = { open("source", $0, $1) }
-      entry.run = { instance($0).run($1, $2) }
-    case "sink":
-      entry.open = { open("sink", $0, $1) }
-      entry.write = { instance($0).write($1, $2!, $3) }
-    default:
-      entry.open = { open("operator", $0, $1) }
-      if component.isRow {
-        entry.row = { instance($0).row($1, $2!, $3) }
-      } else {
-        entry.process = { instance($0).process($1, $2!, $3) }
-        entry.save = { instance($0).save($1, $2!) }
+    switch component.form {
+    case .source:
+      entry.open = { open("source", $0!, $1!) }
+      entry.run = { raw, scope, source in called(raw, scope) { instance, _ in instance.run(scope, source) } }
+    case .sink:
+      entry.open = { open("sink", $0!, $1!) }
+      entry.write = { raw, scope, batch, verdicts in
+        called(raw, scope) { instance, _ in instance.write(scope, batch!, verdicts) }
+      }
+    case .row:
+      entry.open = { open("operator", $0!, $1!) }
+      entry.row = { raw, scope, event, arguments in
+        called(raw, scope) { instance, place in instance.row(scope, place, event!, arguments) }
+      }
+    case .stream:
+      entry.open = { open("operator", $0!, $1!) }
+      entry.process = { raw, scope, batch, output in
+        called(raw, scope) { instance, _ in instance.process(scope, batch!, output) }
+      }
+      entry.save = { raw, scope, state in
+        called(raw, scope) { instance, _ in
+          let saved = instance.save(scope)
+          let memory = UnsafeMutableRawPointer.allocate(byteCount: max(1, saved.count), alignment: 1)
+          saved.withUnsafeBytes {
+            if let start = $0.baseAddress { memory.copyMemory(from: start, byteCount: $0.count) }
+          }
+          state!.pointee = rxd_bytes(
+            bytes: memory, count: saved.count, release: { $0?.pointee.owner?.deallocate() }, owner: memory)
+          return 0
+        }
       }
     }
     return entry
   }
 }
 
-nonisolated(unsafe) private var known: [Plugin.Component] = []
+/// Set before anything else is called.
+nonisolated(unsafe) private var known: [CatalogueEntry] = []
 
 @_cdecl("rxd_swift_start")
 func start(
@@ -103,122 +129,27 @@ func start(
   Unmanaged<Plugin>.fromOpaque(plugin).takeUnretainedValue().start(offered, result, problem)
 }
 
-private func instance(_ pointer: UnsafeMutableRawPointer?) -> Instance {
-  Unmanaged<Instance>.fromOpaque(pointer!).takeUnretainedValue()
+/// A call begins on this thread.
+@inline(__always)
+private func called(
+  _ pointer: UnsafeMutableRawPointer?, _ scope: OpaquePointer?, _ body: (Instance, Int) -> Int32
+) -> Int32 {
+  let place = Int(rxd_swift_enter(scope))
+  return Unmanaged<Instance>.fromOpaque(pointer!)._withUnsafeGuaranteedRef { body($0, place) }
 }
 
 private func open(
-  _ kind: String, _ raw: UnsafePointer<rxd_opening>?, _ result: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+  _ kind: String, _ raw: UnsafePointer<rxd_opening>, _ result: UnsafeMutablePointer<UnsafeMutableRawPointer?>
 ) -> Int32 {
-  let call = Call(scope: raw!.pointee.scope)
-  let name = raw!.pointee.component.string
-  return Instance.attempt(call) {
-    guard let component = known.first(where: { $0.kind == kind && $0.name == name }) else {
-      throw Failure("the plugin has no \(kind) '\(name)'")
+  let opening = Opening(raw)
+  _ = rxd_swift_enter(opening.scope)
+  do {
+    guard let entry = known.first(where: { $0.form.kind == kind && $0.name == opening.component }) else {
+      throw Failure(message: "the plugin has no \(kind) '\(opening.component)'")
     }
-    let made = try component.make(Opening(raw: raw!.pointee, call: call))
-    result!.pointee = Unmanaged.passRetained(made).toOpaque()
+    result.pointee = Unmanaged.passRetained(try entry.open(opening)).toOpaque()
     return 0
-  }
-}
-
-/// An opened instance; each kind has some of the functions.
-class Instance {
-  static func attempt(_ call: Call, _ body: () throws -> Int32) -> Int32 {
-    do { return try body() } catch let retry as Retry {
-      retry.message.withText { message in "".withText { host.fail(call.scope, message, $0) } }
-      return 3
-    } catch {
-      let failure = error as? Failure ?? Failure("\(error)")
-      failure.message.withText { message in failure.place.withText { host.fail(call.scope, message, $0) } }
-      return 2
-    }
-  }
-
-  func row(_ scope: OpaquePointer?, _ event: UnsafeMutablePointer<rxd_value>, _ arguments: UnsafePointer<rxd_value>?)
-    -> Int32
-  { 2 }
-  func process(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ output: OpaquePointer?) -> Int32 { 2 }
-  func save(_ scope: OpaquePointer?, _ state: UnsafeMutablePointer<rxd_bytes>) -> Int32 { 2 }
-  func run(_ scope: OpaquePointer?, _ source: OpaquePointer?) -> Int32 { 2 }
-  func write(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?) -> Int32 { 2 }
-}
-
-final class RowInstance<T: RowOperator>: Instance {
-  private let one: T
-  init(_ one: T) { self.one = one }
-
-  override func row(
-    _ scope: OpaquePointer?, _ event: UnsafeMutablePointer<rxd_value>, _ arguments: UnsafePointer<rxd_value>?
-  ) -> Int32 {
-    let call = Call(scope: scope)
-    return Self.attempt(call) {
-      guard let result = try one.row(Value(event.pointee, call), Arguments(raw: arguments, call: call), in: call) else {
-        return 1
-      }
-      event.pointee = result.raw
-      return 0
-    }
-  }
-}
-
-final class StreamInstance<T: StreamOperator>: Instance {
-  private let one: T
-  init(_ one: T) { self.one = one }
-
-  override func process(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ output: OpaquePointer?) -> Int32 {
-    let call = Call(scope: scope, batch: batch)
-    for index in 0..<Int(batch.pointee.count) {
-      let raw = batch.input(index)
-      let input: Input
-      switch raw.kind {
-      case 0: input = .event(Value(raw.event, call), Arguments(raw: raw.arguments, call: call))
-      case 1: input = .timer(raw.name.string)
-      case 2: input = .complete
-      default: continue
-      }
-      let output = Output(raw: output, index: index)
-      do { try one.process(input, output, in: call) } catch {
-        output.reject((error as? Failure)?.message ?? "\(error)")
-      }
-    }
-    return 0
-  }
-
-  override func save(_ scope: OpaquePointer?, _ state: UnsafeMutablePointer<rxd_bytes>) -> Int32 {
-    let call = Call(scope: scope)
-    return Self.attempt(call) {
-      let saved = try one.save(in: call)
-      let memory = UnsafeMutableRawPointer.allocate(byteCount: max(1, saved.count), alignment: 1)
-      saved.withUnsafeBytes { if let start = $0.baseAddress { memory.copyMemory(from: start, byteCount: $0.count) } }
-      state.pointee = rxd_bytes(
-        bytes: memory, count: saved.count, release: { $0?.pointee.owner?.deallocate() }, owner: memory)
-      return 0
-    }
-  }
-}
-
-final class SourceInstance<T: Source>: Instance {
-  private let one: T
-  init(_ one: T) { self.one = one }
-
-  override func run(_ scope: OpaquePointer?, _ source: OpaquePointer?) -> Int32 {
-    Self.attempt(Call(scope: scope)) {
-      try one.run(Sender(raw: source))
-      return 0
-    }
-  }
-}
-
-final class SinkInstance<T: Sink>: Instance {
-  private let one: T
-  init(_ one: T) { self.one = one }
-
-  override func write(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?) -> Int32 {
-    let call = Call(scope: scope, batch: batch)
-    return Self.attempt(call) {
-      try one.write(SinkBatch(batch: batch, verdicts: verdicts, call: call), in: call)
-      return 0
-    }
+  } catch {
+    return Instance.fail(opening.scope, error as? Failure ?? Failure(message: "\(error)"))
   }
 }

@@ -1,163 +1,270 @@
 import CRxdPlugin
 
-/// The functions of rxd, set before anything else is called; they live as long as the process.
-nonisolated(unsafe) var host = rxd_host()
-
-/// What a value is. Kinds may be added.
-public enum Kind: Int32, Sendable {
-  case absent, null, bool, int, uint, double, text, bytes, list, object, timestamp, duration, other
-}
-
-/// One call of a plugin: what is made in it lives until it returns. Never keep one.
-public struct Call {
-  let scope: OpaquePointer?
-  var batch: UnsafePointer<rxd_batch>?
-
-  /// When the inputs of this call came, in nanoseconds since 1970; virtual in tests. 0 outside of `process` and `write`.
-  public var wallTime: Int64 { batch?.pointee.wall_time ?? 0 }
-  /// The same on a clock that nobody sets; virtual in tests.
-  public var monotonicTime: Int64 { batch?.pointee.monotonic_time ?? 0 }
-
-  public var null: Value { Value(host.make_null(), self) }
-  public func bool(_ value: Bool) -> Value { Value(host.make_bool(value ? 1 : 0), self) }
-  public func int(_ value: Int64) -> Value { Value(host.make_int(value), self) }
-  public func double(_ value: Double) -> Value { Value(host.make_double(value), self) }
-  /// In nanoseconds since 1970.
-  public func timestamp(_ nanoseconds: Int64) -> Value { Value(host.make_timestamp(nanoseconds), self) }
-  public func duration(_ duration: Duration) -> Value { Value(host.make_duration(duration.nanoseconds), self) }
-  public func text(_ text: String) -> Value { text.withText { Value(host.make_text(scope, $0), self) } }
-  public func bytes(_ bytes: [UInt8]) -> Value { bytes.withText { Value(host.make_bytes(scope, $0), self) } }
-  public func list(_ values: [Value]) -> Value {
-    let raw = values.map(\.raw)
-    return Value(host.make_list(scope, raw, raw.count), self)
-  }
-  public func object(_ members: KeyValuePairs<String, Value>) -> Value { object(members.map { ($0.key, $0.value) }) }
-  /// Of a name that is there twice, the later one counts.
-  public func object(_ members: [(name: String, value: Value)]) -> Value {
-    // All names in one piece of memory, which stays where it is during the call.
-    var bytes: [UInt8] = []
-    var ends: [Int] = []
-    for (name, _) in members {
-      bytes += name.utf8
-      ends.append(bytes.count)
-    }
-    let values = members.map(\.value.raw)
-    return bytes.withUnsafeBytes { bytes in
-      var start = 0
-      let names = ends.map { end in
-        defer { start = end }
-        return rxd_text(UnsafeRawBufferPointer(rebasing: bytes[start..<end]))
-      }
-      return Value(host.make_object(scope, names, values, values.count), self)
-    }
-  }
-  /// Nil: it is not JSON.
-  public func json(_ text: String) -> Value? {
-    var raw = rxd_value()
-    return text.withText { host.parse_json(scope, $0, &raw) } == 0 ? Value(raw, self) : nil
-  }
-  /// What ``Value/encoded`` has made; nil: it is none of that.
-  public func decode(_ bytes: [UInt8]) -> Value? {
-    var raw = rxd_value()
-    return bytes.withText { host.decode(scope, $0, &raw) } == 0 ? Value(raw, self) : nil
-  }
-}
-
-/// A value of an event. It lives until the call returns that it belongs to: keep ``encoded``, or what the properties give.
+/// A value of an event. It lives until the call returns that it belongs to; keep an ``OwnedValue``.
 public struct Value {
   var raw: rxd_value
-  let call: Call
+  /// Nil: of a number, a time, null, which need no memory.
+  let scope: OpaquePointer?
 
-  init(_ raw: rxd_value, _ call: Call) {
+  public enum Kind: UInt8, Sendable {
+    case absent, null, bool, int, uint, double, string, bytes, list, map, timestamp, duration, other
+  }
+
+  @inline(__always)
+  init(_ raw: rxd_value, _ scope: OpaquePointer?) {
     self.raw = raw
-    self.call = call
+    self.scope = scope
   }
 
-  public var kind: Kind { withUnsafePointer(to: raw) { Kind(rawValue: host.kind($0)) ?? .other } }
-  /// Nil: it is of another kind.
-  public var bool: Bool? { kind == .bool ? withUnsafePointer(to: raw) { host.boolean($0) != 0 } : nil }
-  public var duration: Duration? {
-    kind == .duration ? withUnsafePointer(to: raw) { .nanoseconds(host.integer($0)) } : nil
+  // MARK: Making values; an ``Arena`` makes the others
+
+  /// There is no value.
+  public static var absent: Value { Value(rxd_value(), nil) }
+  public static var null: Value { Value(host.make_null(), nil) }
+  public static func bool(_ flag: Bool) -> Value { Value(host.make_bool(flag ? 1 : 0), nil) }
+  public static func int(_ number: Int64) -> Value { Value(host.make_int(number), nil) }
+  public static func int(_ number: Int) -> Value { .int(Int64(number)) }
+  public static func double(_ number: Double) -> Value { Value(host.make_double(number), nil) }
+  /// In nanoseconds since 1970.
+  public static func timestamp(wallTime: Int64) -> Value { Value(host.make_timestamp(wallTime), nil) }
+  public static func duration(nanoseconds: Int64) -> Value { Value(host.make_duration(nanoseconds), nil) }
+
+  // MARK: Reading values
+
+  /// The kind as an enum.
+  public var what: Kind {
+    withUnsafePointer(to: raw) { Kind(rawValue: UInt8(truncatingIfNeeded: host.kind($0))) ?? .other }
   }
+  @inline(__always)
+  public func `is`(_ other: Kind) -> Bool { withUnsafePointer(to: raw) { host.kind($0) } == Int32(other.rawValue) }
+
+  /// The kind in words: "a text".
+  public var kindName: String {
+    switch what {
+    case .absent: "nothing"
+    case .null: "null"
+    case .bool: "a boolean"
+    case .int, .uint: "a whole number"
+    case .double: "a number"
+    case .string: "a text"
+    case .bytes: "bytes"
+    case .list: "a list"
+    case .map: "an object"
+    case .timestamp: "a time"
+    case .duration: "a duration"
+    case .other: "a value of another kind"
+    }
+  }
+
+  public var isAbsent: Bool { self.is(.absent) }
+  public var isNull: Bool { self.is(.null) }
+  public var isTrue: Bool { withUnsafePointer(to: raw) { host.boolean($0) } != 0 }
+  /// No expression gives an error here: rxd rejects an event whose expressions fail before the plugin is given it.
+  public var isError: Bool { false }
+  public var isAnyList: Bool { self.is(.list) }
+  public var isAnyMap: Bool { self.is(.map) }
+
+  /// False for other kinds.
+  public var asBool: Bool { isTrue }
+  /// Of whole numbers, times (nanoseconds since 1970) and durations (nanoseconds); 0 for other kinds.
+  public var asInt: Int64 { withUnsafePointer(to: raw) { host.integer($0) } }
+  /// 0 for other kinds.
+  public var asUInt: UInt64 { UInt64(json) ?? 0 }
+  /// Of any number; 0 for other kinds.
+  public var asDouble: Double { withUnsafePointer(to: raw) { host.number($0) } }
+  /// Of texts and bytes, valid as long as the value; empty for other kinds.
+  public var rawBytes: UnsafeRawBufferPointer { withUnsafePointer(to: raw) { host.text(scope, $0).buffer } }
+
+  /// Nil: it is of another kind.
+  public var bool: Bool? { self.is(.bool) ? asBool : nil }
   /// Of whole numbers that fit, times (nanoseconds since 1970) and durations (nanoseconds).
   public var int: Int64? {
-    switch kind {
-    case .int, .timestamp, .duration: withUnsafePointer(to: raw) { host.integer($0) }
+    switch what {
+    case .int, .timestamp, .duration: asInt
     default: nil
     }
   }
   /// Of any number.
   public var double: Double? {
-    switch kind {
-    case .int, .uint, .double: withUnsafePointer(to: raw) { host.number($0) }
+    switch what {
+    case .int, .uint, .double: asDouble
     default: nil
     }
   }
-  public var text: String? {
-    kind == .text ? withUnsafePointer(to: raw) { host.text(call.scope, $0).string } : nil
-  }
-  public var bytes: [UInt8]? {
-    kind == .bytes ? withUnsafePointer(to: raw) { Array(host.text(call.scope, $0).buffer) } : nil
-  }
+  public var text: String? { self.is(.string) ? String(decoding: rawBytes, as: UTF8.self) : nil }
+  public var bytes: [UInt8]? { self.is(.bytes) ? Array(rawBytes) : nil }
+  public var duration: TimeSpan? { self.is(.duration) ? TimeSpan(nanoseconds: asInt) : nil }
+
   /// Of members or elements.
-  public var count: Int { withUnsafePointer(to: raw) { host.count(call.scope, $0) } }
-  /// ``Kind/absent``: there is no such member.
+  public var count: Int { withUnsafePointer(to: raw) { host.count(scope, $0) } }
+  /// The member of an object; absent: there is none.
   public subscript(name: String) -> Value {
-    name.withText { name in withUnsafePointer(to: raw) { Value(host.member(call.scope, $0, name), call) } }
+    name.withText { name in withUnsafePointer(to: raw) { Value(host.member(scope, $0, name), scope) } }
   }
-  /// ``Kind/absent``: behind the end.
-  public subscript(index: Int) -> Value {
-    withUnsafePointer(to: raw) { Value(host.element(call.scope, $0, index), call) }
-  }
+  /// The element of a list; absent: behind the end.
+  public subscript(index: Int) -> Value { withUnsafePointer(to: raw) { Value(host.element(scope, $0, index), scope) } }
+
+  /// Of a list.
+  public var elements: Elements { Elements(value: self, count: self.is(.list) ? count : 0) }
   /// Of an object, in order.
-  public var members: [(name: String, value: Value)] {
-    (0..<count).map { index in
-      var name = rxd_text()
-      let value = withUnsafePointer(to: raw) { host.entry(call.scope, $0, index, &name) }
-      return (name.string, Value(value, call))
-    }
-  }
+  public var entries: Entries { Entries(value: self, count: self.is(.map) ? count : 0) }
+  /// Of an object, in order.
+  public var members: [(name: String, value: Value)] { entries.map { ($0.key.text ?? "", $0.value) } }
+
   /// On one line.
-  public var json: String { withUnsafePointer(to: raw) { host.json(call.scope, $0).string } }
-  /// For what is kept between calls and in a state: ``Call/decode(_:)`` reads it, also in another process and a later version.
-  public var encoded: [UInt8] { withUnsafePointer(to: raw) { Array(host.encode(call.scope, $0).buffer) } }
+  public var json: String { withUnsafePointer(to: raw) { host.json(scope, $0).string } }
+  /// ``Arena/decode(_:)`` reads it, also in another process and a later version.
+  public var encoded: [UInt8] {
+    withUnsafePointer(to: raw) { Array(host.encode(scope ?? rxd_swift_scope(), $0).buffer) }
+  }
+
   /// The same object with this member.
   public func with(_ name: String, _ value: Value) -> Value {
     name.withText { name in
       withUnsafePointer(to: raw) { object in
-        withUnsafePointer(to: value.raw) { Value(host.with_member(call.scope, object, name, $0), call) }
+        withUnsafePointer(to: value.raw) { Value(host.with_member(scope, object, name, $0), scope) }
       }
+    }
+  }
+
+  public struct Elements: RandomAccessCollection {
+    let value: Value
+    public let count: Int
+    public var startIndex: Int { 0 }
+    public var endIndex: Int { count }
+    public subscript(index: Int) -> Value { value[index] }
+  }
+
+  public struct Entries: RandomAccessCollection {
+    let value: Value
+    public let count: Int
+    public var startIndex: Int { 0 }
+    public var endIndex: Int { count }
+    public subscript(index: Int) -> Entry {
+      var name = rxd_text()
+      let member = withUnsafePointer(to: value.raw) { host.entry(value.scope, $0, index, &name) }
+      return Entry(key: Value(host.make_text(value.scope, name), value.scope), value: Value(member, value.scope))
+    }
+  }
+
+  /// By content: numbers of different kinds are equal if they are the same number, and the order of members does not matter.
+  func equals(_ other: Value) -> Bool {
+    switch (what, other.what) {
+    case (.int, .int), (.timestamp, .timestamp), (.duration, .duration): return asInt == other.asInt
+    case (.bool, .bool): return asBool == other.asBool
+    case (.int, .uint), (.uint, .int): return false
+    case (.int, .double), (.double, .int), (.double, .double), (.uint, .double), (.double, .uint):
+      return asDouble == other.asDouble
+    case (.uint, .uint): return json == other.json
+    case (.string, .string), (.bytes, .bytes): return rawBytes.elementsEqual(other.rawBytes)
+    case (.null, .null), (.absent, .absent): return true
+    case (.list, .list): return count == other.count && zip(elements, other.elements).allSatisfy { $0.equals($1) }
+    case (.map, .map): return count == other.count && entries.allSatisfy { $0.value.equals(other[$0.key.text ?? ""]) }
+    default: return false
     }
   }
 }
 
-extension rxd_text {
-  init(_ bytes: UnsafeRawBufferPointer) {
-    self.init(bytes: bytes.baseAddress?.assumingMemoryBound(to: CChar.self), count: bytes.count)
-  }
-  var string: String { String(decoding: buffer, as: UTF8.self) }
-  var buffer: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: bytes, count: bytes == nil ? 0 : count) }
+/// A member of an object.
+public struct Entry {
+  public var key: Value
+  public var value: Value
 }
 
-extension String {
-  /// Calls `body` with the text, which is valid until it returns.
-  func withText<Result>(_ body: (rxd_text) -> Result) -> Result {
-    var text = self
-    return text.withUTF8 { body(rxd_text(UnsafeRawBufferPointer($0))) }
+/// What is made in one call lives here until it returns.
+public struct Arena {
+  let scope: OpaquePointer?
+
+  /// Of the call that this thread is in.
+  static var current: Arena { Arena(scope: rxd_swift_scope()) }
+
+  public func string(_ text: String) -> Value { text.withText { Value(host.make_text(scope, $0), scope) } }
+  /// Bytes that are no UTF-8 are replaced.
+  public func string(_ bytes: UnsafeRawBufferPointer) -> Value { Value(host.make_text(scope, rxd_text(bytes)), scope) }
+  public func bytes(_ bytes: [UInt8]) -> Value { bytes.withText { Value(host.make_bytes(scope, $0), scope) } }
+  public func list(_ values: some Collection<Value>) -> Value {
+    let raw = values.map(\.raw)
+    return Value(host.make_list(scope, raw, raw.count), scope)
+  }
+  /// Of the values of events that were kept.
+  public func list(of events: [OwnedEvent]) -> Value { list(events.map(\.event.value)) }
+  public func map(_ members: KeyValuePairs<StaticString, Value>) -> Value {
+    let names = members.map {
+      rxd_text(UnsafeRawBufferPointer(start: $0.key.utf8Start, count: $0.key.utf8CodeUnitCount))
+    }
+    let values = members.map(\.value.raw)
+    return Value(host.make_object(scope, names, values, values.count), scope)
+  }
+  /// Of a name that is there twice, the later one counts.
+  public func map(_ members: some Collection<(key: Value, value: Value)>) -> Value {
+    let names = members.map { rxd_text($0.key.rawBytes) }
+    let values = members.map(\.value.raw)
+    return Value(host.make_object(scope, names, values, values.count), scope)
+  }
+  /// Nil: it is not JSON.
+  public func json(_ text: String) -> Value? {
+    var raw = rxd_value()
+    return text.withText { host.parse_json(scope, $0, &raw) } == 0 ? Value(raw, scope) : nil
+  }
+  /// What ``Value/encoded`` has made; nil: it is none of that.
+  public func decode(_ bytes: [UInt8]) -> Value? {
+    var raw = rxd_value()
+    return bytes.withText { host.decode(scope, $0, &raw) } == 0 ? Value(raw, scope) : nil
   }
 }
 
-extension [UInt8] {
-  /// Calls `body` with the bytes, which are valid until it returns.
-  func withText<Result>(_ body: (rxd_text) -> Result) -> Result { withUnsafeBytes { body(rxd_text($0)) } }
+/// A value that is kept between calls.
+public struct OwnedValue: Sendable {
+  private enum Content {
+    /// Needs no memory.
+    case plain(UInt64, UInt64)
+    case encoded([UInt8])
+  }
+  private var content: Content
+
+  public init() { self.init(.null) }
+  public init(_ value: Value) {
+    switch value.what {
+    case .null, .bool, .int, .timestamp, .duration: content = .plain(value.raw.word.0, value.raw.word.1)
+    default: content = .encoded(value.encoded)
+    }
+  }
+  public mutating func assign(_ new: Value) { self = OwnedValue(new) }
+  /// Assigns a value that needs no memory; false: it does.
+  public mutating func assign(scalar new: Value) -> Bool {
+    self = OwnedValue(new)
+    return true
+  }
+  /// In the memory of the call that this thread is in.
+  public var value: Value {
+    switch content {
+    case .plain(let one, let two): Value(rxd_value(word: (one, two)), nil)
+    case .encoded(let bytes): Arena.current.decode(bytes) ?? .absent
+    }
+  }
+  /// ``value`` is in the memory of the call already.
+  public func keep(in arena: Arena) {}
+  /// As ``Value/encoded``.
+  var encoded: [UInt8] { if case .encoded(let bytes) = content { bytes } else { value.encoded } }
+  public var byteCount: Int { if case .encoded(let bytes) = content { bytes.count } else { 0 } }
 }
 
-extension Duration {
-  /// The nearest that 64 bits can hold.
-  var nanoseconds: Int64 {
-    let (seconds, attoseconds) = components
-    let (whole, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
-    let (sum, isTooLarge) = whole.addingReportingOverflow(attoseconds / 1_000_000_000)
-    return overflows || isTooLarge ? (seconds < 0 ? .min : .max) : sum
-  }
+/// An event.
+public struct Event {
+  public var value: Value
+  public init(_ value: Value) { self.value = value }
+  /// The same event with another value.
+  public func with(_ value: Value) -> Event { Event(value) }
+}
+
+/// An event that is kept between calls.
+public struct OwnedEvent: Sendable {
+  private(set) var value: OwnedValue
+  public init(_ event: Event) { value = OwnedValue(event.value) }
+  public mutating func assign(_ event: Event) { value.assign(event.value) }
+  /// In the memory of the call that this thread is in.
+  public var event: Event { Event(value.value) }
+  /// ``event`` is in the memory of the call already.
+  public func keep(in arena: Arena) {}
+  public var byteCount: Int { value.byteCount }
 }

@@ -131,6 +131,9 @@ public final class EventFrame {
     _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))
   }
 
+  /// What stands for plugins; nil: they run.
+  public var standIn: (any PluginStandIn)? { execution?.services.plugins }
+
   /// Makes `value` the `outer` of expressions. It must live as long as the evaluation.
   @inline(__always)
   func setOuter(_ value: Value) { state.pointee.variables[Variables.outer] = value }

@@ -1,165 +1,272 @@
-// A plugin with each kind of component, in Swift without libraries.
+// A plugin with each kind of component, in Swift without libraries. They are declared as rxd's own are.
 import Glibc
 import RxdPlugin
 
-/// Writes a text of the event in capitals: a pure function, called on any thread, several at once.
-struct Shout: RowOperator {
-  private let field: String
-  private let marks: String
+/// `exampleShout`: a text of each event in capitals.
+struct Shout: PureOperator {
+  var field = ""
+  var marks = 1
 
-  init(_ opening: Opening) throws {
-    field = opening.parameters["field"].text ?? ""
-    guard !field.isEmpty else { throw Failure("must not be empty", at: "field") }
-    marks = String(repeating: "!", count: Int(opening.parameters["marks"].int ?? 1))
+  static let changesValue = true
+
+  static let spec = ComponentSpec<Shout>(
+    "exampleShout",
+    summary: "Writes a text of the event in capitals.",
+    details: "An event whose text is empty is dropped.",
+    parameters: [
+      .init("field", \.field, primary: true, required: true, "The member to change."),
+      .init("marks", \.marks, range: 0...10, "How many exclamation marks follow."),
+    ],
+    examples: [
+      .marble(
+        "a headline", "exampleShout: { field: title, marks: 3 }", in: "a-b-c|", out: "d---e|",
+        values: [
+          "a": "{title: quiet}", "b": "{title: ''}", "c": "{title: loud}", "d": "{title: 'QUIET!!!'}",
+          "e": "{title: 'LOUD!!!'}",
+        ])
+    ])
+
+  static let inputType = EventType(.map(.string, .dyn))
+  func outputType(_ inputs: [EventType]) -> EventType { EventType(.map(.string, .dyn)) }
+
+  func validate(_ context: inout DecodingContext) {
+    if field.isEmpty { context.badValue(at: "field", "must not be empty") }
   }
 
-  func row(_ event: Value, _ arguments: Arguments, in call: Call) throws -> Value? {
-    guard let text = event[field].text else { throw Failure("no text '\(field)'") }
-    // Nothing to shout: the event ends here.
-    return text.isEmpty ? nil : event.with(field, call.text(text.uppercased() + marks))
+  func makePureStep() -> PureStep { Step(self) }
+
+  final class Step: PureStep {
+    private let field: String
+    private let marks: String
+
+    init(_ parameters: Shout) {
+      field = parameters.field
+      marks = String(repeating: "!", count: parameters.marks)
+    }
+
+    override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
+      guard let text = value[field].text else { return refuse(.pluginRefusal, "no text '\(field)'", frame) }
+      // Nothing to shout: the event ends here.
+      if text.isEmpty { return .drop }
+      value = value.with(field, frame.arena.string(text.uppercased() + marks))
+      return .pass
+    }
   }
 }
 
-/// Counts events by a key, and sends the counts when a period is over: state, a timer and an expression.
-final class Tally: StreamOperator {
-  private let period: Duration
-  private let log: Log
-  /// In the order in which the keys came.
-  private var counts: [(key: String, count: Int64)] = []
+/// `exampleTally`: counts events by a key, and sends the counts when a period is over: state, a timer and an expression.
+struct Tally: OperatorComponent {
+  var key = ExpressionParameter()
+  var every = TimeSpan.seconds(1)
 
-  init(_ opening: Opening) throws {
-    period = opening.parameters["every"].duration ?? .seconds(1)
-    log = opening.log
-    guard let (bytes, _) = opening.state, let state = opening.call.decode(bytes) else { return }
-    counts = state.members.map { ($0.name, $0.value.int ?? 0) }
+  static let spec = ComponentSpec<Tally>(
+    "exampleTally",
+    summary: "Counts events by a key and sends the counts after each period.",
+    parameters: [
+      .init("key", \.key, primary: true, required: true, expecting: .string, "What is counted by."),
+      .init("every", \.every, range: 1_000_000...Int64.max, "How long a period is."),
+    ],
+    examples: [
+      .marble(
+        "the words of each period", "exampleTally: { key: event, every: 5ms }", in: "a-b-a------a-|",
+        out: "-----(xy)-------(z|)",
+        values: ["x": "{key: a, count: 2}", "y": "{key: b, count: 1}", "z": "{key: a, count: 1}"]),
+      .snippet("words a minute", "exampleTally: { key: event.word, every: 1m }"),
+    ],
+    edges: EdgeCases(completion: "Sends the counts, then completes."),
+    memory: "A number for each key of the period.", persistence: .state(version: 1),
+    lateness: .always("it counts what comes"),
+    useCases: [.init(.gathering, "count the words of each minute", "exampleTally: { key: event.word, every: 1m }")])
+
+  func outputType(_ inputs: [EventType]) -> EventType {
+    EventType(.object(fields: [.init("key", .string), .init("count", .int)], open: false))
   }
 
-  func process(_ input: Input, _ output: Output, in call: Call) throws {
-    switch input {
-    case .event(_, let arguments):
-      guard let key = arguments[0].text else { throw Failure("the key is no text") }
-      if counts.isEmpty { output.setTimer("period", after: period) }
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
+
+  final class Node: OperatorNode {
+    private let parameters: Tally
+    private lazy var frame = sharedFrame()
+    /// In the order in which the keys came.
+    private var counts: [(key: String, count: Int64)] = []
+    private var timer = Wake.none
+
+    init(_ parameters: Tally, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    override func receive(_ event: Event) {
+      guard let key = parameters.key.required.evaluate(frame).text else {
+        return reject(event, .pluginRefusal, "the key is no text")
+      }
+      if counts.isEmpty { timer = wake(after: parameters.every) }
       if let index = counts.firstIndex(where: { $0.key == key }) {
         counts[index].count += 1
       } else {
         counts.append((key, 1))
-        log.count("keys")
+        nodeContext.count("keys")
       }
-    case .timer, .complete:
-      for (key, count) in counts { output.send(call.object(["key": call.text(key), "count": call.int(count)])) }
+    }
+
+    override func woke(_ token: Int) { send() }
+
+    override func complete() {
+      send()
+      finish()
+    }
+
+    override func stop() { cancelWake(&timer) }
+
+    private func send() {
+      cancelWake(&timer)
+      for (key, count) in counts { emit(Event(arena.map(["key": arena.string(key), "count": .int(count)]))) }
       counts = []
-      output.cancelTimer("period")
     }
-  }
 
-  func save(in call: Call) throws -> [UInt8] {
-    call.object(counts.map { (name: $0.key, value: call.int($0.count)) }).encoded
-  }
-}
+    override func save(_ state: inout StateWriter) {
+      state.write(timer)
+      state.write(each: counts) {
+        $0.write($1.key)
+        $0.write($1.count)
+      }
+    }
 
-/// Sends the letters of a text one after the other, and goes on behind the last one that was kept.
-final class Letters: Source {
-  private let letters: [Character]
-  private var next: Int
-
-  init(_ opening: Opening) throws {
-    letters = Array(opening.parameters["of"].text ?? "")
-    next = Int(opening.position.map { String(decoding: $0, as: UTF8.self) } ?? "0") ?? 0
-  }
-
-  func run(_ sender: Sender) throws {
-    while next < letters.count {
-      let call = sender.call
-      let event = call.object(["letter": call.text(String(letters[next]))])
-      next += 1
-      var goesOn = sender.add(event)
-      sender.position(Array(String(next).utf8))
-      // The memory of the values is freed with each flush.
-      if next % 100 == 0 || next == letters.count { goesOn = sender.flush() && goesOn }
-      if !goesOn { return }
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      timer = try state.read()
+      for _ in 0..<(try state.count()) { counts.append((try state.read(), try state.read())) }
     }
   }
 }
 
-/// Appends a text of each event to a file, a line each.
-final class Lines: Sink {
-  private let field: String
-  private let file: Int32
+/// `exampleLetters`: the letters of a text one after the other, behind the last one that was kept.
+struct Letters: SourceComponent {
+  var of = ""
 
-  init(_ opening: Opening) throws {
-    field = opening.parameters["field"].text ?? ""
-    file = open(opening.parameters["path"].text ?? "", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o644)
-    guard file >= 0 else { throw Failure("cannot open the file: \(reason(errno))", at: "path") }
+  static let spec = ComponentSpec<Letters>(
+    "exampleLetters",
+    summary: "Sends the letters of a text.",
+    parameters: [.init("of", \.of, primary: true, required: true, "The text.")],
+    examples: [.snippet("five", "exampleLetters: hello")],
+    persistence: .position(version: 1))
+
+  var outputType: EventType { EventType(.object(fields: [.init("letter", .string)], open: false)) }
+  var recovery: SourceRecovery { .position }
+
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+    Node(self, nodeContext, downstream)
   }
 
-  deinit { close(file) }
+  final class Node: RunningSource {
+    private let letters: [Unicode.Scalar]
+    private var next = 0
 
-  func write(_ batch: SinkBatch, in call: Call) throws {
-    var lines: [UInt8] = []
-    for index in 0..<batch.count {
-      guard let text = batch.event(index)[field].text else {
-        batch.refuse(index, "no text '\(field)'")
-        continue
+    init(_ parameters: Letters, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      letters = Array(parameters.of.unicodeScalars)
+      super.init(nodeContext, downstream: downstream)
+    }
+
+    override func begin() {
+      while next < letters.count, !isClosed {
+        next += 1
+        produce(arena.map(["letter": arena.string(String(letters[next - 1]))]))
+        if next % 100 == 0 { deliver() }
+      }
+      finish()
+    }
+
+    override func save(_ state: inout StateWriter) { state.write(next) }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      next = try state.read(in: 0...letters.count)
+    }
+  }
+}
+
+/// `exampleLines`: appends a text of each event to a file, a line each.
+struct Lines: SinkComponent {
+  var path = ""
+  var field = "text"
+
+  static let spec = ComponentSpec<Lines>(
+    "exampleLines",
+    summary: "Appends a text of each event to a file.",
+    parameters: [
+      .init("path", \.path, primary: true, required: true, "The file; it is made if it does not exist."),
+      .init("field", \.field, "The member that is written."),
+    ],
+    examples: [.snippet("a list of names", "exampleLines: { path: names.txt, field: name }")])
+
+  static let inputType = EventType(.map(.string, .dyn))
+  var confirmation: SinkConfirmation { .disk }
+
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+
+  final class Node: RunningSink {
+    private let parameters: Lines
+    private var file: Int32 = -1
+    private var lines: [UInt8] = []
+    private var count = 0
+
+    init(_ parameters: Lines, _ nodeContext: NodeContext) {
+      self.parameters = parameters
+      super.init(nodeContext)
+    }
+
+    override func open() {
+      file = Glibc.open(parameters.path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o644)
+      if file < 0 { fail(because: SignalFailure(.sink, "cannot open the file: \(reason(errno))", at: "path")) }
+    }
+
+    override func receive(_ event: Event) {
+      guard let text = event.value[parameters.field].text else {
+        return reject(event, "no text '\(parameters.field)'")
       }
       lines += Array(text.utf8) + [0x0A]
+      count += 1
     }
-    let start = lseek(file, 0, SEEK_END)
-    var written = 0
-    while written < lines.count {
-      let count = lines.withUnsafeBytes { Glibc.write(file, $0.baseAddress! + written, $0.count - written) }
-      if count < 0, errno == EINTR { continue }
-      guard count > 0 else { throw undone(start, "cannot write: \(reason(errno))") }
-      written += count
-    }
-    // EINVAL: a pipe or a device, which has no disk.
-    guard fdatasync(file) == 0 || errno == EINVAL else { throw undone(start, "cannot sync: \(reason(errno))") }
-  }
 
-  /// The batch comes again as a whole, so nothing of it stays.
-  private func undone(_ start: off_t, _ message: String) -> Retry {
-    if start >= 0 { _ = ftruncate(file, start) }
-    return Retry(message)
+    override func turnEnded() {
+      let receipt = take(count)
+      let start = lseek(file, 0, SEEK_END)
+      if let problem = write() {
+        // The events come again, so nothing of them stays.
+        if start >= 0 { _ = ftruncate(file, start) }
+        receipt.acknowledgeAll(.failed(problem))
+      } else {
+        receipt.acknowledgeAll()
+      }
+      lines = []
+      count = 0
+    }
+
+    private func write() -> String? {
+      var written = 0
+      while written < lines.count {
+        let count = lines.withUnsafeBytes { Glibc.write(file, $0.baseAddress! + written, $0.count - written) }
+        if count < 0, errno == EINTR { continue }
+        guard count > 0 else { return "cannot write: \(reason(errno))" }
+        written += count
+      }
+      // EINVAL: a pipe or a device, which has no disk.
+      return fdatasync(file) == 0 || errno == EINVAL ? nil : "cannot sync: \(reason(errno))"
+    }
+
+    override func finish() { if file >= 0 { close(file) } }
   }
 }
 
 private func reason(_ code: Int32) -> String { String(cString: strerror(code)) }
 
-private let spec = #"""
-  {"plugin": "swift-shout", "version": "1.0.0", "contract": 1, "summary": "A component of each kind, in Swift.", "components": [
-    {"kind": "operator", "name": "exampleShout", "form": "row", "summary": "Writes a text of the event in capitals.",
-     "details": "An event whose text is empty is dropped.",
-     "parameters": [
-       {"name": "field", "type": "text", "primary": true, "required": true, "help": "The member to change."},
-       {"name": "marks", "type": "integer", "default": 1, "minimum": 0, "maximum": 10, "help": "How many exclamation marks follow."}],
-     "input": {"type": "object"}, "output": {"type": "object"},
-     "examples": [{"title": "a headline", "yaml": "exampleShout: { field: title, marks: 3 }"}]},
-    {"kind": "operator", "name": "exampleTally", "summary": "Counts events by a key and sends the counts after each period.",
-     "parameters": [
-       {"name": "key", "type": "expression", "result": "string", "primary": true, "required": true, "help": "What is counted by."},
-       {"name": "every", "type": "duration", "default": "1s", "minimum": "1ms", "help": "How long a period is."}],
-     "output": {"type": "object", "properties": {"key": {"type": "string"}, "count": {"type": "integer"}}, "required": ["key", "count"]},
-     "memory": "A number for each key of the period.", "state": {"version": 1}, "timers": true,
-     "examples": [{"title": "words a minute", "yaml": "exampleTally: { key: event.word, every: 1m }"}]},
-    {"kind": "source", "name": "exampleLetters", "summary": "Sends the letters of a text.",
-     "parameters": [{"name": "of", "type": "text", "primary": true, "required": true, "help": "The text."}],
-     "output": {"type": "object", "properties": {"letter": {"type": "string"}}, "required": ["letter"]},
-     "recovery": "position",
-     "examples": [{"title": "five", "yaml": "exampleLetters: hello"}]},
-    {"kind": "sink", "name": "exampleLines", "summary": "Appends a text of each event to a file.",
-     "parameters": [
-       {"name": "path", "type": "text", "primary": true, "required": true, "help": "The file; it is made if it does not exist."},
-       {"name": "field", "type": "text", "default": "text", "help": "The member that is written."}],
-     "input": {"type": "object"}, "confirmation": "disk",
-     "examples": [{"title": "a list of names", "yaml": "exampleLines: { path: names.txt, field: name }"}]}]}
-  """#
-
 @_cdecl("rxd_swift_plugin")
 public func plugin() -> UnsafeMutableRawPointer {
   Plugin(
-    spec: spec,
+    "swift-shout", version: "1.0.0", summary: "A component of each kind, in Swift.",
     [
-      .row("exampleShout", Shout.self), .stream("exampleTally", Tally.self), .source("exampleLetters", Letters.self),
-      .sink("exampleLines", Lines.self),
+      CatalogueEntry(row: Shout.self), CatalogueEntry(operator: Tally.self), CatalogueEntry(source: Letters.self),
+      CatalogueEntry(sink: Lines.self),
     ]
   ).handle
 }

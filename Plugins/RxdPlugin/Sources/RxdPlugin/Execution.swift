@@ -1,0 +1,83 @@
+import CRxdPlugin
+
+/// What an instance belongs to: its log, its clock, its place in the pipeline.
+public final class Execution: @unchecked Sendable {
+  public let services: Services
+  /// What the present call was told of the time.
+  var times: (wall: Int64, monotonic: Int64) = (0, 0)
+
+  init(_ services: Services) { self.services = services }
+}
+
+/// The log and the counters of an instance; may be used on any thread, until it is released.
+public struct Services: @unchecked Sendable {
+  public enum Level: String, Sendable { case debug, info, warning, error }
+  let instance: OpaquePointer?
+  /// Whether time is virtual, as in `rxd test`.
+  public let isImmediate: Bool
+
+  /// `label` is that of the step, which rxd puts there.
+  public func log(_ level: Level, _ label: String, _ message: String) {
+    level.rawValue.withText { level in message.withText { host.log(instance, level, $0) } }
+  }
+  /// Adds to a counter of the step; at most 100 names.
+  public func count(_ name: String, by number: Int64 = 1) { name.withText { host.count_up(instance, $0, number) } }
+  /// Nobody waits for what the instance does any more.
+  public var isClosing: Bool { host.is_closing(instance) != 0 }
+}
+
+/// The pipeline's clock.
+public struct Executor {
+  let execution: Execution
+  /// Nanoseconds since 1970.
+  public var wallTime: Int64 { execution.times.wall }
+  public var now: Instant { Instant(nanoseconds: execution.times.monotonic) }
+}
+
+/// What a running node belongs to and may use.
+public struct NodeContext {
+  public let execution: Execution
+  /// Where it stands in the pipeline file: "out/2 geoip".
+  public let label: String
+  /// The name of the pipeline.
+  public let pipeline: String
+  /// The component as a whole; name a parameter (`at: "path"`) to show that one.
+  public var location: SourceLocation? { SourceLocation("") }
+
+  public func log(_ level: Services.Level, _ message: String) { execution.services.log(level, label, message) }
+  /// Adds to a counter of the step.
+  public func count(_ name: String, by number: Int64 = 1) { execution.services.count(name, by: number) }
+}
+
+/// Why a signal ends.
+public struct SignalFailure: Error, Sendable, Equatable {
+  public enum Kind: String, Sendable { case timeout, source, sink, limit, expression, user, plugin }
+  public var kind: Kind
+  /// One sentence without a full stop.
+  public var message: String
+  /// The place in the parameters.
+  public var location: SourceLocation?
+  public init(_ kind: Kind, _ message: String, at location: SourceLocation? = nil) {
+    self.kind = kind
+    self.message = message
+    self.location = location
+  }
+}
+
+/// The kinds of refusals. rxd gives those of a plugin one code, RX514.
+public enum Diagnostic {
+  public enum Code: Sendable {
+    case pluginRefusal, eventNotReadable, expressionFailed, eventNotDeliverable, eventRefused, unexpectedValue
+  }
+}
+
+/// The policy for events that a step cannot process, where the file gives no `onError`. A plugin's are routed.
+public enum ErrorPolicy: Sendable { case drop, keep, fail, route }
+
+/// The receiver of a signal's events: `receive* (complete | fail)?`, one at a time, nothing after the end.
+open class Downstream {
+  public init() {}
+  open func receive(_ event: Event) {}
+  open func complete() {}
+  open func fail(_ failure: SignalFailure) {}
+}

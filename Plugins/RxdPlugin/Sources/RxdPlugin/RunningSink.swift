@@ -1,0 +1,133 @@
+import CRxdPlugin
+
+/// A running sink, on a thread of its own.
+///
+/// Every event that it receives is acknowledged exactly once: at once, with ``delivered(_:)`` or ``reject(_:_:on:)``, or by ``turnEnded()``, on a receipt.
+open class RunningSink: Downstream {
+  public let nodeContext: NodeContext
+  private(set) var failure: SignalFailure?
+  /// Of the batch that is written: what has become of each event.
+  private enum Fate { case open, delivered, refused }
+  private var fates: [Fate] = []
+  /// The first that is open.
+  private var next = 0
+  private var verdicts: OpaquePointer?
+  private var again: String?
+  let frame = EventFrame()
+
+  public init(_ nodeContext: NodeContext) { self.nodeContext = nodeContext }
+
+  public final var execution: Execution { nodeContext.execution }
+  public final var executor: Executor { Executor(execution: nodeContext.execution) }
+  public final var arena: Arena { Arena.current }
+  /// With the results of the parameters' expressions for the event that is being received.
+  public final func makeFrame() -> EventFrame { frame }
+
+  // MARK: To override
+
+  /// Takes one event.
+  open override func receive(_ event: Event) {}
+  /// Opens the target. Called once; call `fail(because:)` if it cannot be opened.
+  open func open() {}
+  /// All events of a turn have been received: write what is held, and acknowledge it.
+  open func turnEnded() {}
+  /// Nothing more comes: close the target.
+  open func finish() {}
+
+  // MARK: What becomes of events
+
+  /// A receipt for the next events that are not acknowledged.
+  public final func take(_ events: Int) -> Receipt { Receipt(self, events) }
+
+  /// The next events that are not acknowledged have been delivered.
+  public final func delivered(_ count: Int = 1) { settle(count, .delivered) }
+
+  /// The event that is being received goes to the errors output, for good.
+  public final func reject(_ event: Event, _ message: String, on receipt: Receipt? = nil) {
+    let index = fates.count - 1
+    guard index >= 0, fates[index] == .open else { return }
+    fates[index] = .refused
+    message.withText { host.refuse(verdicts, index, $0) }
+  }
+
+  /// The sink cannot continue. In `open`: it is refused, with the place in the parameters. Later: nothing of it can ever be delivered.
+  public final func fail(because failure: SignalFailure) { if self.failure == nil { self.failure = failure } }
+
+  fileprivate func retry(_ message: String) { if again == nil { again = message } }
+
+  private func settle(_ count: Int, _ fate: Fate) {
+    var left = count
+    while left > 0, next < fates.count {
+      if fates[next] == .open {
+        fates[next] = fate
+        left -= 1
+      }
+      next += 1
+    }
+    precondition(left == 0, "a sink acknowledged an event twice")
+  }
+
+  // MARK: The thread
+
+  func write(_ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?, _ scope: OpaquePointer?) -> WriteResult {
+    self.verdicts = verdicts
+    fates.removeAll(keepingCapacity: true)
+    next = 0
+    again = nil
+    frame.scope = scope
+    for index in 0..<Int(batch.pointee.count) {
+      let input = batch.input(index)
+      guard input.kind == 0 else { continue }
+      frame.arguments = input.arguments
+      fates.append(.open)
+      receive(Event(Value(input.event, scope)))
+      if failure != nil { break }
+    }
+    frame.arguments = nil
+    if failure == nil { turnEnded() }
+    if let failure { return .failed(failure) }
+    let settled = fates.firstIndex(of: .open) ?? fates.count
+    if let again {
+      host.delivered(verdicts, settled)
+      return .again(again)
+    }
+    guard settled == fates.count else {
+      let left = fates.count { $0 == .open }
+      return .failed(SignalFailure(.sink, "the sink has not acknowledged \(left) of \(fates.count) events"))
+    }
+    return .written
+  }
+
+  enum WriteResult {
+    case written
+    case again(String)
+    case failed(SignalFailure)
+  }
+}
+
+/// Events that a sink has taken and acknowledges later in the same turn.
+public final class Receipt {
+  public enum Outcome: Sendable, Equatable {
+    case acknowledged
+    /// They come again, after a pause.
+    case failed(String)
+  }
+  private let sink: RunningSink
+  public private(set) var left: Int
+
+  fileprivate init(_ sink: RunningSink, _ events: Int) {
+    self.sink = sink
+    left = events
+  }
+
+  public func acknowledge(_ events: Int, _ outcome: Outcome = .acknowledged) {
+    precondition(events <= left, "a sink acknowledged an event twice")
+    left -= events
+    switch outcome {
+    case .acknowledged: sink.delivered(events)
+    case .failed(let reason): sink.retry(reason)
+    }
+  }
+
+  public func acknowledgeAll(_ outcome: Outcome = .acknowledged) { acknowledge(left, outcome) }
+}

@@ -1,0 +1,177 @@
+import CRxdPlugin
+import Glibc
+
+/// A running source. It has a thread of its own: `begin` may block, as long as it looks at ``isClosed`` or at what ``deliver()`` returns.
+open class RunningSource: OperatorNode {
+  fileprivate var raw: OpaquePointer?
+  /// Timers and when they are due, on the monotonic clock.
+  private var due: [(wake: Wake, at: Int64)] = []
+  private var isWaiting = false
+  /// Events with a token that are not settled.
+  private var outstanding = 0
+  /// What was added since the last ``deliver()``.
+  private var added = 0
+  /// rxd takes nothing more.
+  private var isRefused = false
+  fileprivate var keepsPosition = false
+  fileprivate var version = 0
+
+  /// After so many events a position is noted.
+  private static let most = 512
+
+  // MARK: To override
+
+  /// Starts. Called once; may emit before it returns, and may block.
+  open func begin() {}
+  /// Continues after `restore`, in place of `begin`.
+  open func resume() { begin() }
+  /// rxd wants nothing more: let go of what waits. The default completes.
+  open func drain() { finish() }
+  /// What has become of events with tokens: everything that they caused is delivered, or it has failed.
+  open func settled(_ tokens: [(token: UInt64, hasFailed: Bool)]) {}
+  /// A timer is due. Called by ``wait(for:)``, and when `begin` has returned.
+  open override func woke(_ token: Int) {}
+
+  // MARK: Output
+
+  /// Sends an event. `token`: above 0, of the author's choice, to hear what becomes of it in ``settled(_:)``.
+  public final func produce(_ value: Value, position: Int64 = -1, token: UInt64 = 0) {
+    guard !isClosed, !isRefused else { return }
+    if token > 0 { outstanding += 1 }
+    added += 1
+    if withUnsafePointer(to: value.raw, { host.add(raw, $0, token) }) != 0 { isRefused = true }
+    // The memory of the values is freed with each delivery, so it comes behind the event.
+    if isRefused || added >= Self.most { deliver() }
+  }
+
+  /// Sends input that is no event to the errors output.
+  public final func reject(input: String, _ message: String, token: UInt64 = 0) {
+    guard !isClosed, !isRefused else { return }
+    if token > 0 { outstanding += 1 }
+    added += 1
+    input.withText { input in message.withText { host.reject_input(raw, input, $0, token) } }
+  }
+
+  /// Hands over what was produced, with the position behind it; waits while nobody wants more. False: the source is to stop.
+  @discardableResult
+  public final func deliver() -> Bool {
+    if keepsPosition {
+      var state = StateWriter()
+      state.write(UInt64(version))
+      save(&state)
+      state.bytes.withText { host.position(raw, $0) }
+    }
+    added = 0
+    if host.flush(raw) != 0 { isRefused = true }
+    if isStopping { stopped() }
+    return !isClosed
+  }
+
+  /// What rxd asks of the source: to send nothing more.
+  public final var isStopping: Bool { isRefused || host.is_stopping(raw) != 0 }
+  /// Readable while something is settled, or the source is to stop: for `poll`, in a `begin` that waits for a socket.
+  public final var wakeDescriptor: Int32 { host.wake_descriptor(raw) }
+
+  /// Notes that nothing of this turn has a position yet. The end of a turn is where ``deliver()`` is called.
+  public final func beginPiece<Position: Sendable>(
+    of ledger: PositionLedger<Position>, endingAt position: @escaping () -> Position
+  ) {
+    ledger.end = position
+  }
+
+  // MARK: Waiting
+
+  /// Waits for timers, settled tokens and the stop, for so long at most; nil: until one of them comes.
+  public final func wait(for span: TimeSpan?) {
+    guard !isClosed else { return }
+    if added > 0 { deliver() }
+    var most = span?.nanoseconds
+    if let first = due.map(\.at).min() {
+      let left = max(0, first - execution.times.monotonic)
+      most = min(most ?? .max, left)
+    }
+    var acks = [rxd_ack](repeating: rxd_ack(), count: 256)
+    let count = host.acks(raw, &acks, acks.count, most.map { max(0, $0) } ?? -1)
+    readClocks()
+    if count > 0 {
+      outstanding -= count
+      settled(acks.prefix(count).map { ($0.token, $0.is_failed != 0) })
+    }
+    for one in due.filter({ $0.at <= execution.times.monotonic }).sorted(by: { $0.at < $1.at }) {
+      due.removeAll { $0.wake == one.wake }
+      if timers.remove(one.wake), !isClosed { woke(one.wake.token) }
+    }
+    if isStopping { stopped() }
+  }
+
+  override final func tell(_ wake: Wake, _ after: Int64) {
+    due.removeAll { $0.wake == wake }
+    guard after >= 0 else { return }
+    readClocks()
+    due.append((wake, (Instant(nanoseconds: execution.times.monotonic) + TimeSpan(nanoseconds: after)).nanoseconds))
+  }
+
+  private func stopped() {
+    if !isClosed { drain() }
+    close()
+  }
+
+  private func readClocks() {
+    func read(_ clock: clockid_t) -> Int64 {
+      var time = timespec()
+      clock_gettime(clock, &time)
+      return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+    execution.times = (read(CLOCK_REALTIME), read(CLOCK_BOOTTIME))
+  }
+
+  // MARK: The thread
+
+  func run(_ source: OpaquePointer?, isRestored: Bool) {
+    raw = source
+    readClocks()
+    tellUntold()
+    if isRestored { resume() } else { begin() }
+    if !isRefused, added > 0 { deliver() }
+    while !isClosed { wait(for: nil) }
+    // Whoever waits for an answer gets one.
+    while outstanding > 0, host.is_stopping(raw) != 2 {
+      var acks = [rxd_ack](repeating: rxd_ack(), count: 256)
+      let count = host.acks(raw, &acks, acks.count, -1)
+      if count == 0, host.is_stopping(raw) == 0 { break }
+      outstanding -= count
+      if count > 0 { settled(acks.prefix(count).map { ($0.token, $0.is_failed != 0) }) }
+    }
+  }
+
+  /// Reads the position behind which it goes on.
+  func restore(position: [UInt8]) throws(StateFault) {
+    var head = StateReader(position, version: 0, nil)
+    let version = try head.read(UInt64.self)
+    guard version <= UInt64(self.version) else { throw StateFault("a later version of the plugin has written it") }
+    var state = StateReader(position, version: Int(version), nil)
+    _ = try state.read(UInt64.self)
+    try restore(&state)
+    guard state.isAtEnd else { throw StateFault("there is more than the source reads") }
+  }
+
+  func keepPositions(version: Int) {
+    keepsPosition = true
+    self.version = version
+  }
+}
+
+/// Where the turns of a source end. rxd knows what of it is acknowledged.
+public final class PositionLedger<Position: Sendable> {
+  private var start: Position
+  var end: (() -> Position)?
+  public init(_ start: Position) { self.start = start }
+  /// Behind what has been sent.
+  public var taken: Position { end?() ?? start }
+  /// The same: rxd keeps a position until what came before it is acknowledged.
+  public var acknowledged: Position { taken }
+  public func reset(to position: Position) {
+    start = position
+    end = nil
+  }
+}
