@@ -239,6 +239,49 @@ import Testing
     #expect(fused > 50)
   }
 
+  /// Whoever observes an edge into a step that keeps events is told of each that a newer one replaces, and of which.
+  @Test(arguments: [
+    ("throttle: 5ms", ["1", "2", "3"]), ("throttle: { quiet: 5ms, when: event < 4 }", ["1", "2", "3"]),
+    ("rateLimit: { per: 1s, mode: both }", ["2", "3"]), ("takeLast: 2", ["1", "2"]),
+    ("gate: { signal: b, whileClosed: latest }", ["1", "2", "3"]),
+    ("delay: 5ms", []),
+  ])
+  func whatIsReplacedIsTold(_ step: String, _ expected: [String]) throws {
+    final class Replaced: EdgeObserver {
+      var values: [String] = []
+      var order: [String] = []
+      override func receive(_ event: Event) { order.append("\(event.value.asInt) comes") }
+      override func superseded(_ event: Event) {
+        values.append("\(event.value.asInt)")
+        order.append("\(event.value.asInt) goes")
+      }
+      override func decided(_ verdict: Verdict) { order.append(verdict.rawValue) }
+    }
+    let yaml = """
+      sources: { a: { marbles: '-1234|' }, b: { marbles: '---------1|' } }
+      sinks: { out: { from: a, chain: [ { \(step) } ], probe: {} } }
+      """
+    let plan = try PipelineRun.compile(yaml)
+    let number = try #require(plan.steps.indices.first { plan.name(of: .step(StepID($0))).hasPrefix("out/") })
+    let edge = try #require(
+      plan.edges.indices.first { if case .step(StepID(number)) = plan.edges[$0].to { plan.edges[$0].input != nil } else { false } })
+    let observer = Replaced()
+    let gone = Replaced()
+    var options = PipelineRun.Options()
+    options.prepare = { execution in
+      execution.attach(observer, to: EdgeID(edge))
+      execution.attach(gone, to: EdgeID(edge))
+      execution.detach(gone, from: EdgeID(edge))
+    }
+    let run = PipelineRun(plan, sources: [:], options: options)
+    #expect(observer.values == expected, "\(observer.order)")
+    #expect(run.statistics.steps[number].superseded == UInt64(expected.count))
+    #expect(gone.order.isEmpty)
+    if step == "throttle: 5ms" {
+      #expect(Array(observer.order.prefix(5)) == ["1 comes", "kept", "2 comes", "1 goes", "kept"])
+    }
+  }
+
   /// An edge between fused steps, from the middle of a run on, and not to its end.
   @Test func anObserverComesAndGoes() throws {
     let yaml = """
