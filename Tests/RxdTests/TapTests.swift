@@ -222,7 +222,9 @@ struct TapTests {
     lines += try (0..<2).map { _ in try object(tap.line()) }
     #expect(lines.map { $0["event"] as? String } == ["a", "a", "b", "b", "b", "b", "c"], "\(lines)")
     #expect(
-      lines.map { $0["verdict"] as? String } == ["kept", "superseded", "kept", "superseded", "kept", "superseded", "kept"])
+      lines.map { $0["verdict"] as? String } == [
+        "kept", "superseded", "kept", "superseded", "kept", "superseded", "kept",
+      ])
     let times = lines.map { $0["nanoseconds"] as? Int }
     #expect(lines.map { $0["since"] as? Int } == [nil, times[0], nil, times[2], nil, times[4], nil], "\(lines)")
     #expect(lines[1]["from"] as? String == "lines" && lines[1]["to"] as? String == "last/throttle")

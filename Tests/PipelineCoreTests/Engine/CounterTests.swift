@@ -264,7 +264,9 @@ import Testing
     let plan = try PipelineRun.compile(yaml)
     let number = try #require(plan.steps.indices.first { plan.name(of: .step(StepID($0))).hasPrefix("out/") })
     let edge = try #require(
-      plan.edges.indices.first { if case .step(StepID(number)) = plan.edges[$0].to { plan.edges[$0].input != nil } else { false } })
+      plan.edges.indices.first {
+        if case .step(StepID(number)) = plan.edges[$0].to { plan.edges[$0].input != nil } else { false }
+      })
     let observer = Replaced()
     let gone = Replaced()
     var options = PipelineRun.Options()

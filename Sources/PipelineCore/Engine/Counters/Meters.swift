@@ -175,7 +175,9 @@ final class Meters {
     }
     self.outlets = outlets
     var inlets = [[Int]](repeating: [], count: plan.steps.count)
-    for (number, edge) in plan.edges.enumerated() { if case .step(let step) = edge.to { inlets[step.number].append(number) } }
+    for (number, edge) in plan.edges.enumerated() {
+      if case .step(let step) = edge.to { inlets[step.number].append(number) }
+    }
     self.inlets = inlets
     waits = plan.components.compactMapValues { $0 is any SourceComponent ? SourceWaits() : nil }
     plugins = plan.components.compactMapValues { component in
