@@ -154,7 +154,14 @@ import Testing
         late: { from: a, chain: [ { delay: { by: 4ms, limit: 2 } } ] }
         inner: { from: a, chain: [ { flattenMap: { policy: concat, signal: { from: { marbles: '---- ---- ---- #' }, chain: [ { retry: { count: 1 } } ] } } } ] }
         closing: { from: a, chain: [ { window: { every: 25ms } } ] }
-      sinks: { out: { from: late, probe: {} }, other: { from: inner, probe: {} }, third: { from: closing, probe: {} } }
+        shared: { from: a, chain: [ { groupBy: { key: event % 4, chain: [ { scan: { start: 0, next: running + 1 } } ] } } ] }
+        apart: { from: a, chain: [ { groupBy: { key: event % 4, chain: [ { delay: 1ms } ] } } ] }
+        over: { from: a, chain: [ { groupBy: { key: event % 4, chain: [ { scan: { start: 0, next: running + 1 } }, { take: 1 } ] } } ] }
+      sinks:
+        out: { from: late, probe: {} }
+        other: { from: inner, probe: {} }
+        third: { from: closing, probe: {} }
+        fourth: { from: { merge: [shared, apart, over] }, probe: {} }
       """
     let plan = try PipelineRun.compile(yaml)
     var running: Execution?
@@ -178,6 +185,11 @@ import Testing
     let flatten = steps("flattenMap")
     #expect(flatten.contains { $0.inner == 1 && $0.holding >= 3 })
     #expect(flatten.last?.holding == 0 || run.outcome != .completed)
+    // Groups, whether they share a run or not; those that have ended are not counted.
+    let groups = plan.steps.indices.filter { plan.steps[$0].keyword == "groupBy" }.map { number in
+      seen.map { $0.steps[number].inner }.max()
+    }
+    #expect(groups == [4, 4, 0], "\(groups)")
     let retry = steps("retry")
     #expect(retry.map(\.retries).max() == 1)
     #expect(seen.map(\.turns) == seen.map(\.turns).sorted())

@@ -35,6 +35,8 @@ struct StepCounters {
   var nanoseconds: Int64 = 0
   /// The number of events whose time was taken.
   var timed: UInt64 = 0
+  /// The groups of a `groupBy` that share one run, so that no edge counts them.
+  var groups = 0
   /// The number of observers of the edges into the step.
   var watchers = 0
   /// Which of the events that do not pass are offered to ``StoppedEvents``.
