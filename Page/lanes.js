@@ -77,6 +77,7 @@ export class Lanes {
     if (line.edges) return this.mark(line);
     const lane = this.lanes.get(`${line.from}>${line.to}`);
     if (!lane || line.nanoseconds === undefined) return;
+    if (line.since !== undefined) return this.change(lane, line);
     const event = {
       at: line.nanoseconds, lane: lane.key, raw, time: line.time, cut: line.cut, bytes: line.bytes,
       verdict: line.end ? line.end : line.verdict, value: line.end ? line.message ?? null : line.event, isEnd: line.end !== undefined,
@@ -91,6 +92,21 @@ export class Lanes {
     lane.counts[kind] = (lane.counts[kind] ?? 0) + 1;
     this.hold(lane, event);
     if (this.until === null) this.dot(lane, event);
+  }
+
+  /** What the step has done since with an event that it kept. */
+  change(lane, line) {
+    const value = JSON.stringify(line.event);
+    const event = lane.events.findLast((event) => event.at === line.since && event.verdict === "kept" && JSON.stringify(event.value) === value);
+    if (!event) return;
+    event.verdict = line.verdict;
+    if (lane.role !== "input") return;
+    lane.counts.kept -= 1;
+    if (lane.counts.kept === 0) delete lane.counts.kept;
+    lane.counts[line.verdict] = (lane.counts[line.verdict] ?? 0) + 1;
+    const dot = lane.dots.querySelector(`[data-serial="${event.serial}"] circle`);
+    dot?.setAttribute("class", `v-${line.verdict}`);
+    dot?.setAttribute("data-verdict", line.verdict);
   }
 
   /** The tap is attached: at first, to a new version, or after a pause of the page. */

@@ -44,12 +44,7 @@ public struct UnixSink: SinkComponent {
     seeAlso: ["tcp", "udp", "syslog"])
 
   public func validate(_ context: inout DecodingContext) {
-    if path.isEmpty || path.utf8.count > 107, !path.contains("${") {
-      context.badValue(
-        at: context.location(of: "path"),
-        "the path of a Unix socket has 1 to 107 bytes, and this one \(path.utf8.count)",
-        help: "Write a path such as /run/app/events.sock")
-    }
+    context.checkSocketPath(path, at: "path")
     if kind == .datagram, framing != .lines {
       context.badValue(
         at: context.location(of: "framing"),

@@ -137,16 +137,3 @@ extension ListenAddress {
     self.init(socket: path)
   }
 }
-
-extension DecodingContext {
-  mutating func checkSocketPath(_ path: String, at parameter: String) {
-    if path.contains("${") { return }
-    guard path.isEmpty || path.utf8.count > 107 || path.utf8.contains(0) else { return }
-    badValue(
-      at: location(of: parameter),
-      path.isEmpty
-        ? "a Unix socket needs a path"
-        : "the path of a Unix socket has at most 107 bytes, and this one \(path.utf8.count)",
-      help: "Write a path such as /run/rxd/events.sock")
-  }
-}

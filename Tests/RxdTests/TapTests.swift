@@ -203,6 +203,49 @@ struct TapTests {
     try end(process)
   }
 
+  /// A step that keeps the newest event says at first that it keeps an event, and later that a newer one has its place.
+  @Test func whatIsReplacedIsToldLater() throws {
+    let file = try folder.write(
+      "a.yaml",
+      """
+      name: tail
+      sources: { lines: { file: { path: '\(input)', follow: true } } }
+      signals: { last: { from: lines, chain: [ { throttle: 1h } ] } }
+      sinks: { out: { from: last, discard: {} } }
+
+      """)
+    let process = try start(file)
+    // Lines of events count for the limit, lines of what became of them do not.
+    let (tap, _) = try tap("last/throttle", "--limit", "4")
+    try append("a\nb\nb\n")
+    var lines = try (0..<5).map { _ in try object(tap.line()) }
+    try append("c\n")
+    lines += try (0..<2).map { _ in try object(tap.line()) }
+    #expect(lines.map { $0["event"] as? String } == ["a", "a", "b", "b", "b", "b", "c"], "\(lines)")
+    #expect(
+      lines.map { $0["verdict"] as? String } == [
+        "kept", "superseded", "kept", "superseded", "kept", "superseded", "kept",
+      ])
+    let times = lines.map { $0["nanoseconds"] as? Int }
+    #expect(lines.map { $0["since"] as? Int } == [nil, times[0], nil, times[2], nil, times[4], nil], "\(lines)")
+    #expect(lines[1]["from"] as? String == "lines" && lines[1]["to"] as? String == "last/throttle")
+    #expect(try tap.wait() == 0)
+
+    let marbles = try RunningRxd([
+      "tap", "tail", "last/throttle", "--marbles", "--tick", "10s", "--limit", "2", "--socket", socket,
+    ])
+    #expect(try marbles.line() == "watching 1 edge of tail")
+    try append("7\n8\n")
+    var drawn: [String] = []
+    while let line = try marbles.line() { drawn.append(line) }
+    #expect(try marbles.wait() == 0)
+    #expect(drawn.contains { $0.hasPrefix("lines -> last/throttle") && $0.hasSuffix("(AB)") }, "\(drawn)")
+    #expect(drawn.contains { $0.hasPrefix("  kept") && $0.contains("(AB)") }, "\(drawn)")
+    #expect(drawn.contains { $0.hasPrefix("  superseded") && $0.contains("A") && !$0.contains("B") }, "\(drawn)")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   /// A reader is told what it got when the process ends, and that it was not all.
   @Test func theEndOfTheProcessEndsTheAnswer() throws {
     let process = try start(try folder.write("a.yaml", text()))

@@ -122,6 +122,17 @@ import Testing
     let complaints = PipelineText.complaints("sources: { a: { values: [1] } }\nsinks: { out: { from: a, tcp: 0 } }")
     #expect(complaints.contains { $0.hasSuffix("nothing can be sent to port 0") }, "\(complaints)")
   }
+
+  @Test(arguments: [
+    ("\"/a\\0b\"", "the path of a Unix socket holds a NUL character"),
+    ("\"/a\\nb\"", "the path of a Unix socket holds a line feed"), ("''", "a Unix socket needs a path"),
+    ("/\(String(repeating: "a", count: 107))", "the path of a Unix socket has at most 107 bytes, and this one 108"),
+  ])
+  func refusesWhatIsNoPathOfASocket(_ path: String, _ message: String) {
+    let complaints = PipelineText.complaints(
+      "sources: { a: { values: [1] } }\nsinks: { out: { from: a, unix: \(path) } }")
+    #expect(complaints.contains { $0.hasSuffix(message) }, "\(complaints)")
+  }
 }
 
 /// A text that another thread sets.

@@ -219,6 +219,8 @@ import Transport
     ),
     ("unix: { path: /a, mode: '999' }", "'999' is no permissions of a socket"),
     ("unix: ''", "a Unix socket needs a path"),
+    ("unix: \"/a\\0b\"", "the path of a Unix socket holds a NUL character"),
+    ("unix: \"/a\\nb\"", "the path of a Unix socket holds a line feed"),
     ("syslog: { address: 1, tls: a.pem }", "'tls' of 'syslog' has no effect without 'transport: tcp'"),
     ("syslog: { address: /dev/log, transport: tcp }", "'transport: tcp' needs an address, and '/dev/log' is a path"),
     ("tcp: 'systemd:'", "'systemd:' needs the name of a socket"),

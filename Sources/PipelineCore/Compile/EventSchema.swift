@@ -88,7 +88,7 @@ struct EventSchema {
       }
       var text = TypeText(scalar.text)
       let type = text.read()
-      diagnostics += text.diagnostics
+      diagnostics += text.diagnostics.map(scalar.text.concealing)
       return type
     case .sequence(let items):
       guard items.count == 1 else {

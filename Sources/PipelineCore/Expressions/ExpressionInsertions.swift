@@ -20,6 +20,11 @@ extension LocatedText {
     var secrets = secrets[...]
     var at = 0
     func copy(to end: Int) {
+      while let secret = secrets.first, secret.lowerBound < end {
+        let start = result.text.count + secret.lowerBound - at
+        result.secrets.append(start..<start + min(secret.upperBound, end) - secret.lowerBound)
+        secrets.removeFirst()
+      }
       result.text += text[at..<end]
       result.offsets += offsets[at..<end]
       at = end

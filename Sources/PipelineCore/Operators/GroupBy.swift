@@ -136,7 +136,7 @@ struct GroupBy: OperatorComponent {
     private static let spareLimit = 1000
     private var outlet: Outlet?
     /// How many groups of the shared run have chains that have not completed.
-    private var running = 0
+    private var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
     private let buffer = OutputBuffer()
 
     init(_ parameters: GroupBy, _ nodeContext: NodeContext, _ downstream: Downstream) {

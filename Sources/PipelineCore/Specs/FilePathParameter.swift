@@ -58,3 +58,22 @@ public struct FilePathParameter: ParameterValue {
     return path
   }
 }
+
+extension DecodingContext {
+  /// Refuses what cannot be the path of a Unix socket. One that comes from the environment, which was not read, passes.
+  public mutating func checkSocketPath(_ path: String, at parameter: String) {
+    if path.contains("${") { return }
+    let what = "the path of a Unix socket"
+    let fault: String
+    if path.isEmpty {
+      fault = "a Unix socket needs a path"
+    } else if let byte = path.utf8.first(where: { $0 < 0x20 || $0 == 0x7F }) {
+      fault = "\(what) holds \(byte == 0x0A ? "a line feed" : byte == 0 ? "a NUL character" : "a control character")"
+    } else if path.utf8.count > 107 {
+      fault = "\(what) has at most 107 bytes, and this one \(path.utf8.count)"
+    } else {
+      return
+    }
+    badValue(at: location(of: parameter), fault, help: "Write a path such as /run/rxd/events.sock")
+  }
+}

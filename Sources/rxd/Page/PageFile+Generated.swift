@@ -570,6 +570,7 @@ export class Lanes {
     if (line.edges) return this.mark(line);
     const lane = this.lanes.get(`${line.from}>${line.to}`);
     if (!lane || line.nanoseconds === undefined) return;
+    if (line.since !== undefined) return this.change(lane, line);
     const event = {
       at: line.nanoseconds, lane: lane.key, raw, time: line.time, cut: line.cut, bytes: line.bytes,
       verdict: line.end ? line.end : line.verdict, value: line.end ? line.message ?? null : line.event, isEnd: line.end !== undefined,
@@ -584,6 +585,21 @@ export class Lanes {
     lane.counts[kind] = (lane.counts[kind] ?? 0) + 1;
     this.hold(lane, event);
     if (this.until === null) this.dot(lane, event);
+  }
+
+  /** What the step has done since with an event that it kept. */
+  change(lane, line) {
+    const value = JSON.stringify(line.event);
+    const event = lane.events.findLast((event) => event.at === line.since && event.verdict === "kept" && JSON.stringify(event.value) === value);
+    if (!event) return;
+    event.verdict = line.verdict;
+    if (lane.role !== "input") return;
+    lane.counts.kept -= 1;
+    if (lane.counts.kept === 0) delete lane.counts.kept;
+    lane.counts[line.verdict] = (lane.counts[line.verdict] ?? 0) + 1;
+    const dot = lane.dots.querySelector(`[data-serial="${event.serial}"] circle`);
+    dot?.setAttribute("class", `v-${line.verdict}`);
+    dot?.setAttribute("data-verdict", line.verdict);
   }
 
   /** The tap is attached: at first, to a new version, or after a pause of the page. */
@@ -1282,7 +1298,7 @@ export const feed = (query, signal, take) =>
   --passed: light-dark(#2f7fd1, #5aa5f0);
   --kept: light-dark(#c77700, #f0a93b);
   --dropped: light-dark(#8a949e, #79848f);
-  --superseded: light-dark(#a08a5a, #b39c6a);
+  --superseded: light-dark(#0b7f78, #3cc8bd);
   --undecided: light-dark(#8250df, #b392f0);
   --bad: light-dark(#c9302c, #ff7b72);
   --good: light-dark(#1a7f37, #57ab5a);
@@ -1395,6 +1411,7 @@ circle.v-kept { fill: color-mix(in srgb, var(--kept) 45%, var(--card)); }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 12px; font-size: 12px; color: var(--quiet); }
 .key { display: inline-block; width: 10px; height: 10px; border-radius: 50%; border: 2px solid var(--verdict); background: var(--verdict); margin-right: 4px; vertical-align: -1px; }
 .key.v-dropped, .key.v-superseded, .key.v-undecided { background: none; }
+.key.v-superseded { border-style: dotted; }
 .word { color: var(--verdict); font-weight: 600; }
 .event { min-height: 3em; margin: 6px 0; }
 .event p { margin: 2px 0; }

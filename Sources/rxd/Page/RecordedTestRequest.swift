@@ -50,7 +50,8 @@ struct RecordedTestRequest: Sendable {
     }
     var sightings: [RecordedTest.Sighting] = []
     for line in lines {
-      guard let line, let nanoseconds = line["nanoseconds"]?.int else { continue }
+      // A line with `since` is of an event that has come before.
+      guard let line, let nanoseconds = line["nanoseconds"]?.int, line["since"] == nil else { continue }
       guard let edge = plan.edge(from: line["from"]?.text ?? "", to: line["to"]?.text ?? "") else {
         throw RecordedTest.Refusal(message: "the pipeline has changed since: record again")
       }

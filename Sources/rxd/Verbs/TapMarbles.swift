@@ -2,9 +2,17 @@ import PipelineCore
 
 /// Draws the lines of a tap as lanes of marbles, all edges of a time together.
 struct TapMarbles {
+  private struct Entry {
+    var nanoseconds: Int
+    var verdict: String?
+    var moment: SignalHistory.Moment
+    /// It says what became of an event that came earlier.
+    var isChange: Bool
+  }
+
   private struct Lane {
     var label: String
-    var entries: [(nanoseconds: Int, verdict: String?, moment: SignalHistory.Moment)] = []
+    var entries: [Entry] = []
   }
 
   let tick: TimeSpan
@@ -40,7 +48,8 @@ struct TapMarbles {
       case .some: .error(line["message"]?.text ?? "")
       case nil: .next(line["event"]?.testValue ?? .null)
       }
-    lanes[lane(line)].entries.append((nanoseconds, line["verdict"]?.text, moment))
+    lanes[lane(line)].entries.append(
+      Entry(nanoseconds: nanoseconds, verdict: line["verdict"]?.text, moment: moment, isChange: line["since"] != nil))
     return done
   }
 
@@ -55,7 +64,7 @@ struct TapMarbles {
   mutating func finish() -> String {
     guard let start else { return "" }
     var rows: [(label: String, history: SignalHistory)] = []
-    func history(_ entries: [(nanoseconds: Int, verdict: String?, moment: SignalHistory.Moment)]) -> SignalHistory {
+    func history(_ entries: [Entry]) -> SignalHistory {
       SignalHistory(
         entries.map { entry in
           let ticks = Int64(max(0, entry.nanoseconds - start.nanoseconds)) / tick.nanoseconds
@@ -64,7 +73,7 @@ struct TapMarbles {
     }
     for index in lanes.indices {
       let entries = lanes[index].entries
-      rows.append((Self.cut(lanes[index].label), history(entries)))
+      rows.append((Self.cut(lanes[index].label), history(entries.filter { !$0.isChange })))
       for verdict in Verdict.allCases where verdict != .passed {
         let some = entries.filter { $0.verdict == verdict.rawValue }
         if !some.isEmpty { rows.append(("  \(verdict.rawValue)", history(some))) }

@@ -137,6 +137,77 @@ import Testing
     #expect(!text.contains(Self.secret))
   }
 
+  /// The parameters of a preset, each with whether it is required, and a value that it takes.
+  static func parameters(of preset: Preset) -> [(name: String, isRequired: Bool, plain: String)] {
+    preset.text.matches(of: #/(?m)^      (\w+): \{ type: "?(\w+)(\??)"?(.*)$/#).map { match in
+      let plain =
+        switch (match.2, match.1) {
+        case ("expression", _): "event"
+        case ("mapping", _), ("any", _): "{ a: event }"
+        case (_, "url"), (_, "queue"): "'http://127.0.0.1:1/x'"
+        default: "abc"
+        }
+      return (String(match.1), match.3.isEmpty && !match.4.contains("default:"), plain)
+    }
+  }
+
+  @Test(arguments: Preset.all.map(\.name)) func noPresetShowsASecret(_ name: String) throws {
+    let parameters = Self.parameters(of: try #require(Preset.named(name)))
+    #expect(parameters.count > 1 && parameters.contains { $0.isRequired })
+    // Each parameter by itself, and the place of all of them.
+    var uses: [(String) -> String] = [{ value in "use: \(name), with: \(value)" }, { value in "use: \(value)" }]
+    for parameter in parameters {
+      let others = parameters.filter { $0.isRequired && $0.name != parameter.name }.map { "\($0.name): \($0.plain), " }
+      uses.append { value in "use: \(name), with: { \(others.joined())\(parameter.name): \(value) }" }
+    }
+    let accounts = ["{ bearer: \"${secret:TOK}\" }", "{ basic: { user: a, password: \"${secret:TOK}\" } }"]
+    var compiled = 0
+    for use in uses {
+      for value in Self.values + accounts {
+        var yaml = "sources: { s: { values: [a, b] } }\nsinks: { o: { from: s, \(use(value)) } }"
+        if !Self.makesEvents(value) {
+          yaml += "\ntests: [ { name: t, inputs: { s: { marbles: \"-a-b|\" } }, expect: { o: [ { next: never } ] } } ]"
+        }
+        let printed = Self.printed(yaml)
+        if printed.compiled { compiled += 1 }
+        #expect(!printed.text.contains(Self.secret), "\(yaml)\n\(printed.text)")
+      }
+    }
+    #expect(compiled > 0)
+  }
+
+  /// Functions and templates, wherever one stands in them.
+  @Test(arguments: [
+    "functions: { f: { value: VALUE } }", "functions: { f: { parameters: { x: dyn }, value: VALUE } }",
+    "functions: { f: { description: VALUE, value: '1' } }", "functions: { f: { value: '1', returns: VALUE } }",
+    "functions: { f: { value: '1', examples: [ VALUE ] } }",
+    "functions: { f: { parameters: { x: VALUE }, value: '1' } }",
+    "functions: { f: { parameters: { x: { type: dyn, description: VALUE } }, value: '1' } }",
+    "functions: { VALUE: { value: '1' } }", "templates: { t: { chain: [ { map: VALUE } ] } }",
+    "templates: { t: { chain: [ { filter: VALUE } ] } }", "templates: { t: { chain: [ { take: VALUE } ] } }",
+    "templates: { t: { parameters: { p: { type: text, default: VALUE } }, chain: [ { log: { message: $(p) } } ] } }",
+    "templates: { t: { parameters: { p: { type: int, default: VALUE } }, chain: [ { take: $(p) } ] } }",
+    "templates: { t: { parameters: { p: { type: expression, default: VALUE } }, chain: [ { filter: $(p) } ] } }",
+    "templates: { t: { parameters: { p: VALUE }, chain: [ { filter: $(p) } ] } }",
+    "templates: { t: { description: VALUE, chain: [ { take: 1 } ] } }",
+  ])
+  func noFunctionOrTemplateShowsASecret(_ form: String) {
+    var compiled = 0
+    for value in Self.values {
+      let step =
+        form.hasPrefix("templates") ? "{ use: t }" : form.contains("{ x:") ? "{ filter: f(event) }" : "{ filter: f() }"
+      let yaml = """
+        \(form.replacing("VALUE", with: value))
+        sources: { s: { values: [a, b] } }
+        sinks: { o: { from: s, chain: [ \(step), { map: "{'a': event}" } ], discard: {} } }
+        """
+      let printed = Self.printed(yaml)
+      if printed.compiled { compiled += 1 }
+      #expect(!printed.text.contains(Self.secret), "\(yaml)\n\(printed.text)")
+    }
+    if form.contains("value: VALUE") || form.contains("filter: VALUE") { #expect(compiled > 0, "\(form)") }
+  }
+
   @Test func aURLIsShownWithoutIt() throws {
     let entry = try #require(Catalogue.builtIn.component(.source, "http"))
     let (text, compiled) = Self.printed(

@@ -154,7 +154,14 @@ import Testing
         late: { from: a, chain: [ { delay: { by: 4ms, limit: 2 } } ] }
         inner: { from: a, chain: [ { flattenMap: { policy: concat, signal: { from: { marbles: '---- ---- ---- #' }, chain: [ { retry: { count: 1 } } ] } } } ] }
         closing: { from: a, chain: [ { window: { every: 25ms } } ] }
-      sinks: { out: { from: late, probe: {} }, other: { from: inner, probe: {} }, third: { from: closing, probe: {} } }
+        shared: { from: a, chain: [ { groupBy: { key: event % 4, chain: [ { scan: { start: 0, next: running + 1 } } ] } } ] }
+        apart: { from: a, chain: [ { groupBy: { key: event % 4, chain: [ { delay: 1ms } ] } } ] }
+        over: { from: a, chain: [ { groupBy: { key: event % 4, chain: [ { scan: { start: 0, next: running + 1 } }, { take: 1 } ] } } ] }
+      sinks:
+        out: { from: late, probe: {} }
+        other: { from: inner, probe: {} }
+        third: { from: closing, probe: {} }
+        fourth: { from: { merge: [shared, apart, over] }, probe: {} }
       """
     let plan = try PipelineRun.compile(yaml)
     var running: Execution?
@@ -178,6 +185,11 @@ import Testing
     let flatten = steps("flattenMap")
     #expect(flatten.contains { $0.inner == 1 && $0.holding >= 3 })
     #expect(flatten.last?.holding == 0 || run.outcome != .completed)
+    // Groups, whether they share a run or not; those that have ended are not counted.
+    let groups = plan.steps.indices.filter { plan.steps[$0].keyword == "groupBy" }.map { number in
+      seen.map { $0.steps[number].inner }.max()
+    }
+    #expect(groups == [4, 4, 0], "\(groups)")
     let retry = steps("retry")
     #expect(retry.map(\.retries).max() == 1)
     #expect(seen.map(\.turns) == seen.map(\.turns).sorted())
@@ -237,6 +249,51 @@ import Testing
     }
     #expect(seen > 1000)
     #expect(fused > 50)
+  }
+
+  /// Whoever observes an edge into a step that keeps events is told of each that a newer one replaces, and of which.
+  @Test(arguments: [
+    ("throttle: 5ms", ["1", "2", "3"]), ("throttle: { quiet: 5ms, when: event < 4 }", ["1", "2", "3"]),
+    ("rateLimit: { per: 1s, mode: both }", ["2", "3"]), ("takeLast: 2", ["1", "2"]),
+    ("gate: { signal: b, whileClosed: latest }", ["1", "2", "3"]),
+    ("delay: 5ms", []),
+  ])
+  func whatIsReplacedIsTold(_ step: String, _ expected: [String]) throws {
+    final class Replaced: EdgeObserver {
+      var values: [String] = []
+      var order: [String] = []
+      override func receive(_ event: Event) { order.append("\(event.value.asInt) comes") }
+      override func superseded(_ event: Event) {
+        values.append("\(event.value.asInt)")
+        order.append("\(event.value.asInt) goes")
+      }
+      override func decided(_ verdict: Verdict) { order.append(verdict.rawValue) }
+    }
+    let yaml = """
+      sources: { a: { marbles: '-1234|' }, b: { marbles: '---------1|' } }
+      sinks: { out: { from: a, chain: [ { \(step) } ], probe: {} } }
+      """
+    let plan = try PipelineRun.compile(yaml)
+    let number = try #require(plan.steps.indices.first { plan.name(of: .step(StepID($0))).hasPrefix("out/") })
+    let edge = try #require(
+      plan.edges.indices.first {
+        if case .step(StepID(number)) = plan.edges[$0].to { plan.edges[$0].input != nil } else { false }
+      })
+    let observer = Replaced()
+    let gone = Replaced()
+    var options = PipelineRun.Options()
+    options.prepare = { execution in
+      execution.attach(observer, to: EdgeID(edge))
+      execution.attach(gone, to: EdgeID(edge))
+      execution.detach(gone, from: EdgeID(edge))
+    }
+    let run = PipelineRun(plan, sources: [:], options: options)
+    #expect(observer.values == expected, "\(observer.order)")
+    #expect(run.statistics.steps[number].superseded == UInt64(expected.count))
+    #expect(gone.order.isEmpty)
+    if step == "throttle: 5ms" {
+      #expect(Array(observer.order.prefix(5)) == ["1 comes", "kept", "2 comes", "1 goes", "kept"])
+    }
   }
 
   /// An edge between fused steps, from the middle of a run on, and not to its end.

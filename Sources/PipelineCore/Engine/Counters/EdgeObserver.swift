@@ -10,6 +10,9 @@ open class EdgeObserver: Downstream {
   open override func receive(_ event: Event) {}
   /// Receives the verdict on the newest event without one. Events caused by an event are received and decided before it.
   open func decided(_ verdict: Verdict) {}
+  /// A newer event has taken the place of one that the step downstream had kept. It is told at the edges into that step, before the newer
+  /// event is decided; `event` is valid until the end of the call.
+  open func superseded(_ event: Event) {}
   /// A subscription was cancelled before its end.
   open func cancelled() {}
   /// Whether the observer has seen enough for the moment: events may pass unseen. A few are shown nevertheless.
@@ -26,7 +29,7 @@ public enum Verdict: String, Sendable, CaseIterable {
   case kept
   /// The step dropped the event, as it is meant to.
   case dropped
-  /// A newer event replaced it.
+  /// A newer event replaced it; it had been decided as `kept` (``EdgeObserver/superseded(_:)``).
   case superseded
   /// Dropped because a condition, or another expression, failed.
   case undecided
@@ -41,6 +44,7 @@ extension Execution {
   public func attach(_ observer: EdgeObserver, to edge: EdgeID) {
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     meters.edge(edge).add(observer)
+    meters.watched(edge, 1)
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(1) }
   }
 
@@ -48,6 +52,7 @@ extension Execution {
   public func detach(_ observer: EdgeObserver, from edge: EdgeID) {
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     guard meters.edge(edge).remove(observer) else { return }
+    meters.watched(edge, -1)
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(-1) }
   }
 }

@@ -35,6 +35,10 @@ struct StepCounters {
   var nanoseconds: Int64 = 0
   /// The number of events whose time was taken.
   var timed: UInt64 = 0
+  /// The groups of a `groupBy` that share one run, so that no edge counts them.
+  var groups = 0
+  /// The number of observers of the edges into the step.
+  var watchers = 0
   /// Which of the events that do not pass are offered to ``StoppedEvents``.
   var ofDropped = StoppedCredit()
   var ofSuperseded = StoppedCredit()
@@ -148,6 +152,8 @@ final class Meters {
   private var inner: Int64 = 0
   /// For each step, the edges that leave it and have counters of their own.
   private let outlets: [[Int]]
+  /// For each step, the edges that lead into it.
+  private let inlets: [[Int]]
 
   /// The waits of each source, by the number of its step.
   let waits: [Int: SourceWaits]
@@ -170,6 +176,11 @@ final class Meters {
       if case .step(let step) = edge.from { outlets[step.number].append(number) }
     }
     self.outlets = outlets
+    var inlets = [[Int]](repeating: [], count: plan.steps.count)
+    for (number, edge) in plan.edges.enumerated() {
+      if case .step(let step) = edge.to { inlets[step.number].append(number) }
+    }
+    self.inlets = inlets
     waits = plan.components.compactMapValues { $0 is any SourceComponent ? SourceWaits() : nil }
     plugins = plan.components.compactMapValues { component in
       guard let component = component as? any PluginComponent else { return nil }
@@ -247,6 +258,17 @@ final class Meters {
     return Account(
       counters: steps[step], sent: outlets[step].reduce(0) { $0 &+ edges[$1].passed },
       passesSilently: outlets[step].isEmpty)
+  }
+
+  /// So many more observers are at the edge.
+  func watched(_ edge: EdgeID, _ more: Int) {
+    if case .step(let step) = plan.edges[edge.number].to { steps[step.number].watchers += more }
+  }
+
+  /// Tells the observers of the edges into the step that an event that it kept has been replaced.
+  @inline(never)
+  func superseded(_ event: Event, at step: StepID) {
+    for inlet in inlets[step.number] { (edges + inlet).withObservers { $0.notify { $0.superseded(event) } } }
   }
 
   // MARK: Time

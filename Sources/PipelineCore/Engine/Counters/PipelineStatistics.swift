@@ -335,6 +335,7 @@ extension Execution {
     }
     for number in statistics.steps.indices {
       let counters = meters.step(StepID(number)).pointee
+      statistics.steps[number].inner += counters.groups
       statistics.steps[number].isPausing = counters.pauses > 0
       statistics.steps[number].paused = TimeSpan(
         nanoseconds: counters.paused &+ (counters.pauses > 0 ? max(0, (now - counters.pausedSince).nanoseconds) : 0))

@@ -168,6 +168,12 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   public final func countSuperseded(_ event: @autoclosure () -> Event?) {
     counters.pointee.superseded &+= 1
     if counters.pointee.superseded >= counters.pointee.ofSuperseded.next { offer(event(), .superseded) }
+    if counters.pointee.watchers > 0 { tellSuperseded(event()) }
+  }
+
+  @inline(never)
+  private func tellSuperseded(_ event: Event?) {
+    if let event { execution.meters.superseded(event, at: nodeContext.step) }
   }
 
   @inline(never)

@@ -12,7 +12,18 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   private let isInner: Bool
   private let output = OutputBuffer()
   /// The lines of events without a verdict, innermost last; nil: the event is not shown.
-  private var undecided: [[UInt8]?] = []
+  private var undecided: [Shown?] = []
+  /// The newest events that have been shown as kept: one of them may be superseded.
+  private var kept: [Shown] = []
+
+  /// The line of an event, without the verdict, and what tells the event from others.
+  private struct Shown {
+    var line: [UInt8]
+    var position: Int64
+    var digest: Int
+    var nanoseconds: Int64
+  }
+  private static let mostKept = 256
 
   /// The most bytes of an event that are encoded for a tap.
   private static let mostEncoded = 64 << 10
@@ -44,12 +55,27 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
       undecided.append(nil)
       return
     }
-    undecided.append(line(event))
+    undecided.append(shown(event))
   }
 
   override func decided(_ verdict: Verdict) {
-    guard let line = undecided.popLast(), let line else { return }
-    session.show(line + Array("\"verdict\": \"\(verdict.rawValue)\"}\n".utf8))
+    guard let last = undecided.popLast(), var last else { return }
+    session.show(last.line + Array("\"verdict\": \"\(verdict.rawValue)\"}\n".utf8))
+    guard verdict == .kept else { return }
+    last.line = []
+    if kept.count >= Self.mostKept { kept.removeFirst(Self.mostKept / 2) }
+    kept.append(last)
+  }
+
+  /// An event that was shown as kept gets a second line.
+  override func superseded(_ event: Event) {
+    guard kept.contains(where: { $0.position == event.position }), !isSated else { return }
+    let now = shown(event)
+    // What a step keeps of equal events is the newest.
+    guard let index = kept.lastIndex(where: { $0.position == now.position && $0.digest == now.digest }) else { return }
+    let since = kept.remove(at: index).nanoseconds
+    guard session.admitsChange(at: execution.executor.now, place: place, share: share) else { return }
+    session.send(now.line + Array("\"verdict\": \"\(Verdict.superseded.rawValue)\", \"since\": \(since)}\n".utf8))
   }
 
   // A condition may look for one event among millions, so it sees all of them.
@@ -74,7 +100,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   }
 
   /// Everything but the verdict.
-  private func line(_ event: Event) -> [UInt8] {
+  private func shown(_ event: Event) -> Shown {
     output.clear()
     let failure = JSONWriter.append(event.value, to: output)
     let size = output.count
@@ -86,6 +112,8 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
       let text = SecretMask.process.masked(String(decoding: shown, as: UTF8.self))
       shown = Array(text.utf8.prefix(session.request.eventBytes))
     }
+    var hasher = Hasher()
+    shown.withUnsafeBytes { hasher.combine(bytes: $0) }
     output.clear()
     beginLine()
     output.append("\"event\": ")
@@ -96,7 +124,9 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
       output.append(", \"cut\": true, \"bytes\": \(size)")
     }
     output.append(", ")
-    return Array(output.bytes)
+    return Shown(
+      line: Array(output.bytes), position: event.position, digest: hasher.finalize(),
+      nanoseconds: execution.executor.now.nanoseconds)
   }
 
   private func beginLine() {

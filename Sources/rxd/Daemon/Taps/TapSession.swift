@@ -113,6 +113,20 @@ final class TapSession: Sendable {
     }
   }
 
+  /// What became of an event that has been shown is known: whether its second line is wanted.
+  func admitsChange(at now: Instant, place: Int, share: Int) -> Bool {
+    state.withLock { state in
+      guard !state.isOver else { return false }
+      if now >= state.second + .seconds(1) {
+        state.second = now
+        state.inSecond = [:]
+      }
+      guard state.inSecond[place, default: 0] < share else { return false }
+      state.inSecond[place, default: 0] += 1
+      return true
+    }
+  }
+
   /// Whether no further event of this second is shown.
   func isSated(at now: Instant, place: Int, share: Int) -> Bool {
     state.withLock { $0.isOver || $0.inSecond[place, default: 0] >= share && now < $0.second + .seconds(1) }
