@@ -13,8 +13,8 @@ import Testing
     """
   }
 
-  private func start(_ file: String) throws -> RunningRxd {
-    try RunningRxd(["--daemon", file, "--log-format", "text", "--log-level", "info"])
+  private func start(_ file: String, environment: [String: String] = [:]) throws -> RunningRxd {
+    try RunningRxd(["--daemon", file, "--log-format", "text", "--log-level", "info"], environment: environment)
   }
 
   private func reload(_ process: RunningRxd) throws {
@@ -97,9 +97,10 @@ import Testing
   @Test func standardInputAsAWhole() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", text(0, "stdin: { decode: whole }"))
-    let process = try start(file)
+    let manager = try NotifySocket(folder.path + "/notify")
+    let process = try start(file, environment: ["NOTIFY_SOCKET": manager.path])
+    _ = try manager.next(with: "READY")
     process.write("ab")
-    try process.errorLine(with: "running")
     for version in 1...2 {
       try folder.write("a.yaml", text(version, "stdin: { decode: whole }"))
       try reload(process)

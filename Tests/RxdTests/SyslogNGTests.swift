@@ -1,6 +1,7 @@
 import Foundation
 import PipelineHost
 import Testing
+import Transport
 
 /// Syslog to and from syslog-ng, which Debian cannot install beside rsyslog: `scripts/install-packages --tests` unpacks it.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: SyslogNG.isThere, "needs syslog-ng: scripts/install-packages --tests"))
@@ -186,7 +187,9 @@ final class SyslogNG {
   private func isBound(to port: Int, isDatagram: Bool) throws -> Bool {
     let place = ":" + String(format: "%04X", port) + " "
     let isBound = Polling.first(pause: 20) { () -> Bool? in
-      let sockets = (try? String(contentsOfFile: "/proc/net/\(isDatagram ? "udp" : "tcp")", encoding: .utf8)) ?? ""
+      // All of it: with many connections the listeners alone are more than a page.
+      let table = SystemFile.read("/proc/net/\(isDatagram ? "udp" : "tcp")", limit: 16 << 20) ?? []
+      let sockets = String(decoding: table, as: UTF8.self)
       if sockets.contains(place) { return true }
       var ended = siginfo_t()
       let hasEnded = waitid(P_PID, id_t(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_signo == SIGCHLD

@@ -97,6 +97,9 @@ import Testing
     try process.errorLine(with: "reloaded in")
     let lines = [peer.line() ?? "", peer.line() ?? ""].sorted()
     #expect(lines[0] == "closed 1001 the pipeline has changed" && lines[1].hasPrefix("connected /other"), "\(lines)")
+    // A stop during the handshake would break it off.
+    peer.say("text there")
+    #expect(try process.line() == "6 there")
     process.send(SIGTERM)
     #expect(peer.line()?.hasPrefix("closed 1001") == true)
     #expect(try process.wait() == 0)
