@@ -71,4 +71,30 @@ import Testing
       #expect(run.pendingTimers == 0)
     }
   }
+
+  /// The end of what waited may be the end of the pipeline: no turn is left to run, and one that others cause finds nothing.
+  @Test func thePipelineMayBeGoneAfterIt() throws {
+    let plan = try PipelineRun.compile(
+      """
+      sources: { a: { values: [1, 2] } }
+      signals: { n: { merge: { a: a, e: n2.errors } }, n2: { from: a, chain: [ { map: 1 / 0 } ] } }
+      sinks: { out: { from: n2, probe: {} }, waiting: { from: n, probe: {} } }
+      """)
+    let executor = Executor(clock: VirtualTime())
+    weak var gone: Execution?
+    do {
+      let execution = Execution(
+        plan: plan, executor: executor,
+        services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
+      gone = execution
+      nonisolated(unsafe) let running = execution
+      executor.post { running.launch { _ in } }
+      while execution.outcome == nil, executor.runOne() {}
+      #expect(execution.outcome == .completed)
+    }
+    #expect(gone == nil)
+    #expect(executor.nextDeadline == nil)
+    executor.post {}
+    #expect(executor.runOne())
+  }
 }

@@ -166,6 +166,7 @@ extension Execution {
   }
 
   private func teardown() {
+    executor.asksForNoTurn()
     finishingSinks?.cancel()
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }

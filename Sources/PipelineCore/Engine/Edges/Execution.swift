@@ -194,9 +194,10 @@ public final class Execution {
     self.executor = executor
     self.services = services
     meters = Meters(plan, executor)
-    executor.lookedAtClock = { [unowned meters] in meters.clockWasRead(at: $0) }
-    executor.turnEnded = { [unowned self] in self.turnEnded() }
-    executor.becameQuiet = { [unowned self] in self.becameQuiet() }
+    // Work that others have posted may make another turn when this is gone.
+    executor.lookedAtClock = { [weak meters] in meters?.clockWasRead(at: $0) }
+    executor.turnEnded = { [weak self] in self?.turnEnded() }
+    executor.becameQuiet = { [weak self] in self?.becameQuiet() ?? false }
   }
 
   // MARK: Life

@@ -95,8 +95,10 @@ public final class Executor: @unchecked Sendable {
   /// Called in a turn when nothing is left to do in it; returns whether it caused more. Then there is another turn, so that it is called
   /// again.
   var becameQuiet: () -> Bool = { false }
-  /// The last turn was not quiet to its end, and nothing is left that would cause another.
+  /// The last turn was not quiet to its end, so there is another one.
   private var asksForTurn = false
+  /// The pipeline has ended: another turn would find nothing to do.
+  func asksForNoTurn() { asksForTurn = false }
 
   private var inputPause = InputPause()
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
@@ -363,8 +365,8 @@ public final class Executor: @unchecked Sendable {
     runDeferred(yielding: true)
     asksForTurn = false
     if deferredHead == deferred.count, becameQuiet() {
+      asksForTurn = true
       runDeferred(yielding: true)
-      asksForTurn = deferredHead == deferred.count
     }
     if deferredHead == deferred.count {
       deferred.removeAll(keepingCapacity: true)
