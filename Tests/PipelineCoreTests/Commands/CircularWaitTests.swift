@@ -77,8 +77,8 @@ import Testing
     let plan = try PipelineRun.compile(
       """
       sources: { a: { values: [1, 2] } }
-      signals: { n: { merge: { a: a, e: n2.errors } }, n2: { from: a, chain: [ { map: 1 / 0 } ] } }
-      sinks: { out: { from: n2, probe: {} }, waiting: { from: n, probe: {} } }
+      signals: { n: { merge: { a: a, e: n.errors }, chain: [ { filter: type(dyn(event)) == int }, { map: 6 / (dyn(event) - 1) } ] } }
+      sinks: { out: { from: n, probe: {} } }
       """)
     let executor = Executor(clock: VirtualTime())
     weak var gone: Execution?
