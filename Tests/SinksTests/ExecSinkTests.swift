@@ -112,9 +112,8 @@ import Testing
       """)
     #expect(pipeline.run { pipeline.execution.executor.isInputPaused })
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.outcome != nil }
+    #expect(pipeline.run { pipeline.log.contains { $0.contains("taken but not sent to sleep") } }, "\(pipeline.log)")
     #expect(pipeline.counters.sent == 0)
-    #expect(pipeline.log.contains { $0.contains("taken but not sent to sleep") }, "\(pipeline.log)")
   }
 
   @Test(arguments: [
