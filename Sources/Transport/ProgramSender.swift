@@ -254,6 +254,8 @@ public final class ProgramSender: MessageSender {
           standardError.end(now, log)
           if isCancelled { return .cancelled }
           let exit = status & 0x7F == 0 ? Int(status >> 8 & 0xFF) : nil
+          // One that reads no more may have been about to exit.
+          if ending == Self.readsNoMore, exit != nil { ending = nil }
           let why = ending ?? exit.map { "exited with \($0)" } ?? "was ended by signal \(status & 0x7F)"
           guard child.input < 0 else { return .ended(why + lastWords) }
           if ending != nil || exit.map(options.success.contains) != true { owner.notify(.badEnd(why + lastWords)) }
@@ -329,6 +331,8 @@ public final class ProgramSender: MessageSender {
       open.last.map { $0.start + $0.entry.block.bytes.count > written } ?? false
     }
 
+    private static let readsNoMore = "reads no more"
+
     /// Writes what the pipe takes. Returns why nothing more can be written; nil: it can.
     private mutating func write(_ child: borrowing ChildProgram) -> String? {
       for (entry, start) in open where start + entry.block.bytes.count > written {
@@ -338,7 +342,7 @@ public final class ProgramSender: MessageSender {
               Glibc.write(child.input, bytes.baseAddress! + (written - start), bytes.count - (written - start))
             }
           }
-          if count < 0 { return errno == EAGAIN ? nil : "reads no more" }
+          if count < 0 { return errno == EAGAIN ? nil : Self.readsNoMore }
           written += count
           pace = 1
         }
