@@ -190,4 +190,30 @@ extension Execution {
     else { return }
     end(.completed)
   }
+
+  // MARK: When nothing can happen any more
+
+  /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink can still
+  /// reject an event. When sinks write has no part in it.
+  private var isExhausted: Bool {
+    !runningSources.contains { !$0.isClosed } && !executor.mayGoOn
+      && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
+  }
+
+  /// When nothing can happen any more, a subscriber that waits for an errors output or for the end of a command would
+  /// wait for ever: it may be part of the output's own signal, or execute the command for what the command sends.
+  /// Completes these outputs and commands; returns whether there were any. What comes of it may wait in the same way.
+  func becameQuiet() -> Bool {
+    guard !isOver, isExhausted else { return false }
+    var causesMore = false
+    if errors.contains(where: \.isClaimed) {
+      causesMore = true
+      for signal in errors { signal.completeWaitedFor() }
+    }
+    for (_, command) in commands.sorted(by: { $0.key < $1.key }) where !isOver && isExhausted {
+      causesMore = true
+      command.finish()
+    }
+    return causesMore && !isOver
+  }
 }

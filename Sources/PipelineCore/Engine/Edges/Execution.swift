@@ -401,30 +401,6 @@ public final class Execution {
   /// Calls `body` at the end of this turn, when all has happened that happens in it.
   public func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
 
-  /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink can still
-  /// reject an event. When sinks write has no part in it.
-  private var isExhausted: Bool {
-    !runningSources.contains { !$0.isClosed } && !executor.mayGoOn
-      && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
-  }
-
-  /// When nothing can happen any more, a subscriber that waits for an errors output or for the end of a command would
-  /// wait for ever: it may be part of the output's own signal, or execute the command for what the command sends.
-  /// Completes these outputs and commands; returns whether there were any. What comes of it may wait in the same way.
-  private func becameQuiet() -> Bool {
-    guard !isOver, isExhausted else { return false }
-    var causesMore = false
-    if errors.contains(where: \.isClaimed) {
-      causesMore = true
-      for signal in errors { signal.completeWaitedFor() }
-    }
-    for (_, command) in commands.sorted(by: { $0.key < $1.key }) where !isOver && isExhausted {
-      causesMore = true
-      command.finish()
-    }
-    return causesMore && !isOver
-  }
-
   // MARK: Subscribing
 
   /// Runs `signal` for `downstream`. Unless it is part of a larger wiring, events may come before the call returns.
