@@ -349,7 +349,13 @@ rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count) {
 
 void rx_paths_free(rx_paths *paths) { delete paths; }
 
-bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots) {
+bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots, size_t count) {
+  static_assert(RX_ABSENT == 0);
+  for (size_t i = 0; i < count; i++) {
+    slots[i] = rx_value{};
+    // There are few, so that the stores are fewer than the instructions of a call of memset.
+    asm volatile("" ::: "memory");
+  }
   const auto *const stop = reinterpret_cast<const uint8_t *>(row->payload) + row->length;
   const uint8_t *const text = row->lines->text;
   // The next line begins behind this one, out of the first cache by now, and what is wanted of it stands near its beginning.

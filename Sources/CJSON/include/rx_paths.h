@@ -26,14 +26,14 @@ typedef struct rx_paths rx_paths;
 rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count);
 void rx_paths_free(rx_paths *paths);
 
-/// Fills the slots of the paths from an object of an indexed block. The caller has set the slots to absent; those
-/// not found stay so. Of members with equal keys the first counts. Strings and containers point into the text.
+/// Fills the slots of the paths from an object of an indexed block; all `count` slots are absent before, and those not
+/// found stay so. Of members with equal keys the first counts. Strings and containers point into the text.
 ///
 /// False: the object is malformed where it was looked at. Beside the outline these are the keys, colons and brackets
 /// up to the last wanted member, and what belongs to the wanted ones: their commas and values.
-bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots);
+bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots, size_t count);
 
-/// The same for the paths below `root` and one document by itself, with `lines` to work in. It may have white space
+/// The same for the paths below `root` and one document by itself, with the slots as they are, and with `lines` to work in. It may have white space
 /// around it. False also where it is no object with a sound outline.
 bool rx_paths_read(
   const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, rx_value *slots);

@@ -166,12 +166,7 @@ public final class Projection: @unchecked Sendable {
 
   @inline(__always)
   func fill(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
-    guard let nodes = trie.pointee.nodes else {
-      preconditionFailure("the projection is not frozen")
-    }
-    let count = trie.pointee.slotCount
-    guard count > 0 else { return .null }
-    let slots = state.pointee.slots
+    let row = state.pointee.indexed
     if let filled = state.pointee.filled {
       if event.is(.jsonMap), filled.pointee.payload == event.payload, filled.pointee.length == event.length {
         return .null
@@ -179,18 +174,29 @@ public final class Projection: @unchecked Sendable {
       // Only valid documents count as read.
       filled.pointee = SlotBank.Document()
     }
-    for index in 0..<count { slots[index] = .absent }
-    let row = state.pointee.indexed
-    if event.is(.jsonMap), row.pointee.payload == event.payload, row.pointee.length == event.length,
+    guard event.is(.jsonMap), row.pointee.payload == event.payload, row.pointee.length == event.length,
       row.pointee.lines != nil
-    {
-      guard rx_paths_read_row(trie.pointee.paths, row, slots) else {
-        return Self.failure(event, Context(state: state))
-      }
-    } else {
-      let outcome = fill(nodes, 0, event, Context(state: state))
-      if outcome.isError { return outcome }
+    else { return fillFromOther(event, state) }
+    guard rx_paths_read_row(trie.pointee.paths, row, state.pointee.slots, trie.pointee.slotCount) else {
+      return Self.failure(event, Context(state: state))
     }
+    if let filled = state.pointee.filled {
+      filled.pointee = SlotBank.Document(payload: event.payload, length: event.length)
+    }
+    return .null
+  }
+
+  /// Fills the slots for an event that is no row of the block that was indexed last.
+  @inline(never)
+  private func fillFromOther(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
+    guard let nodes = trie.pointee.nodes else {
+      preconditionFailure("the projection is not frozen")
+    }
+    let count = trie.pointee.slotCount
+    guard count > 0 else { return .null }
+    for index in 0..<count { state.pointee.slots[index] = .absent }
+    let outcome = fill(nodes, 0, event, Context(state: state))
+    if outcome.isError { return outcome }
     if let filled = state.pointee.filled, event.is(.jsonMap) {
       filled.pointee = SlotBank.Document(payload: event.payload, length: event.length)
     }

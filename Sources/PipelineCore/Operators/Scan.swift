@@ -61,15 +61,17 @@ struct Scan: FusableOperator {
       frame.set(1, .int(index))
       let value = program.evaluate(frame)
       if value.isError { return failed(event, value, program, frame, run) }
-      if value.isDeeper(than: Self.depthLimit) {
-        run.rejectRow(
-          event, .limitReached, "the value of scan is nested more than \(Self.depthLimit) deep")
-        return .gone
-      }
+      if value.isDeeper(than: Self.depthLimit) { return refuseDepth(event, run) }
       index &+= 1
       running.assign(value, retiring: run.arena)
       event.value = running.value
       return .pass
+    }
+
+    @inline(never)
+    private func refuseDepth(_ event: Event, _ run: FusedRun) -> StepVerdict {
+      run.rejectRow(event, .limitReached, "the value of scan is nested more than \(Self.depthLimit) deep")
+      return .gone
     }
 
     override func save(_ state: inout StateWriter) {

@@ -96,15 +96,22 @@ public final class EventFrame {
   func load(_ event: UnsafePointer<Event>) -> Value? {
     let value = event.pointee.value
     state.pointee.variables[Variables.event] = value
-    if time.pointee != timeOfNow {
-      timeOfNow = time.pointee
-      state.pointee.now = .timestamp(wallTime: timeOfNow)
-    }
-    if usesMeta { frame[Variables.meta] = meta(of: event.pointee) }
+    if time.pointee != timeOfNow { loadNow() }
+    if usesMeta { loadMeta(of: event) }
     guard readsPaths else { return nil }
     let outcome = projection._withUnsafeGuaranteedRef { $0.fill(value, state) }
     return outcome.isError ? unreadable(value, outcome) : nil
   }
+
+  // Apart, so that an event without them passes less code.
+  @inline(never)
+  private func loadNow() {
+    timeOfNow = time.pointee
+    state.pointee.now = .timestamp(wallTime: timeOfNow)
+  }
+
+  @inline(never)
+  private func loadMeta(of event: UnsafePointer<Event>) { frame[Variables.meta] = meta(of: event.pointee) }
 
   @inline(never)
   private func unreadable(_ value: Value, _ failure: Value) -> Value? {
@@ -150,6 +157,7 @@ public final class EventFrame {
   public func areEqual(_ a: Value, _ b: Value) -> Bool {
     if a.kind == b.kind, a.length == b.length, a.flags == b.flags {
       if a.payload == b.payload, !a.is(.double) { return true }
+      if a.is(.int) { return false }
       if a.is(.string) || a.is(.jsonMap) || a.is(.jsonList), let x = a.pointer, let y = b.pointer,
         memcmp(x, y, Int(a.length)) == 0
       {

@@ -13,16 +13,12 @@ protocol NumberedSubscription: Subscription {
 final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
-  private var subscribers: [Subscriber] = [] {
-    didSet {
-      receivers = subscribers.map { .passUnretained($0) }
-      chooseOnly()
-    }
-  }
+  private var subscribers: [Subscriber] = [] { didSet { chooseReceivers() } }
   /// The receiver, if there is just one. Unmanaged like `receivers`, so that an event avoids retain and release.
   @exclusivity(unchecked) private var only: Edge?
-  /// The same as `subscribers`. A removed subscriber lives to the end of the turn.
-  @exclusivity(unchecked) private var receivers: [Unmanaged<Subscriber>] = []
+  /// The subscribers as an event meets them: those that were there when it came. A replaced list, like a removed subscriber, lives to the
+  /// end of the turn.
+  @exclusivity(unchecked) private var receivers = Receivers([])
   private var connection: (any Subscription)?
   private let sharing: Sharing
   /// The events that late subscribers receive first, oldest first; their numbers are consecutive.
@@ -43,8 +39,31 @@ final class SharedSignal: Downstream {
     sharing = execution.plan.named[index].sharing
   }
 
-  private func chooseOnly() {
+  private func chooseReceivers() {
+    execution.executor.releaseLater(receivers)
+    receivers = Receivers(subscribers)
     only = subscribers.count == 1 && sharing.replay == 0 ? subscribers[0].edge : nil
+  }
+
+  /// An immutable list of subscribers in raw memory.
+  private final class Receivers {
+    private let list: UnsafeMutableBufferPointer<Unmanaged<Subscriber>>
+
+    init(_ subscribers: [Subscriber]) {
+      list = .allocate(capacity: subscribers.count)
+      _ = list.initialize(from: subscribers.map { .passUnretained($0) })
+    }
+
+    deinit { list.deallocate() }
+
+    @inline(__always)
+    func pass(_ event: Event) {
+      for receiver in list {
+        receiver._withUnsafeGuaranteedRef { subscriber in
+          if !subscriber.isClosed, !subscriber.isCatchingUp { subscriber.edge.pass(event) }
+        }
+      }
+    }
   }
 
   var isConnected: Bool { connection != nil }
@@ -210,17 +229,14 @@ final class SharedSignal: Downstream {
   }
 
   override func receive(_ event: Event) {
-    if let only {
-      only.pass(event)
-      return
-    }
+    if let only { only.pass(event) } else { passToAll(event) }
+  }
+
+  // Apart, so that an event for one subscriber passes less code.
+  @inline(never)
+  private func passToAll(_ event: Event) {
     if sharing.replay > 0 { keep(event) }
-    for receiver in receivers {
-      receiver._withUnsafeGuaranteedRef { subscriber in
-        guard !subscriber.isClosed, !subscriber.isCatchingUp else { return }
-        subscriber.edge.pass(event)
-      }
-    }
+    Unmanaged.passUnretained(receivers)._withUnsafeGuaranteedRef { $0.pass(event) }
   }
 
   override func accepts(_ batch: Batch) -> Bool {
