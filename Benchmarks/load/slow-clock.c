@@ -1,0 +1,26 @@
+// Preloaded: the clocks go at a fiftieth of their speed, for a program that is counted by valgrind and runs about fifty times as long.
+// What it does by time, such as taking the time of some events every 50 ms, then happens as often for each event as otherwise.
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { clocks = 16, factor = 50 };
+static const int64_t second = 1000000000;
+
+/// When each clock was read first, in nanoseconds; 0: not yet.
+static _Atomic int64_t began[clocks];
+
+int clock_gettime(clockid_t clock, struct timespec *time) {
+  const int result = (int)syscall(SYS_clock_gettime, clock, time);
+  if (result || clock < 0 || clock >= clocks) return result;
+  const int64_t now = time->tv_sec * second + time->tv_nsec;
+  int64_t first = 0;
+  if (atomic_compare_exchange_strong(&began[clock], &first, now)) first = now;
+  const int64_t slow = first + (now - first) / factor;
+  time->tv_sec = slow / second;
+  time->tv_nsec = slow % second;
+  return 0;
+}
