@@ -86,14 +86,14 @@ struct Distinct: FusableOperator {
 
     override func save(_ state: inout StateWriter) {
       state.write(each: order) {
-        $0.write(Array(known.text($1.number)))
+        $0.append(counted: known.text($1.number))
         $0.write($1.since)
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       for _ in 0..<(try state.count()) {
-        let text: [UInt8] = try state.read()
+        let text = try state.counted()
         let number = text.withUnsafeBytes { text -> Int? in
           let hash = known.hash(text)
           return known.find(text, hash) == nil ? known.insert(text, hash) : nil

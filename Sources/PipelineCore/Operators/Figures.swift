@@ -443,7 +443,7 @@ final class DistinctValues {
       }
     }
     state.write(each: textBits.indices.filter { textBits[$0] != 0 }) { state, number in
-      state.write(texts.map { Array($0.text(number)) } ?? [])
+      state.append(counted: texts?.text(number) ?? UnsafeRawBufferPointer(start: nil, count: 0))
       state.write(UInt64(textBits[number]))
     }
   }
@@ -454,7 +454,7 @@ final class DistinctValues {
       insert(number, try Self.bits(&state))
     }
     for _ in 0..<(try state.count()) {
-      let text: [UInt8] = try state.read()
+      let text = try state.counted()
       let bits = try Self.bits(&state)
       text.withUnsafeBytes { insert(text: $0, bits) }
     }

@@ -418,7 +418,7 @@ struct Join: OperatorComponent {
       for side in [left, right] {
         state.write(each: side.events.all) { state, entry in
           state.write(entry.pointee.event)
-          state.write(Array(keys.text(Int(entry.pointee.number))))
+          state.append(counted: keys.text(Int(entry.pointee.number)))
           state.write(entry.pointee.due)
           state.write(entry.pointee.isMatched)
         }
@@ -440,7 +440,7 @@ struct Join: OperatorComponent {
     private func restore(_ side: Side, _ state: inout StateReader) throws(StateFault) {
       for _ in 0..<(try state.count()) {
         let event = try state.read(OwnedEvent.self)
-        let text = try state.read([UInt8].self)
+        let text = try state.counted()
         let due = try state.read(Instant.self)
         let isMatched = try state.read(Bool.self)
         let key = text.withUnsafeBytes { bytes in

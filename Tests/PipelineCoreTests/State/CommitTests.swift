@@ -299,6 +299,59 @@ import Testing
     #expect(small[1] < 300_000)
   }
 
+  /// Passes events on. Its state has `bytes` bytes, and taking it lasts 100 ms.
+  private struct Heavy: OperatorComponent {
+    var bytes = 0
+
+    static let spec = ComponentSpec<Heavy>(
+      "heavy", summary: "Has a large state.",
+      parameters: [.init("bytes", \.bytes, primary: true, required: true, "The size of the state.")],
+      memory: "So many bytes.", persistence: .state(version: 1))
+
+    func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+      Node(bytes, nodeContext, downstream)
+    }
+
+    final class Node: OperatorNode {
+      private let bytes: Int
+      init(_ bytes: Int, _ nodeContext: NodeContext, _ downstream: Downstream) {
+        self.bytes = bytes
+        super.init(nodeContext, downstream: downstream)
+      }
+
+      override func save(_ state: inout StateWriter) {
+        state.write(String(repeating: "x", count: bytes))
+        guard let time = executor.clock as? VirtualTime else { return }
+        time.advance(to: time.now + .milliseconds(100))
+      }
+    }
+  }
+
+  /// Where the input waits for commits, a state that takes long to take is not waited for in vain, and is taken for as many bytes of events
+  /// as it has itself.
+  @Test func largeStates() throws {
+    func run(_ bytes: Int, memory: Int = 256 << 20) throws -> (commits: Int, seconds: Double) {
+      let plan = try PipelineRun.compile(
+        "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [{ heavy: \(bytes) }], probe: {} } }",
+        catalogue: PipelineRun.catalogue.adding(Catalogue([CatalogueEntry(operator: Heavy.self)])))
+      let run = Run(plan, ["a": Self.large], isDurable: true, memory: MemoryBudget(memory)) {
+        $0.uncommittedBytes = 50_000
+      }
+      run.advance(turns: 5000)
+      #expect(run.execution.outcome == .completed && run.written["out"]?.count == 40)
+      return (run.store.disk.commits, Double(run.time.now.nanoseconds) / 1e9)
+    }
+    // Each event is more than may wait, so there is a commit for each, and a further one removes what was delivered.
+    let small = try run(10)
+    #expect(small.commits >= 40)
+    #expect(small.seconds < 0.1 * Double(small.commits) + 3, "\(small)")
+    let large = try run(1_000_000)
+    #expect(large.commits <= 20, "\(large)")
+    // A quarter of the memory that all queues have is the most.
+    let bounded = try run(1_000_000, memory: 1_200_000)
+    #expect(bounded.commits > large.commits && bounded.commits < small.commits, "\(bounded)")
+  }
+
   /// A pipeline that does nothing commits nothing.
   @Test func silenceIsNotCommitted() throws {
     let script = SignalHistory([.init(at: .milliseconds(1), .next(.int(1))), .init(at: .seconds(60), .complete)])

@@ -102,10 +102,16 @@ final class Committer: TimerTarget {
     waiting.append { committed(row) }
     uncommitted += bytes.count
     isUrgent = true
-    if !isInputPaused, uncommitted > execution.services.memory.room(options.uncommittedBytes) {
+    if !isInputPaused, uncommitted > execution.services.memory.room(usualUncommitted) {
       isInputPaused = true
       executor.pauseInput(.output)
     }
+  }
+
+  /// What rows in no finished commit may usually have: as much as the state, which each commit takes anew, so that a large state is not
+  /// taken for a few rows.
+  private var usualUncommitted: Int {
+    max(options.uncommittedBytes, min(execution.lastStateSize, execution.services.memory.limit / 4))
   }
 
   func add(_ letter: StoredDeadLetter) { transaction.deadLetters.append(letter) }
@@ -132,7 +138,8 @@ final class Committer: TimerTarget {
     }
     if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !removed.isEmpty { hasChanged = true }
     guard hasChanged, !isUnderWay, !hasFailed else { return }
-    let due = isUrgent && isDurable ? nextUrgent : nextRegular
+    // While the input waits for a commit, putting it off would save nothing.
+    let due = isInputPaused ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
     if due <= executor.now { return commit() }
     guard wakeTime != due else { return }
     unset()
@@ -212,7 +219,7 @@ final class Committer: TimerTarget {
     turnIsOwn()
     isUnderWay = false
     uncommitted -= bytes
-    if isInputPaused, uncommitted <= options.uncommittedBytes / 2 {
+    if isInputPaused, uncommitted <= usualUncommitted / 2 {
       isInputPaused = false
       executor.resumeInput(.output)
     }
@@ -271,7 +278,7 @@ public struct DeliveryOptions: Sendable {
   public var inHand: InHand?
   /// The time between two commits that nobody waits for.
   public var interval = TimeSpan.milliseconds(100)
-  /// The input waits while rows that are in no finished commit have more bytes.
+  /// The input waits while rows that are in no finished commit have more bytes than this and than the state.
   public var uncommittedBytes = 8 << 20
   /// What a sink's rows may take in memory, and how many bytes are read at once.
   public var memoryBytes = 8 << 20

@@ -93,7 +93,7 @@ extension Execution {
     guard hasState else { return nil }
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table, positions)
-    var state = StateWriter(context)
+    var state = StateWriter(context, capacity: lastStateSize + lastStateSize / 8)
     var ends: [Int] = []
     for (index, sink) in plan.sinks.enumerated() {
       defer { ends.append(state.bytes.count) }
@@ -143,9 +143,10 @@ extension Execution {
         .stateRefused, "what '\(step?.label ?? "a reference")' keeps cannot be saved: \(fault.message)",
         at: step?.location, help: "It starts empty when the pipeline starts again")
     }
-    var state = StateWriter(context)
+    var state = StateWriter(context, capacity: records.bytes.count + origins.bytes.count + 4096)
     for byte in StateTable.magic { state.append(byte) }
-    state.append(origins.hasIdentities ? StateTable.formatWithIdentities : StateTable.format)
+    let format = StateTable.Format(hasIdentities: origins.hasIdentities)
+    state.append(format.byte)
     state.write(executor.wallTime)
     state.write(executor.lastTimer)
     state.write(lastSubscription)
@@ -157,7 +158,8 @@ extension Execution {
     state.append(origins)
     let head = state.bytes.count + StateWriter.partHead
     state.part { $0.append(records) }
-    state.append(fixed: Fingerprint.of(state.bytes))
+    state.append(fixed: format.checksum(state.bytes[...]))
+    lastStateSize = state.bytes.count
     return SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
   }
 

@@ -144,6 +144,8 @@ public final class Execution {
   /// ``keepsStateOnFailure`` set.
   public var savedState: [UInt8]? { savedParts?.bytes }
   var savedParts: SavedState?
+  /// The size of the state that was taken last, in bytes.
+  var lastStateSize = 0
   /// A failure leaves a ``savedState``: what failed starts anew there, everything else continues, and sources continue
   /// after the events that they sent.
   public var keepsStateOnFailure = false

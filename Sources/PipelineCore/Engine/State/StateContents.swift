@@ -7,6 +7,7 @@ struct StateContents {
   /// The hashes of the named signals.
   let definitions: [String: UInt64]
   let root: Restoration.Section
+  private let format: StateTable.Format
   /// Where the table of the entries and the root section lie in the bytes.
   private let table: Range<Int>
   private let rootSection: Range<Int>
@@ -16,14 +17,15 @@ struct StateContents {
     guard bytes.count > StateTable.magic.count + 9, bytes.starts(with: StateTable.magic) else {
       throw StateFault("it is none")
     }
-    let format = bytes[StateTable.magic.count]
-    guard format == StateTable.format || format == StateTable.formatWithIdentities else {
+    let number = bytes[StateTable.magic.count]
+    guard let format = StateTable.Format(number) else {
+      let known = StateTable.Format.known
       throw StateFault(
-        "its format is \(format), and this version of rxd reads \(StateTable.format) and \(StateTable.formatWithIdentities)"
-      )
+        "its format is \(number), and this version of rxd reads \(known.lowerBound) to \(known.upperBound)")
     }
+    self.format = format
     var end = StateReader(bytes, bytes.count - 8..<bytes.count, context)
-    guard try end.fixed64() == Fingerprint.of(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
+    guard try end.fixed64() == format.checksum(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
     var reader = StateReader(bytes, StateTable.magic.count + 1..<bytes.count - 8, context)
     savedAt = try Int64(from: &reader)
     context.lastTimer = try reader.read()
@@ -40,7 +42,7 @@ struct StateContents {
     var definitions: [String: UInt64] = [:]
     for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
     self.definitions = definitions
-    try reader.readOrigins(haveIdentities: format == StateTable.formatWithIdentities)
+    try reader.readOrigins(haveIdentities: format.hasIdentities)
     let rootStart = reader.offset
     root = try Restoration.Section(try reader.part())
     rootSection = rootStart..<reader.offset
@@ -72,7 +74,7 @@ struct StateContents {
     result += bytes[self.table.upperBound..<rootSection.lowerBound]
     result += records.bytes
     var checksum = StateWriter(writing)
-    checksum.append(fixed: Fingerprint.of(result))
+    checksum.append(fixed: format.checksum(result[...]))
     return result + checksum.bytes
   }
 }

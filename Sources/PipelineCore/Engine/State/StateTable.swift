@@ -1,21 +1,52 @@
+import CDigest
+
 /// The format of a saved state.
 ///
 /// ```
-/// "rxds" format:2 or 3       magic and format; 3: origins have identities
+/// "rxds" format              magic and format
 /// wall time, last timer, last subscription
 /// table                      the steps of the records: name, state version, fingerprint, fits other parameters
 /// definitions                a hash for each named signal
 /// origins                    the origins of kept events
 /// root section               records
-/// checksum:8                 FNV-1a of everything before
+/// checksum:8                 of everything before
 /// ```
 ///
 /// A record is an index into the table, a length of four bytes and that many bytes. Numbers are LEB128; signed ones are
 /// zigzag-coded. A reader skips unknown records.
 enum StateTable {
   static let magic = Array("rxds".utf8)
-  static let format: UInt8 = 2
-  static let formatWithIdentities: UInt8 = 3
+  /// What a state says of its form, before all else.
+  struct Format: Equatable {
+    /// Origins have identities.
+    var hasIdentities: Bool
+    /// The checksum is XXH3, otherwise FNV-1a, as states had it that are only read.
+    var isXXH3 = true
+
+    private static let bytes: [(byte: UInt8, format: Format)] = [
+      (2, Format(hasIdentities: false, isXXH3: false)), (3, Format(hasIdentities: true, isXXH3: false)),
+      (4, Format(hasIdentities: false)), (5, Format(hasIdentities: true)),
+    ]
+
+    /// The formats that are read.
+    static let known = 2...5
+
+    init(hasIdentities: Bool, isXXH3: Bool = true) {
+      self.hasIdentities = hasIdentities
+      self.isXXH3 = isXXH3
+    }
+
+    init?(_ byte: UInt8) {
+      guard let known = Self.bytes.first(where: { $0.byte == byte }) else { return nil }
+      self = known.format
+    }
+
+    var byte: UInt8 { Self.bytes.first { $0.format == self }?.byte ?? 0 }
+
+    func checksum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+      isXXH3 ? bytes.withUnsafeBytes { rx_xxh3($0.baseAddress, $0.count) } : Fingerprint.of(bytes)
+    }
+  }
 
   /// The owner of a record.
   enum Key: Hashable {

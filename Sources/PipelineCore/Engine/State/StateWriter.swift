@@ -45,7 +45,11 @@ public struct StateWriter {
     }
   }
 
-  init(_ context: Context) { self.context = context }
+  /// - Parameter capacity: How many bytes will probably be written; a guess.
+  init(_ context: Context, capacity: Int = 0) {
+    self.context = context
+    if capacity > 0 { bytes.reserveCapacity(capacity) }
+  }
 
   public mutating func write(_ value: some StateValue) { value.save(to: &self) }
 
