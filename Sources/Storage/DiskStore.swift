@@ -37,13 +37,16 @@ public final class DiskStore: PipelineStore {
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
   /// The limit of all dead letters of a store, in bytes. Beyond it the oldest are deleted.
-  private static let deadLetterBytes: Int64 = 256 << 20
+  public static let deadLetterBytes: Int64 = 256 << 20
 
   /// Opens the store at `path`, creates it if there is none, and starts its thread.
   ///
   /// A damaged store is set aside under another name; what can be read of it is taken over, and the log says what is lost.
+  /// - Parameter deadLetterBytes: The limit of all dead letters, in bytes. A sixteenth more may be there for a while.
   /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
-  public init(_ path: String, log: @escaping Log) throws(StoreRefusal) {
+  public init(
+    _ path: String, deadLetterBytes: Int64 = deadLetterBytes, log: @escaping Log
+  ) throws(StoreRefusal) {
     self.path = path
     self.log = log
     if let damage = LogCheck.damage(ofLog: path + "-wal") {
@@ -73,7 +76,7 @@ public final class DiskStore: PipelineStore {
     savedState = opened.state
     state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
     // The writer alone holds the file, so that it is closed before `close` returns.
-    nonisolated(unsafe) let writer = Writer(path, opened.file, state, log)
+    nonisolated(unsafe) let writer = Writer(path, opened.file, state, deadLetterBytes, log)
     do throws(PosixError) {
       _ = try OwnThread("rxd store", stackBytes: 512 << 10) { writer.run() }
     } catch {
@@ -141,11 +144,15 @@ public final class DiskStore: PipelineStore {
     private var unreported = 0
     /// The number of commits since `tidy` last ran.
     private var untidied = 0
-    /// Whether one of them had dead letters.
-    private var hasNewLetters = false
+    private let letterLimit: Int64
+    /// What dead letters have brought since the limit was last looked at, in bytes.
+    private var newLetterBytes: Int64 = 0
     private var nextReport: Int64 = 0
 
-    init(_ path: String, _ file: StoreFile, _ state: Guarded<State>, _ log: @escaping Log) {
+    init(
+      _ path: String, _ file: StoreFile, _ state: Guarded<State>, _ letterLimit: Int64, _ log: @escaping Log
+    ) {
+      self.letterLimit = letterLimit
       self.path = path
       self.file = file
       self.state = state
@@ -194,7 +201,7 @@ public final class DiskStore: PipelineStore {
             state.statistics.count(took)
           }
           untidied += 1
-          count(deadLetters: requests.reduce(0) { $0 + $1.transaction.deadLetters.count })
+          count(requests.flatMap(\.transaction.deadLetters))
           for request in requests { request.done() }
           return true
         } catch {
@@ -215,9 +222,10 @@ public final class DiskStore: PipelineStore {
       }
     }
 
-    private func count(deadLetters new: Int) {
-      hasNewLetters = hasNewLetters || new > 0
-      unreported += new
+    private func count(_ letters: [StoredDeadLetter]) {
+      newLetterBytes += letters.reduce(0) { $0 + Int64($1.document.count) }
+      if newLetterBytes > letterLimit / 16 { boundLetters() }
+      unreported += letters.count
       if monotonicNow() >= nextReport { reportLetters() }
     }
 
@@ -318,18 +326,25 @@ public final class DiskStore: PipelineStore {
     private func tidy() {
       do throws(DatabaseError) {
         untidied = 0
-        if hasNewLetters {
-          hasNewLetters = false
-          let dropped = try file?.boundDeadLetters(to: DiskStore.deadLetterBytes) ?? 0
-          if dropped > 0 {
-            log(
-              .warning, "the oldest \(Printable.count(dropped, "dead letter")) were dropped: they had more than 256 MiB"
-            )
-          }
-        }
+        if newLetterBytes > 0 { boundLetters() }
         try file?.shrink()
       } catch {
         log(.warning, "the store \(path) cannot be tidied up: \(error.message)")
+      }
+    }
+
+    /// Deletes the oldest dead letters if all of them have more than the limit.
+    private func boundLetters() {
+      newLetterBytes = 0
+      do throws(DatabaseError) {
+        let dropped = try file?.boundDeadLetters(to: letterLimit) ?? 0
+        guard dropped > 0 else { return }
+        log(
+          .warning,
+          "the oldest \(Printable.count(dropped, "dead letter")) were dropped: all of them had more than "
+            + "\(ByteSize(Int(letterLimit)).defaultText ?? "")")
+      } catch {
+        log(.warning, "the oldest dead letters of \(path) cannot be dropped: \(error.message)")
       }
     }
   }

@@ -2,6 +2,7 @@ import Foundation
 import PipelineCore
 import PipelineHost
 import PipelineTestSupport
+import Synchronization
 import Testing
 import Transport
 
@@ -165,6 +166,27 @@ import Transport
     #expect(try file.boundDeadLetters(to: 50_000) == 10)
     #expect(try times(file) == 25...69)
     #expect(try file.boundDeadLetters(to: 50_000) == 0)
+  }
+
+  /// Also where commits are few and come one behind the other.
+  @Test func fewLargeCommitsAreBounded() throws {
+    let messages = Mutex<[String]>([])
+    let store = try DiskStore(path, deadLetterBytes: 100_000) { _, message in messages.withLock { $0.append(message) } }
+    for number in 0..<20 {
+      var transaction = StoreTransaction()
+      transaction.deadLetters = (0..<30).map {
+        StoredDeadLetter(
+          time: Int64(100 * number + $0), code: "RX501", step: "in file",
+          document: [UInt8](repeating: 0x20, count: 1000))
+      }
+      store.commit(transaction) {}
+    }
+    #expect(store.close(within: .seconds(60)))
+    let file = try StoreFile(path)
+    let size = try #require(try file.database.number("SELECT total(size) FROM deadletter"))
+    #expect(size > 80_000 && size <= 106_250 + 30_000, "\(size)")
+    #expect(try file.database.number("SELECT max(time) FROM deadletter") == 1929, "the newest stay")
+    #expect(messages.withLock { $0.contains { $0.contains("dead letters were dropped") } })
   }
 
   @Test func percentilesAreUpperBounds() {

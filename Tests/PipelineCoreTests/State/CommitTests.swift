@@ -23,7 +23,8 @@ import Testing
     /// - Parameter isDurable: Nil: nothing is kept.
     init(
       _ plan: Plan, _ scripts: [String: SignalHistory], isDurable: Bool?, on disk: MemoryStore.Disk = .init(),
-      memory: MemoryBudget = MemoryBudget(), _ change: (inout DeliveryOptions) -> Void = { _ in }
+      memory: MemoryBudget = MemoryBudget(), sink: (any SinkComponent)? = nil,
+      _ change: (inout DeliveryOptions) -> Void = { _ in }
     ) {
       executor = Executor(clock: time)
       let notes = notes
@@ -43,7 +44,7 @@ import Testing
         uniqueKeysWithValues: plan.sinks.map { ($0.name, (ProbeSink.Recording(), LateSink.Turns())) })
       let recordings = recordings
       execution.sinkOverride = { name in
-        recordings[name].map { LateSink($0.recording, turns: $0.turns, losesRest: true) }
+        sink ?? recordings[name].map { LateSink($0.recording, turns: $0.turns, losesRest: true) }
       }
       execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
       turn { [state = disk.state] run in
@@ -350,6 +351,55 @@ import Testing
     // A quarter of the memory that all queues have is the most.
     let bounded = try run(1_000_000, memory: 1_200_000)
     #expect(bounded.commits > large.commits && bounded.commits < small.commits, "\(bounded)")
+  }
+
+  // MARK: Dead letters
+
+  private static let refusing =
+    "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [{ map: event + 1 }], probe: {} } }"
+
+  /// Dead letters that are in no finished commit are bounded as rows are: the input waits.
+  @Test(arguments: [false, true])
+  func deadLettersInMemoryAreBounded(_ isDurable: Bool) throws {
+    let run = Run(try PipelineRun.compile(Self.refusing), ["a": Self.large], isDurable: isDurable) {
+      $0.uncommittedBytes = 500_000
+    }
+    for _ in 0..<200 where !run.executor.isInputPaused {
+      if run.executor.runOne() { continue }
+      guard let next = run.executor.nextDeadline else { break }
+      run.time.advance(to: max(next, run.time.now))
+    }
+    #expect(run.executor.isInputPaused && run.execution.outcome == nil)
+    run.advance(turns: 5000)
+    #expect(!run.executor.isInputPaused && run.execution.outcome == .completed)
+    #expect(run.store.disk.deadLetters.count == 40)
+  }
+
+  /// A sink that cannot deliver.
+  private struct Failing: SinkComponent {
+    static let spec = ComponentSpec<Failing>("failing", summary: "Delivers nothing.")
+    func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
+    final class Node: RunningSink {
+      override func receive(_ event: Event) { take(1, joining: nil).acknowledgeAll(.failed("no room")) }
+      override func finish() { drained() }
+    }
+  }
+
+  /// After an event that was not delivered no state is committed any more; dead letters are.
+  @Test func deadLettersAfterAFailedCheckpoint() throws {
+    var entries = Self.large.entries
+    entries.insert(SignalHistory.Entry(at: .milliseconds(1), .next(.int(1))), at: 0)
+    let run = Run(
+      try PipelineRun.compile(Self.refusing), ["a": SignalHistory(entries)], isDurable: false, sink: Failing()
+    ) { $0.uncommittedBytes = 500_000 }
+    while run.execution.outcome == nil, run.time.now < Instant(nanoseconds: 800_000_000) {
+      run.store.takeOne()
+      if run.executor.runOne() { continue }
+      guard let next = run.executor.nextDeadline else { break }
+      run.time.advance(to: max(next, run.time.now))
+    }
+    #expect(run.log.contains { $0.contains("no room") }, "\(run.log)")
+    #expect(run.store.disk.deadLetters.count == 40 && !run.executor.isInputPaused)
   }
 
   /// A pipeline that does nothing commits nothing.

@@ -39,7 +39,7 @@ final class Committer: TimerTarget {
   private var hasFailed = false
   /// The pipeline ends: nothing is committed any more but by `finish`.
   private var isOver = false
-  /// What rows in no finished commit have, in bytes.
+  /// What rows and dead letters in no finished commit have, in bytes.
   private var uncommitted = 0 {
     didSet { share.set(uncommitted) }
   }
@@ -100,8 +100,12 @@ final class Committer: TimerTarget {
     let row = OutboxRow(number: lastRow, sink: sink, events: events, bytes: bytes)
     transaction.rows.append(row)
     waiting.append { committed(row) }
-    uncommitted += bytes.count
     isUrgent = true
+    countUncommitted(bytes.count)
+  }
+
+  private func countUncommitted(_ bytes: Int) {
+    uncommitted += bytes
     if !isInputPaused, uncommitted > execution.services.memory.room(usualUncommitted) {
       isInputPaused = true
       executor.pauseInput(.output)
@@ -114,7 +118,10 @@ final class Committer: TimerTarget {
     max(options.uncommittedBytes, min(execution.lastStateSize, execution.services.memory.limit / 4))
   }
 
-  func add(_ letter: StoredDeadLetter) { transaction.deadLetters.append(letter) }
+  func add(_ letter: StoredDeadLetter) {
+    transaction.deadLetters.append(letter)
+    countUncommitted(letter.document.count)
+  }
 
   /// Calls `body` in a turn when what has happened so far is on the disk.
   func whenCommitted(_ body: @escaping () -> Void) {
@@ -137,7 +144,7 @@ final class Committer: TimerTarget {
       whenCommitted { ack.release() }
     }
     if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !removed.isEmpty { hasChanged = true }
-    guard hasChanged, !isUnderWay, !hasFailed else { return }
+    guard hasChanged, !isUnderWay, !hasFailed || !transaction.deadLetters.isEmpty else { return }
     // While the input waits for a commit, putting it off would save nothing.
     let due = isInputPaused ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
     if due <= executor.now { return commit() }
@@ -163,6 +170,7 @@ final class Committer: TimerTarget {
 
   private func commit() {
     let start = executor.instant
+    if hasFailed { return commitDeadLetters() }
     // The place of a sink in the state must be behind the rows that go with it.
     guard execution.hasState else { return }
     let gone = removed.take()
@@ -199,6 +207,20 @@ final class Committer: TimerTarget {
     }
   }
 
+  /// Commits nothing but dead letters: they do not depend on what was not delivered, and would fill the memory.
+  private func commitDeadLetters() {
+    unset()
+    nextRegular = executor.now + options.interval
+    var letters = StoreTransaction()
+    letters.deadLetters = transaction.deadLetters
+    transaction.deadLetters = []
+    hasChanged = false
+    isUnderWay = true
+    let box = Box(self, [], uncommitted)
+    let executor = executor
+    options.store.commit(letters) { executor.post { box.isOnDisk() } }
+  }
+
   /// What waits for a commit, on its way through the store. Touched in turns only.
   private final class Box: @unchecked Sendable {
     weak var committer: Committer?
@@ -231,6 +253,7 @@ final class Committer: TimerTarget {
     turnIsOwn()
     isUnderWay = false
     hasFailed = true
+    if let taken = checkpoint.take() { transaction.deadLetters.insert(contentsOf: taken.deadLetters, at: 0) }
     // A pipeline that ends because of it says so itself.
     guard execution.hasState else { return }
     execution.services.log(
