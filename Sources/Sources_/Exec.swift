@@ -200,6 +200,8 @@ public struct Exec: SourceComponent {
     return once
   }
 
+  /// A program that runs on keeps no schedule of runs.
+  public var persistence: Persistence { streaming ? .nothing : Self.spec.persistence }
   public var recovery: SourceRecovery { streaming ? .never : .request }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

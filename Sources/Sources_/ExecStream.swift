@@ -46,7 +46,7 @@ final class ExecStream: DecodingSource {
   }
 
   override func begin() {
-    let kept = hasPieces ? KeptPrograms.take(execution.name(of: nodeContext.step)) : nil
+    let kept = hasPieces ? KeptPrograms.all.takeFirst(execution.name(of: nodeContext.step)) : nil
     guard let call = makeCall(), let decoder = makeDecoder(parameters.decoding) else {
       kept?.program.cancel()
       return
@@ -244,7 +244,7 @@ final class ExecStream: DecodingSource {
     else { return }
     let entry = KeptPrograms.Entry(
       call: call, program: program, output: output, input: KeptInput(reader.rest, decoding, options), options: options)
-    if KeptPrograms.keep(entry, for: execution.name(of: nodeContext.step)) { self.program = nil }
+    if KeptPrograms.all.keep([entry], for: execution.name(of: nodeContext.step)) { self.program = nil }
   }
 
   private func askToEnd() {

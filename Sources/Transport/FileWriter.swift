@@ -289,14 +289,7 @@ public final class FileWriter: Sendable {
       return state.thread.take()
     }
     state.notify()
-    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
-    let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
-    if state.wait(until: overflow ? nil : deadline, ended) == nil {
-      cancellation.wake()
-      // A device that hangs in the kernel keeps its thread, which then ends with the process.
-      if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
-    }
-    thread?.join()
+    OwnThread.end(thread, of: state, within: limit, cancelling: cancellation) { $0.ended }
   }
 
   deinit {

@@ -80,6 +80,8 @@ public final class StreamReceiver: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
+  /// Connections between two versions of a pipeline, with what they have sent of an incomplete message or event, by their places.
+  private static let kept = KeptItems<Connection>()
   /// Connections, by number, whose joined event has waited long enough: the offset where it begins. An event that begins elsewhere goes on.
   private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
@@ -115,7 +117,7 @@ public final class StreamReceiver: Sendable {
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
     // Taken here and not on the thread: what nobody has taken when the new version runs is closed.
-    let kept = KeptConnections.take(socket.place)
+    let kept = Self.kept.take(socket.place.exclusive)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)
@@ -576,7 +578,7 @@ public final class StreamReceiver: Sendable {
       }
       // What has come is not lost: senders were told by their systems that it has arrived.
       for (tag, connection) in connections { read(tag, connection, until: 4 << 20) }
-      let isKept = ending == .handOver && KeptConnections.keep(owner.socket.place, Array(connections.values))
+      let isKept = ending == .handOver && StreamReceiver.kept.keep(Array(connections.values), for: owner.socket.place.exclusive)
       if !isKept { for connection in connections.values { finish(connection) } }
       connections = [:]
       if handOverPieces() { _ = deliver([]) }

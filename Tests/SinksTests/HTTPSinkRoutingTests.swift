@@ -299,6 +299,10 @@ import Testing
       "url: 'http://a/', auth: { oauth2: { tokenURL: 'ftp://x', clientID: a, clientSecret: b } }",
       "no URL of http or https"
     ),
+    (
+      "url: 'http://a/', auth: { oauth2: { tokenURL: 'http://u:p@x/', clientID: a, clientSecret: b } }",
+      "'clientID' and 'clientSecret' are the credentials of the token request"
+    ),
     ("url: 'http://a/', auth: { oauth2: { tokenURL: 'http://x/', clientID: a } }", "needs 'clientSecret'"),
     (
       "url: 'http://a/', auth: { oauth2: { tokenURL: 'http://x/', clientID: '', clientSecret: b } }",

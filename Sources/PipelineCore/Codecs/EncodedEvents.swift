@@ -1,5 +1,4 @@
-/// Events as a sink writes them, in one piece of memory: lines of the input that no step touches, or what a
-/// ``ParallelStage`` has encoded.
+/// Events as a sink writes them, in one piece of memory: unchanged lines of the input, or the output of a ``ParallelStage``.
 public struct EncodedEvents: @unchecked Sendable {
   /// What a line is.
   public enum Lines: Sendable {

@@ -27,7 +27,7 @@ extension Command {
     private static let advance = 1
     /// A stop of the pipeline ended an execution early, so the command does not report that it is free again.
     private var isCut = false
-    /// All subscribers of the launch are attached.
+    /// Whether all subscribers of the launch are attached.
     private var isWired = false
     /// The events that late listeners receive first, oldest first; `lastValue` is the number of the last one.
     private var kept = Deque<OwnedEvent>()
@@ -84,7 +84,7 @@ extension Command {
       if !isClosed { endIfIdle() }
     }
 
-    // MARK: Who has to do with it
+    // MARK: Callers and listeners
 
     var isExecuting: Bool { !executions.isEmpty || !waiting.isEmpty }
 
@@ -293,7 +293,7 @@ extension Command {
       isAdvancing = false
     }
 
-    // MARK: Telling
+    // MARK: Notifying
 
     private func announce() {
       if isCut, !isExecuting { return }
@@ -313,7 +313,7 @@ extension Command {
     }
 
     private func endIfIdle() {
-      // A cancelled pipeline reports no end, and what a suspended one would say comes behind its saved state.
+      // A cancelled pipeline reports no end, and the state of a suspended one is saved already.
       guard !execution.isOver else { return }
       guard isWired, callers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
       finish()

@@ -45,11 +45,11 @@ final class Compilation: SignalCompiler {
   var entries: [Entry] = []
   /// The names of signals that execute a command.
   var executing: Set<String> = []
-  /// Which signals read which.
+  /// The dependencies among the named entries.
   var readings: [Reading] = []
-  /// What sources read that a sink may have written, by the names that contain them.
+  /// The inputs of sources that a sink may have written, by the names that contain the sources.
   var inlets: [String: [OutsideInlet]] = [:]
-  /// Where requests go that sources make, by the names that contain them.
+  /// The targets of the requests of sources, by the names that contain the sources.
   var requests: [String: [(TargetAddress, SourceLocation)]] = [:]
   /// The databases that sources read.
   var databases: [FilePathParameter] = []

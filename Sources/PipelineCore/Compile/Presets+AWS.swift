@@ -1,4 +1,4 @@
-/// What all presets of AWS have alike: the parameters of credentials, and their use in requests.
+/// The common part of the AWS presets: the parameters of credentials, and their use in requests.
 private enum AWSSigning {
   static let parameters = lines(
     [

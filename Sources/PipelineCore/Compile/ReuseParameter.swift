@@ -7,7 +7,7 @@ struct ReuseParameter {
 
   var name: Located<String>
   var form: Form
-  /// Whether it may be left out without a default; then so is what it alone makes up.
+  /// Whether it may be left out without a default. A value that consists of it alone is then left out, too.
   var isOptional = false
   var fallback: YAMLNode?
   var help: String?

@@ -2,7 +2,6 @@
 ///
 /// Reports every error of the grammar and continues; definitions with errors are left out. Pure: it knows no
 /// components, so any key that is not reserved counts as one.
-/// left out. Pure: it knows no component, so it takes any key that is not reserved for one.
 public struct PipelineFileParser {
   var diagnostics: [Diagnostic] = []
   private var stepCount = 0

@@ -9,7 +9,7 @@ public struct CodeExample: Sendable {
     case source
     /// One step of a chain.
     case step
-    /// No text: `wrong` is a sentence that says when the code is reported, and `right` what to do.
+    /// No text: `wrong` is a sentence about the situation in which the code is reported, and `right` one about the remedy.
     case situation
   }
 

@@ -202,7 +202,7 @@ extension Diagnostic.Code {
     pluginFailed, unreadableParameterFile, pluginSpec, unusablePlugin,
   ]
 
-  // MARK: RX9xx ourselves
+  // MARK: RX9xx rxd itself
 
   public static let internalError = Self("RX901", "A bug in rxd; please report it.")
 

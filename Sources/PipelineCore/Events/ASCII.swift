@@ -18,7 +18,7 @@ enum ASCII {
 }
 
 extension Sequence<UInt8> {
-  /// Whether `{{` is in it: only then can it be a template. The standard library's search for a part prepares a table first.
+  /// Whether the text contains `{{`, without which it is no template. Faster than the standard library's search, which prepares a table.
   var hasOpeningBraces: Bool {
     var isBehindBrace = false
     for byte in self {

@@ -1,6 +1,6 @@
 /// A function that a pipeline file defines: an expression with typed parameters.
 ///
-/// It sees nothing but its parameters and other functions, none of which calls it, so it always ends. A call becomes a part of
+/// It sees only its parameters and other functions that do not call it, so it always ends. A call becomes a part of
 /// the expression that contains it (``ExpressionSyntax/expanded(_:into:)``): nothing is looked up or allocated at run time.
 public final class UserFunction: Sendable {
   public struct Parameter: Sendable {

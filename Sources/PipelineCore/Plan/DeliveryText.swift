@@ -3,7 +3,7 @@ extension Plan {
   /// At most this many paths have a line of their own.
   static let maximumPathLines = 100
 
-  /// The mode and its reason, a line for each path, and what holds without a state directory. Lines after the first are
+  /// The mode and its reason, a line for each path, and the guarantee without a state directory. Lines after the first are
   /// indented.
   public func deliveryLines() -> [String] {
     var lines = [modeLine]

@@ -1,4 +1,4 @@
-/// Names of events: who asks for them, and where they tell events apart.
+/// Names of events: where they are used, and where they are unique.
 extension Plan {
   /// Whether an expression reads `meta.id`, or the whole of `meta`.
   var readsNames: Bool {

@@ -19,7 +19,7 @@ public enum AddressPolicy {
     }
   }
 
-  /// Whether a host, as a URL has it, may stand for a private address: it is an address itself, or `localhost`.
+  /// Whether the host of a URL may be a private address: it is an address itself, or `localhost`.
   public static func maySayPrivate(host: String) -> Bool {
     let lowered = host.lowercased()
     return bytes(ofHost: host) != nil || lowered == "localhost" || lowered.hasSuffix(".localhost")

@@ -6,11 +6,11 @@ public protocol HTTPClient: AnyObject, Sendable {
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable
 
-  /// Starts a request whose answer comes bit by bit: `timeout` does not limit it, and no redirect is followed. `receive` is called
+  /// Starts a request with a streamed answer: `timeout` does not limit it, and no redirect is followed. `receive` is called
   /// on any thread, in the order of the parts, until the last one or until the exchange is cancelled.
   func stream(_ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void) -> any HTTPStream
 
-  /// Fetches an access token, or gives one that it has. `completion` is called once, on any thread, unless it is cancelled before.
+  /// Fetches an access token, or returns a cached one. `completion` is called once, on any thread, unless it is cancelled before.
   /// - Parameters:
   ///   - options: Those of the connection that presents it; their `auth` is OAuth 2.0.
   ///   - refused: A token that a server no longer accepts.
@@ -39,7 +39,7 @@ public protocol Cancellable: AnyObject, Sendable {
   func cancel()
 }
 
-/// What is over already.
+/// An activity that has ended already.
 public final class NothingUnderWay: Cancellable {
   public init() {}
   public func cancel() {}
@@ -111,7 +111,7 @@ public struct HTTPOptions: Sendable, Equatable {
   public var proxy: String?
   /// The path of a Unix socket that the server listens on, whatever the URL's host; nil: the host is connected to.
   public var unixSocket: String?
-  /// Where connections are counted; nil: nowhere.
+  /// The counters of connections; nil: they are not counted.
   public var connections: HTTPConnections?
   /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
   public var sink: String?

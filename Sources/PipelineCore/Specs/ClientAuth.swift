@@ -34,7 +34,10 @@ public struct ClientAuth: RecordParameter {
         return
       }
       if let problem = URLSyntax.problem(Array(tokenURL.utf8)) {
-        context.badValue(url, "'tokenURL' of 'oauth2': \(problem.message)", help: problem.help)
+        context.badValue(
+          url, "'tokenURL' of 'oauth2': \(problem.message)",
+          help: problem.isCredentials
+            ? "Leave it out: 'clientID' and 'clientSecret' are the credentials of the token request" : problem.help)
       }
     }
   }

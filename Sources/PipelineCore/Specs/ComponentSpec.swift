@@ -8,17 +8,17 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var details: String
   public var parameters: [Parameter<C>]
   public var examples: [Example]
-  /// What happens at the edges of a signal's life.
+  /// The behaviour on empty input, error, completion and disposal.
   public var edges: EdgeCases
-  /// What a running one holds in memory, and until when; empty: nothing.
+  /// The contents of a running component's memory, and how long it keeps them; empty: none.
   public var memory: String
-  /// What of that outlives the process.
+  /// The part of that memory that outlives the process.
   public var persistence: Persistence
-  /// What `whenLate` may say; nil: a running one keeps no time.
+  /// The rule for `whenLate`; nil: the component keeps no time.
   public var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
   public var knownAs: [String]
-  /// What users want to do with it; makes the index of the reference.
+  /// The tasks of users, for the index of the reference.
   public var useCases: [UseCase]
   public var seeAlso: [String]
   /// Makes a component with the defaults.
@@ -155,7 +155,7 @@ public struct ExpressionUse: Sendable {
   }
 }
 
-/// What the catalogue shows of a parameter.
+/// The description of a parameter in the catalogue.
 public struct ParameterInfo: Sendable {
   public var name: String
   public var help: String

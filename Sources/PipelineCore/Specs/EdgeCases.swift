@@ -1,4 +1,4 @@
-/// What a component does at the edges of a signal's life, a sentence each.
+/// The behaviour of a component on empty input, error, completion and disposal, a sentence each.
 ///
 /// The defaults describe most operators; a test runs the examples' steps over an empty and a failing input where the
 /// defaults apply.

@@ -1,7 +1,7 @@
-/// A component that a plugin offers. What it is called and which parameters it has is known only when the plugin is, so its spec
-/// belongs to the value and not to the type.
+/// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the value and not to the
+/// type.
 public protocol PluginComponent: Component {
-  /// What the plugin says of it.
+  /// The plugin's spec of it.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
   /// Where the component counts by itself, for all executions of its plan; nil: each execution counts for itself.
@@ -53,7 +53,7 @@ extension PluginComponentSpec {
     return spec
   }
 
-  /// The state of an operator belongs to its parameters; what a sink holds and where a source is do not.
+  /// The state of an operator depends on its parameters; the queue of a sink and the position of a source do not.
   private var persistence: Persistence {
     switch kind {
     case .sink: .position(version: 1)

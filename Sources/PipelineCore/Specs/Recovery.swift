@@ -36,14 +36,14 @@ public enum SourceRecovery: Sendable, Equatable {
   }
 }
 
-/// What is certain of an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to the
+/// The guarantee for an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to the
 /// strongest.
 public enum SinkConfirmation: Sendable, Equatable {
-  /// Nothing: the sink does not know what became of it.
+  /// None: the sink does not learn the outcome.
   case nothing
   /// The sink drops its events on purpose.
   case dropped
-  /// The event is an answer on the connection of a client, which asks again if none comes.
+  /// The event is an answer on the connection of a client, which repeats its request if no answer comes.
   case client
   /// The system has the bytes of the event: they survive this process, but not a power cut.
   case system

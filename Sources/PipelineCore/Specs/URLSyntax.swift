@@ -5,6 +5,8 @@ enum URLSyntax {
     /// One sentence without a full stop. It quotes nothing that may be a password.
     var message: String
     var help: String?
+    /// The URL contains a user name or a password. How to give them depends on the component, so `help` is nil.
+    var isCredentials = false
   }
 
   /// Checks an absolute URL of http or https, or the start of one up to its host.
@@ -24,8 +26,7 @@ enum URLSyntax {
     if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
       let hasPassword = authority[..<at].contains(UInt8(ascii: ":"))
       return Problem(
-        message: "the URL contains a \(hasPassword ? "password" : "user name")",
-        help: "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'")
+        message: "the URL contains a \(hasPassword ? "password" : "user name")", isCredentials: true)
     }
     if authority.first == UInt8(ascii: "[") {
       guard let close = authority.firstIndex(of: UInt8(ascii: "]")) else {
@@ -40,7 +41,7 @@ enum URLSyntax {
     return problem(port: port) ?? problem(host: String(decoding: host, as: UTF8.self))
   }
 
-  /// What stands between `://` and the path; nil: there is no `://`.
+  /// The part between `://` and the path; nil: there is no `://`.
   private static func authority(of url: [UInt8]) -> ArraySlice<UInt8>? {
     guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
     let rest = url[scheme.upperBound...]

@@ -142,7 +142,7 @@ extension PipelineTestReader {
     return response
   }
 
-  /// What `json` or `text` says.
+  /// The body that `json` or `text` gives.
   private mutating func body(_ node: YAMLNode) -> [UInt8] {
     guard let json = node["json"] else { return node["text"].map { Array((text($0, "'text'") ?? "").utf8) } ?? [] }
     if let text = node["text"] { report(.testStep, "a reply has 'json' or 'text', not both", text.location) }

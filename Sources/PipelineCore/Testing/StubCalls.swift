@@ -4,7 +4,7 @@ protocol StubbedCall: Sendable, Equatable {
   associatedtype Failure: Error, Sendable
   /// How long the caller waits.
   var timeout: TimeSpan { get }
-  /// What the caller gets after `timeout`, and where no stub answers it.
+  /// The failure that the caller receives after `timeout`, or if no stub matches.
   var noAnswer: Failure { get }
   var noStub: Failure { get }
 }
@@ -44,7 +44,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     var stub: Int?
   }
 
-  /// Which calls each stub answers, and its answers in turn; the last one repeats.
+  /// The calls that each stub answers, and its answers in turn; the last one repeats.
   private let stubs: [(matches: (Call) -> Bool, answers: [Answer])]
   private unowned var executor: Executor
   private var served: [Int]

@@ -266,6 +266,25 @@ import Testing
     }
   }
 
+  /// One mistake gives one message: who executes a command that has errors is not told that it does not exist.
+  @Test(arguments: ["{ rn: { from: clicks } }", "[ run ]", "{ run: { from: clicks, chian: [ count ] } }", "{}"])
+  func anIncorrectCommandIsNotMissing(_ command: String) throws {
+    let yaml = """
+      sources: { clicks: { scripted: {} } }
+      signals:
+        results: { from: clicks, chain: [ { execute: work } ] }
+        more: { from: work.values }
+      commands: { work: \(command) }
+      sinks: { out: { from: results, probe: {} }, other: { from: more, probe: {} } }
+      """
+    do {
+      _ = try PipelineRun.compile(yaml)
+      Issue.record("it compiles")
+    } catch {
+      #expect(!"\(error)".contains("there is no"), "\(error)")
+    }
+  }
+
   @Test func aCommandCannotExecuteItself() throws {
     let yaml = """
       sources: { clicks: { scripted: {} } }

@@ -1,8 +1,8 @@
 /// The positions of sources that a state holds.
 public enum SavedPositions: Sendable {
-  /// Behind what turns have taken: what fits the state of the operators.
+  /// After the input that turns have taken, which fits the state of the operators.
   case taken
-  /// Behind what is acknowledged: what came since is sent again.
+  /// After the acknowledged input: later input is read again.
   case acknowledged
 }
 
@@ -68,7 +68,7 @@ public struct StateWriter {
 
   // MARK: Parts that change independently
 
-  /// What is written behind this changes independently of what is in front: a store writes only the parts that have changed.
+  /// Ends a part: the following state changes independently of the preceding state, and a store writes only the parts that have changed.
   public mutating func cut() { cuts.append(bytes.count) }
 
   /// Writes what `body` writes, and returns it. It can be written again with ``append(encoded:)``, in another state too, if it has

@@ -33,14 +33,14 @@ public struct GraphPicture: Sendable {
     /// Where it starts, and its base line.
     public var x: Double
     public var y: Double
-    /// What it takes at most.
+    /// The largest width of the text.
     public var width: Double
   }
 
   public enum Kind: String, Sendable {
     case source, signal, command, sink
     case `operator`, combination
-    /// An output of a command, or what enables it.
+    /// An output of a command, or its `enabled` signal.
     case port
     /// An input of a combination that has steps of its own.
     case branch
@@ -52,11 +52,11 @@ public struct GraphPicture: Sendable {
     public var kind: Kind
     public var frame: Frame
     public var lines: [Line]
-    /// What a pointer on it shows.
+    /// The tooltip.
     public var title: String
-    /// All whom it stands for: itself, and those that are folded into it.
+    /// The names of the groups that it represents: its own, and those that are folded into it.
     public var members: [String]
-    /// In which column it stands, from 0.
+    /// The index of its column, from 0.
     public var column: Int
     public var location: SourceLocation
   }
@@ -65,7 +65,7 @@ public struct GraphPicture: Sendable {
     /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); of a port or branch the name that it has in edges, or "".
     public var id: String
     public var kind: Kind
-    /// What the operator is for; nil: unknown.
+    /// The purpose of the operator; nil: unknown.
     public var topic: UseCase.Topic?
     public var keyword: String
     /// All of it; inner signals are inside.
@@ -73,7 +73,7 @@ public struct GraphPicture: Sendable {
     /// The height of the part with the texts.
     public var headHeight: Double
     public var lines: [Line]
-    /// What a pointer on it shows: the settings in full.
+    /// The tooltip: the settings in full.
     public var title: String
     /// The index of the group that it belongs to, and of the box that it stands in.
     public var group: Int
@@ -112,7 +112,7 @@ public struct GraphPicture: Sendable {
     public var isBackward: Bool
     /// How many edges of the plan it stands for.
     public var count: Int
-    /// Where a rate can be written, and whether it stands on the left of that point.
+    /// The place for a rate, and whether the text is left of that point.
     public var labelX: Double
     public var labelY: Double
     public var labelEndsThere: Bool
@@ -149,6 +149,6 @@ public struct GraphPicture: Sendable {
     (groups, boxes, edges) = layout.finished()
   }
 
-  /// So few are drawn one by one.
+  /// The least number of groups that become one.
   static let foldedFrom = 5
 }
