@@ -60,7 +60,7 @@ package struct LocalPlugins: PluginProvider {
     return (installed() + named(by: file, into: &unread)).flatMap(SpecStore.files)
   }
 
-  /// The plugins that a pipeline file names; reports what is wrong with how it does.
+  /// The plugins that a pipeline file names. Reports errors in the declarations.
   package func named(by file: PipelineFile, into diagnostics: inout Diagnostics) -> [PluginFile] {
     let path = file.source.name
     let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
@@ -93,7 +93,7 @@ package struct LocalPlugins: PluginProvider {
     package var help: String?
     /// Whether it has never been asked for its spec.
     var isUnknown = false
-    /// What is wrong with its spec.
+    /// The errors in its spec.
     package var diagnostics: [Diagnostic] = []
   }
 

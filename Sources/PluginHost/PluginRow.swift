@@ -39,7 +39,7 @@ struct PluginRow: FusableOperator, PluginComponent {
   final class Step: PureStep {
     private var function: (any PluginRowFunction)?
     private let name: String
-    /// Whether it is known that no test stands for the function, or that one does.
+    /// Whether it has been determined if a test replaces the function.
     private var isSettled = false
     private let problem: String
     private let perEvent: PerEventArguments

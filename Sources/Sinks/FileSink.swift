@@ -23,7 +23,7 @@ public struct FileSink: SinkComponent {
     }
   }
 
-  /// When files are full, and what becomes of them.
+  /// When files are full, and the treatment of full files.
   struct Rotation: RecordParameter {
     enum Form: String, ChoiceParameter {
       case none, gzip, zstd

@@ -30,7 +30,7 @@ extension HTTPSink.Node {
     sendNext()
   }
 
-  /// Does what `answer` says of an answer.
+  /// Acts on the meaning that `answer` gives to an answer.
   private func act(on meaning: HTTPSink.Meaning, _ request: HTTPSink.Request, _ response: HTTPResponse) {
     let body = Printable.cut(String(decoding: response.body.prefix(1000), as: UTF8.self), limit: 300)
     let text = "\(call(request)) answered \(response.status)\(body.isEmpty ? "" : ": \(body)")"
@@ -52,7 +52,7 @@ extension HTTPSink.Node {
     }
   }
 
-  /// Does what the status of an answer says.
+  /// Acts on the status of an answer.
   private func act(onStatusOf response: HTTPResponse, _ request: HTTPSink.Request, _ text: String) {
     switch response.status {
     case 200..<300 where parameters.partial.isGiven: settle(request, response)
@@ -83,7 +83,7 @@ extension HTTPSink.Node {
     return parameters.urls.isEmpty ? method : "\(method) \(parameters.shownServer(request.server))"
   }
 
-  /// Takes apart which events of a request the server has taken.
+  /// Determines which events of a request the server has accepted.
   func settle(_ request: HTTPSink.Request, _ response: HTTPResponse) {
     switch verdicts(of: request, response) {
     case .unclear(let reason):

@@ -123,7 +123,7 @@ public struct HTTPSink: SinkComponent {
 
   public init() {}
 
-  /// What expressions about an answer see.
+  /// The variables of expressions about an answer.
   static let responseVariables: [(String, ExpressionType)] = [("response", ResponseVariable.type), ("count", .int)]
   private static let requestVariables = [(RequestVariable.name, RequestVariable.type)]
 
@@ -436,7 +436,7 @@ public struct HTTPSink: SinkComponent {
   }
   public var namesDeliveries: Bool { true }
   public var confirmation: SinkConfirmation { .receiver }
-  /// With an envelope, that is what is encoded, and not the value of an event.
+  /// Nil with an envelope: the envelope is encoded, not the value of an event.
   public var encoding: EncodeParameter? { envelope.isGiven ? nil : encode }
   public var sentValue: MappingParameter? { body.isGiven ? body : nil }
 

@@ -147,7 +147,7 @@ public struct PrometheusExporter: SinkComponent {
       }
     }
 
-    /// Nobody else gets the address until the reload is over.
+    /// Reserves the address until the reload is over.
     override func dryRun() {
       do throws(HTTPServerFailure) { try HTTPServer.reserve(options) } catch {
         fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
@@ -175,7 +175,7 @@ public struct PrometheusExporter: SinkComponent {
       guard let server else { return }
       self.server = nil
       server.stopListening(handsOver: isSuspending)
-      // What is being answered has a second.
+      // Answers under way have a second.
       if (try? OwnThread("rxd close") { server.stop(within: .seconds(1)) }) == nil { server.stop(within: .zero) }
     }
   }

@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `prometheusRemoteWrite`: sends metrics to Prometheus, and to what speaks its protocol.
+/// `prometheusRemoteWrite`: sends metrics to Prometheus and compatible servers.
 public struct PrometheusRemoteWrite: SinkComponent {
   var http = HTTPSink()
   var labels = Table<String>()
@@ -116,11 +116,11 @@ public struct PrometheusRemoteWrite: SinkComponent {
   }
 }
 
-/// How the sink `http` makes bodies of something else than encoded events.
+/// Makes bodies of the sink `http` in another form than encoded events.
 protocol RequestForm: AnyObject {
   /// Headers of each request.
   var headers: [HTTPHeader] { get }
-  /// What is kept of an event until its request is sent.
+  /// The encoded form of an event until its request is sent.
   ///
   /// - Parameter wallTime: Now, in nanoseconds since 1970.
   func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], FormFailure>
@@ -271,7 +271,7 @@ enum RemoteWriteMessage {
 
 /// The block format of snappy.
 enum Snappy {
-  /// A block of `bytes` with copies of what stood at most 64 KiB before, found by four bytes in a table.
+  /// A block of `bytes` with copies of parts at most 64 KiB back, found by four bytes in a table.
   static func block(_ bytes: [UInt8]) -> [UInt8] {
     var block: [UInt8] = []
     block.reserveCapacity(bytes.count / 2 + 16)

@@ -116,7 +116,7 @@ public struct Reply: SinkComponent {
         if target.reply(status: status, headers: headers, body: body) { delivered() } else { reject(event, Self.late) }
         return
       }
-      // What the client is promised must be on the disk.
+      // Effects that the answer confirms must be on the disk.
       let receipt = take(1)
       let event = OwnedEvent(event)
       execution.whenCommitted { [weak self, headers] in

@@ -354,7 +354,7 @@ public struct SQLiteSink: SinkComponent {
 
     override var awaitsAnswers: Bool { !isOver && !(group.isEmpty && waiting.isEmpty) }
 
-    /// Releases everything; returns what is not acknowledged.
+    /// Releases everything; returns the unacknowledged events.
     private func close() -> [Item] {
       guard !isOver else { return [] }
       isOver = true

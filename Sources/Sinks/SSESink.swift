@@ -19,7 +19,7 @@ public struct SSESink: SinkComponent {
 
   public init() {}
 
-  /// The limit of a message, and of what is kept for clients that come back: both must fit into the buffer of a client.
+  /// The limit of a message, and of the messages kept for clients that reconnect: both must fit into the buffer of a client.
   static let largest = ResponseStream.room / 2
   static let methods = ["GET"]
 
@@ -136,7 +136,7 @@ public struct SSESink: SinkComponent {
     /// How many clients were too slow.
     private var slow = 0
     private let log: OncePerSecond
-    /// What the numbers of this run begin with.
+    /// The prefix of the message IDs of this run.
     private lazy var prefix = String(execution.services.random(), radix: 36)
     private var number = 0
 
@@ -338,7 +338,7 @@ public struct SSESink: SinkComponent {
     }
   }
 
-  /// The newest messages, for clients that come back.
+  /// The newest messages, for clients that reconnect.
   struct KeptMessages {
     private var all: [(id: String, bytes: [UInt8])] = []
     private var size = 0

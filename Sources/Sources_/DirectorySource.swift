@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `directory`: what appears in a directory, changes there and goes.
+/// `directory`: entries that are created, changed and removed in a directory.
 public struct DirectorySource: SourceComponent {
   var path = FilePathParameter()
   var include = ["*"]
@@ -10,7 +10,7 @@ public struct DirectorySource: SourceComponent {
   var existing = false
   var maxEntries = 10_000
   var maxDirectories = 1000
-  /// Sends what is there, and completes.
+  /// Whether it sends the existing entries and completes.
   private var isOnce = false
 
   public init() {}
@@ -117,20 +117,20 @@ public struct DirectorySource: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// What the list of entries depends on.
+  /// The parameters on which the list of entries depends.
   private var dependence: [String] { [path.text, "\(depth)"] + include + ["-"] + exclude }
 
   private final class Node: RunningSource {
     private let parameters: DirectorySource
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var watcher: DirectoryWatcher?
-    /// What had been sent when everything up to `baseNumber` was acknowledged; what was sent since is in `recent`.
+    /// The entries at the time when all changes up to `baseNumber` were acknowledged; later changes are in `recent`.
     private var base = EntryTable()
     private var baseNumber = 0
     private var recent: [(path: String, entry: DirectoryEntry?)] = []
     /// How many changes have been sent.
     private let sent = PositionLedger(0)
-    /// The first look is over: what is new is an event.
+    /// Whether the first scan is over, so that new entries are events.
     private var hasLooked = false
     private var isResumed = false
 
@@ -306,7 +306,7 @@ public struct DirectorySource: SourceComponent {
       }
     }
 
-    /// The next execution finds what no turn has sent.
+    /// The next execution finds the changes that no turn has sent.
     override func suspend() {}
 
     override func stop() {

@@ -247,7 +247,7 @@ extension DockerSource {
             let isRunning = node.text(node.member(item, "State")) == "running"
             if node.containers[id] == nil, isRunning || !node.ended.contains(id) { node.inspect(id) }
           }
-          // Nobody asks for those that are gone any more.
+          // Removed containers are not requested again.
           node.ended.formIntersection(known)
           node.place.last = node.place.last.filter { known.contains($0.key) || node.containers[$0.key] != nil }
         case .success(let response):

@@ -3,7 +3,7 @@ import Transport
 
 /// `exec`: runs a program, once, periodically, or for ever.
 public struct Exec: SourceComponent {
-  /// What becomes an event.
+  /// The part of a run that becomes an event.
   public enum Emission: String, ChoiceParameter {
     case output, exit
     public var help: String {

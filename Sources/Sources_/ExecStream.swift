@@ -15,7 +15,7 @@ final class ExecStream: DecodingSource {
   /// How the program has ended; nil: it runs, or its output is still read.
   private var result: ProgramResult?
   private var isReadToEnd = false
-  /// What reads it, for the next version of the source.
+  /// The descriptor of the output, for the next version of the source.
   private var output: FileDescriptor?
   private var call: ProgramCall?
   /// How its output is decoded.
@@ -29,11 +29,11 @@ final class ExecStream: DecodingSource {
   /// Holds the execution until everything that was read has been sent.
   private var isPausing = false
   private var timer = Wake.none
-  /// What decodes, if the turns do.
+  /// The decoder, if turns decode.
   private var decoding: BlockDecoding?
-  /// When the last event is sent whose end has not come.
+  /// Ends the incomplete last event.
   private var joinTimer = Wake.none
-  /// What has been sent, in bytes. It cannot be read again, so this is for those that look on.
+  /// How far the output has been sent, in bytes. It cannot be read again; statistics show it.
   private let sent = PositionLedger<Int64>(0)
   private var decodingPosition = DecodingPosition()
   private lazy var ownOrigin = Origin(
@@ -85,7 +85,7 @@ final class ExecStream: DecodingSource {
     finish(failing: SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location))
   }
 
-  /// What a program reports to.
+  /// The receivers of a program's log lines and of its end.
   private var reports: (@Sendable (Services.Level, String) -> Void, @Sendable (ProgramResult) -> Void) {
     let executor = executor
     let node = Weak(self)

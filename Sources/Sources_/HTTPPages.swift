@@ -100,7 +100,7 @@ extension HTTP {
     }
   }
 
-  /// What expressions about an answer see.
+  /// The variables of expressions about an answer.
   static let pageVariables: [(String, ExpressionType)] = [
     ("response", ResponseVariable.type), ("link", .dyn), ("cursor", .dyn),
   ]

@@ -258,7 +258,7 @@ public struct HTTPServerSource: SourceComponent {
     init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       var rules = parameters.rules
-      // What would be promised before anything is done is not promised in a rehearsal.
+      // A rehearsal does nothing, so it must not answer 202.
       if nodeContext.execution.isRehearsal, rules.answer == .accepted { rules.answer = .written }
       self.rules = rules
       super.init(nodeContext, downstream: downstream)
@@ -292,7 +292,7 @@ public struct HTTPServerSource: SourceComponent {
       return decoder != nil
     }
 
-    /// Nobody else gets the address until the reload is over.
+    /// Reserves the address until the reload is over.
     override func dryRun() {
       guard makesDecoder(), let options = servingOptions() else { return }
       do throws(HTTPServerFailure) {
@@ -349,7 +349,7 @@ public struct HTTPServerSource: SourceComponent {
 
       private func takeNext() {
         let next = queue.take()
-        // Posted before the turn continues: sinks check whether more input is at hand.
+        // Posted before the turn continues: sinks check whether more input is queued.
         if next.isMoreToCome { post() }
         guard let request = next.request else { return }
         if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }

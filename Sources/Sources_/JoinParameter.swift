@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Which lines make one event together: `join: { start: '^\d{4}-' }`.
+/// The rule that joins lines to events: `join: { start: '^\d{4}-' }`.
 public struct JoinParameter: RecordParameter {
   var start: String?
   var end: String?

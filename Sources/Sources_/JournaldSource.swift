@@ -185,7 +185,7 @@ public struct JournaldSource: SourceComponent {
             "_MACHINE_ID", "_SOURCE_REALTIME_TIMESTAMP", "UNIT"), open: true))
   }
 
-  /// What there is: of a journal that would be followed from its end, all.
+  /// Reads the existing entries: all of them if the journal would be followed from its end.
   public var once: (any SourceComponent)? {
     var once = self
     once.follow = false
@@ -208,7 +208,7 @@ public struct JournaldSource: SourceComponent {
       let unit = name.contains(".") ? name : name + ".service"
       matches += [
         .field("_SYSTEMD_UNIT", unit), .or,
-        // What the service manager says of it, and services that may speak for it.
+        // Messages of the service manager about the unit, and of services that may report for it.
         .field("_PID", "1"), .field("UNIT", unit), .or, .field("_UID", "0"), .field("OBJECT_SYSTEMD_UNIT", unit), .or,
         // Its core dumps.
         .field("MESSAGE_ID", "fc2e22bc6ee647b6b90729ab34a250b1"), .field("_UID", "0"), .field("COREDUMP_UNIT", unit),
@@ -235,7 +235,7 @@ public struct JournaldSource: SourceComponent {
     private let parameters: JournaldSource
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var reader: JournalReader?
-    /// Behind everything before the last piece; nil: it has not started.
+    /// The position before the last piece; nil: it has not started.
     private var position: Position?
     /// The entries of the last piece.
     private var entries: [(number: Int64, cursor: String)] = []
@@ -334,7 +334,7 @@ public struct JournaldSource: SourceComponent {
       }
     }
 
-    /// Behind the last entry that a turn has sent.
+    /// The position after the last entry that a turn has sent.
     private var taken: Position? {
       guard let unsentOffset else { return entries.last.map { Position(cursor: $0.cursor) } ?? position }
       guard let index = entries.firstIndex(where: { $0.number == unsentOffset }), index > 0 else { return position }
@@ -346,7 +346,7 @@ public struct JournaldSource: SourceComponent {
     override var isReadAgain: Bool { true }
     override var hasPosition: Bool { position != nil }
 
-    /// The next execution reads again what no turn has sent.
+    /// The next execution reads the unsent entries again.
     override func suspend() {}
 
     override func save(_ state: inout StateWriter) {

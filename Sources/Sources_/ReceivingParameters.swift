@@ -53,7 +53,7 @@ struct FramingParameter: RecordParameter {
     }
   }
 
-  /// Reports what is missing in the short form, too.
+  /// Reports missing parameters, in the short form, too.
   func check(_ context: inout DecodingContext) {
     guard by == .fixed, bytes == nil else { return }
     context.badValue(
@@ -112,7 +112,7 @@ struct ReceivingAddress: ParameterValue {
     network.map { ListenAddress(host: $0.host, port: $0.port, location: $0.location, isDatagram: isDatagram) }
   }
 
-  /// Others than programs of this machine may reach it.
+  /// Whether other machines may reach it.
   var isOpenToOthers: Bool { network.map { !$0.isLoopback } ?? false }
 }
 

@@ -336,7 +336,7 @@ public struct SQLiteSource: SourceComponent {
       return place
     }
 
-    /// What the position belongs to.
+    /// The key of the position.
     private var positionKey: String { "\(parameters.path.text)?\(parameters.key.joined(separator: ","))" }
 
     override var hasPosition: Bool { !parameters.key.isEmpty }

@@ -19,7 +19,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     /// Waiting for an answer.
     case answering
     case writing
-    /// An answer that comes bit by bit is under way; input is discarded, or belongs to another protocol.
+    /// A streamed answer is under way; input is discarded, or belongs to another protocol.
     case streaming
     /// The last answer has been written; further input is discarded.
     case closing
@@ -440,10 +440,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     return false
   }
 
-  // MARK: - Answers bit by bit
+  // MARK: - Streamed answers
 
   /// Begins the answer to an exchange; ignored if the exchange is over.
-  /// - Parameter speaker: What speaks another protocol, of that name, from now on.
+  /// - Parameter speaker: The handler of another protocol, of that name, which takes over the connection.
   func begin(
     _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
     speaker: (name: String, any UpgradedSpeaker)? = nil
@@ -497,7 +497,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Writes what the stream has, unless the client has not taken the last part yet.
+  /// Writes the contents of the stream, unless the client has not taken the last part yet.
   func writeStream() {
     // The client may never read the rest.
     if let stream, stream.isAborted { return channel.close(promise: nil) }

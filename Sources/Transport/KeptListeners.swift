@@ -8,7 +8,7 @@ public enum KeptListeners {
     var isKeeping = false
     /// Descriptors by address.
     var sockets: [String: Int32] = [:]
-    /// Discard what the stores of ``KeptItems`` still have when the reload is over.
+    /// Discard the remaining items of the stores (``KeptItems``) when the reload is over.
     var discards: [ObjectIdentifier: @Sendable () -> Void] = [:]
     /// How many servers of this process have each port or path, whatever the host.
     var places: [String: Int] = [:]

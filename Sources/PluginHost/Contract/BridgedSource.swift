@@ -105,7 +105,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
       reject(before: index)
       output.flush()
       guard awaitCredit() else {
-        // Nobody takes them: what they hold is not done.
+        // No receiver takes them, so their events count as failed.
         instance.acknowledge(Array(tokens), problem: "the source has ended before")
         return
       }

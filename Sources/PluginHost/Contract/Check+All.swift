@@ -19,7 +19,7 @@ extension Check {
     return .ok("")
   }
 
-  /// Nothing can be tried with these parameters; but a refusal is no end of the process.
+  /// Checks that the process goes on after it has refused these parameters.
   static func refused(_ trial: ContractTrial, _ why: String) throws(ContractBreach) -> Verdict {
     let program = try trial.program()
     defer { program.kill() }
@@ -59,7 +59,7 @@ extension Check {
     return .ok("\(variants.count) openings, \(refused) refused")
   }
 
-  /// Openings: what is odd about each, and its parameters.
+  /// Openings with unusual parameters: a description and the parameters.
   private static func variants(_ trial: ContractTrial) -> [(String, String)] {
     guard let owned = JSON.owned(Array(trial.one.parameters.utf8)), case .object(let members) = TestValue(owned.value)
     else { return [] }
@@ -175,7 +175,7 @@ extension Check {
     return .ok("\(steps.count) inputs, up to \(most) at once")
   }
 
-  /// Outcomes of events, of which so many wait at once, with pings between them.
+  /// Outcomes of events, a number of which wait at once, with pings between them.
   private static func run(
     _ trial: ContractTrial, _ steps: [TestedStep], atOnce most: Int
   ) throws(ContractBreach) -> [TestedAnswer.Outcome] {
@@ -330,7 +330,7 @@ extension Check {
   static func lifetimes(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
     if trial.varies { return .notApplicable("its answers differ from run to run") }
     var found: [[TestedAnswer.Outcome]] = []
-    // The allocator overwrites what is freed, and fills what is new.
+    // The allocator overwrites freed memory, and fills new memory.
     for byte in [0xA5, 0x3C] {
       let program = try trial.program(
         environment: ["GLIBC_TUNABLES": "glibc.malloc.perturb=\(byte):glibc.malloc.tcache_count=0"])

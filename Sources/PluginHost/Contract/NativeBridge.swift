@@ -4,15 +4,15 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A shared library behind the line protocol: what it does wrong ends a process of its own. States and positions, which are bytes, are
-/// texts in base64.
+/// A shared library behind the line protocol, so that its faults end a process of its own. States and positions, which are bytes, are texts
+/// in base64.
 package final class NativeBridge {
   package struct Options {
     /// The contract that the library is offered; nil: that of `hello`.
     package var contract: Int?
     /// On how many threads at once a pure function is called with each event; all must give the same.
     package var threads = 1
-    /// Values that JSON has not are written as objects with one member, and read from them: `$timestamp`, `$duration` in nanoseconds,
+    /// Values without a JSON form are written as objects with one member, and read from them: `$timestamp`, `$duration` in nanoseconds,
     /// `$bytes` in base64.
     package var isTyped = false
     package init() {}
@@ -97,7 +97,7 @@ package final class NativeBridge {
     }
   }
 
-  /// Answers what was handed over.
+  /// Answers the inputs that were handed over.
   private func work() throws(PluginFault) {
     for instance in operators.values where instance.isBusy { try instance.work() }
   }
@@ -162,7 +162,7 @@ package final class NativeBridge {
   private static func bytes(_ text: Value) -> [UInt8]? { text.is(.string) ? Base64.decode(text.text) : nil }
 }
 
-/// What an instance counts, as frames.
+/// The counts of an instance, as frames.
 final class BridgedCounts: Sendable {
   let meter = PluginMeter()
   private let output: BridgeOutput
@@ -170,7 +170,7 @@ final class BridgedCounts: Sendable {
 
   init(_ output: BridgeOutput) { self.output = output }
 
-  /// Writes what was counted since the last time.
+  /// Writes the counts since the last call.
   func tell() {
     let counts = meter.now.counts
     guard !counts.isEmpty else { return }
@@ -284,7 +284,7 @@ final class BridgedInstance {
     }
   }
 
-  /// Answers what waits.
+  /// Answers the waiting inputs.
   func work() throws(PluginFault) {
     let inputs = Array(pause.admit(waiting))
     waiting = []

@@ -15,7 +15,7 @@ struct TestedCommand: Sendable {
   var timeout: TimeSpan
 }
 
-/// One process of a plugin under test, and rxd's side of the protocol towards it, played strictly: what the contract does not allow is a
+/// One process of a plugin under test, and rxd's side of the protocol towards it, strictly: anything that the contract does not allow is a
 /// ``ContractBreach``. One thread uses it.
 final class TestedProgram {
   private let command: TestedCommand
@@ -88,7 +88,7 @@ final class TestedProgram {
 
   deinit { kill() }
 
-  // MARK: What rxd sends
+  // MARK: Frames of rxd
 
   private func send(_ text: String) { outgoing += Array(text.utf8) }
 
@@ -282,7 +282,7 @@ final class TestedProgram {
     }
   }
 
-  /// Reads and writes for so long, or until the condition holds; whether it does.
+  /// Reads and writes for that time, or until the condition holds. Returns whether it holds.
   @discardableResult
   func run(for time: TimeSpan, until condition: () -> Bool = { false }) throws(ContractBreach) -> Bool {
     let deadline = monotonicNow() + time.nanoseconds

@@ -14,7 +14,7 @@ struct NativeScope {
     withUnsafeMutablePointer(to: &raw, body)
   }
 
-  /// What `fail` said, and forgets it.
+  /// Removes and returns the failure that `fail` reported.
   mutating func takeFailure() -> PluginFault {
     guard let failure = raw.failure else { return PluginFault("it failed without saying why") }
     raw.failure = nil
@@ -22,7 +22,7 @@ struct NativeScope {
     return PluginFault(said.message, at: said.place)
   }
 
-  /// Frees what a plugin said though it did not fail.
+  /// Frees the message of a plugin that called `fail` and then did not fail.
   mutating func end() { if raw.failure != nil { _ = takeFailure() } }
 
   final class Said {

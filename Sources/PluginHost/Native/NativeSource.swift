@@ -14,7 +14,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     var acks: [rxd_ack] = []
     var isStopping = false
     var isClosed = false
-    /// The stop has ended a wait.
+    /// Whether the stop has ended a wait.
     var isStopKnown = false
     /// How many events of those that were handed over are not acknowledged.
     var unacknowledged = 0
@@ -107,7 +107,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
     let status = handle.component.run?(handle.pointer, rawScope, raw) ?? Int32(RXD_FAILED.rawValue)
     if status == 0 || status == Int32(RXD_STOP.rawValue) {
-      // What it has added and not handed over.
+      // Events that it has added and not handed over.
       _ = flush()
       end(.complete)
     } else {

@@ -10,7 +10,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   private let closed = Atomic(false)
   // In turns.
   private var program: SharedProgram?
-  /// What it is given first was given to a process that has ended.
+  /// Its first inputs were also given to a process that has ended.
   private var isRepeating = false
   let pause = RetryPause()
 
@@ -30,7 +30,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
 
   // MARK: From the node
 
-  /// Nobody waits for its answers any more.
+  /// Whether its answers are ignored.
   var isClosed: Bool { closed.load(ordering: .acquiring) }
 
   func open(_ opening: PluginOpening) {

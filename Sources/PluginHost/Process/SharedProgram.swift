@@ -3,9 +3,9 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A running program with all instances of one step: what it was given in one order, because the ids of all instances ascend.
+/// A running program with all instances of one step. Its inputs have one order, because the ids of all instances ascend.
 ///
-/// It lives as long as its process. What a step keeps from one process to the next is in its ``ProgramSlot``.
+/// It lives as long as its process. The state of a step between processes is in its ``ProgramSlot``.
 final class SharedProgram: FrameHandler, @unchecked Sendable {
   private let plugin: ProcessPlugin
   private let process: PluginProcess
@@ -14,7 +14,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private let services: PluginServices
   private let slot: ProgramSlot
 
-  /// What an answer is awaited for.
+  /// An input or request that awaits an answer.
   private struct Awaited {
     enum Kind {
       case input
@@ -67,7 +67,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   // MARK: In turns
 
-  /// Starts the program; its instances hear what comes of it.
+  /// Starts the program; its instances are notified of the result.
   func start() {
     if services.isImmediate {
       do throws(PluginFault) { try process.start() } catch { cannotStart(error.message) }
@@ -134,7 +134,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     if services.isImmediate { pump() }
   }
 
-  /// What this instance has been given, it will be given again: a sink has asked for a pause.
+  /// Forgets the inputs of an instance, which are given again: a sink has asked for a pause.
   func forget(_ instance: ProcessInstance) {
     shared.withLock { shared in
       shared.awaited.removeAll { $0.instance === instance }
@@ -184,7 +184,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   // MARK: Under the lock
 
-  /// Writes what may be handed over of what waits.
+  /// Writes the waiting inputs that may be handed over.
   private func advance(_ shared: inout Shared) {
     while !shared.waiting.isEmpty, shared.suspects == 0 || Self.first(shared) == nil {
       let next = shared.waiting.removeFirst()
@@ -207,7 +207,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     shared.awaited.append(Awaited(id: shared.lastID, instance: instance, number: input.number, kind: .state))
   }
 
-  /// The first for which somebody waits.
+  /// The first awaited answer.
   private static func first(_ shared: Shared) -> Awaited? { shared.awaited.first { !$0.instance.isClosed } }
 
   private func countAnswer(_ shared: inout Shared) {
@@ -281,7 +281,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private func answer(_ id: Int, _ frame: Value, _ block: LineBlock) -> String? {
     let awaited = shared.withLock { shared -> Awaited? in
       takeFailed(&shared, &complete)
-      // For one of a closed instance nobody waits, so the plugin need not answer.
+      // The plugin need not answer inputs of a closed instance.
       while let first = shared.awaited.first, first.id < id, first.instance.isClosed {
         shared.awaited.removeFirst()
         takeFailed(&shared, &complete)
@@ -311,7 +311,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       if case .input = awaited.kind { countAnswer(&shared) } else { shared.since = monotonicNow() }
     }
     if case .again = answer.verdict {
-      // What has been handed over since is ignored by the plugin.
+      // The plugin ignores later inputs.
       awaited.instance.pause.begin()
       forget(awaited.instance)
     }
@@ -390,7 +390,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   }
 }
 
-/// What a step keeps of its program from one process to the next.
+/// The state of a step's program between processes.
 final class ProgramSlot: Sendable {
   private struct State {
     weak var program: SharedProgram?
@@ -426,6 +426,6 @@ final class ProgramSlot: Sendable {
     }
   }
 
-  /// It has answered what it had not before.
+  /// Notes that it has answered a new input.
   func works() { state.withLock { $0.pause = Self.shortest } }
 }
