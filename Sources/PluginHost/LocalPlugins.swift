@@ -110,8 +110,8 @@ package struct LocalPlugins: PluginProvider {
       return .failure(
         Fault(
           message: kept == nil
-            ? "what it offers is not known yet, and checking starts no plugin"
-            : "a file that it uses has changed since it said what it offers, and checking starts no plugin",
+            ? "its components are not known yet, and checking starts no plugin"
+            : "a file that it uses has changed since it listed its components, and checking starts no plugin",
           help: "Run 'rxd plugin check \(Printable.cut(file.ownFile))' once; it starts the plugin and keeps its spec",
           isUnknown: true))
     }
@@ -147,8 +147,8 @@ package struct LocalPlugins: PluginProvider {
     guard let spec = PluginSpecReader.read(source, into: &diagnostics) else {
       return .failure(
         Fault(
-          message: "its spec is not what the contract asks for",
-          help: "docs/plugin-contract.md says what a spec contains",
+          message: "its spec does not follow the contract",
+          help: "docs/plugin-contract.md describes specs",
           diagnostics: diagnostics.all))
     }
     let whole = file.using(spec)

@@ -18,7 +18,7 @@ struct PluginOpening: Sendable {
   /// Whether time is virtual.
   var isTest = false
   /// Whether `parameters` tell which expressions and templates the file gives.
-  var tellsGiven = true
+  var passesGiven = true
 }
 
 /// One input of an operator or a sink. A class, so that handing it on costs one reference.
@@ -162,7 +162,7 @@ package struct PluginFault: Error, Sendable {
 
 /// The services of the pipeline that an instance uses.
 struct PluginServices: @unchecked Sendable {
-  /// Where its answers become turns.
+  /// The executor that makes turns of its answers.
   var executor: Executor
   /// The step that it belongs to.
   var step: StepID

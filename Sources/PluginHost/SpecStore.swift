@@ -73,7 +73,7 @@ enum SpecStore {
     [fileBeside(file)] + (directory.map { ["\($0)/\(digest).json"] } ?? [])
   }
 
-  /// Where specs are kept: the service manager's cache directory, or the user's.
+  /// The directory of kept specs: the service manager's cache directory, or the user's.
   static var directory: String? {
     func variable(_ name: String) -> String? {
       guard let value = getenv(name) else { return nil }

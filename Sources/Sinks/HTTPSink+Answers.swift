@@ -43,7 +43,7 @@ extension HTTPSink.Node {
       refuseAll(
         request,
         SignalFailure(
-          .sink, "'answer' says 'partial' of \(text), and nothing says which events were taken: add 'partial'",
+          .sink, "'answer' says 'partial' of \(text), and it is not known which events were taken: add 'partial'",
           at: nodeContext.location, details: [.init("status", Int64(response.status))]))
     case .fail:
       refuseAll(
@@ -88,7 +88,8 @@ extension HTTPSink.Node {
     switch verdicts(of: request, response) {
     case .unclear(let reason):
       answered(request)
-      reject(request.items, "the server answered \(response.status), and what it took is not clear: \(reason)")
+      reject(
+        request.items, "the server answered \(response.status), and it is not clear which events it took: \(reason)")
     case .each(let verdicts):
       let items = zip(request.items, verdicts)
       let accepted = items.filter { $1 == .accepted }.map(\.0)

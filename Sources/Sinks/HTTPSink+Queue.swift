@@ -8,7 +8,7 @@ extension HTTPSink {
     var event: OwnedEvent
     /// The receipt on which the sink took it.
     var receipt: Receipt
-    /// Where it goes, if the URL or a header depends on the event; nil: where all events go.
+    /// The target, if the URL or a header depends on the event; nil: the common one.
     var target: Target?
     /// Its identity in every delivery, also after a restart; nil: it has none.
     var id: DeliveryID?

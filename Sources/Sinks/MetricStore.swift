@@ -7,7 +7,7 @@ final class MetricStore: Sendable {
   struct Metric {
     var name = ""
     var type = ""
-    /// The metric of which it is a part, if another program has made that.
+    /// The ready-made metric to which it belongs, if any.
     var family: String?
     var help = ""
     var labels: [(name: String, value: String)] = []

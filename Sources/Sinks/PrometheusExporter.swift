@@ -22,7 +22,7 @@ public struct PrometheusExporter: SinkComponent {
 
       - `timer`, `histogram` or `distribution`: the value is one observation, and a histogram with `buckets` is made of them. A `timer` is in milliseconds, and is \
       served in seconds.
-      - `histogram` or `summary` with `family`, or `summary` with a label `quantile`: a part of a metric that somebody else has made, served as it is.
+      - `histogram` or `summary` with `family`, or `summary` with a label `quantile`: a part of a ready-made metric, served unchanged.
 
       Where `relative` is true, the value is added to the one before (divided by `sampleRate`, if there is one); otherwise it takes its place. An event that is no such \
       metric, a counter that would fall, a name with two types, and a new series beyond `maxSeries` go to the errors output.

@@ -25,7 +25,7 @@ public struct PrometheusRemoteWrite: SinkComponent {
       The totals are kept in memory, for `maxSeries` series at most; after a restart they begin anew, which Prometheus takes as a reset of counters. Of two values of a series with the same time in one request, the later one is sent.
 
       Requests are repeated after 429, 5xx and broken connections, as by the sink `http`. 400 means that a sample is refused, such as one that is older than the newest of its series: the request is halved until it is alone, which goes to the \
-      errors output. Other statuses mean that the configuration is wrong. Prometheus refuses what comes too late, so requests are sent one after another.
+      errors output. Other statuses mean that the configuration is wrong. Prometheus refuses late samples, so requests are sent one after another.
       """,
     parameters: [
       .init("url", \.http.url, primary: true, required: true, "The URL, http or https."),

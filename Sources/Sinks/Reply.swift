@@ -33,7 +33,7 @@ public struct Reply: SinkComponent {
       disposal: "Requests under way are answered within the time limit for stopping."),
     knownAs: ["Benthos sync_response", "Node-RED http response"],
     useCases: [
-      .init(.writing, "answer an HTTP request with what a chain makes of it", "reply"),
+      .init(.writing, "answer an HTTP request with the result of a chain", "reply"),
       .init(.writing, "choose the status of an answer", "reply: { status: \"event.found ? 200 : 404\" }"),
     ],
     seeAlso: ["httpServer"])

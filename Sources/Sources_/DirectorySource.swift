@@ -30,7 +30,7 @@ public struct DirectorySource: SourceComponent {
       that begin with a dot need a pattern that does, too. With `depth`, directories below are watched, whether `include` has their names or not; those that begin with a dot are not. \
       Symbolic links are reported and not followed.
 
-      The source compares what is there with what it has reported; the kernel's events (inotify) only say where to look. If they overflow, it looks at everything and says so; if there \
+      The source compares the directory with its last report; the kernel's events (inotify) only show where to look. If they overflow, it checks everything and logs that; if there \
       are no watches left (fs.inotify.max_user_watches), it looks once a second. On file systems of networks, changes by other machines cause no events. A directory that \
       does not exist is waited for.
 
@@ -39,16 +39,16 @@ public struct DirectorySource: SourceComponent {
       """,
     parameters: [
       .init("path", \.path, primary: true, required: true, "The directory."),
-      .init("include", \.include, "Patterns of what is reported."),
-      .init("exclude", \.exclude, "Patterns of what is left out; of a directory, with everything in it."),
+      .init("include", \.include, "Patterns of reported paths."),
+      .init("exclude", \.exclude, "Patterns of ignored paths; a directory is ignored with everything in it."),
       .init("depth", \.depth, range: 0...32, "How many levels of directories below it are watched."),
-      .init("existing", \.existing, "Send what is there at the first start, too, as `created`."),
+      .init("existing", \.existing, "Report existing files at the first start, too, as `created`."),
       .init(
         "maxEntries", \.maxEntries, range: 1...1_000_000,
         "The most entries, directories on the way included; further ones are left out, with a warning."),
       .init(
         "maxDirectories", \.maxDirectories, range: 1...100_000,
-        "The most watched directories; what is in further ones is left out, with a warning."),
+        "The most watched directories; further ones are ignored, with a warning."),
     ],
     examples: [
       .snippet("files that arrive", "directory: { path: /srv/inbox, include: ['*.csv'] }"),

@@ -295,7 +295,7 @@ extension File {
         inputs[FileKey(position)] = nil
         execution.services.log(
           .warning, label,
-          "\(position.path) was removed or truncated; what was added after byte \(position.offset) is lost")
+          "\(position.path) was removed or truncated; data added after byte \(position.offset) is lost")
       case .copied(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(
@@ -312,7 +312,7 @@ extension File {
           switch damage {
           case .damaged: "is damaged"
           case .unfinished: "ends in the middle and does not grow"
-          case .tooShort: "is shorter than what was read"
+          case .tooShort: "is shorter than the part that was read"
           }
         execution.services.log(
           .warning, label,

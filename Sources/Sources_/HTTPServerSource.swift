@@ -106,7 +106,7 @@ public struct HTTPServerSource: SourceComponent {
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init(
         "charset", \.charset,
-        "How the characters of bodies are encoded; by default, where the format is text, as the `Content-Type` says."),
+        "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
       .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
@@ -433,7 +433,7 @@ public struct HTTPServerSource: SourceComponent {
       case .tooLarge: request.reply.reply(ServerAnswer(413))
       case .unavailable: request.reply.reply(.unknownCoding)
       case .damaged:
-        rejectInput(request.body.bytes, "the body is not \(coding), as its Content-Encoding says", origin: origin)
+        rejectInput(request.body.bytes, "the body is not \(coding), its Content-Encoding", origin: origin)
         request.reply.reply(.damaged)
       }
       return nil

@@ -25,7 +25,7 @@ public struct JournaldSource: SourceComponent {
     }
   }
 
-  /// Where the first run starts: `-1h`, `boot`, a time, a cursor.
+  /// The start of the first run: `-1h`, `boot`, a time, a cursor.
   struct Since: ParameterValue {
     enum Place: Sendable, Equatable {
       case beginning, end, boot
@@ -89,7 +89,7 @@ public struct JournaldSource: SourceComponent {
       An event has the fields of its entry by their names in the journal: `MESSAGE`, `PRIORITY`, `_SYSTEMD_UNIT`, `_PID` \
       and so on (systemd.journal-fields(7)), with `__CURSOR`, `__REALTIME_TIMESTAMP`, when journald received it, and \
       `__MONOTONIC_TIMESTAMP`, how long after the start of the machine. Numbers and times are such; a field that stands several times \
-      is a list; what is not UTF-8 is bytes, which JSON writes as base64. A value longer than `maxField` is cut, and \
+      is a list; values other than UTF-8 are bytes, which JSON writes as base64. A value longer than `maxField` is cut, and \
       `__TRUNCATED` lists the names of those fields. Of an entry at most 16 MiB are read.
 
       Conditions are applied while reading, by the journal's index. `units` takes the entries that `journalctl -u` shows: \
@@ -294,7 +294,7 @@ public struct JournaldSource: SourceComponent {
             case .goneCursor:
               services.log(
                 .warning, label,
-                "the entry behind which reading goes on is gone: it goes on with the next one that is left")
+                "the entry after the saved position is gone: reading continues with the next one")
             case .unreadable(let count):
               services.log(
                 .warning, label,

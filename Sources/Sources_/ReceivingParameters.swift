@@ -27,7 +27,7 @@ struct FramingParameter: RecordParameter {
 
   static var fields: [RecordField<FramingParameter>] {
     [
-      .init("by", \.by, primary: true, required: true, "What ends a message, or says how long it is."),
+      .init("by", \.by, primary: true, required: true, "How the end of a message is recognized."),
       .init(
         "bytes", \.bytes, range: 1...(1 << 30),
         "With `length`: how many bytes the length has, 2 or 4 (4 by default). With `fixed`: those of each message."),
@@ -74,7 +74,7 @@ struct FramingParameter: RecordParameter {
   }
 }
 
-/// Where a source listens: an address, or a socket of systemd.
+/// The place on which a source listens: an address, or a socket of systemd.
 struct ReceivingAddress: ParameterValue {
   var network: NetworkAddress?
   /// The name of a socket that the service manager opens.

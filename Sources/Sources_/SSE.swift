@@ -24,12 +24,12 @@ public struct SSE: SourceComponent {
     details: """
       `meta.event` is the type of a message (`message` if it has none), and `meta.eventId` the last `id` of the feed. The source \
       stays connected: when the answer ends, breaks off, or is silent for `idleTimeout`, it connects again after \
-      `reconnect`, or what the feed says with `retry`; after failures in a row the pause doubles up to `maxReconnect`, and each is \
+      `reconnect`, or the feed's `retry`; after failures in a row the pause doubles up to `maxReconnect`, and each is \
       shortened by a random part of up to half. It then sends the id of the last message as `Last-Event-ID`, so that the server can \
-      go on behind it. With a state directory that id is saved together with what the pipeline has made of the messages. It is kept \
+      go on behind it. With a state directory that id is saved together with the state of the pipeline. It is kept \
       while the URL without its query is the same.
 
-      The status 204 completes it, as the standard says. Other statuses than 200, 408, 425, 429 and 5xx, and answers of another \
+      The status 204 completes it, following the standard. Other statuses than 200, 408, 425, 429 and 5xx, and answers of another \
       type than `text/event-stream`, end the signal with an error. A pipeline that is slow slows the feed down.
       """,
     parameters: [

@@ -43,7 +43,7 @@ public struct Stdin: SourceComponent {
     memory: "The header row of CSV; of joined lines, the last event.", persistence: .position(version: 1),
     knownAs: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
     useCases: [
-      .init(.reading, "read what is piped into the process", "stdin"),
+      .init(.reading, "read the input of the process", "stdin"),
       .init(.reading, "read JSON lines from a pipe", "stdin: { decode: json }"),
     ],
     seeAlso: ["file"])

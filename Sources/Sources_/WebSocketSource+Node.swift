@@ -314,7 +314,7 @@ extension WebSocketSource {
       if cut > 0 {
         log(
           .warning,
-          "\(cut) connection\(cut == 1 ? "" : "s") did not end within \(sessionOptions.closeTimeout): what was sent there and not read by then is lost"
+          "\(cut) connection\(cut == 1 ? "" : "s") did not end within \(sessionOptions.closeTimeout): messages on the way are lost"
         )
         cut = 0
       }

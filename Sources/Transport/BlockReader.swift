@@ -22,7 +22,7 @@ public final class BlockReader: Sendable {
     public var whenTooLong = LongLine.Policy.cut
     /// The largest read in bytes. For short lines reads are smaller: 128 KiB for lines of 8 bytes.
     public var blockBytes = 512 << 10
-    /// Where reading starts; other than 0 only in a regular file.
+    /// The offset at which reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
     public var refusesCompressed = false

@@ -96,7 +96,7 @@ public struct ChildProgram: ~Copyable {
     }
   }
 
-  /// Where the program of a call is: as it is named if it has a `/`, otherwise in the usual directories. Throws if it is nowhere, or cannot
+  /// The path of the program of a call: as it is named if it has a `/`, otherwise in the usual directories. Throws if it is nowhere, or cannot
   /// be run.
   public static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
     let name = call.program

@@ -35,7 +35,7 @@ final class CompressedContent {
   /// The name endings of the formats.
   static var endings: [String] { formats.map(\.ending) }
 
-  /// The name that a compressed file had before it was compressed, and its format; nil: it has not the name of one.
+  /// The name that a compressed file had before it was compressed, and its format; nil: the name is none of a compressed file.
   static func original(_ path: String) -> (path: String, format: Decompressor.Format)? {
     formats.first { path.hasSuffix($0.ending) }.map { (String(path.dropLast($0.ending.utf8.count)), $0.format) }
   }

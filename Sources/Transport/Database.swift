@@ -149,7 +149,7 @@ package final class Database {
     return hasMore ? nil : made
   }
 
-  /// Whether it is the store of a pipeline's state, which nobody else may read or write.
+  /// Whether it is the store of a pipeline's state, which no component may read or write.
   package func isStore() throws(DatabaseError) -> Bool {
     try number("PRAGMA application_id") == Self.storeApplicationID
   }

@@ -153,7 +153,7 @@ private final class DirectoryWork: @unchecked Sendable {
   /// Whether entries were left out because of the limit.
   private var isFull = false
   private var batch: [Change] = []
-  private var isUnwanted = false
+  private var isRefused = false
   private var reported: Set<String> = []
   private var hasReportedEntries = false
   private var hasReportedDirectories = false
@@ -179,7 +179,7 @@ private final class DirectoryWork: @unchecked Sendable {
     }
   }
 
-  private var isOver: Bool { isUnwanted || stop.isAwake }
+  private var isOver: Bool { isRefused || stop.isAwake }
 
   func run() -> PosixError? {
     if !options.once {
@@ -190,7 +190,7 @@ private final class DirectoryWork: @unchecked Sendable {
     flush()
     if options.once { return failure }
     // The first scan is over.
-    if !isOver { isUnwanted = !deliver([]) }
+    if !isOver { isRefused = !deliver([]) }
     if failure == nil, !isOver {
       notify(.watching(directories: max(watches.count, 1), entries: table.count))
     }
@@ -223,13 +223,13 @@ private final class DirectoryWork: @unchecked Sendable {
   // MARK: Events
 
   private func take(_ events: [Inotify.Event]) {
-    var looksEverywhere = isPolling || root == nil
+    var checksEverything = isPolling || root == nil
     var paths: [String] = []
     var seen: Set<String> = []
     for event in events {
       if event.has(Int(IN_Q_OVERFLOW)) {
         notify(.overflow)
-        looksEverywhere = true
+        checksEverything = true
         continue
       }
       guard let directory = directories[event.watch] else { continue }
@@ -239,13 +239,13 @@ private final class DirectoryWork: @unchecked Sendable {
       }
       if event.name.isEmpty {
         // The directory itself: its parent reports the others.
-        if directory.isEmpty { looksEverywhere = true }
+        if directory.isEmpty { checksEverything = true }
       } else if case let path = Self.join(directory, event.name), seen.insert(path).inserted {
         paths.append(path)
       }
     }
-    if events.isEmpty, !looksEverywhere { looksEverywhere = hasOtherRoot }
-    if looksEverywhere {
+    if events.isEmpty, !checksEverything { checksEverything = hasOtherRoot }
+    if checksEverything {
       lookEverywhere()
     } else {
       for path in paths where !isOver { look(at: path) }
@@ -417,8 +417,8 @@ private final class DirectoryWork: @unchecked Sendable {
   }
 
   private func flush() {
-    guard !batch.isEmpty, !isUnwanted else { return }
-    if !deliver(batch) { isUnwanted = true }
+    guard !batch.isEmpty, !isRefused else { return }
+    if !deliver(batch) { isRefused = true }
     batch.removeAll(keepingCapacity: true)
   }
 

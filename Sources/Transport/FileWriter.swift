@@ -49,7 +49,7 @@ public final class FileWriter: Sendable {
     public var waitsForRoom = true
     /// The budget of the waiting bytes; nil: none.
     public var memory: MemoryBudget?
-    /// Where an earlier writer ended (``FileWriter/place(after:)``): the file is cut off there.
+    /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
     public var resume: FilePosition?
     /// How many bytes earlier writers of this execution have written for the file.
     var start: Int64 = 0
@@ -348,7 +348,7 @@ public final class FileWriter: Sendable {
       return (state.unsynced, state.file)
     }
     if acknowledgements.isEmpty { return }
-    // What was written to files before this one was synced when this one was opened.
+    // Earlier files were synced when this one was opened.
     var failure: PosixError?
     do throws(PosixError) {
       try work.syncCalls.during { () throws(PosixError) in try file?.sync() }
@@ -453,7 +453,7 @@ public final class FileWriter: Sendable {
   /// How many bytes have been queued so far.
   public var added: Int64 { state.withLock(\.added) }
 
-  /// Where the file ends when so many of the queued bytes have been written, as far as is known now: a rotation may send
+  /// The end of the file when so many of the queued bytes have been written, as far as is known now: a rotation may send
   /// queued bytes to another file. Nil: the target is not a regular file for appending, or others write to it.
   /// Counts must not decrease from call to call.
   public func place(after count: Int64) -> FilePosition? {

@@ -42,7 +42,7 @@ public final class FilesWriter: Sendable {
     /// Whether the file has been opened for blocks with this ``Block/opening``.
     public func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
 
-    /// Where the file ends when so many bytes have been written for it; nil: that is not known yet, or others write to it. Counts must not
+    /// The end of the file when so many bytes have been written for it; nil: that is not known yet, or others write to it. Counts must not
     /// decrease from call to call.
     public func place(after count: Int64) -> FilePosition? {
       stretches.withLock { stretches in

@@ -185,7 +185,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   private func move(to budget: ByteBudget) {
-    pendingBudget.giveBack(pending.count)
+    pendingBudget.release(pending.count)
     pendingBudget = budget
     // Bytes that have been accepted are never refused.
     budget.force(pending.count)
@@ -269,7 +269,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   private func setPending(_ bytes: [UInt8]) {
-    pendingBudget.giveBack(pending.count)
+    pendingBudget.release(pending.count)
     pending = []
     guard pendingBudget.take(bytes.count) else {
       // The start of the next request is unknown.

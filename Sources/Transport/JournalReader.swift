@@ -23,7 +23,7 @@ public final class JournalReader: Sendable {
     case and
   }
 
-  /// Where to start.
+  /// The start of reading.
   public enum Start: Sendable, Equatable {
     case beginning, end
     /// With the first entry of the present boot; at the end if there is none.

@@ -11,9 +11,9 @@ public final class KeptItems<Item: Sendable>: Sendable {
 
   /// Keeps items under a key until the reload is over. False: no reload is under way, and nothing is kept.
   public func keep(_ new: [Item], for key: String) -> Bool {
-    KeptListeners.duringReload(of: ObjectIdentifier(self), discard: { self.discardAll() }) {
-      items.withLock { $0[key, default: []] += new }
-    }
+    KeptListeners.duringReload(
+      of: ObjectIdentifier(self), discard: { self.discardAll() },
+      keep: { items.withLock { $0[key, default: []] += new } })
   }
 
   /// Removes the items of a key, in the order in which they were kept.

@@ -26,7 +26,7 @@ public enum KeptListeners {
 
   /// Runs `keep` if a reload is under way, and calls `discard` when it is over, once for each store. Returns whether it ran `keep`.
   static func duringReload(
-    of store: ObjectIdentifier, discard: @escaping @Sendable () -> Void, _ keep: () -> Void
+    of store: ObjectIdentifier, discard: @escaping @Sendable () -> Void, keep: () -> Void
   ) -> Bool {
     state.withLock { state in
       guard state.isKeeping else { return false }

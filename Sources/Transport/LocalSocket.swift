@@ -92,7 +92,7 @@ public final class LocalSocket: Sendable {
     return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
-  /// Removes a socket on which nobody listens.
+  /// Removes a socket without a listener.
   private static func removeStale(_ path: String, _ isDatagram: Bool) throws(Refusal) {
     var status = stat()
     guard lstat(path, &status) == 0 else { return }

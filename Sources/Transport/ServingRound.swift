@@ -38,7 +38,7 @@ final class ServingRound: @unchecked Sendable {
     return lastPlain.bytes
   }
 
-  /// Gives back the memory of a large answer that has been sent.
+  /// Frees the memory of a large answer that has been sent.
   func trimOutput() {
     if output.count > Self.keptOutput { output.clear(keeping: Self.keptOutput) }
   }

@@ -39,7 +39,7 @@ import Testing
     #expect(try plan("{}", sink).sinks.map(\.component.confirmation) == [confirmation])
   }
 
-  @Test func whatIsPromisedIsSaidOfTheWholePath() throws {
+  @Test func theGuaranteeCoversTheWholePath() throws {
     func line(_ source: String, _ sink: String) throws -> String {
       try #require(try plan(source, sink).deliveryPaths(hasStateDirectory: true).first).line
     }

@@ -195,7 +195,7 @@ import Testing
       before: "maxMessage: 4B", after: "maxMessage: 5B", first: "x\n0123456789", old: ["x"], rest: "01\ny\n", new: ["y"]
     ),
   ])
-  func connectionsGoOn(_ one: Connection) throws {
+  func connectionsContinue(_ one: Connection) throws {
     let folder = try Scratch()
     func source(_ rest: String) -> String { "unix: { path: '\(folder.path)/s', \(rest) }" }
     let file = try folder.write("a.yaml", text(0, source(one.before)))

@@ -140,7 +140,7 @@ struct TryingOutTests {
   }
 
   /// What was read behind the last event is not lost: the next run begins with it.
-  @Test func theNextRunGoesOnBehindTheLimit() throws {
+  @Test func theNextRunContinuesBehindTheLimit() throws {
     let folder = try Scratch()
     try folder.write("in.txt", (1...5_000).map { "\($0)\n" }.joined())
     let file = try folder.write(

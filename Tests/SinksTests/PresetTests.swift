@@ -186,7 +186,7 @@ import Testing
     #expect(sending.counters.sent == 2)
   }
 
-  @Test func influxdbSaysWhenToGoOn() throws {
+  @Test func influxdbSaysWhenToContinue() throws {
     let sending = try sending(
       "use: influxdb, with: { url: 'http://127.0.0.1:8086', bucket: b, token: t, measurement: event.name, tags: event.labels, fields: { value: event.value } }",
       events: "[{ name: load, labels: { host: a }, value: 1.25 }]")

@@ -27,7 +27,7 @@ public final class BlockDecoding: @unchecked Sendable {
   /// See ``EventDecoder/joinsLines``.
   public var joinsLines: Bool { decoder.joinsLines }
 
-  /// Where the last block ended in the input.
+  /// The end of the last block in the input.
   private var reached: Int64 = 0
 
   /// Ends the incomplete event and returns it as far as it has been read; nil: there is none.
@@ -35,7 +35,7 @@ public final class BlockDecoding: @unchecked Sendable {
     guard pendingOffset != nil else { return nil }
     let rows = free.withLock { $0.popLast() } ?? Rows()
     guard decoder.endRow(offset: reached, arena: rows.arena, into: rows.batch) else {
-      giveBack(rows)
+      recycle(rows)
       return nil
     }
     return (DecodedBlock(.empty, rows, self, end: reached), position(behind: reached))
@@ -84,7 +84,7 @@ public final class BlockDecoding: @unchecked Sendable {
     return DecodedBlock(slab, rows, self, end: offset &+ Int64(slab.count))
   }
 
-  fileprivate func giveBack(_ rows: Rows) {
+  fileprivate func recycle(_ rows: Rows) {
     rows.batch.clear()
     rows.arena.reset()
     free.withLock { if $0.count < Self.mostFree { $0.append(rows) } }
@@ -97,7 +97,7 @@ public final class DecodedBlock: @unchecked Sendable {
   private let rows: BlockDecoding.Rows
   private let decoding: BlockDecoding
 
-  /// Where it ends in the input.
+  /// Its end in the input.
   let end: Int64
 
   fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding, end: Int64) {
@@ -107,7 +107,7 @@ public final class DecodedBlock: @unchecked Sendable {
     self.decoding = decoding
   }
 
-  deinit { decoding.giveBack(rows) }
+  deinit { decoding.recycle(rows) }
 
   var batch: RowBatch { rows.batch }
   var text: UnsafeRawBufferPointer { slab.bytes }

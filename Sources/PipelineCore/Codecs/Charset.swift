@@ -53,7 +53,7 @@ public struct Charset: Sendable, Equatable {
       guard letters.withUnsafeBytes({ converter.convert($0, replacing: false) }).text == letters else {
         throw CodecFailure(
           option: "charset",
-          message: "'\(name)' encodes line feeds and letters in another way than ASCII, which is not supported",
+          message: "'\(name)' is no extension of ASCII, which is not supported",
           help: "Convert the input with iconv(1), as the program of an 'exec' source")
       }
     }

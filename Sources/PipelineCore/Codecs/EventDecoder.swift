@@ -36,7 +36,7 @@ public protocol EventDecoder: AnyObject {
   /// - Parameter offset: How far the input has been decoded.
   func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool
 
-  /// What decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
+  /// Data that decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
   /// needed.
   var memory: [UInt8] { get }
 
@@ -65,7 +65,7 @@ extension EventDecoder {
   }
 }
 
-/// Where in an input another decoder with the same options can continue.
+/// The place in an input at which another decoder with the same options can continue.
 public struct DecodingPosition: Sendable, Equatable {
   /// Everything before this offset has been decoded, in bytes.
   public var offset: Int64 = 0
@@ -232,7 +232,7 @@ public struct CodecFailure: Error, Sendable, Equatable {
   public var offset: Int?
   /// The corrected text of the option; nil: unknown.
   public var replacement: String?
-  /// What to do, a sentence; nil: no advice.
+  /// The advice, a sentence; nil: none.
   public var help: String?
 
   public init(

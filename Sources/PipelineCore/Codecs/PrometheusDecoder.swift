@@ -209,7 +209,7 @@ final class PrometheusDecoder: EventDecoder {
         let value = try quoted()
         if labels.contains(where: { $0.key.rawBytes.equals(key) }) {
           at = start
-          throw fault("a label that does not stand before")
+          throw fault("a label that does not come before")
         }
         if labels.count == PrometheusDecoder.labelLimit { throw .tooManyFields(limit: PrometheusDecoder.labelLimit) }
         labels.append((.string(key), value))

@@ -129,7 +129,7 @@ public final class RowBatch {
   struct Stop {
     /// The index of the row or document; in plain lines, the offset of the line in the piece.
     var next: Int
-    /// Where it starts, in bytes from the start of the input.
+    /// Its offset, in bytes from the start of the input.
     var offset: Int64
   }
 

@@ -279,7 +279,7 @@ final class SyslogDecoder: EventDecoder {
       return (tens == 0x20 ? 0 : Int(tens - 0x30) * 10) + Int(ones - 0x30)
     }
 
-    /// Where the word ends, and whether it names a program: `cron:`, `sshd[123]:`.
+    /// The end of the word, and whether it names a program: `cron:`, `sshd[123]:`.
     private func word(_ start: Int) -> (end: Int, isTag: Bool) {
       var end = start
       while end < text.count, text[end] > 0x20 { end += 1 }

@@ -2,7 +2,7 @@
 /// compile. The program, the embedding library and all tests use it.
 public struct FrontEnd: Sendable {
   public var compiler: PipelineCompiler
-  /// What `${...}` stands for.
+  /// The values of `${...}`.
   public var values: Interpolation
   /// Finds the components of plugins.
   public var plugins: any PluginProvider = NoPlugins()
@@ -14,7 +14,7 @@ public struct FrontEnd: Sendable {
   public var printed: [String] = []
   /// Whether a text that has only definitions for others to include is accepted; otherwise it is an error that nothing runs.
   public var acceptsLibraries = false
-  /// What the sinks of ``printed`` write.
+  /// The output form of the sinks of ``printed``.
   public var printedFormat = EncoderFormat.ndjson
 
   /// - Parameters:

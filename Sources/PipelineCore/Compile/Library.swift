@@ -36,7 +36,7 @@ public struct Library: Sendable {
     let parts = [count(functions, "function"), count(templates, "template"), count(patterns, "pattern")].compactMap {
       $0
     }
-    guard let last = parts.last else { return "what it includes" }
+    guard let last = parts.last else { return "its includes" }
     return parts.count == 1 ? last : parts.dropLast().joined(separator: ", ") + " and " + last
   }
 }

@@ -475,7 +475,7 @@ final class Compilation: SignalCompiler {
     diagnostics.report(
       Diagnostic(
         .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
-        help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' shows what there is",
+        help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' lists them",
         fixIts: elsewhere == nil
           ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))
     return nil

@@ -264,7 +264,7 @@ extension PipelineFileParser {
       report(
         .missingKey, "the test has no '\(key)'", node.location.start,
         help: key == "name"
-          ? "Say in a few words what the test shows"
+          ? "Describe in a few words what the test shows"
           : "Write what comes: 'expect: { NAME: [ ... ] }', with [] for nothing")
     }
     return test

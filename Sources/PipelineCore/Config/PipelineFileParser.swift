@@ -358,7 +358,7 @@ public struct PipelineFileParser {
     case .mapping(let entries):
       if let entry = entries.first(where: { ReservedKeys.combining.contains($0.name) }) {
         report(
-          .misplacedKey, "'\(entry.name)' stands in place of 'from', not inside it",
+          .misplacedKey, "'\(entry.name)' replaces 'from'; it cannot be inside it",
           entry.key.location, help: "Write '\(entry.name): ...' without 'from'")
         return nil
       }
@@ -550,7 +550,7 @@ public struct PipelineFileParser {
           ? "Write for example '\(place.example)'"
           : rest.first == 0x3A
             ? "The ':' behind '\(keyword)' must be followed by a space"
-            : "Parameters stand behind a ':', as in '\(keyword): ...'")
+            : "Parameters follow a ':', as in '\(keyword): ...'")
       return nil
     }
     guard componentName(scalar) else { return nil }

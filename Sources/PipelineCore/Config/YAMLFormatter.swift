@@ -18,7 +18,7 @@ struct YAMLFormatter {
   /// The comments that have been written.
   private var written: [Bool] = []
   private var output: [UInt8] = []
-  /// Where the line begins that is being written.
+  /// The start of the line being written.
   private var lineStart = 0
   /// The keys of the top level, in the order in which they are to stand; nil: as they do.
   private let order: [Int]?

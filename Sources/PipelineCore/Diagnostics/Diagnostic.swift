@@ -1,5 +1,6 @@
 /// One error or warning about the user's input, and what to do about it.
 public struct Diagnostic: Error, Sendable, Equatable {
+  /// The severity of a diagnostic.
   public enum Severity: String, Sendable, Comparable {
     case note, warning, error
     public static func < (a: Severity, b: Severity) -> Bool { a.rank < b.rank }
@@ -33,7 +34,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
   /// Nil only if no file is concerned.
   public var location: SourceLocation?
   public var notes: [Note]
-  /// What to do, one sentence.
+  /// The remedy, one sentence.
   public var help: String?
   public var fixIts: [FixIt]
 

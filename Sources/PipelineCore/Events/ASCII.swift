@@ -20,10 +20,10 @@ enum ASCII {
 extension Sequence<UInt8> {
   /// Whether the text contains `{{`, without which it is no template. Faster than the standard library's search, which prepares a table.
   var hasOpeningBraces: Bool {
-    var isBehindBrace = false
+    var followsBrace = false
     for byte in self {
-      if byte == 0x7B, isBehindBrace { return true }
-      isBehindBrace = byte == 0x7B
+      if byte == 0x7B, followsBrace { return true }
+      followsBrace = byte == 0x7B
     }
     return false
   }

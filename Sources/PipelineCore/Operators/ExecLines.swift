@@ -34,8 +34,8 @@ struct ExecLines: OperatorComponent {
       Its standard error goes to the log, twenty lines a second at most.
 
       At most `inFlight` events are with the program, 1 by default; more cost less time for each, if it reads on before it has answered. If it ends, or does not answer the first of them within `timeout` (it is then ended), \
-      all events that are with it go to the errors output (RX551): it may have done with them what it does. It is started again after a pause of `delay`, which doubles with each failure in a row up to `maxDelay`, \
-      and gets the events that wait. A line that nobody has asked for ends it too, because the answers would be those of other events from then on. An event whose text has a line break in it (`encode: text`) and an answer that is no JSON are rejected alone.
+      all events that are with it go to the errors output (RX551): it may have acted on them. It is started again after a pause of `delay`, which doubles with each failure in a row up to `maxDelay`, \
+      and gets the events that wait. A line without a request ends it too, because the answers would be those of other events from then on. An event whose text has a line break in it (`encode: text`) and an answer that is no JSON are rejected alone.
 
       `to` makes the new event of `event` and `answer`; without it, the answer is the new event.
       """,
@@ -58,7 +58,7 @@ struct ExecLines: OperatorComponent {
     examples: [
       .snippet("each text in capitals", "exec: { command: [stdbuf, -oL, tr, a-z, A-Z], encode: text, answer: text }"),
       .pipeline(
-        "what a model says of each event",
+        "the answer of a model to each event",
         """
         name: scores
         sources:

@@ -27,11 +27,11 @@ public struct DeliveryPath: Sendable, Equatable {
   public struct Limit: Sendable, Equatable {
     /// The highest level that a path with it has.
     public var level: Level
-    /// What may happen, a clause.
+    /// The possible loss or repetition, a clause.
     public var effect: String
     /// The reason, a clause; nil: the mode of the pipeline.
     public var cause: String?
-    /// What to do, a sentence.
+    /// The remedy, a sentence.
     public var remedy: String
     /// Nil: the reason is no line of the file.
     public var location: SourceLocation?
@@ -145,18 +145,18 @@ extension Plan {
       limits.append(
         mode == .durable
           ? .init(
-            level: .onceCommitted, effect: "what was read and not yet committed goes with the process", cause: cause,
-            remedy: remedy, location: step.location)
+            level: .onceCommitted, effect: "events that were read and not yet committed are lost with the process",
+            cause: cause, remedy: remedy, location: step.location)
           : .init(
             level: .bestEffort, effect: "a crash loses what came since the last checkpoint", cause: cause,
-            remedy: "Write 'delivery: durable', which loses only what is not yet committed", location: step.location))
+            remedy: "Write 'delivery: durable', which loses only uncommitted events", location: step.location))
     case .sender:
       if mode == .light, let kept = weakness.keeps {
         limits.append(
           .init(
             level: .bestEffort,
             effect: "a crash loses what '\(steps[kept.number].keyword)' keeps since the last checkpoint",
-            cause: "the senders of '\(step.keyword)' do not send again what was answered",
+            cause: "the senders of '\(step.keyword)' do not send answered requests again",
             remedy: "Write 'delivery: durable', or leave 'delivery' out",
             location: requestedDelivery?.location ?? step.location))
       }
@@ -189,7 +189,7 @@ extension Plan {
     case .system:
       return [
         .init(
-          level: .atLeastOnce, effect: "a power cut can lose what is not yet on a disk",
+          level: .atLeastOnce, effect: "a power cut can lose data that is not yet on a disk",
           cause: "'\(step.keyword)' leaves its data to the system", remedy: "Use a 'file' or 'http'",
           location: step.location)
       ]

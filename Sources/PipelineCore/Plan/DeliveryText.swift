@@ -37,7 +37,7 @@ extension Plan {
     return "\(name), because '\(step.keyword)' cannot repeat its events (\(place(step.location)))"
   }
 
-  /// What a run promises, one sentence without a full stop; without a state directory, also what it would promise with
+  /// The guarantee of a run, one sentence without a full stop; without a state directory, also what it would promise with
   /// one.
   public func deliveryNote(hasStateDirectory: Bool) -> String {
     let weakest = deliveryPaths(hasStateDirectory: true, atMost: 0).weakest

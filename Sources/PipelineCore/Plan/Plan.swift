@@ -89,6 +89,7 @@ public enum ErrorsOwner: Hashable, Sendable {
 
 /// A named source or signal: it runs once and is shared, unless it is cold.
 public struct NamedPlan: Sendable {
+  /// The kind of a named part.
   public enum Kind: String, Sendable {
     case source, signal, command
     /// An output of a command, or the signal that enables it.
@@ -121,6 +122,7 @@ extension SignalPlan {
   }
 }
 
+/// A sink with its input.
 public struct SinkPlan: Sendable {
   public var name: String
   public var step: StepID
@@ -178,6 +180,7 @@ public enum ErrorPolicy: String, Sendable, CaseIterable {
 
 /// A signal in the plan: a tree of steps over references.
 public final class SignalPlan: Sendable {
+  /// The kind of a signal, with its parts.
   public enum Kind: Sendable {
     /// The named source or signal with this index in `Plan.named`.
     case named(Int)
@@ -229,6 +232,7 @@ public struct FusedRunPlan: Sendable {
     public var segment: Segment
     public var steps: [Step]
   }
+  /// One fused step.
   public struct Step: Sendable {
     public var id: StepID
     public var component: any FusableOperator

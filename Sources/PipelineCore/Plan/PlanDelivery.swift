@@ -33,7 +33,7 @@ extension Plan {
       let step = steps[source.step.number]
       return Diagnostic(
         .endlessSource,
-        "'\(step.keyword)' waits for what others send, so nothing says when it has given all that is there",
+        "'\(step.keyword)' waits for others to send, so it has no present end",
         at: step.location,
         help: "Leave --once out, and end the run with --limit; or put 'values' or 'file' in its place")
     }

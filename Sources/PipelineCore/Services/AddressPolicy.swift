@@ -2,6 +2,7 @@ import Glibc
 
 /// Decides which addresses requests may go to, by the address itself and not by the name.
 public enum AddressPolicy {
+  /// The decision about an address.
   public enum Verdict: Sendable, Equatable {
     case allowed
     /// Loopback or private: allowed for hosts that the pipeline file gives as an address, or allows.

@@ -74,6 +74,7 @@ public struct DatabaseRows: Sendable, Equatable {
 
 /// Why there are no rows.
 public struct DatabaseFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable {
     /// The library cannot be loaded.
     case unavailable
@@ -90,7 +91,7 @@ public struct DatabaseFailure: Error, Sendable, Equatable {
   }
 }
 
-/// Where there are no databases.
+/// Refuses all databases.
 final class NoDatabases: DatabaseReader {
   func read(
     _ query: DatabaseQuery, _ completion: @escaping @Sendable (Result<DatabaseRows, DatabaseFailure>) -> Void

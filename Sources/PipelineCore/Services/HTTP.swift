@@ -30,7 +30,7 @@ extension HTTPClient {
     _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
   ) -> any Cancellable {
     completion(.failure(HTTPFailure(.unavailable, "there is no client for the token endpoint")))
-    return NothingUnderWay()
+    return NoCall()
   }
 }
 
@@ -40,11 +40,12 @@ public protocol Cancellable: AnyObject, Sendable {
 }
 
 /// An activity that has ended already.
-public final class NothingUnderWay: Cancellable {
+public final class NoCall: Cancellable {
   public init() {}
   public func cancel() {}
 }
 
+/// A header of a request or a response.
 public struct HTTPHeader: Sendable, Equatable {
   public var name: String
   public var value: String
@@ -62,6 +63,7 @@ public struct HTTPHeader: Sendable, Equatable {
   }
 }
 
+/// A request to an HTTP server.
 public struct HTTPRequest: Sendable, Equatable {
   public var method: String
   /// Absolute, `http` or `https`. Print ``shownURL``.
@@ -116,6 +118,7 @@ public struct HTTPOptions: Sendable, Equatable {
   /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
   public var sink: String?
 
+  /// The authentication of a request.
   public enum Auth: Sendable, Equatable {
     case none
     case basic(user: String, password: Secret)
@@ -128,6 +131,7 @@ public struct HTTPOptions: Sendable, Equatable {
   public init() {}
 }
 
+/// The TLS settings of a request.
 public struct TLSOptions: Sendable, Equatable {
   /// A file of PEM certificates to trust instead of the system's.
   public var caFile: String?
@@ -138,6 +142,7 @@ public struct TLSOptions: Sendable, Equatable {
   public init() {}
 }
 
+/// The answer of an HTTP server.
 public struct HTTPResponse: Sendable, Equatable {
   public var status: Int
   public var headers: [HTTPHeader]
@@ -156,6 +161,7 @@ public struct HTTPResponse: Sendable, Equatable {
 
 /// Why there is no response.
 public struct HTTPFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable {
     /// The URL cannot be used: wrong scheme, not a URL.
     case badRequest

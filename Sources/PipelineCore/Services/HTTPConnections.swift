@@ -3,6 +3,7 @@ import Synchronization
 /// Counts the connections of a component's requests. A client shares its connections among all components; a connection
 /// counts for the one whose request made it. On any thread.
 public final class HTTPConnections: Sendable, Equatable {
+  /// The counters of connections.
   public struct Counts: Sendable, Equatable {
     /// Open sockets, attempts to connect included.
     public var open = 0

@@ -23,6 +23,7 @@ public protocol PipelineStore: AnyObject, Sendable {
 
 /// The changes of one commit.
 public struct StoreTransaction: Sendable {
+  /// The change of the saved state.
   public enum StateChange: Sendable {
     /// The state of the earlier commit stays.
     case keep
@@ -50,7 +51,7 @@ public struct StoreTransaction: Sendable {
 /// The bytes of a saved state, in parts of which a store writes only those that have changed.
 public struct SavedState: Sendable, Equatable {
   public var bytes: [UInt8]
-  /// Where parts end, ascending; the last is `bytes.count`.
+  /// The ends of the parts, ascending; the last is `bytes.count`.
   public var ends: [Int]
 
   public init(_ bytes: [UInt8], ends: [Int] = []) {

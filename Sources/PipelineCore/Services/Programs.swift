@@ -37,7 +37,7 @@ public struct ProgramCall: Sendable, Equatable {
   /// The arguments for messages.
   public var shownArguments: [String] { maskedArguments ?? arguments }
 
-  /// Where programs without a `/` are looked for, whatever the environment says.
+  /// The directories in which programs without a `/` are searched for, independent of the environment.
   public static let searchPath = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
 }
 
@@ -76,6 +76,7 @@ public struct ProgramResult: Sendable, Equatable {
 
 /// Why there is no result.
 public struct ProgramFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable {
     /// It cannot be started.
     case start
@@ -95,7 +96,7 @@ public struct ProgramFailure: Error, Sendable, Equatable {
   }
 }
 
-/// Where no programs may be run.
+/// Refuses to run programs.
 final class NoPrograms: ProgramRunner {
   func run(
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void

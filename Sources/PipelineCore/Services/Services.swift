@@ -1,5 +1,6 @@
 /// The outside services of a running pipeline. The daemon passes the real ones, tests their own.
 public struct Services: Sendable {
+  /// The level of a log record.
   public enum Level: String, Sendable, CaseIterable, Comparable {
     case debug, info, warning, error
     public static func < (a: Level, b: Level) -> Bool {

@@ -1,5 +1,6 @@
 /// How a client's requests authenticate: `auth: { oauth2: { ... } }`.
 public struct ClientAuth: RecordParameter {
+  /// OAuth 2.0 with client credentials.
   public struct OAuth2: RecordParameter {
     enum Placement: String, ChoiceParameter {
       case basic, body
@@ -42,6 +43,7 @@ public struct ClientAuth: RecordParameter {
     }
   }
 
+  /// Signatures of AWS, version 4.
   public struct AWSSigV4: RecordParameter {
     var region = ""
     var service = ""

@@ -55,7 +55,7 @@ public protocol SourceComponent: Component {
   var listens: ListenAddress? { get }
   /// The server whose feed it follows, as far as it is known: what the server sends to its clients are its events.
   var follows: TargetAddress? { get }
-  /// Where its requests go, as far as that is known.
+  /// The target of its requests, as far as that is known.
   var asks: TargetAddress? { get }
   /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }

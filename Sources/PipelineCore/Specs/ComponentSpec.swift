@@ -47,6 +47,7 @@ public struct ComponentSpec<C: Component>: Sendable {
 
 /// An example: the reference shows it and a test runs it.
 public struct Example: Sendable {
+  /// The kind of an example, with its text.
   public enum Body: Sendable {
     /// One step over marbles; `inputs` are `a` and further named signals.
     case marble(step: String, inputs: [(name: String, marbles: String)], output: String, values: [(String, String)])
@@ -149,6 +150,7 @@ public struct Parameter<C: Component>: Sendable {
 public struct ExpressionUse: Sendable {
   public var variables: [Variable]
   public var expecting: ExpressionType?
+  /// A variable that the expression sees.
   public struct Variable: Sendable {
     public var name: String
     public var type: ExpressionType
@@ -237,6 +239,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
     }
   }
 
+  /// A value that a parameter can have.
   public struct Choice: Sendable, Equatable {
     public var name: String
     public var help: String

@@ -35,6 +35,7 @@ public struct EdgeCases: Sendable {
 
 /// A use case of a component: it completes "I want to ...".
 public struct UseCase: Sendable {
+  /// The heading under which the reference lists a use case.
   public enum Topic: String, Sendable, CaseIterable {
     case reading = "Bring events in"
     case choosing = "Choose events"

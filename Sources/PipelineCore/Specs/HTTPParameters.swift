@@ -1,5 +1,6 @@
 /// How requests authenticate: `auth: { bearer: ${secret:token} }`.
 public struct HTTPAuth: RecordParameter {
+  /// A user name and a password.
   public struct Basic: RecordParameter {
     public var user = Secret("")
     public var password = Secret("")
@@ -151,7 +152,8 @@ public enum URLConfinement {
         at: location, "the host of a URL must be written out, not come from an event",
         help: "Put a / between the host and the first {{ }}")
     } else if let problem = URLSyntax.problem(Array(prefix.utf8)) {
-      context.badValue(at: location, problem.message, help: problem.isCredentials ? accountHelp(location) : problem.help)
+      let help = problem.isCredentials ? accountHelp(location) : problem.help
+      context.badValue(at: location, problem.message, help: help)
     }
   }
 
@@ -180,7 +182,7 @@ public enum URLConfinement {
     }
   }
 
-  /// Where the path of a URL starts: after the scheme, the host and the port.
+  /// The start of the path of a URL: after the scheme, the host and the port.
   private static func authorityEnd(_ url: [UInt8]) -> Int {
     let start = url.firstRange(of: Array("://".utf8))?.upperBound ?? 0
     return url[start...].firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }

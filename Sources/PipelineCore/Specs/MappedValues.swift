@@ -37,6 +37,7 @@ public final class SentValues {
   }
 }
 
+/// The reason why an event has no mapped values.
 public struct MappingFailure: Error, Sendable {
   public var message: String
 }

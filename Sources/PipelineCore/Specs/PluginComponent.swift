@@ -4,7 +4,7 @@ public protocol PluginComponent: Component {
   /// The plugin's spec of it.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
-  /// Where the component counts by itself, for all executions of its plan; nil: each execution counts for itself.
+  /// The component's own counters, shared by all executions of its plan; nil: each execution has its own.
   var sharedMeter: PluginMeter? { get }
   /// Why the component cannot start, as far as that is known before it does; nil: it can.
   ///
@@ -25,7 +25,7 @@ extension PluginComponent {
 public struct PluginArguments: Sendable {
   /// In the order of the spec; nil: neither given nor with a default.
   public internal(set) var values: [PluginValue?]
-  /// Where the file gives them.
+  /// Their locations in the file.
   public internal(set) var locations: [SourceLocation?]
 
   public init(of spec: PluginComponentSpec) {

@@ -119,6 +119,7 @@ public struct PluginExample: Sendable {
   /// Of an operator: input and output; nil: the example is only checked.
   public var marbles: Marbles?
 
+  /// Input and output as marble diagrams.
   public struct Marbles: Sendable {
     public var input: String
     public var output: String

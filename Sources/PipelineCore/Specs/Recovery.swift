@@ -20,7 +20,7 @@ public enum SourceRecovery: Sendable, Equatable {
     }
   }
 
-  /// What happens to events of the source after a crash, for the reference.
+  /// The fate of the source's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .never:
@@ -52,16 +52,16 @@ public enum SinkConfirmation: Sendable, Equatable {
   /// The receiver has acknowledged the event.
   case receiver
 
-  /// What happens to events of the sink after a crash, for the reference.
+  /// The fate of the sink's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .nothing: "Events may be lost: the sink does not know what arrives."
     case .dropped: "Events are dropped on purpose, so none is lost."
     case .client: "A client that has no answer asks again."
-    case .system: "What it has written survives a crash; a power cut can lose what is not yet on a disk."
+    case .system: "Written data survives a crash; a power cut can lose data that is not yet on a disk."
     case .disk:
       """
-      With a state directory what it has acknowledged is on the disk; without one a power cut can lose what the system \
+      With a state directory acknowledged data is on the disk; without one a power cut can lose data that the system \
       has not yet written to it.
       """
     case .receiver: "Events that the receiver has not acknowledged are sent again."

@@ -113,7 +113,7 @@ public struct SchemaWriter {
       ),
       (
         "whenLate",
-        Self.choice(Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: fire.")
+        Self.choice(Self.lateWords, "How time that passed while the pipeline was down is treated. Default: fire.")
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
@@ -352,7 +352,7 @@ public struct SchemaWriter {
         return (
           key,
           Self.choice(
-            Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: that of the file.")
+            Self.lateWords, "How time that passed while the pipeline was down is treated. Default: that of the file.")
         )
       case "whenFull":
         return (

@@ -56,7 +56,7 @@ enum URLSyntax {
     return (authority[..<colon], authority[(colon + 1)...])
   }
 
-  /// Where a URL leads.
+  /// The server of a URL.
   struct Target {
     /// In small letters: http, https, ws or wss.
     var scheme: String
@@ -69,7 +69,7 @@ enum URLSyntax {
     static func isSecure(_ scheme: String) -> Bool { scheme == "https" || scheme == "wss" }
   }
 
-  /// Where a URL of http or ws leads; nil: it is no such URL, or a part of it is not known yet.
+  /// The server of a URL of http or ws; nil: it is no such URL, or a part of it is not known yet.
   static func target(_ url: [UInt8]) -> Target? {
     let scheme = String(decoding: url.prefix { $0 != UInt8(ascii: ":") }, as: UTF8.self).lowercased()
     guard ["http", "https", "ws", "wss"].contains(scheme), problem(url) == nil, let authority = authority(of: url)

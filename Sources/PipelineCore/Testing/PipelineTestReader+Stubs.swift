@@ -25,7 +25,7 @@ extension PipelineTestReader {
     }
     guard node["url"] != nil || node["sink"] != nil else {
       report(
-        .testStep, "the stub does not say which requests it answers", node.location,
+        .testStep, "the stub names no requests", node.location,
         help: "Add 'url:', in which * stands for any text, or 'sink:' for the requests of an http sink")
       return nil
     }
@@ -174,7 +174,7 @@ extension PipelineTestReader {
     guard check(keys: entries, ["command", "sequence"] + Self.answerKeys, "a stub of a program") else { return nil }
     guard let command = node["command"] else {
       report(
-        .testStep, "the stub does not say for which program it stands", node.location,
+        .testStep, "the stub names no program", node.location,
         help: "Add 'command:', the program and its arguments, in which * stands for any text")
       return nil
     }
@@ -229,7 +229,7 @@ extension PipelineTestReader {
     guard check(keys: entries, ["query", "sequence"] + Self.answerKeys, "a stub of a database") else { return nil }
     guard let query = node["query"] else {
       report(
-        .testStep, "the stub does not say which queries it answers", node.location,
+        .testStep, "the stub names no queries", node.location,
         help: "Add 'query:', the statement, in which * stands for any text")
       return nil
     }

@@ -1,6 +1,8 @@
 /// A sink that records events and their times.
 public struct ProbeSink: SinkComponent {
+  /// The events that a sink has recorded.
   public final class Recording: @unchecked Sendable {
+    /// One recorded event.
     public enum Moment: Sendable {
       case next(OwnedValue)
       case complete

@@ -18,6 +18,7 @@ public struct RecordedTest: Sendable {
     }
   }
 
+  /// The test made from a recording.
   public struct Outcome: Sendable {
     /// A `tests:` block for the pipeline file.
     public var text: String
@@ -137,7 +138,7 @@ public struct RecordedTest: Sendable {
       return Outcome(
         text: text,
         problem: """
-          The test does not show what was seen: its pipeline begins anew, the one that was watched may have kept something of before, \
+          The test does not reproduce the recording: its pipeline begins anew, the one that was watched may have kept something of before, \
           or have asked for more than was seen.
           \(report)
           """)

@@ -11,7 +11,9 @@ protocol StubbedCall: Sendable, Equatable {
 
 /// The stubbed answers to some calls.
 public struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
+  /// The answer to one call.
   public struct Answer: Sendable {
+    /// The kind of an answer.
     public enum What: Sendable {
       case reply(Reply)
       case failure(Failure)

@@ -4,6 +4,7 @@
 /// runs in production.
 public final class TestCoverage {
 
+  /// A kind of points that tests can reach.
   public enum Category: String, Sendable, CaseIterable {
     case operators, branches, errors, sinks
   }

@@ -281,9 +281,9 @@ extension Check {
     try send(3000, for: .seconds(2))
     if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
     let warm = sent
-    guard let before = program.memory else { return .notApplicable("the system does not say how much it uses") }
+    guard let before = program.memory else { return .notApplicable("its memory use is unknown") }
     try send(15_000, for: .seconds(20))
-    guard let after = program.memory else { return .notApplicable("the system does not say how much it uses") }
+    guard let after = program.memory else { return .notApplicable("its memory use is unknown") }
     let grown = after - before
     let each = grown / max(1, sent - warm)
     let figures = "\(grown >> 10) KiB more after \(sent - warm) events"
@@ -322,7 +322,7 @@ extension Check {
       expected: "at most a line or two for an event",
       came: "\(program.loudestSecond) lines within a second, for \(count) events",
       help:
-        "rxd logs 20 lines a second of standard error and counts the others: say what happens often once, and count it")
+        "rxd logs 20 lines of standard error a second: report frequent events once, and count them")
   }
 
   // MARK: Shared libraries

@@ -132,7 +132,7 @@ extension Check {
           expected:
             "\(Printable.cut(expected.description, limit: 160)) as event \(offset + 1) behind the position \(events[index].position ?? "")",
           came: found.map { Printable.cut($0.description, limit: 160) } ?? "nothing",
-          help: "A position says all that is needed to go on behind the event that it came with")
+          help: "A position has all that is needed to continue after the event that it came with")
       }
       try finish(trial, program, instance)
     }

@@ -211,7 +211,7 @@ package struct ContractSuite {
       throw ContractBreach(
         expected: "a spec of contract \(PluginSpec.contract), or an end, when contract \(contract) is offered",
         came: diagnostics.all.first?.message ?? "another spec",
-        help: "The spec says what the plugin was written for, not what rxd offers")
+        help: "The spec says what the plugin was written for, not those of rxd")
     }
     return .ok("")
   }

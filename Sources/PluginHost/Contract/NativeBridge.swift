@@ -134,7 +134,7 @@ package final class NativeBridge {
       step: frame["step"].text, pipeline: frame["pipeline"].text,
       parameters: component.arguments(frame["parameters"], isTyped: options.isTyped), state: Self.bytes(frame["state"]),
       stateVersion: version.is(.int) ? Int(version.asInt) : 0, position: Self.bytes(frame["position"]),
-      isTest: frame["test"].isTrue, tellsGiven: false)
+      isTest: frame["test"].isTrue, passesGiven: false)
     let log: @Sendable (Services.Level, String) -> Void = { [output] level, message in
       output.write("{\"log\":\"\(level.rawValue)\",\"message\":\(JSONText.string(message).text)}\n")
       output.flush()
@@ -166,18 +166,18 @@ package final class NativeBridge {
 final class BridgedCounts: Sendable {
   let meter = PluginMeter()
   private let output: BridgeOutput
-  private let told = Mutex<[String: UInt64]>([:])
+  private let reported = Mutex<[String: UInt64]>([:])
 
   init(_ output: BridgeOutput) { self.output = output }
 
   /// Writes the counts since the last call.
-  func tell() {
+  func report() {
     let counts = meter.now.counts
     guard !counts.isEmpty else { return }
-    told.withLock { told in
-      for (name, count) in counts.sorted(by: { $0.key < $1.key }) where count > told[name] ?? 0 {
+    reported.withLock { reported in
+      for (name, count) in counts.sorted(by: { $0.key < $1.key }) where count > reported[name] ?? 0 {
         output.write("{\"count\":\(JSONText.string(name).text),\"by\":\(count - (told[name] ?? 0))}\n")
-        told[name] = count
+        reported[name] = count
       }
     }
   }
@@ -204,7 +204,7 @@ final class BridgeOutput: Sendable {
       while at < bytes.count {
         let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + at, $0.count - at) }
         if count < 0, errno == EINTR { continue }
-        // Nobody reads any more.
+        // The reader has gone.
         guard count > 0 else { _exit(1) }
         at += count
       }
@@ -289,7 +289,7 @@ final class BridgedInstance {
     let inputs = Array(pause.admit(waiting))
     waiting = []
     guard !inputs.isEmpty else { return }
-    defer { counts.tell() }
+    defer { counts.report() }
     if let row { return try work(row, inputs) }
     let (answers, fault) = handle.run(inputs, pausing: pause)
     write(answers)

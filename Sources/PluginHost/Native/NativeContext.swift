@@ -63,7 +63,7 @@ final class NativeHandle: @unchecked Sendable {
             raw.component = component.name
             let given = opening.parameters.given(spec)
             return given.withUnsafeBufferPointer { given in
-              raw.given = opening.tellsGiven ? given.baseAddress : nil
+              raw.given = opening.passesGiven ? given.baseAddress : nil
               raw.given_count = given.count
               return open(&raw, &made)
             }

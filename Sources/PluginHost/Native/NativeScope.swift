@@ -18,14 +18,14 @@ struct NativeScope {
   mutating func takeFailure() -> PluginFault {
     guard let failure = raw.failure else { return PluginFault("it failed without saying why") }
     raw.failure = nil
-    let said = Unmanaged<Said>.fromOpaque(failure).takeRetainedValue()
+    let said = Unmanaged<Message>.fromOpaque(failure).takeRetainedValue()
     return PluginFault(said.message, at: said.place)
   }
 
   /// Frees the message of a plugin that called `fail` and then did not fail.
   mutating func end() { if raw.failure != nil { _ = takeFailure() } }
 
-  final class Said {
+  final class Message {
     let message: String
     let place: String
     init(_ message: String, _ place: String) {

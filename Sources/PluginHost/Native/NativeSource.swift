@@ -45,7 +45,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   }
 
   deinit {
-    if let failure = rawScope.pointee.failure { Unmanaged<NativeScope.Said>.fromOpaque(failure).release() }
+    if let failure = rawScope.pointee.failure { Unmanaged<NativeScope.Message>.fromOpaque(failure).release() }
     raw.deallocate()
     rawScope.deallocate()
   }
@@ -114,7 +114,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
       var said = PluginFault("it failed without saying why")
       if let failure = rawScope.pointee.failure {
         rawScope.pointee.failure = nil
-        let text = Unmanaged<NativeScope.Said>.fromOpaque(failure).takeRetainedValue()
+        let text = Unmanaged<NativeScope.Message>.fromOpaque(failure).takeRetainedValue()
         said = PluginFault(text.message, at: text.place)
       }
       end(.failed("the plugin failed: \(said.message)", place: said.place))

@@ -54,7 +54,7 @@ import Testing
 
   private static let two = "{ from: { marbles: '--x-y|' } }"
 
-  @Test func executesAndSaysSo() throws {
+  @Test func executesAndReportsIt() throws {
     try check(
       "-a--------|", run: Self.two,
       gives: [
@@ -82,7 +82,7 @@ import Testing
       ])
   }
 
-  @Test func onlyTheNewestIsHeard() throws {
+  @Test func onlyTheNewestIsReceived() throws {
     try check(
       "-a-b-------|", run: Self.two, "allowsConcurrentExecution: true\n    deliver: newest",
       gives: ["work.values": "-----x-y---|"])
@@ -106,7 +106,7 @@ import Testing
       gives: ["results": "-----x-y---|", "work.executing": "FT------F--|"])
   }
 
-  @Test func enabledIsTrueUntilItIsSaidOtherwise() throws {
+  @Test func enabledIsTrueByDefault() throws {
     try check(
       "-a-----b-----|", run: "{ from: { marbles: '-x|' } }", enabled: "----F--------|",
       gives: ["results": "--x----------|", "work.enabled": "TF-TF--------|"])
@@ -124,7 +124,7 @@ import Testing
       gives: ["results": "-------------|", "work.executing": "FT-F---T-F---|"])
   }
 
-  @Test func failuresAreTold() throws {
+  @Test func failuresAreReported() throws {
     let plan = try PipelineRun.compile(
       """
       sources: { clicks: { scripted: {} } }

@@ -153,7 +153,7 @@ public struct PipelineStatistics: Sendable {
     /// The identity of the file; nil: it has not been opened.
     public var device: UInt64?
     public var inode: UInt64?
-    /// Where the source goes on in it.
+    /// The position of the source in it.
     public var offset: Int64
 
     public init(path: String, device: UInt64? = nil, inode: UInt64? = nil, offset: Int64) {

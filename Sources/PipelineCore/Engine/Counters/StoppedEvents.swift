@@ -26,6 +26,7 @@ public struct StoppedEvent: Sendable {
   /// How many events had had this verdict at this step, this one included.
   public let number: UInt64
 
+  /// The reason that a step reported.
   public struct Problem: Sendable {
     /// A code of the RX5xx range.
     public var code: String

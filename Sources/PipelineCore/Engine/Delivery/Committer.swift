@@ -31,7 +31,7 @@ final class Committer: TimerTarget {
   private var wake = Wake.none
   /// When `wake` is due.
   private var wakeTime: Instant?
-  /// When the next commit may be taken if nobody waits for it, and if somebody does.
+  /// The earliest times of the next commit: without waiting senders, and with some.
   private var nextRegular: Instant
   private var nextUrgent: Instant
   private var lastRow: Int64

@@ -67,7 +67,7 @@ struct EventRowReader {
   /// The next event; nil: there is none.
   mutating func nextEvent() throws(StateFault) -> Event? {
     guard next < row.events else {
-      guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+      guard reader.isAtEnd else { throw StateFault("it is longer than its length says") }
       return nil
     }
     next += 1

@@ -9,6 +9,7 @@ import Synchronization
 /// `done` is called once, on the thread that releases last. Failures win over success. If a holder goes away
 /// without releasing, the events count as failed: an accident never counts as written.
 public final class Ack: Sendable {
+  /// The outcome of the events.
   public enum Outcome: Sendable, Equatable {
     case acknowledged
     /// An effect of the events was not written, with the reason.

@@ -1,5 +1,5 @@
 extension Execution {
-  /// What a dry run has found.
+  /// The result of a dry run.
   public struct DryRun: Sendable {
     /// Why the pipeline would not start; nil: no reason was found.
     public var failure: SignalFailure?

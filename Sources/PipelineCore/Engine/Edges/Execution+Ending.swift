@@ -89,7 +89,7 @@ extension Execution {
   /// Ends the pipeline so that another execution goes on from ``savedState``. Beside ``drain()`` and ``cancel()`` it is one of the verbs of
   /// docs/contracts.md, "How things end":
   ///
-  /// 1. Sources give back input that no turn has taken (``RunningSource/suspend()``): their positions point before it. Input that
+  /// 1. Sources return input that no turn has taken (``RunningSource/suspend()``): their positions point before it. Input that
   ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
   ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
   /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
@@ -166,7 +166,7 @@ extension Execution {
   }
 
   private func teardown() {
-    executor.asksForNoTurn()
+    executor.needsNoTurn()
     finishingSinks?.cancel()
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }

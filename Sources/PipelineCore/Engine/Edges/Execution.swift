@@ -238,7 +238,7 @@ public final class Execution {
   public private(set) lazy var namesEvents =
     plan.readsNames
     || committer?.isDurable == false
-      && plan.sinks.contains { $0.component.namesDeliveries && plan.tellsEventsApart(at: $0) }
+      && plan.sinks.contains { $0.component.namesDeliveries && plan.distinguishesEvents(at: $0) }
 
   /// A number that no other store has; nil: nothing is kept on disk.
   var storeIdentity: UInt64? { committer?.identity }

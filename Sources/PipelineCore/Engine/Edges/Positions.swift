@@ -126,7 +126,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
 final class CheckpointSequence: Sendable {
   private struct State {
     var order = AckOrder()
-    /// What to call for each checkpoint that `order` still counts.
+    /// The callback of each checkpoint that `order` still counts.
     var waiting: [(@Sendable (Ack.Outcome) -> Void)?] = []
     /// The first failure, after which no checkpoint can be acknowledged.
     var failure: String?

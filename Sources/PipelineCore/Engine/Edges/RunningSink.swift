@@ -155,7 +155,7 @@ open class RunningSink: Downstream {
   /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
   public final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
     if outbox != nil { return execution.deliveredEvent }
-    guard tellsEventsApart, let store = execution.storeIdentity, let id = event.id else { return nil }
+    guard distinguishesEvents, let store = execution.storeIdentity, let id = event.id else { return nil }
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
     print.add(UInt64(id.utf8.count))
@@ -164,11 +164,11 @@ open class RunningSink: Downstream {
     return DeliveryID(store: store, row: Int64(bitPattern: print.value), index: -1)
   }
 
-  private lazy var tellsEventsApart: Bool = {
+  private lazy var distinguishesEvents: Bool = {
     guard execution.namesEvents, let sink = execution.plan.sinks.first(where: { $0.step == nodeContext.step }) else {
       return false
     }
-    return execution.plan.tellsEventsApart(at: sink)
+    return execution.plan.distinguishesEvents(at: sink)
   }()
 
   // MARK: Pauses

@@ -80,7 +80,7 @@ open class RunningSource: OperatorNode {
   /// Stops reading and completes, so that downstream operators flush what they hold.
   open func drain() { finish() }
 
-  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): give back the input that no turn has taken, so that the next
+  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): return the input that no turn has taken, so that the next
   /// execution gets it. Input that cannot be given back is sent first, and the execution is held (``Execution/hold()``) until
   /// it has been. The source may be asked for its state at the end of any turn from now on, and is cancelled then. The default does
   /// nothing: the next execution reads that input again.

@@ -97,7 +97,7 @@ final class Restoration {
       guard let number = known[entry.name] else {
         refusals.append(
           Diagnostic(
-            .stateRefused, "the pipeline has no step '\(entry.name)' any more, so what it kept is dropped",
+            .stateRefused, "the pipeline has no step '\(entry.name)' any more, so its state is dropped",
             at: nil, help: "Give steps that may move a name: '{ \(Self.keyword(entry.name)): ..., name: NAME }'"))
         continue
       }

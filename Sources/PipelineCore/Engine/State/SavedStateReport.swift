@@ -33,7 +33,7 @@ public struct SavedStateReport {
     var steps: [Int: Step] = [:]
     var sinks: [(String, Bool)] = []
     for (entry, reader) in contents.root.records {
-      guard contents.entries.indices.contains(entry) else { throw StateFault("a record is nobody's") }
+      guard contents.entries.indices.contains(entry) else { throw StateFault("a record has no owner") }
       let about = contents.entries[entry]
       guard about.isStep else {
         if about.name.hasPrefix("sinks."), reader.remaining == 1 {

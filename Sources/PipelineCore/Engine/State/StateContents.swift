@@ -46,7 +46,7 @@ struct StateContents {
     let rootStart = reader.offset
     root = try Restoration.Section(try reader.part())
     rootSection = rootStart..<reader.offset
-    guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+    guard reader.isAtEnd else { throw StateFault("it is longer than its length says") }
   }
 
   /// The same state without the records of the entry, so that its step starts empty.

@@ -155,7 +155,7 @@ public struct StateReader {
   }
 
   func schedule(at deadline: Instant, _ sequence: UInt64, _ token: Int) throws(StateFault) -> Wake {
-    guard let target, sequence <= context.lastTimer else { throw StateFault("a timer is nobody's") }
+    guard let target, sequence <= context.lastTimer else { throw StateFault("a timer has no owner") }
     let now = context.executor.now
     guard whenLate == .skip, context.elapsed > .zero, deadline <= now else {
       return context.executor.reschedule(at: deadline, sequence, target, token)

@@ -11,7 +11,7 @@ public enum SavedPositions: Sendable {
 /// Values are read in the order in which they were written. Times are written relative to the moment of saving.
 public struct StateWriter {
   private(set) var bytes: [UInt8] = []
-  /// Where parts end that change independently, ascending; some may lie behind the end.
+  /// The ends of parts that change independently, ascending; some may lie behind the end.
   private(set) var cuts: [Int] = []
   private let context: Context
   /// The deepest nesting of lists and maps; deeper ones would overflow the reader's stack.

@@ -98,7 +98,7 @@ public final class Executor: @unchecked Sendable {
   /// The last turn was not quiet to its end, so there is another one.
   private var asksForTurn = false
   /// The pipeline has ended: another turn would find nothing to do.
-  func asksForNoTurn() { asksForTurn = false }
+  func needsNoTurn() { asksForTurn = false }
 
   private var inputPause = InputPause()
   /// Steps that must not run on the stack of their caller: the next round of a repeat.

@@ -12,7 +12,7 @@ final class TurnAcks {
   /// Whether the sources have ended, so that no sender keeps its events.
   private var refusesAll = false
   /// Why an event of a dry run is not acknowledged.
-  private static let rehearsal = "this is a dry run: nothing is delivered"
+  private static let dryRun = "this is a dry run: nothing is delivered"
   /// Whether `current` includes several others.
   private var tracksSeveral = false
   /// Whether `current` covers the whole batch, so that the rest of the batch belongs to it too.
@@ -74,7 +74,7 @@ final class TurnAcks {
   }
 
   private func withhold(_ ack: Ack) {
-    if refusesAll || ack.answersClient { ack.release(.failed(Self.rehearsal)) } else { withheld.append(ack) }
+    if refusesAll || ack.answersClient { ack.release(.failed(Self.dryRun)) } else { withheld.append(ack) }
   }
 
   /// Reports the events that were not acknowledged as failed to their senders.
@@ -83,7 +83,7 @@ final class TurnAcks {
     refusesAll = true
     let left = withheld
     withheld = []
-    for ack in left { ack.release(.failed(Self.rehearsal)) }
+    for ack in left { ack.release(.failed(Self.dryRun)) }
   }
 }
 
@@ -91,7 +91,7 @@ extension Executor {
   /// The acknowledgement of this turn's events, if their source wants one.
   public var ack: Ack? { acks.current }
 
-  /// What a sink holds for the events that it takes in this turn and writes later.
+  /// The acknowledgements that a sink holds for events taken in this turn and written later.
   @inline(__always)
   var turnAck: Ack { acks.ofTurn }
 

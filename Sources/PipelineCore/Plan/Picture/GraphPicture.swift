@@ -3,6 +3,7 @@
 /// Each named source, signal, command and sink is a group, whose steps stand below each other in the order of the file; inner signals and
 /// chains are boxes within the box of their step. Groups stand in columns, so that events go from left to right, and downwards inside.
 public struct GraphPicture: Sendable {
+  /// A rectangle.
   public struct Frame: Sendable, Equatable {
     public var x = 0.0
     public var y = 0.0
@@ -27,16 +28,18 @@ public struct GraphPicture: Sendable {
 
   /// A text in a box, one line.
   public struct Line: Sendable, Equatable {
+    /// The style of a text.
     public enum Style: String, Sendable { case name, kind, keyword, detail, badge }
     public var text: String
     public var style: Style
-    /// Where it starts, and its base line.
+    /// The x of its start, and its base line.
     public var x: Double
     public var y: Double
     /// The largest width of the text.
     public var width: Double
   }
 
+  /// The kind of a group or a box.
   public enum Kind: String, Sendable {
     case source, signal, command, sink
     case `operator`, combination
@@ -61,6 +64,7 @@ public struct GraphPicture: Sendable {
     public var location: SourceLocation
   }
 
+  /// A step, port or branch.
   public struct Box: Sendable {
     /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); of a port or branch the name that it has in edges, or "".
     public var id: String
@@ -83,7 +87,9 @@ public struct GraphPicture: Sendable {
     public var location: SourceLocation
   }
 
+  /// A line between two boxes.
   public struct Edge: Sendable {
+    /// The kind of an edge.
     public enum Kind: String, Sendable {
       case events, errors
       /// Between a step and the inner signal or chain that it runs.
@@ -91,6 +97,7 @@ public struct GraphPicture: Sendable {
       /// From a step to the command that it executes. Its events, the values of the execution, come back.
       case command
     }
+    /// A part of the path of an edge.
     public enum Segment: Sendable, Equatable {
       case line(x: Double, y: Double)
       /// From the last point to this one, horizontal at both ends.

@@ -260,7 +260,7 @@ struct PictureLayout {
     return count == 0 ? 0 : Double(count) * Size.lane + 4
   }
 
-  /// Where the events of a box leave it at its side, below its upper edge.
+  /// The distance between the upper edge of a box and the point at its side where its events leave it.
   private func exitOffset(_ box: Int) -> Double {
     outline.boxes[box].kind == .port
       ? headHeights[box] - 7 : outline.boxes[box].children.isEmpty ? headHeights[box] / 2 : boxFrames[box].height - 9
@@ -339,7 +339,7 @@ struct PictureLayout {
 
   // MARK: Groups
 
-  /// Where a link leaves its group, below the group's upper edge.
+  /// The distance between the upper edge of a group and the point where a link leaves it.
   private func exit(_ link: PictureOutline.Link) -> Double {
     switch link.from {
     case .errors(let group): return groupFrames[group].height - 12
@@ -474,7 +474,7 @@ struct PictureLayout {
       labelEndsThere: true)
   }
 
-  /// Where the link ends: the left edge of a box, or of a group without one.
+  /// The end of the link: the left edge of a box, or of a group without one.
   private func arrival(_ index: Int) -> (x: Double, y: Double) {
     let link = outline.links[index]
     let group = groupFrames[outline.group(of: link.to)]

@@ -74,7 +74,7 @@ struct PictureOutline {
     var links: [Link] = []
     /// The box of each step, or the replacement of a step that no file names.
     private var anchors: [Int: Anchor] = [:]
-    /// Where the events of a named signal come from, in the order of the plan; nil: it has no place in the picture.
+    /// The origins of a named signal's events, in the order of the plan; nil: it has no place in the picture.
     private var outputs: [Anchor?] = []
     /// The box whose events are those of the group.
     private var lastBoxes: [Int: Int] = [:]
@@ -169,7 +169,7 @@ struct PictureOutline {
       }
     }
 
-    /// Where the events of a reference come from.
+    /// The origin of a reference's events.
     private func origin(_ signal: SignalPlan) -> Anchor? {
       switch signal.kind {
       case .named(let index): outputs.indices.contains(index) ? outputs[index] : nil
