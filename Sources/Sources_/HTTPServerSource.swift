@@ -74,7 +74,7 @@ public struct HTTPServerSource: SourceComponent {
       Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names in lower \
       case; a `reply` sink answers it. With `decode` the events are the contents of the body, `meta` has the method, \
       path and query, and the server itself answers when the sinks have written the results of the events: a client \
-      need not send again what was answered with 200. It also waits for the requests that inner signals make for the \
+      need not repeat requests answered with 200. It also waits for the requests that inner signals make for the \
       events, but not for events that a step keeps for later (`throttle`, a window). By default it listens on the \
       loopback address; any other address requires `auth`, `tls` with `clientCA`, or `allowUnauthenticated`.
 

@@ -72,7 +72,7 @@ public struct SQLiteSource: SourceComponent {
         "new orders, every five seconds",
         "sqlite: { path: /var/lib/shop/shop.db, query: 'SELECT id, customer, total FROM orders', key: id, every: 5s }"),
       .pipeline(
-        "only what is new",
+        "only new events",
         """
         name: orders
         sources:

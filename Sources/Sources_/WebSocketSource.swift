@@ -81,7 +81,7 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
         are made again. A message that cannot be decoded goes to the errors output.
         """,
       completion:
-        "Only when the pipeline is stopped: connections are closed with the code 1001, and what was sent before is taken.",
+        "Only when the pipeline is stopped: connections are closed with the code 1001, and messages sent before are taken.",
       disposal: "Closes its connections with the code 1001."),
     memory: "For each connection a message that comes in, and 64 KiB that the pipeline has not taken yet.",
     knownAs: ["Vector websocket", "Benthos websocket", "Benthos http_server ws_path", "Node-RED websocket"],

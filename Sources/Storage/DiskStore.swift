@@ -274,7 +274,7 @@ public final class DiskStore: PipelineStore {
       file = try reopen()
       log(
         .error,
-        "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from what is in use; "
+        "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from the copy in use; "
           + (aside.map { "the other file is \($0) now" } ?? "'rxd state delete' removes a store"))
     }
 

@@ -106,7 +106,8 @@ enum GeneralUseCases {
       .operating, "lose no event when the process is killed", "require: atLeastOnce",
       "../reliability.md#what-is-promised", "what is promised"),
     .init(
-      .operating, "know what is promised for my events", "rxd check -v FILE", "../reliability.md#what-is-promised",
+      .operating, "know the delivery guarantee for my events", "rxd check -v FILE",
+      "../reliability.md#what-is-promised",
       "what is promised"),
     .init(
       .operating, "keep an unimportant sink from holding up a pipeline",

@@ -265,7 +265,7 @@ extension PipelineFileParser {
         .missingKey, "the test has no '\(key)'", node.location.start,
         help: key == "name"
           ? "Describe in a few words what the test shows"
-          : "Write what comes: 'expect: { NAME: [ ... ] }', with [] for nothing")
+          : "List the expected events: 'expect: { NAME: [ ... ] }', with [] for nothing")
     }
     return test
   }

@@ -391,7 +391,7 @@ public struct PipelineFileParser {
   ) -> [ComponentNode] {
     if keyword != .combineLatest, keyword != .zip {
       report(
-        .unsuitableReduce, "'reduce' stands only behind 'combineLatest' or 'zip'",
+        .unsuitableReduce, "'reduce' is possible only after 'combineLatest' or 'zip'",
         entry.key.location,
         help: "A fold over time is 'scan' (each step) or 'aggregate' (only the end)")
       return []

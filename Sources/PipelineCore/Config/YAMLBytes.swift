@@ -133,7 +133,7 @@ enum YAMLBytes {
             + "double quotes")
       case 0xFEFF:
         return Diagnostic(
-          .controlCharacter, "a byte order mark may stand only at the start of the file", at: place,
+          .controlCharacter, "a byte order mark is allowed only at the start of the file", at: place,
           help: "Remove it; files that were joined often carry one")
       case 0xFFFE, 0xFFFF:
         return Diagnostic(

@@ -35,7 +35,7 @@ extension Diagnostic.Code {
   public static let templateArgument = Diagnostic.Code(
     "RX354", "The parameters given to a template are those that it declares, with values of their types.")
   public static let templateKind = Diagnostic.Code(
-    "RX355", "A template stands where its kind can: a chain in a chain, a sink in 'sinks'.")
+    "RX355", "A template is used where its kind is allowed: a chain in a chain, a sink in 'sinks'.")
   public static let insertion = Diagnostic.Code(
     "RX356", "$(NAME) inserts the value of a parameter into a template, or that of 'each' into a repeated part.")
   public static let templateTooLarge = Diagnostic.Code(

@@ -279,7 +279,7 @@ enum ForeignNames {
     ("finally", "", "finalize onEnd doFinally ensure doDisposed doOnDispose"),
     ("initially", "", "onStart doOnSubscribe"),
     (
-      "share", "Names are shared; how is said by the option 'share', e.g. 'share: { replay: 1 }'",
+      "share", "Names are shared; the option 'share' sets how, e.g. 'share: { replay: 1 }'",
       "publish multicast shareReplay replay replayLast replayLazily replayAll refCount autoconnect connectable connect "
         + "publishBehavior publishLast publishReplay makeConnectable cache"
     ),

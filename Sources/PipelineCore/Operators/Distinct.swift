@@ -41,7 +41,7 @@ struct Distinct: FusableOperator {
     },
     knownAs: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
     useCases: [
-      .init(.choosing, "drop what has come before, however long ago", "distinct"),
+      .init(.choosing, "drop repeated values, however long ago", "distinct"),
       .init(.choosing, "let each client through once", "distinct: { by: event.client, memory: 100000 }"),
       .init(.choosing, "suppress the same alarm for an hour", "distinct: { by: event.alarm, within: 1h }"),
     ],

@@ -148,7 +148,7 @@ extension Plan {
             level: .onceCommitted, effect: "events that were read and not yet committed are lost with the process",
             cause: cause, remedy: remedy, location: step.location)
           : .init(
-            level: .bestEffort, effect: "a crash loses what came since the last checkpoint", cause: cause,
+            level: .bestEffort, effect: "a crash loses events since the last checkpoint", cause: cause,
             remedy: "Write 'delivery: durable', which loses only uncommitted events", location: step.location))
     case .sender:
       if mode == .light, let kept = weakness.keeps {

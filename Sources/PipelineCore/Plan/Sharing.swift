@@ -4,7 +4,7 @@ public struct Sharing: RecordParameter, Equatable {
   public enum Start: String, ChoiceParameter {
     case lazy, eager
     public var help: String {
-      self == .lazy ? "with the first who refers to it" : "with the pipeline, even if nobody listens yet"
+      self == .lazy ? "with the first who refers to it" : "with the pipeline, even without listeners"
     }
   }
   /// When a shared signal stops.

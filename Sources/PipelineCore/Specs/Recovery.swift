@@ -25,8 +25,8 @@ public enum SourceRecovery: Sendable, Equatable {
     switch self {
     case .never:
       """
-      What was read cannot be read again: in a durable pipeline it is safe once it is committed, in others a crash loses \
-      what came since the last checkpoint.
+      Events cannot be read again: in a durable pipeline they are safe once committed, in others a crash loses \
+      events since the last checkpoint.
       """
     case .sender: "Senders that have no answer send their events again."
     case .request: "With a state directory it asks again; the server may answer differently."

@@ -272,7 +272,7 @@ public struct SchemaWriter {
     var step = component(.operator, ReservedKeys.step)
     step.append(.object([("enum", .array(bareWords(.operator)))]))
     let use: Members = [
-      ("use", Self.described(Self.type("string"), "The template that stands here.")),
+      ("use", Self.described(Self.type("string"), "The template to insert.")),
       ("with", Self.described(Self.type("object"), "The values of its parameters.")),
     ]
     step.append(Self.closed(use, required: ["use"]))

@@ -220,7 +220,7 @@ public struct PipelineTestReader {
           return .replies(index)
         }
         report(
-          .unknownSubject, "nobody waits for an answer to the events of '\(parts[0])'", subject.location,
+          .unknownSubject, "the events of '\(parts[0])' have no answers", subject.location,
           help: "'replies' are the answers to clients of an httpServer")
         return nil
       }

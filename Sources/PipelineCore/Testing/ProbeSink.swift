@@ -37,7 +37,7 @@ public struct ProbeSink: SinkComponent {
   public init(_ recording: Recording) { self.recording = recording }
 
   public static let spec = ComponentSpec<ProbeSink>(
-    "probe", summary: "Remembers what came.")
+    "probe", summary: "Records events.")
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 

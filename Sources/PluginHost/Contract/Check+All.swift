@@ -151,7 +151,7 @@ extension Check {
       throw ContractBreach(
         expected: "events of the type in 'output' of the spec",
         came: "\(Printable.cut(event.description, limit: 160)): \(problem)",
-        help: "Correct 'output', or what is sent: 'rxd check' believes it, and later steps may fail")
+        help: "Correct 'output', or what is sent: 'rxd check' relies on it, and later steps may fail")
     }
     return sent.isEmpty ? .notApplicable("it sent nothing") : .ok(Printable.count(sent.count, "event"))
   }
@@ -292,7 +292,7 @@ extension Check {
     throw ContractBreach(
       expected: "memory that does not grow with the events: the spec has no 'memory'",
       came: "\(figures), \(each) bytes each",
-      help: "Free what an event needed, or say in 'memory' of the spec what is kept, and bound it by a parameter")
+      help: "Free the memory of an event, or declare it in 'memory' of the spec, and bound it by a parameter")
   }
 
   static func log(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
@@ -347,7 +347,7 @@ extension Check {
       try trial.compare(
         expected, outcomes, "where the allocator overwrites freed and new memory",
         help:
-          "What rxd hands over is valid until the function returns: copy what is kept. Build with -fsanitize=address")
+          "Data from rxd is valid until the function returns: copy it to keep it. Build with -fsanitize=address")
     }
     return .ok("")
   }

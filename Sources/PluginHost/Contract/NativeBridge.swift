@@ -176,7 +176,7 @@ final class BridgedCounts: Sendable {
     guard !counts.isEmpty else { return }
     reported.withLock { reported in
       for (name, count) in counts.sorted(by: { $0.key < $1.key }) where count > reported[name] ?? 0 {
-        output.write("{\"count\":\(JSONText.string(name).text),\"by\":\(count - (told[name] ?? 0))}\n")
+        output.write("{\"count\":\(JSONText.string(name).text),\"by\":\(count - (reported[name] ?? 0))}\n")
         reported[name] = count
       }
     }

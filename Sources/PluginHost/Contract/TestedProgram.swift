@@ -205,7 +205,7 @@ final class TestedProgram {
       throw ContractBreach(
         expected: "an end with status 0 when standard input ends",
         came: "it \(PluginProcess.description(status ?? 0))\(lastWords)",
-        help: "Leave the loop over the lines at the end of the input, and close what is open")
+        help: "Leave the loop over the lines at the end of the input, and close files and connections")
     }
   }
 
@@ -364,7 +364,7 @@ final class TestedProgram {
     } catch {
       throw ContractBreach(
         expected: "frames of at most \(PluginProcess.frameLimit >> 20) MiB", came: "a longer one",
-        help: "Divide what is large into several events, or refuse it with 'error'")
+        help: "Divide a large result into several events, or refuse it with 'error'")
     }
     guard let (lines, block) = found else { return }
     for line in lines { try take(line) }
@@ -466,7 +466,7 @@ final class TestedProgram {
     guard frame["id"].is(.int), Int(frame["id"].asInt) == answer.id else {
       throw ContractBreach(
         expected: "the answer to \(answer.id): answers come in the order of the ids", came: shown,
-        help: "Answer each input once, in order; keep what is ready early until its turn")
+        help: "Answer each input once, in order; keep early answers until their turn")
     }
     let instance = answer.instance
     if !frame["error"].isAbsent, !frame["error"].isNull {

@@ -193,7 +193,7 @@ import Testing
     #expect(
       try lines("delivery: light\n" + rest.replacing("file: in.log", with: "stdin: {}")) == [
         "delivery: light, as the file says (p.yaml:1)",
-        "  a -> out: best effort: a crash loses what came since the last checkpoint (p.yaml:2: 'stdin' cannot be read again)",
+        "  a -> out: best effort: a crash loses events since the last checkpoint (p.yaml:2: 'stdin' cannot be read again)",
         "  without a state directory: best effort: a crash loses events under way",
       ])
   }

@@ -258,7 +258,7 @@ final class Committer: TimerTarget {
     guard execution.hasState else { return }
     execution.services.log(
       .error, execution.plan.name,
-      "an event was not delivered (\(reason)), so nothing is committed any more: the next start repeats what came after the last commit"
+      "an event was not delivered (\(reason)), so nothing is committed any more: the next start repeats events after the last commit"
     )
   }
 
