@@ -262,8 +262,8 @@ struct TryingOutTests {
     #expect(
       outcome.errors.contains("error[RX217]: 'tcp' waits") && outcome.errors.contains("a.yaml:3:11\n"),
       "\(outcome.errors)")
-    #expect(outcome.errors.contains("'statsd' waits for what others send"), "\(outcome.errors)")
-    #expect(outcome.errors.contains("'httpServer' waits for what others send"), "\(outcome.errors)")
+    #expect(outcome.errors.contains("'statsd' waits for others to send"), "\(outcome.errors)")
+    #expect(outcome.errors.contains("'httpServer' waits for others to send"), "\(outcome.errors)")
   }
 
   // MARK: --set
