@@ -12,7 +12,8 @@ struct TopVerb: ParsableCommand {
     discussion: """
       Above the table stand sentences, the worst first: what holds a pipeline back, what failed, what left out nearly \
       everything in the last minute. IN/S and OUT/S are events a second, DROP/S those that the step left out, ERR/S those \
-      that it failed for; HELD is what it holds or has queued, BUSY its share of a core, estimated.
+      that it failed for; HELD is what it holds or has queued, BUSY its share of a core, estimated. A window of 100 columns and more also \
+      shows KEYS, which the step remembers, and KEEPS, the bytes of its keys, events and values.
 
       On a terminal: q ends, s changes the order, / filters by name (Return ends, an empty name shows all), space \
       pauses. Elsewhere a table follows the other, without escapes.
@@ -52,7 +53,7 @@ struct TopVerb: ParsableCommand {
     do throws(ControlClient.Failure) {
       if once {
         let before = try Self.read(client)
-        usleep(UInt32(clamping: (interval?.span ?? .seconds(1)).nanoseconds / 1000))
+        TopScreen.wait(until: SystemClock.shared.now + (interval?.span ?? .seconds(1)))
         let rates = LiveRates(from: before, to: try Self.read(client))
         if format == .json { return Console.print(Self.document(rates, filter)) }
         table.columns = isatty(1) == 1 ? Console.columns : 80
@@ -90,6 +91,8 @@ struct TopVerb: ParsableCommand {
         ("busy_percent", number(row.busy * 100)), ("paused_percent", number(row.paused * 100)),
         ("waited_percent", number(row.waited * 100)), ("pauses_input", .bool(row.step.pausesInput)),
       ]
+      if let keys = row.step.keys { members.append(("keys", .int(keys))) }
+      if let bytes = row.step.keptBytes { members.append(("kept_bytes", .int(bytes))) }
       if let latency = row.latency {
         for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
           members.append(("latency_\(name)_milliseconds", number(Double(latency.bound(of: share) ?? 0) / 1e6)))
