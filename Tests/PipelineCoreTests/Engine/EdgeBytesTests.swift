@@ -44,7 +44,7 @@ import Testing
     let plan = try PipelineRun.compile(
       "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [ { map: event } ], probe: {} } }")
     let step = StepID(try #require(plan.steps.firstIndex { $0.keyword == "map" }))
-    let execution = Execution(plan: plan, executor: Executor(clock: VirtualTime()), services: Services(http: NoHTTPClient()))
+    let execution = Execution(plan: plan, executor: Executor(clock: VirtualTime()), services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
     let counters = execution.meters.step(step)
     counters.pointee.time.add(1_000_000, of: 2)
     #expect(execution.statistics.steps[step.number].nanoseconds == 1_000_000)
@@ -84,7 +84,7 @@ import Testing
     let arena = Arena()
     let size = JSONSize()
     let long = arena.string(String(repeating: "say \"so\" ", count: 100_000))
-    let list = arena.list((0..<100_000).map { .int(Int64(100_000 + $0)) })
+    let list = arena.list((0..<100_000).map { Value.int(Int64(100_000 + $0)) })
     for value in [long, list] {
       let exact = Double(written(value))
       #expect(abs(Double(size.size(of: value)) - exact) < exact / 100)
