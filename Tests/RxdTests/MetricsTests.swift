@@ -86,7 +86,8 @@ struct MetricsTests {
     let kept = try #require(
       text.firstMatch(of: #/rxd_component_kept_bytes\{pipeline="tail",component_id="slow/delay",[^}]*\} (\d+)\n/#))
     #expect(Int(kept.1) ?? 0 > 0)
-    #expect(text.contains("# HELP rxd_edge_bytes_total Bytes of these events") && text.contains("estimated from samples"))
+    #expect(
+      text.contains("# HELP rxd_edge_bytes_total Bytes of these events") && text.contains("estimated from samples"))
     #expect(!text.contains("# EOF"))
 
     let open = try get("/metrics", "-H", "Accept: application/openmetrics-text; version=1.0.0, text/plain;q=0.5")

@@ -109,8 +109,12 @@ struct TopTests {
     let narrow = try top("--once").output
     #expect(!narrow.contains("KEYS"))
     let wide = try Program.run(
-      "/usr/bin/env", ["script", "-qec", "stty cols 120; \(Rxd.binary) top --socket '\(socket)' --once --sort keys", "/dev/null"]).output
-    let header = wide.split(whereSeparator: \.isNewline).firstIndex { $0.contains("STEP by keys") && $0.contains("KEYS") && $0.contains("KEEPS") }
+      "/usr/bin/env",
+      ["script", "-qec", "stty cols 120; \(Rxd.binary) top --socket '\(socket)' --once --sort keys", "/dev/null"]
+    ).output
+    let header = wide.split(whereSeparator: \.isNewline).firstIndex {
+      $0.contains("STEP by keys") && $0.contains("KEYS") && $0.contains("KEEPS")
+    }
     #expect(header != nil, "\(wide)")
     #expect(wide.split(whereSeparator: \.isNewline).allSatisfy { $0.unicodeScalars.count <= 130 })
     try end(process)

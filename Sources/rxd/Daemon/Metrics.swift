@@ -206,7 +206,8 @@ struct Metrics {
       }
     }
     return [
-      received, sent, made, kept, discarded, errors, holding, inner, timers, keys, keptBytes, state, time, retries, pauses, readBytes,
+      received, sent, made, kept, discarded, errors, holding, inner, timers, keys, keptBytes, state, time, retries,
+      pauses, readBytes,
       sentBytes, position, lag, lagAge, waited, latency, utilization, open, opened, reused, ended,
     ]
   }

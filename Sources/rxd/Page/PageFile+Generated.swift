@@ -1375,7 +1375,8 @@ header label span { color: var(--quiet); }
 
 main { display: grid; grid-template: minmax(0, 1fr) auto / minmax(0, 1fr); min-height: 0; }
 #picture { position: relative; min-height: 240px; overflow: hidden; }
-#graph { position: absolute; inset: 0; overflow: auto; padding: 10px; }
+/* The buttons stand above the picture, not on it. */
+#graph { position: absolute; inset: 0; overflow: auto; padding: 46px 10px 10px; }
 #graph svg { display: block; margin: 0 auto; touch-action: pan-x pan-y; }
 .tools { display: flex; gap: 6px; align-items: center; }
 #picture > .tools { position: absolute; right: 12px; top: 8px; z-index: 1; }
@@ -1391,6 +1392,7 @@ body.open #drawer { grid-row: 1 / 3; grid-column: 2; }
 #graph .step.waiting > .box { stroke: var(--waiting); stroke-width: 2; }
 #graph .step.busy > .box { stroke: var(--busy); stroke-width: 2; }
 #graph .edge { transition: stroke-width .25s; }
+#graph .around { fill: none; stroke: transparent; stroke-width: 12px; pointer-events: stroke; }
 #graph .edge.live { stroke: var(--passed); }
 #graph .edge.busy { stroke: var(--busy); }
 #graph .edge.waiting { stroke: var(--waiting); }

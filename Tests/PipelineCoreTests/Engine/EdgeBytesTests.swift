@@ -44,7 +44,9 @@ import Testing
     let plan = try PipelineRun.compile(
       "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [ { map: event } ], probe: {} } }")
     let step = StepID(try #require(plan.steps.firstIndex { $0.keyword == "map" }))
-    let execution = Execution(plan: plan, executor: Executor(clock: VirtualTime()), services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
+    let execution = Execution(
+      plan: plan, executor: Executor(clock: VirtualTime()),
+      services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
     let counters = execution.meters.step(step)
     counters.pointee.time.add(1_000_000, of: 2)
     #expect(execution.statistics.steps[step.number].nanoseconds == 1_000_000)
@@ -65,16 +67,22 @@ import Testing
     let arena = Arena()
     let (size, parser) = (JSONSize(), JSONParser())
     let texts = [
-      "1", "-17", "2.50", "true", "null", #""""#, #""a\nb\"ü""#, "[]", "{}", "[1,[2,{}],\"x\"]", #"{"a":1,"b":{"c":[null,"d"]}}"#,
+      "1", "-17", "2.50", "true", "null", #""""#, #""a\nb\"ü""#, "[]", "{}", "[1,[2,{}],\"x\"]",
+      #"{"a":1,"b":{"c":[null,"d"]}}"#,
     ]
     for text in texts {
       let value = Array(text.utf8).withUnsafeBytes { parser.parse(arena.copy($0), into: arena) }
       #expect(size.size(of: value) == written(value), "\(text)")
     }
     let made: [Value] = [
-      .absent, .null, .bool(false), .int(.min), .double(7), .double(.nan), arena.string("a\"\u{1}\nß"), arena.list([]),
-      arena.map([]), arena.optional(.int(12)), .duration(nanoseconds: 1_500_000_000), .timestamp(wallTime: 1_700_000_000_000_000_000),
-      arena.list([.int(1), arena.map([(key: arena.string("k\""), value: .null), (key: .int(3), value: .bool(true))]), arena.string("é")]),
+      .absent, .null, .bool(false), .int(Int64.min), .double(7), .double(.nan), arena.string("a\"\u{1}\nß"),
+      arena.list([]),
+      arena.map([]), arena.optional(.int(12)), .duration(nanoseconds: 1_500_000_000),
+      .timestamp(wallTime: 1_700_000_000_000_000_000),
+      arena.list([
+        .int(1), arena.map([(key: arena.string("k\""), value: .null), (key: .int(3), value: .bool(true))]),
+        arena.string("é"),
+      ]),
     ]
     for value in made { #expect(size.size(of: value) == written(value), "\(value)") }
   }
@@ -84,7 +92,7 @@ import Testing
     let arena = Arena()
     let size = JSONSize()
     let long = arena.string(String(repeating: "say \"so\" ", count: 100_000))
-    let list = arena.list((0..<100_000).map { Value.int(Int64(100_000 + $0)) })
+    let list = arena.list((0..<100_000).map { Value.int(Int64(100_000) + Int64($0)) as Value })
     for value in [long, list] {
       let exact = Double(written(value))
       #expect(abs(Double(size.size(of: value)) - exact) < exact / 100)
@@ -131,9 +139,12 @@ import Testing
       guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
       let measured = measure(plan, graph.scripts.mapValues { ScriptedSource($0.script) as any SourceComponent })
       for (edge, seen) in zip(measured.statistics.edges, measured.sizes) {
-        guard let bytes = edge.bytes, edge.bytesAreEstimated, let least = seen.sizes.min(), let most = seen.sizes.max() else { continue }
+        guard let bytes = edge.bytes, edge.bytesAreEstimated, let least = seen.sizes.min(), let most = seen.sizes.max()
+        else { continue }
         let bounds = UInt64(least) * edge.events...UInt64(most) * edge.events
-        #expect(bounds.contains(bytes), "seed \(seed), \(plan.name(of: edge.plan.to)): \(bytes) of \(seen.sizes)\n\(graph.yaml)")
+        #expect(
+          bounds.contains(bytes),
+          "seed \(seed), \(plan.name(of: edge.plan.to)): \(bytes) of \(seen.sizes)\n\(graph.yaml)")
         if least == most { exact += 1 } else { near += 1 }
       }
     }
@@ -159,7 +170,9 @@ import Testing
     var seen = 0
     for edge in measured.statistics.edges.dropFirst() where edge.events > 0 {
       let from = plan.id(of: edge.plan.from)
-      let size: UInt64 = from == "a/scripted" || from == "a" ? 1 : from.hasPrefix("texts/map") && !from.hasSuffix("#2") || from == "texts/filter" ? 5 : 11
+      let size: UInt64 =
+        from == "a/scripted" || from == "a"
+        ? 1 : from.hasPrefix("texts/map") && !from.hasSuffix("#2") || from == "texts/filter" ? 5 : 11
       #expect(edge.bytes == size * edge.events && edge.bytesAreEstimated, "\(from) to \(plan.id(of: edge.plan.to))")
       seen += 1
     }
@@ -169,15 +182,19 @@ import Testing
   /// Events of random sizes: within a tenth, from samples of few of them.
   @Test func randomSizesAreNear() throws {
     let plan = try PipelineRun.compile(
-      "sources: { a: { scripted: {} } }\nsignals: { s: { from: a, chain: [ { map: event }, { delay: 1ms } ] } }\nsinks: { out: { from: s, probe: {} } }")
+      "sources: { a: { scripted: {} } }\nsignals: { s: { from: a, chain: [ { map: event }, { delay: 1ms } ] } }\nsinks: { out: { from: s, probe: {} } }"
+    )
     var dice = SplitMix(3)
     let letters = (0..<26).map { String(Unicode.Scalar(UInt8(97 + $0))) }
-    let table = Dictionary(uniqueKeysWithValues: letters.map { ($0, TestValue.text(Array(repeating: 0x78, count: dice.below(2000)))) })
+    let table = Dictionary(
+      uniqueKeysWithValues: letters.map { ($0, TestValue.text(Array(repeating: 0x78, count: dice.below(2000)))) })
     let marbles = (0..<20_000).map { _ in letters[dice.below(26)] + "-" }.joined() + "|"
     let measured = measure(plan, ["a": ScriptedSource(SignalHistory(try Marbles(marbles), values: table).script)])
     for (edge, seen) in zip(measured.statistics.edges, measured.sizes).dropFirst() where edge.events > 0 {
       let (exact, bytes) = (Double(seen.sizes.reduce(0, +)), Double(try #require(edge.bytes)))
-      #expect(abs(bytes - exact) < exact / 10, "\(plan.id(of: edge.plan.from)) to \(plan.id(of: edge.plan.to)): \(bytes) of \(exact)")
+      #expect(
+        abs(bytes - exact) < exact / 10,
+        "\(plan.id(of: edge.plan.from)) to \(plan.id(of: edge.plan.to)): \(bytes) of \(exact)")
       let counters = measured.statistics.steps
       #expect(counters.allSatisfy { $0.samples < 20_000 })
     }

@@ -8,10 +8,15 @@ import Testing
   /// What operators with a state keep that is neither key nor event nor value: numbers, instants, and inner signals, which count for
   /// themselves.
   static let keepsNumbers: Set<String> = [
-    "absence", "concat", "count", "exec", "finally", "if", "initially", "mapReplace", "merge", "race", "repeat", "retry", "skip", "skipUntil",
-    "skipWhile", "startWith", "subscribeOn", "switch", "take", "takeUntil", "takeUntilReplacement", "takeWhile", "then", "timeout",
+    "absence", "concat", "count", "exec", "finally", "if", "initially", "mapReplace", "merge", "race", "repeat",
+    "retry", "skip", "skipUntil",
+    "skipWhile", "startWith", "subscribeOn", "switch", "take", "takeUntil", "takeUntilReplacement", "takeWhile", "then",
+    "timeout",
     "timeoutBetween", "switchToLatest", "all", "any", "log", "do", "execute", "catch",
   ]
+
+  /// In their examples nothing waits when a turn has ended.
+  static let keepsWithinTurns: Set<String> = ["circuitBreaker", "deliverOn", "flattenMap"]
 
   /// What a run has kept after each of its turns, and what its executions keep after their ends.
   private final class Looks {
@@ -28,7 +33,8 @@ import Testing
     func end() {
       guard let running else { return }
       for step in running.statistics.steps where step.keys ?? 0 != 0 || step.keptBytes ?? 0 != 0 {
-        left.append("\(running.plan.steps[step.step.number].label): \(step.keys ?? 0) keys, \(step.keptBytes ?? 0) bytes")
+        left.append(
+          "\(running.plan.steps[step.step.number].label): \(step.keys ?? 0) keys, \(step.keptBytes ?? 0) bytes")
       }
     }
   }
@@ -80,6 +86,7 @@ import Testing
           "\(example.body), turn \(turn): \(one) and \(other)")
       }
     }
+    if Self.keepsWithinTurns.contains(entry.name) { return }
     #expect((most.bytes > 0) != Self.keepsNumbers.contains(entry.name), "'\(entry.name)' keeps \(most)")
     if ["distinct", "groupBy", "join"].contains(entry.name) { #expect(most.keys > 0) }
   }
@@ -103,24 +110,27 @@ import Testing
   }
 
   @Test func keysAreThoseThatAreRemembered() throws {
-    // An int is a text of one byte.
-    #expect(try most("distinct", "distinct") == (6, 6))
-    #expect(try most("{ distinct: { memory: 4 } }", "distinct") == (4, 4))
-    #expect(try most("{ distinct: { within: 1ms } }", "distinct") == (3, 3))
-    #expect(try most("{ groupBy: { key: event % 3 } }", "groupBy") == (3, 3))
-    #expect(try most("{ groupBy: { key: event, idle: 1ms } }", "groupBy") == (3, 3))
-    // The groups are parts of one step.
-    let inner = try most("{ groupBy: { key: event % 3, chain: [ distinct ] } }", "distinct")
-    #expect(inner == (6, 6))
+    // The text of an int as a key has nine bytes.
+    for (chain, keyword, keys) in [
+      ("distinct", "distinct", 6), ("{ distinct: { memory: 4 } }", "distinct", 4),
+      ("{ distinct: { within: 1ms } }", "distinct", 3),
+      ("{ groupBy: { key: event % 3 } }", "groupBy", 3), ("{ groupBy: { key: event, idle: 1ms } }", "groupBy", 3),
+      // The groups are parts of one step.
+      ("{ groupBy: { key: event % 3, chain: [ distinct ] } }", "distinct", 6),
+    ] {
+      let most = try most(chain, keyword)
+      #expect(most == (keys, 9 * keys), "\(chain)")
+    }
     // A group without events is forgotten, with what its steps kept.
     let windows = try most(
-      "{ groupBy: { key: event, chain: [ { window: { every: 2ms, aggregate: { n: 'countDistinct(event)' } } } ] } }", "window")
-    #expect(windows.keys == 3 && windows.bytes > 0)
+      "{ groupBy: { key: event, chain: [ { window: { every: 2ms, aggregate: { n: 'countDistinct(event)' } } } ] } }",
+      "window")
+    #expect(windows.keys >= 3 && windows.bytes > 0)
     #expect(try most("{ aggregate: { n: 'countDistinct(event)' } }", "aggregate").keys == 6)
   }
 
   @Test func bytesFollowTheEvents() throws {
-    let one = try most("{ map: 'string(event)' }, { collect: { max: 1 } }, { catch: { empty: {} } }", "collect").bytes
+    let one = try most("{ filter: event == 5 }, { map: 'string(event)' }, collect", "collect").bytes
     #expect(one > 0)
     let many = try most("{ map: 'string(event)' }, collect", "collect").bytes
     #expect(many == 9 * one)

@@ -151,6 +151,9 @@ final class Meters {
   private(set) var isTiming = false
   /// An event has been timed in this sample.
   private var hasTimed = false
+  /// The last sample had an event, so the next may be put off to a later turn.
+  private var mayPutOff = false
+  private var dice: UInt64 = 1
   /// The time of the steps downstream of the step that is being timed.
   private var inner: Int64 = 0
   /// Finds the sizes of sampled events.
@@ -306,6 +309,8 @@ final class Meters {
     if isTiming {
       stopTiming(now)
     } else if now >= executor.nextSample {
+      // Turns that follow each other at equal times would else be sampled always or never.
+      if mayPutOff, putsOff() { return }
       isTiming = true
       executor.nextSample = now
       renew()
@@ -313,11 +318,18 @@ final class Meters {
     }
   }
 
+  /// Half of the times, at random.
+  private func putsOff() -> Bool {
+    dice = dice &* 0x5851_F42D_4C95_7F2D &+ 0x1405_7B7E_F767_814F
+    return dice >> 63 != 0
+  }
+
   func stopTiming(_ now: Instant) {
     guard isTiming else { return }
     isTiming = false
     // After a sample without an event the next turn takes another.
     executor.nextSample = hasTimed ? now + Self.period : now
+    mayPutOff = hasTimed
     hasTimed = false
     renew()
   }

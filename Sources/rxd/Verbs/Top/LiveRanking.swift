@@ -57,7 +57,8 @@ struct LiveRanking {
       if row.restartCount > 0 {
         add(
           65,
-          "the plugin of `\(step.id)` of `\(row.pipeline)` ended and was started again \(Self.times(row.restartCount)) \(during)")
+          "the plugin of `\(step.id)` of `\(row.pipeline)` ended and was started again \(Self.times(row.restartCount)) \(during)"
+        )
       }
       if row.busy > 0.8 {
         add(35 + row.busy, "`\(step.id)` at \(step.place) takes \(Self.percent(row.busy)) of a core")
@@ -73,7 +74,8 @@ struct LiveRanking {
     if found.isEmpty {
       let rate = rates.rows.filter { $0.step.kind == "source" }.reduce(0) { $0 + $1.received }
       let shown = Self.rate(rate)
-      add(0, "Nothing is held back: \(shown) event\(shown == "1" ? "" : "s") a second come\(shown == "1" ? "s" : "") in")
+      add(
+        0, "Nothing is held back: \(shown) event\(shown == "1" ? "" : "s") a second come\(shown == "1" ? "s" : "") in")
     }
   }
 

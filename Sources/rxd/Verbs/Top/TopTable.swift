@@ -33,7 +33,9 @@ struct TopTable {
     let width = max(24, columns - (isWide ? 64 : 48) - spark - 1)
     func line(_ step: String, _ numbers: [String], _ last: String) -> String {
       var line = pad(cut(step, width, atStart: true), width)
-      for (number, size) in zip(numbers, isWide ? [8, 8, 8, 6, 7, 7, 7, 5] : [8, 8, 8, 6, 7, 5]) { line += " " + pad(number, size, atStart: true) }
+      for (number, size) in zip(numbers, isWide ? [8, 8, 8, 6, 7, 7, 7, 5] : [8, 8, 8, 6, 7, 5]) {
+        line += " " + pad(number, size, atStart: true)
+      }
       return line + " " + last
     }
     let mark = order == .file || order == .name ? "" : " by \(order.rawValue)"
@@ -50,8 +52,8 @@ struct TopTable {
       let kept = isWide ? [row.step.keys.map(Self.count) ?? "-", row.step.keptBytes.map(Self.bytes) ?? "-"] : []
       let numbers =
         [
-        LiveRanking.rate(row.received), LiveRanking.rate(row.sent), LiveRanking.rate(row.dropped),
-        LiveRanking.rate(row.errors), LiveRanking.rate(Double(held(row))),
+          LiveRanking.rate(row.received), LiveRanking.rate(row.sent), LiveRanking.rate(row.dropped),
+          LiveRanking.rate(row.errors), LiveRanking.rate(Double(held(row))),
         ] + kept + [row.busy < 0.005 ? "-" : "\(Int((row.busy * 100).rounded()))%"]
       let shown = line(
         several ? row.name : row.step.id, numbers, Self.sparkline(history[row.name] ?? [], width: spark))
