@@ -40,7 +40,7 @@ import Testing
   }
 
   private func run(
-    _ looks: Looks, cutting: @escaping (Int) -> Bool, _ start: (PipelineRun.Options) throws -> PipelineRun
+    _ looks: Looks, cutting: @escaping (Int) -> Bool, start: (PipelineRun.Options) throws -> PipelineRun
   ) rethrows -> PipelineRun {
     var options = PipelineRun.Options()
     options.prepare = {
@@ -66,7 +66,7 @@ import Testing
       var kept: [[[(keys: Int, bytes: Int)]]] = []
       for isCut in [false, true] {
         let looks = Looks()
-        _ = try run(looks, cutting: { _ in isCut }) { try marbles.run(options: $0) }
+        _ = try run(looks, cutting: { _ in isCut }, start: { try marbles.run(options: $0) })
         #expect(looks.left.isEmpty, "\(example.body), cut: \(isCut)")
         kept.append(looks.kept)
         guard let plan = looks.running?.plan else { continue }
@@ -102,7 +102,7 @@ import Testing
   /// The keys and bytes of a step at the most, and at the end of its input.
   private func most(_ chain: String, _ keyword: String) throws -> (keys: Int, bytes: Int) {
     let looks = Looks()
-    _ = try run(looks, cutting: { _ in false }) { try PipelineRun(pipeline(chain), sources: [:], options: $0) }
+    _ = try run(looks, cutting: { _ in false }, start: { try PipelineRun(pipeline(chain), sources: [:], options: $0) })
     #expect(looks.left.isEmpty)
     let numbers = looks.running?.plan.steps.indices.filter { looks.running?.plan.steps[$0].keyword == keyword } ?? []
     let kept = looks.kept.flatMap { look in numbers.map { look[$0] } }
@@ -146,7 +146,7 @@ import Testing
       guard let plan = try? PipelineRun.compile(graph.yaml) else { continue }
       let looks = Looks()
       let sources = graph.scripts.mapValues { ScriptedSource($0.script) as any SourceComponent }
-      _ = run(looks, cutting: { $0 % 7 == Int(seed % 7) }) { PipelineRun(plan, sources: sources, options: $0) }
+      _ = run(looks, cutting: { $0 % 7 == Int(seed % 7) }, start: { PipelineRun(plan, sources: sources, options: $0) })
       #expect(looks.left.isEmpty, "seed \(seed): \(looks.left)\n\(graph.yaml)")
       #expect(looks.kept.allSatisfy { $0.allSatisfy { $0.keys >= 0 && $0.bytes >= 0 } })
       kept += looks.kept.reduce(0) { $0 + $1.count { $0.bytes > 0 } }
