@@ -31,7 +31,8 @@ struct TopVerb: ParsableCommand {
   var interval: TapVerb.Span?
 
   @Option(
-    help: ArgumentHelp("The order: file, name, in, out, dropped, errors, held, keys, kept or busy.", valueName: "order"))
+    help: ArgumentHelp("The order: file, name, in, out, dropped, errors, held, keys, kept or busy.", valueName: "order")
+  )
   var sort = TopTable.Order.file
 
   @Option(help: ArgumentHelp("Show only steps whose pipeline or name contains this.", valueName: "text"))
