@@ -155,7 +155,7 @@ import Testing
     sources: { a: { scripted: {} } }
     signals:
       texts: { from: a, chain: [ { map: 'string(event) + "xy"' }, { filter: size(event) > 0 }, { map: '{"t": event}' } ] }
-      groups: { from: texts, chain: [ { groupBy: { key: event.t, chain: [ { filter: 'true' }, { take: 5 } ] } } ] }
+      groups: { from: texts, chain: [ { groupBy: { key: event.t, chain: [ { filter: 'true' }, { take: 290 } ] } } ] }
       late: { from: groups, chain: [ { delay: 3ms } ] }
     sinks:
       out: { from: late, probe: {} }
