@@ -95,31 +95,6 @@ struct TopTests {
     #expect(try top("--format", "json").status == 64)
   }
 
-  /// What steps keep stands in the document, and in a table that is wide enough.
-  @Test func saysWhatStepsKeep() throws {
-    let text = Self.ticking.replacing("chain: [", with: "chain: [ { distinct: meta.offset },")
-    let process = try start(try folder.write("a.yaml", text))
-    _ = try sentences(until: "left out")
-    let document = try #require(
-      try JSONSerialization.jsonObject(with: Data(try top("--once", "--format", "json").output.utf8)) as? [String: Any])
-    let steps = try #require(document["steps"] as? [[String: Any]])
-    let distinct = try #require(steps.first { $0["id"] as? String == "few/distinct" })
-    #expect(distinct["keys"] as? Int ?? 0 > 10 && distinct["kept_bytes"] as? Int ?? 0 >= distinct["keys"] as? Int ?? 0)
-    #expect(steps.first { $0["id"] as? String == "few/map" }?["keys"] == nil)
-    let narrow = try top("--once").output
-    #expect(!narrow.contains("KEYS"))
-    let wide = try Program.run(
-      "/usr/bin/env",
-      ["script", "-qec", "stty cols 120; \(Rxd.binary) top --socket '\(socket)' --once --sort keys", "/dev/null"]
-    ).output
-    let header = wide.split(whereSeparator: \.isNewline).firstIndex {
-      $0.contains("STEP by keys") && $0.contains("KEYS") && $0.contains("KEEPS")
-    }
-    #expect(header != nil, "\(wide)")
-    #expect(wide.split(whereSeparator: \.isNewline).allSatisfy { $0.unicodeScalars.count <= 130 })
-    try end(process)
-  }
-
   @Test func keysOnATerminal() throws {
     let process = try start(try folder.write("a.yaml", Self.ticking))
     let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")
