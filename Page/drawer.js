@@ -2,7 +2,8 @@
 
 import { condition, droppedRate, errorRate, held } from "./model.js";
 import { make, say } from "./dom.js";
-import { bytes, count, percent, rate, span } from "./format.js";
+import { bytes, count, number, percent, rate, span } from "./format.js";
+import { size } from "./graph.js";
 import { describe, Lanes, verdicts } from "./lanes.js";
 import { tap } from "./net.js";
 import { showWhy } from "./why.js";
@@ -112,7 +113,9 @@ export class Drawer {
     const { now, rates } = this.now;
     const facts = [
       ["state", conditions[condition(this.now)], true],
-      ["holds", `${count(held(this.now))} events`, held(this.now) > 0],
+      ["holds", number(held(this.now), "event"), held(this.now) > 0],
+      ["remembers", number(now.keys ?? 0, "key"), now.keys !== undefined],
+      ["keeps", bytes(now.kept_bytes ?? 0), now.kept_bytes !== undefined],
       ["timers", `${count(now.timers ?? 0)}, the next due in ${span(Math.max(0, now.next_timer_nanoseconds ?? 0))}`, now.timers > 0],
       ["inner signals", count(now.inner ?? 0), now.inner > 0],
       ["queue", queue(now.queue), now.queue],
@@ -123,6 +126,7 @@ export class Drawer {
       ["position", bytes(now.position ?? 0), now.position !== undefined],
       ["came", `${count(now.in ?? 0)} (${rate(rates.in ?? 0)}/s)`, true],
       ["went on", `${count(now.out ?? 0)} (${rate(rates.out ?? 0)}/s)`, true],
+      ...this.sizes(pipeline),
       ["dropped", `${count((now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0))} (${rate(droppedRate(this.now))}/s)`,
         (now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0) > 0],
       ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
@@ -140,14 +144,20 @@ export class Drawer {
     this.showTime();
   }
 
+  /** The bytes that pass the edges of the step. */
+  sizes(pipeline) {
+    const edges = this.step.lanes.map(({ from, to }) => pipeline.edges.get(`${from}>${to}`)).filter((edge) => edge?.now.bytes !== undefined);
+    return edges.map((edge) => [`${edge.from.split("/").at(-1)} → ${edge.to.split("/").at(-1)}`, size(edge), true]);
+  }
+
   showTime() {
     const { lanes } = this;
     if (!lanes) return;
     const isPaused = lanes.until !== null;
     say(this.pauseButton, isPaused ? "Go on" : "Pause");
-    const missed = lanes.ring.missed ? `${count(lanes.ring.missed)} events came too fast to be shown. ` : "";
+    const missed = lanes.ring.missed ? `${number(lanes.ring.missed, "event")} came too fast to be shown. ` : "";
     const length = lanes.ring.length;
-    say(this.note, `${missed}${count(length)} events of the last ${span(lanes.clock() - lanes.oldest)}${isPaused ? `; the time shown ended ${span(lanes.clock() - lanes.until)} ago` : ""}.`);
+    say(this.note, `${missed}${number(length, "event")} of the last ${span(lanes.clock() - lanes.oldest)}${isPaused ? `; the time shown ended ${span(lanes.clock() - lanes.until)} ago` : ""}.`);
     if (!isPaused && document.activeElement !== this.scrubber) this.scrubber.value = 1000;
   }
 
@@ -176,7 +186,7 @@ export class Drawer {
 }
 
 const queue = (found) => (found
-  ? `${count(found.events)} events, ${bytes(found.bytes)}${found.in_flight ? `, ${found.in_flight} requests under way` : ""}${found.oldest_nanoseconds ? `, the oldest for ${span(found.oldest_nanoseconds)}` : ""}`
+  ? `${number(found.events, "event")}, ${bytes(found.bytes)}${found.in_flight ? `, ${number(found.in_flight, "request")} under way` : ""}${found.oldest_nanoseconds ? `, the oldest for ${span(found.oldest_nanoseconds)}` : ""}`
   : "");
 
 /** A name in which nothing stands for any text. `?` stands for any one byte, a star too. */

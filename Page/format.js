@@ -16,6 +16,9 @@ function short(value, unit) {
 /** `4,210`. */
 export const count = (value) => Math.round(value).toLocaleString("en-US");
 
+/** `1 event`, `4,210 events`: a count with the word for one of them. */
+export const number = (value, one, many = `${one}s`) => `${count(value)} ${Math.round(value) === 1 ? one : many}`;
+
 /** `12 B`, `4.2 KiB`. */
 export function bytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -2,8 +2,8 @@
 // doing; a step shows what it holds.
 
 import { condition, held } from "./model.js";
-import { make, say } from "./dom.js";
-import { rate, count } from "./format.js";
+import { draw, make, say } from "./dom.js";
+import { bytes, count, number, rate } from "./format.js";
 
 const smallest = 0.25;
 const largest = 3;
@@ -39,7 +39,17 @@ export class Graph {
     this.svg = document.importNode(parsed, true);
     const box = this.svg.viewBox.baseVal;
     this.size = { width: box.width, height: box.height };
-    for (const path of this.svg.querySelectorAll("path[data-edge]")) this.part(this.edges, path.dataset.edge).path = path;
+    for (const path of this.svg.querySelectorAll("path[data-edge]")) {
+      const part = this.part(this.edges, path.dataset.edge);
+      part.path = path;
+      // A line is thin: what is around it counts as the line for the pointer.
+      const around = path.cloneNode();
+      for (const name of ["marker-end", "data-edge"]) around.removeAttribute(name);
+      around.setAttribute("class", "around");
+      part.title = draw("title", {});
+      around.append(part.title);
+      path.after(around);
+    }
     for (const text of this.svg.querySelectorAll("text[data-edge]")) this.part(this.edges, text.dataset.edge).text = text;
     for (const group of this.svg.querySelectorAll("g[data-step]")) {
       this.part(this.steps, group.dataset.step).group = group;
@@ -78,6 +88,7 @@ export class Graph {
       const isLive = events >= 0.05;
       if (part.path && part.isLive !== isLive) part.path.classList.toggle("live", isLive);
       part.isLive = isLive;
+      if (part.title) say(part.title, told(name, edge));
       if (part.text) say(part.text, isLive ? `${rate(events)}/s` : edge?.now.events ? count(edge.now.events) : "");
     }
     for (const [name, part] of this.steps) {
@@ -165,3 +176,14 @@ export class Graph {
     }, { passive: false });
   }
 }
+
+/** What passes an edge, in words. */
+function told(name, edge) {
+  const ends = name.replace(">", " → ");
+  if (!edge?.now.events) return `${ends}: no events yet`;
+  return `${ends}: ${number(edge.now.events, "event")} (${rate(edge.rates.events ?? 0)}/s)${edge.now.bytes === undefined ? "" : `, ${size(edge)}`}`;
+}
+
+/** The bytes that pass an edge; a tilde stands before those that are estimated. */
+export const size = (edge) =>
+  `${edge.now.bytes_are_estimated ? "~" : ""}${bytes(edge.now.bytes)} (${bytes(edge.rates.bytes ?? 0)}/s)`;

@@ -2,7 +2,7 @@
 // are times in which the step kept something; ticks right of "now" are timers that are due.
 
 import { draw, make, say } from "./dom.js";
-import { count, span, timeOfDay } from "./format.js";
+import { count, number, span, timeOfDay } from "./format.js";
 import { Ring } from "./ring.js";
 
 const height = 50;
@@ -337,5 +337,5 @@ export function describe(event, lane) {
   const fate = event.isEnd
     ? event.verdict === "complete" ? "the signal completed" : "the signal ended with an error"
     : lane?.role === "input" ? verdicts[event.verdict] ?? event.verdict : `then: ${event.verdict}`;
-  return { when: timeOfDay(event.time), fate, text: text ?? "", note: event.cut ? `cut: the event has ${count(event.bytes)} bytes` : "" };
+  return { when: timeOfDay(event.time), fate, text: text ?? "", note: event.cut ? `cut: the event has ${number(event.bytes, "byte")}` : "" };
 }

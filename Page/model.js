@@ -6,7 +6,7 @@ const smoothing = 1;
 const counted = {
   step: ["in", "inner_in", "out", "dropped", "superseded", "undecided", "rejected", "failed", "nanoseconds", "paused_nanoseconds",
     "waited_nanoseconds", "bytes"],
-  edge: ["events"],
+  edge: ["events", "bytes"],
 };
 
 class Element {

@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 import { ask } from "./net.js";
-import { count } from "./format.js";
+import { number } from "./format.js";
 
 /** Shows the dialog for what a drawer has seen. */
 export async function saveAsTest(dialog, drawer) {
@@ -27,8 +27,8 @@ export async function saveAsTest(dialog, drawer) {
   dialog.replaceChildren(
     make("form", { method: "dialog" },
       make("h2", {}, "Save as a test"),
-      make("p", {}, `${count(events.length)} events ${isPaused ? "in view" : "since the step was opened"}: what the sources sent is the input, what came of "${step.owner}" is expected.`),
-      lanes.ring.missed ? make("p", { class: "bad" }, `${count(lanes.ring.missed)} events were not seen, so the test may not pass.`) : null,
+      make("p", {}, `${number(events.length, "event")} ${isPaused ? "in view" : "since the step was opened"}: what the sources sent is the input, what came of "${step.owner}" is expected.`),
+      lanes.ring.missed ? make("p", { class: "bad" }, `${number(lanes.ring.missed, "event")} ${lanes.ring.missed === 1 ? "was" : "were"} not seen, so the test may not pass.`) : null,
       make("p", { class: "line" }, name, make("button", { type: "button", class: "main", click: write }, "Write")),
       answer,
       make("p", { class: "line end" }, make("button", { value: "close" }, "Close"))));

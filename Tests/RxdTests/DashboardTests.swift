@@ -94,7 +94,7 @@ struct DashboardTests {
       sources: { ticks: { interval: 20ms }, lines: { file: { path: '\(input)', follow: true } } }
       signals:
         odd: { from: ticks, chain: [ { filter: meta.offset % 2 == 1 }, { map: "meta.offset % 3 == 0 ? int('x') : 1" } ] }
-        later: { from: ticks, chain: [ { delay: 1h } ] }
+        later: { from: ticks, chain: [ { distinct: meta.offset }, { delay: 1h } ] }
       sinks:
         out: { from: odd, file: '\(folder.path)/out' }
         bad: { from: odd.errors, discard: {} }

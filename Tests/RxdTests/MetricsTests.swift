@@ -74,11 +74,20 @@ struct MetricsTests {
       #"rxd_component_held_events{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 2"#,
       #"rxd_component_pending_timers{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 1"#,
       #"rxd_edge_events_total{pipeline="tail",from="large/filter",to="large/map#2",output="events"} 2"#,
+      #"rxd_edge_bytes_total{pipeline="tail",from="lines/file",to="lines",output="events"} 10"#,
+      // Texts of three bytes came, and numbers of one went on.
+      #"rxd_edge_bytes_total{pipeline="tail",from="lines",to="large/map",output="events"} 15"#,
+      #"rxd_edge_bytes_total{pipeline="tail",from="large/filter",to="large/map#2",output="events"} 2"#,
       #"rxd_edge_events_total{pipeline="tail",from="large.errors",to="bad/file",output="errors"} 1"#,
       #"rxd_component_latency_seconds_bucket{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file",le="+Inf"} 1"#,
       #"rxd_component_latency_seconds_count{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file"} 1"#,
       #"rxd_reloads_total{result="refused"} 0"#, "# TYPE rxd_component_latency_seconds histogram",
     ] { #expect(text.contains(line + "\n"), "\(line)\n\(text)") }
+    let kept = try #require(
+      text.firstMatch(of: #/rxd_component_kept_bytes\{pipeline="tail",component_id="slow/delay",[^}]*\} (\d+)\n/#))
+    #expect(Int(kept.1) ?? 0 > 0)
+    #expect(
+      text.contains("# HELP rxd_edge_bytes_total Bytes of these events") && text.contains("estimated from samples"))
     #expect(!text.contains("# EOF"))
 
     let open = try get("/metrics", "-H", "Accept: application/openmetrics-text; version=1.0.0, text/plain;q=0.5")

@@ -19,6 +19,7 @@ import Testing
   private struct Run {
     var written: Written
     var encodedBlocks: Int
+    var edges: [PipelineStatistics.Edge]
   }
 
   /// A pipeline file, by where its input is and the folder that it writes to.
@@ -43,7 +44,7 @@ import Testing
       written: Written(
         files: ["out", "bad", "third"].map(folder.read), deadLetters: pipeline.deadLetters, counters: pipeline.counters,
         steps: pipeline.execution.statistics.counts, outcome: outcome),
-      encodedBlocks: pipeline.execution.encodedBlocks)
+      encodedBlocks: pipeline.execution.encodedBlocks, edges: pipeline.execution.statistics.edges)
   }
 
   private static func pipeline(
@@ -233,6 +234,31 @@ import Testing
     #expect(made.written.files[0] == (0..<2000).filter { $0 % 3 == 0 }.map { "{\"m\":\($0 + 1)}\n" }.joined())
     #expect(made.written.counters.received == 2000)
     #expect(made.written.counters.sent == 667)
+  }
+
+  /// The bytes between the steps are those of one line at a time: exact where all events have one size.
+  @Test(arguments: [1, 3]) func bytesAreEstimatedOnAllThreads(_ threads: Int) throws {
+    let lines = (0..<2000).map { #"{"n":\#(1000 + $0),"s":"a"}"# }
+    let text: Text = { input, folder in
+      """
+      sources: { input: { file: { path: \(input), decode: ndjson } } }
+      signals: { some: { from: input, chain: [ { filter: event.n % 3 == 0 }, { map: { m: event.n } } ] } }
+      sinks: { out: { from: some, chain: [ { filter: event.m > 0 } ], file: { path: \(folder("out")), encode: ndjson } } }
+      """
+    }
+    let made = try run(text, Input(lines), threads: threads, blockBytes: 500)
+    #expect(threads == 1 || made.encodedBlocks > 40)
+    let estimated = made.edges.dropFirst().filter { $0.bytesAreEstimated && $0.events > 0 }
+    // Documents of 18 bytes come to the mapping, and of 10 from it.
+    for edge in estimated {
+      let bytes = try #require(edge.bytes)
+      #expect(bytes == 18 * edge.events || bytes == 10 * edge.events, "\(edge)")
+    }
+    #expect(estimated.count >= 3)
+    #expect(estimated.contains { $0.bytes == 18 * $0.events } && estimated.contains { $0.bytes == 10 * $0.events })
+    // The ends count by themselves: with line feeds.
+    let exact = made.edges.dropFirst().filter { !$0.bytesAreEstimated && $0.bytes != nil }
+    #expect(exact.contains { $0.bytes == 19 * 2000 } && exact.contains { $0.bytes == 11 * $0.events })
   }
 
   /// Each sink of a stage finds the fields that its own steps read, whatever the steps of the others read.

@@ -117,6 +117,8 @@ size_t rx_json_write_double(double number, char *target);
 /// At most 20 bytes each.
 size_t rx_json_write_int(int64_t number, char *target);
 size_t rx_json_write_uint(uint64_t number, char *target);
+/// The bytes that an allocation holds, which may be more than were asked for; 0 for a null pointer.
+size_t rx_memory_size(void *memory);
 
 #ifdef __cplusplus
 }

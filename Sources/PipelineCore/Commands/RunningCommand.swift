@@ -143,14 +143,33 @@ extension Command {
     private func keep(_ event: Event) {
       guard parameters.replay > 0 else { return }
       lastValue += 1
-      if kept.count == parameters.replay { kept.removeFirst() }
+      if kept.count == parameters.replay { keptSize.add(bytes: -kept.removeFirst().byteCount) }
       // A waiting HTTP request gets an error as soon as no answer can come any more.
       let origin = event.origin.takeUnretainedValue().withoutReply
       withExtendedLifetime(origin) {
         var event = event
         event.origin = .passUnretained(origin)
-        kept.append(OwnedEvent(event))
+        let own = OwnedEvent(event)
+        kept.append(own)
+        keptSize.add(bytes: own.byteCount)
       }
+    }
+
+    private func forgetValues() {
+      keptSize.add(bytes: -kept.reduce(0) { $0 + $1.byteCount })
+      kept.removeAll()
+    }
+
+    /// Remembers an execution under way.
+    private func put(_ request: Request, under number: Int) {
+      executions[number] = request
+      keptSize.add(bytes: request.input.byteCount)
+    }
+
+    private func removeExecution(_ number: Int) -> Request? {
+      guard let request = executions.removeValue(forKey: number) else { return nil }
+      keptSize.add(bytes: -request.input.byteCount)
+      return request
     }
 
     // MARK: Executing
@@ -175,7 +194,7 @@ extension Command {
         caller.began()
         // Teardown comes before the next start, and observers see one continuous execution.
         for inlet in inlets where executions[inlet.number] != nil {
-          let old = executions.removeValue(forKey: inlet.number)
+          let old = removeExecution(inlet.number)
           drop(inlet)
           if let old { callers[old.caller]?.ended() }
         }
@@ -203,12 +222,12 @@ extension Command {
     }
 
     private func begin(_ request: Request) {
-      if executions.isEmpty || parameters.deliver == .newest { kept.removeAll() }
+      if executions.isEmpty || parameters.deliver == .newest { forgetValues() }
       newest += 1
       let number = newest
       var request = request
       request.isLate = execution.isDraining
-      executions[number] = request
+      put(request, under: number)
       announce()
       guard !isClosed else { return }
       request.input.keep(in: arena)
@@ -267,7 +286,7 @@ extension Command {
     }
 
     private func over(_ number: Int) {
-      let ended = executions.removeValue(forKey: number)
+      let ended = removeExecution(number)
       advance()
       announce()
       if let ended { callers[ended.caller]?.ended() }
@@ -354,14 +373,14 @@ extension Command {
       isWired = try state.read()
       for _ in 0..<(try state.count()) {
         let number = try state.read(in: 1...max(1, newest))
-        guard executions.updateValue(try Request(&state), forKey: number) == nil else {
-          throw StateFault("an execution is there twice")
-        }
+        guard executions[number] == nil else { throw StateFault("an execution is there twice") }
+        put(try Request(&state), under: number)
       }
       for _ in 0..<(try state.count()) { waiting.append(try Request(&state)) }
       backlog.restore(try state.read(), waiting.lazy.map(\.input), self)
       lastValue = try state.read()
       kept = Deque(try state.read([OwnedEvent].self))
+      keptSize.add(bytes: kept.reduce(0) { $0 + $1.byteCount })
       guard kept.count <= parameters.replay, UInt64(kept.count) <= lastValue, lastValue < 1 << 62 else {
         throw StateFault("there are too many values")
       }
@@ -372,7 +391,7 @@ extension Command {
     /// Ignores executions that a damaged state names and that do not exist.
     override func restored() {
       let running = Set(inlets.lazy.filter { !$0.hasEnded }.map(\.number))
-      executions = executions.filter { running.contains($0.key) }
+      for number in executions.keys where !running.contains(number) { _ = removeExecution(number) }
     }
 
     override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {

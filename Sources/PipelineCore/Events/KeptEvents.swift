@@ -82,6 +82,10 @@ final class KeptEvents {
   /// The chunks, oldest first; new events go into the last.
   @exclusivity(unchecked) private var chunks: [Chunk] = []
   @exclusivity(unchecked) private(set) var count = 0
+  /// The bytes in use in `chunks`.
+  @exclusivity(unchecked) private var used = 0
+  /// The bytes of the events, with those of removed ones whose memory is not free yet.
+  var bytes: Int { count == 0 ? 0 : used }
   @exclusivity(unchecked) private(set) var first: Pointer?
   @exclusivity(unchecked) private var last: Pointer?
 
@@ -96,6 +100,7 @@ final class KeptEvents {
     var cursor = start + ahead
     let value = Self.copy(event.value, &cursor)
     let key = keySize == 0 ? event.key : OwnedValue.copy(event.key, &cursor)
+    used &+= (cursor - chunk.start) &- chunk.used
     chunk.used = cursor - chunk.start
     chunk.live &+= 1
     if chunk.origins.last.map({ Unmanaged.passUnretained($0).toOpaque() != event.origin.toOpaque() }) ?? true {
@@ -124,6 +129,7 @@ final class KeptEvents {
     // The last chunk takes further events, unless it is large and nearly unused.
     if chunk.live == 0, chunks.count > 1 || chunk.capacity > Self.smallestChunk {
       arena.keep(chunk)
+      used &-= chunk.used
       chunks.removeFirst()
     }
   }
@@ -135,6 +141,7 @@ final class KeptEvents {
     first = nil
     last = nil
     count = 0
+    used = 0
   }
 
   /// All events, oldest first.

@@ -36,6 +36,8 @@ final class KeyTable {
   private var mask: Int
   private let seed: UInt64
   private(set) var count = 0
+  /// The bytes of the texts.
+  private(set) var textBytes = 0
 
   init() {
     mask = 15
@@ -104,6 +106,7 @@ final class KeyTable {
     if let start = text.baseAddress { bytes(number).copyMemory(from: start, byteCount: text.count) }
     put(number)
     count += 1
+    textBytes &+= text.count
     return number
   }
 
@@ -128,6 +131,7 @@ final class KeyTable {
       }
     }
     places[hole] = .empty
+    textBytes &-= entries[number].length
     release(number)
     free.append(Int32(number))
     count -= 1
@@ -139,6 +143,7 @@ final class KeyTable {
     free.removeAll()
     places.update(repeating: .empty, count: mask + 1)
     count = 0
+    textBytes = 0
   }
 
   private func put(_ number: Int) {

@@ -238,6 +238,9 @@ struct HeldValue {
     memory = start
   }
 
+  /// The bytes of the memory that the value points to.
+  var byteCount: Int { rx_memory_size(memory) }
+
   /// Frees the memory; the value must not be used any more.
   func free() {
     #if DEBUG

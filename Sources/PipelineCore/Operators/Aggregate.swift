@@ -120,7 +120,10 @@ struct Aggregate: FusableOperator {
     init(_ figures: Figures) { self.figures = figures }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else { return .keep }
+      guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else {
+        countKept()
+        return .keep
+      }
       return refused(event, refusal, frame, run)
     }
 
@@ -133,9 +136,15 @@ struct Aggregate: FusableOperator {
       return nil
     }
 
+    @inline(__always)
+    private func countKept() { keptSize.set(keys: figures.keys, bytes: figures.bytes) }
+
     override func save(_ state: inout StateWriter) { figures.save(&state) }
 
-    override func restore(_ state: inout StateReader) throws(StateFault) { try figures.restore(&state) }
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try figures.restore(&state)
+      if figures.events > 0 { countKept() }
+    }
   }
 
   final class Step: FusedStep {
@@ -183,6 +192,7 @@ struct Aggregate: FusableOperator {
       } else {
         index &+= 1
         running.assign(value)
+        keptSize.set(bytes: running.keptBytes)
         isInPlace = memberCount > 0 && running.isMap(ofScalars: Int(memberCount))
       }
       return .keep
@@ -199,6 +209,7 @@ struct Aggregate: FusableOperator {
       running = try state.read()
       index = try state.read()
       isInPlace = false
+      keptSize.set(bytes: running.keptBytes)
     }
   }
 }

@@ -46,7 +46,9 @@ struct BufferWithCount: OperatorComponent {
     }
 
     override func receive(_ event: Event) {
-      events.append(OwnedEvent(event))
+      let event = OwnedEvent(event)
+      events.append(event)
+      keptSize.add(bytes: event.byteCount)
       if events.count == count { flush() }
     }
 
@@ -60,6 +62,7 @@ struct BufferWithCount: OperatorComponent {
     private func flush() {
       let list = arena.list(of: events)
       events.removeAll(keepingCapacity: true)
+      keptSize.set(bytes: 0)
       emit(Event(list))
     }
 
@@ -69,6 +72,7 @@ struct BufferWithCount: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
+      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
       guard events.count < count else { throw StateFault("there are too many events") }
     }
   }

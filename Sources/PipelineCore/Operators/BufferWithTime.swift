@@ -59,7 +59,9 @@ struct BufferWithTime: OperatorComponent {
 
     override func receive(_ event: Event) {
       if events.isEmpty { timer = wake(after: parameters.every) }
-      events.append(OwnedEvent(event))
+      let event = OwnedEvent(event)
+      events.append(event)
+      keptSize.add(bytes: event.byteCount)
       if events.count >= parameters.count { flush() }
     }
 
@@ -70,6 +72,7 @@ struct BufferWithTime: OperatorComponent {
       countMade()
       countDropped(1)
       events = []
+      keptSize.set(bytes: 0)
     }
 
     override func complete() {
@@ -84,6 +87,7 @@ struct BufferWithTime: OperatorComponent {
       guard !events.isEmpty else { return }
       let list = arena.list(of: events)
       events = []
+      keptSize.set(bytes: 0)
       emit(Event(list))
     }
 
@@ -94,6 +98,7 @@ struct BufferWithTime: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
+      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
       timer = try state.read()
     }
   }

@@ -115,6 +115,7 @@ struct CircuitBreaker: OperatorComponent {
       begun += 1
       let kept = OwnedEvent(event)
       running[begun] = kept
+      keptSize.add(bytes: kept.byteCount)
       open(parameters.signal.required, number: begun, nodeContext.scope.with(outer: event))
     }
 
@@ -130,7 +131,8 @@ struct CircuitBreaker: OperatorComponent {
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      if running.removeValue(forKey: inlet.number) != nil {
+      if let event = running.removeValue(forKey: inlet.number) {
+        keptSize.add(bytes: -event.byteCount)
         if parameters.within == nil { failures.removeAll() }
         if case .trial(inlet.number) = state {
           state = .closed
@@ -143,6 +145,7 @@ struct CircuitBreaker: OperatorComponent {
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
       drop(inlet)
       if let event = running.removeValue(forKey: inlet.number) {
+        keptSize.add(bytes: -event.byteCount)
         count(inlet.number)
         event.keep(in: arena)
         answer(event.event, failure, .innerSignalFailed)
@@ -226,6 +229,7 @@ struct CircuitBreaker: OperatorComponent {
       for _ in 0..<(try reader.count()) {
         let number = try reader.read(Int.self)
         running[number] = try reader.read(OwnedEvent?.self)
+        keptSize.add(bytes: running[number]?.byteCount ?? 0)
       }
       begun = try reader.read(in: 0...(1 << 62))
       outerEnded = try reader.read()

@@ -49,16 +49,22 @@ struct Collect: OperatorComponent {
         )
         return
       }
-      events.append(OwnedEvent(event))
+      let event = OwnedEvent(event)
+      events.append(event)
+      keptSize.add(bytes: event.byteCount)
     }
 
     override func save(_ state: inout StateWriter) { state.write(events) }
 
-    override func restore(_ state: inout StateReader) throws(StateFault) { events = try state.read() }
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      events = try state.read()
+      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+    }
 
     override func complete() {
       emit(Event(arena.list(of: events)))
       events = []
+      keptSize.set(bytes: 0)
       finish()
     }
   }

@@ -116,6 +116,7 @@ struct CombineLatest: CombiningOperator {
 
     override func receive(_ event: Event, from inlet: Inlet) {
       let number = inlet.number
+      let before = newest[number]?.byteCount ?? 0
       if values[number].isAbsent {
         newest[number] = OwnedEvent(event)
         missing -= 1
@@ -123,6 +124,7 @@ struct CombineLatest: CombiningOperator {
         memory._withUnsafeGuaranteedRef { newest[number]?.assign(event, retiring: $0) }
       }
       values[number] = newest[number]?.heldValue ?? .null
+      keptSize.add(bytes: (newest[number]?.byteCount ?? 0) &- before)
       guard missing == 0 else { return }
       if settles { unsettle(number) } else { send(event) }
     }
@@ -188,6 +190,7 @@ struct CombineLatest: CombiningOperator {
       for (number, event) in saved.enumerated() {
         newest[number] = event
         values[number] = event?.heldValue ?? .absent
+        keptSize.add(bytes: event?.byteCount ?? 0)
       }
       missing = saved.count { $0 == nil }
     }

@@ -59,7 +59,10 @@ struct CombinePrevious: FusableOperator {
       let value = program.evaluate(frame)
       // The old content may be part of `value`, and the message of a failure may show it.
       let current = event.value
-      defer { previous.assign(current, retiring: run.arena) }
+      defer {
+        previous.assign(current, retiring: run.arena)
+        keptSize.set(bytes: previous.keptBytes)
+      }
       if value.isError { return failed(event, value, program, frame, run) }
       event.value = value
       return .pass
@@ -73,6 +76,7 @@ struct CombinePrevious: FusableOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       previous = try state.read()
       index = try state.read()
+      keptSize.set(bytes: previous.keptBytes)
     }
   }
 }

@@ -77,11 +77,15 @@ struct Distinct: FusableOperator {
       guard known.find(buffer.bytes, hash) == nil else { return .drop }
       if order.count == parameters.memory { forgetOldest() }
       order.append((known.insert(buffer.bytes, hash), run.now))
+      countKept()
       return .pass
     }
 
+    private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes) }
+
     private func forgetOldest() {
       if let oldest = order.popFirst() { known.remove(oldest.number) }
+      countKept()
     }
 
     override func save(_ state: inout StateWriter) {
@@ -101,6 +105,7 @@ struct Distinct: FusableOperator {
         guard let number else { throw StateFault("a value is there twice") }
         order.append((number, try state.read()))
       }
+      countKept()
     }
   }
 }

@@ -43,6 +43,7 @@ struct DistinctUntilChanged: FusableOperator {
     final func isNew(_ value: Value, _ frame: EventFrame) -> Bool {
       if hasLast, frame.areEqual(value, last.value) { return false }
       if !last.assign(scalar: value) { last.assign(value) }
+      keptSize.set(bytes: last.keptBytes)
       hasLast = true
       return true
     }
@@ -55,6 +56,7 @@ struct DistinctUntilChanged: FusableOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       hasLast = try state.read()
       last = try state.read()
+      if hasLast { keptSize.set(bytes: last.keptBytes) }
     }
   }
 

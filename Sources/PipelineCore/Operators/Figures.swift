@@ -120,10 +120,14 @@ final class Figures {
   private let sets: [DistinctValues]
   /// The number of events.
   private(set) var events = 0
+  /// The bytes of its values, and the number of different values that it knows, with their bytes.
+  private(set) var bytes: Int
+  private(set) var keys = 0
 
   init(_ form: FiguresForm) {
     self.form = form
     cells = [Cell](repeating: Cell(), count: form.calls.count)
+    bytes = form.calls.count &* MemoryLayout<Cell>.stride
     sets = form.sets.map { _ in DistinctValues() }
   }
 
@@ -174,15 +178,15 @@ final class Figures {
       if value.is(.null) { continue }
       switch call.function {
       case .sum, .avg: cells[index].value.assign(form.next[index])
-      case .min, .max: if cells[index].count == 0 || form.next[index].asBool { cells[index].value.assign(value) }
+      case .min, .max: if cells[index].count == 0 || form.next[index].asBool { keep(value, index) }
       case .first:
         if cells[index].count == 0 || at < cells[index].at {
-          cells[index].value.assign(value)
+          keep(value, index)
           cells[index].at = at
         }
       case .last:
         if cells[index].count == 0 || at >= cells[index].at {
-          cells[index].value.assign(value)
+          keep(value, index)
           cells[index].at = at
         }
       case .countDistinct: break
@@ -195,9 +199,25 @@ final class Figures {
       if value.isError || value.is(.null) { continue }
       var bits: UInt32 = 0
       for call in form.calls where call.set == index && form.counts(call) { bits |= call.bit }
-      if bits != 0 { sets[index].insert(value, bits, form.buffer, context) }
+      if bits != 0 { changing(index) { $0.insert(value, bits, form.buffer, context) } }
     }
     return nil
+  }
+
+  /// Keeps a value of the input, and counts its bytes.
+  @inline(__always)
+  private func keep(_ value: Value, _ index: Int) {
+    let before = cells[index].value.byteCount
+    cells[index].value.assign(value)
+    bytes &+= cells[index].value.byteCount &- before
+  }
+
+  /// Changes a set, and counts what it knows.
+  private func changing(_ index: Int, _ body: (DistinctValues) -> Void) {
+    let before = (keys: sets[index].count, bytes: sets[index].bytes)
+    body(sets[index])
+    keys &+= sets[index].count &- before.keys
+    bytes &+= sets[index].bytes &- before.bytes
   }
 
   private static func sum(
@@ -251,22 +271,22 @@ final class Figures {
         if isFirst
           || context.compare(call.function == .min ? .less : .greater, value, cells[index].value.value) == Truth.yes
         {
-          cells[index].value.assign(value)
+          keep(value, index)
         }
       case .first:
         if isFirst || other.cells[index].at < cells[index].at {
-          cells[index].value.assign(value)
+          keep(value, index)
           cells[index].at = other.cells[index].at
         }
       case .last:
         if isFirst || other.cells[index].at >= cells[index].at {
-          cells[index].value.assign(value)
+          keep(value, index)
           cells[index].at = other.cells[index].at
         }
       }
       cells[index].count &+= other.cells[index].count
     }
-    for index in sets.indices { sets[index].formUnion(other.sets[index]) }
+    for index in sets.indices { changing(index) { $0.formUnion(other.sets[index]) } }
   }
 
   // MARK: State
@@ -284,7 +304,9 @@ final class Figures {
   func restore(_ state: inout StateReader) throws(StateFault) {
     events = try state.read(in: 0...(1 << 62))
     for (index, call) in form.calls.enumerated() {
+      bytes &-= cells[index].value.byteCount
       cells[index].value = try state.read()
+      bytes &+= cells[index].value.byteCount
       cells[index].count = Int64(try state.read(in: 0...(1 << 62)))
       cells[index].at = try state.read()
       let value = cells[index].value.value
@@ -292,7 +314,11 @@ final class Figures {
         guard value.isNumber || value.is(.duration) else { throw StateFault("a sum is no number") }
       }
     }
-    for set in sets { try set.restore(&state) }
+    for set in sets {
+      try set.restore(&state)
+      keys &+= set.count
+      bytes &+= set.bytes
+    }
   }
 }
 
@@ -323,6 +349,8 @@ final class DistinctValues {
   }
 
   var count: Int { numberCount + (texts?.count ?? 0) }
+  /// The bytes of the values.
+  var bytes: Int { numberCount &* MemoryLayout<Int64>.stride &+ (texts?.textBytes ?? 0) }
 
   func count(_ bit: UInt32) -> Int64 {
     let index = bit.trailingZeroBitCount

@@ -92,16 +92,24 @@ struct Gate: OperatorComponent {
         countDropped(event)
         return
       case .latest:
-        while let oldest = held.popFirst() { countSuperseded(oldest.event) }
+        while let oldest = popFirst() { countSuperseded(oldest.event) }
       case .hold:
-        if held.count == parameters.limit, let oldest = held.popFirst() {
+        if held.count == parameters.limit, let oldest = popFirst() {
           oldest.keep(in: arena)
           reject(
             oldest.event, .limitReached,
             "a closed gate has \(Printable.count(parameters.limit, "event")), its limit `limit`")
         }
       }
-      held.append(OwnedEvent(event))
+      let event = OwnedEvent(event)
+      held.append(event)
+      keptSize.add(bytes: event.byteCount)
+    }
+
+    private func popFirst() -> OwnedEvent? {
+      guard let event = held.popFirst() else { return nil }
+      keptSize.add(bytes: -event.byteCount)
+      return event
     }
 
     override func receive(_ event: Event, from inlet: Inlet) {
@@ -114,7 +122,7 @@ struct Gate: OperatorComponent {
       isOpen = truth
       guard !isSending else { return }
       isSending = true
-      while isOpen, !isClosed, let event = held.popFirst() {
+      while isOpen, !isClosed, let event = popFirst() {
         event.keep(in: arena)
         emit(event.event)
       }
@@ -152,6 +160,7 @@ struct Gate: OperatorComponent {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       isOpen = try state.read()
       held = Deque(try state.read([OwnedEvent].self))
+      keptSize.set(bytes: held.reduce(0) { $0 + $1.byteCount })
       hasEnded = try state.read()
     }
   }

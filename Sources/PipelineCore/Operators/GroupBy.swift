@@ -264,14 +264,18 @@ struct GroupBy: OperatorComponent {
       }
       while groups.count <= number { groups.append(nil) }
       groups[number] = held
+      countKept()
       return held
     }
+
+    private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes) }
 
     /// Forgets the group's key. The caller releases the group.
     private func forget(_ group: Group) -> Unmanaged<Group>? {
       guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
       known.remove(group.number)
+      countKept()
       group.number = -1
       cancelWake(&group.timer)
       return held

@@ -281,7 +281,13 @@ struct Join: OperatorComponent {
       let isMatched = if case .none = partners { false } else { true }
       insert(event, seen, key, due: now + parameters.within, isMatched: isMatched, side)
       if side.events.count > parameters.limit, let displaced = removeOldest(side) { lose(displaced, side) }
+      countKept()
       if !timer.isSet { setTimer() }
+    }
+
+    @inline(__always)
+    private func countKept() {
+      keptSize.set(keys: keys.count, bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
     }
 
     private func insert(_ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side) {
@@ -307,6 +313,7 @@ struct Join: OperatorComponent {
         chains[place].last = nil
         if chains[2 &* key].first == nil, chains[2 &* key &+ 1].first == nil { keys.remove(key) }
       }
+      countKept()
       return oldest
     }
 
@@ -433,6 +440,7 @@ struct Join: OperatorComponent {
       guard state.version > 1 else { throw StateFault("its keys have another form") }
       try restore(left, &state)
       try restore(right, &state)
+      countKept()
       isOtherWhole = try state.read()
       timer = try state.read()
     }

@@ -159,12 +159,14 @@ struct RateLimit: OperatorComponent {
         countSuperseded(held?.event)
         held?.assign(event)
       }
+      keptSize.set(bytes: held?.byteCount ?? 0)
     }
 
     override func skipped(_ token: Int, _ late: Lateness) {
       cancelWake(&timer)
       if held != nil { countDropped(held?.event) }
       held = nil
+      keptSize.set(bytes: 0)
     }
 
     /// Sends the held event; with `both` that starts the next period.
@@ -172,6 +174,7 @@ struct RateLimit: OperatorComponent {
       cancelWake(&timer)
       guard let event = held else { return }
       held = nil
+      keptSize.set(bytes: 0)
       if parameters.mode == .both {
         end = now + parameters.per
         passed = 1
@@ -208,6 +211,7 @@ struct RateLimit: OperatorComponent {
       end = try state.read()
       passed = try state.read(in: 0...parameters.count)
       held = try state.read()
+      keptSize.set(bytes: held?.byteCount ?? 0)
       timer = try state.read()
     }
   }

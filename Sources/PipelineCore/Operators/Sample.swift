@@ -77,6 +77,7 @@ struct Sample: OperatorComponent {
         return
       }
       if newest == nil { newest = OwnedEvent(event) } else { newest?.assign(event, retiring: arena) }
+      keptSize.set(bytes: newest?.byteCount ?? 0)
       isNew = true
     }
 
@@ -117,6 +118,7 @@ struct Sample: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       newest = try state.read()
+      keptSize.set(bytes: newest?.byteCount ?? 0)
       isNew = try state.read()
       timer = try state.read()
     }

@@ -64,6 +64,7 @@ struct Scan: FusableOperator {
       if value.isDeeper(than: Self.depthLimit) { return refuseDepth(event, run) }
       index &+= 1
       running.assign(value, retiring: run.arena)
+      keptSize.set(bytes: running.keptBytes)
       event.value = running.value
       return .pass
     }
@@ -82,6 +83,7 @@ struct Scan: FusableOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       running = try state.read()
       index = try state.read()
+      keptSize.set(bytes: running.keptBytes)
     }
   }
 }

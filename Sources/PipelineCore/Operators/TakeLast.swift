@@ -50,13 +50,16 @@ struct TakeLast: OperatorComponent {
       guard count > 0 else { return countDropped(event) }
       if kept.count == count {
         countSuperseded(kept.first?.event)
-        kept.removeFirst()
+        keptSize.add(bytes: -kept.removeFirst().byteCount)
       }
-      kept.append(OwnedEvent(event))
+      let event = OwnedEvent(event)
+      kept.append(event)
+      keptSize.add(bytes: event.byteCount)
     }
 
     override func complete() {
       while let event = kept.popFirst(), !isClosed {
+        keptSize.add(bytes: -event.byteCount)
         event.keep(in: arena)
         emit(event.event)
       }
@@ -73,6 +76,7 @@ struct TakeLast: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       kept = Deque(try state.read([OwnedEvent].self))
+      keptSize.set(bytes: kept.reduce(0) { $0 + $1.byteCount })
       guard kept.count <= count else { throw StateFault("there are too many events") }
     }
   }

@@ -105,6 +105,7 @@ struct Throttle: OperatorComponent {
         countSuperseded(held?.event)
         held?.assign(event)
       }
+      keptSize.set(bytes: held?.byteCount ?? 0)
       timer = wake(after: parameters.quiet)
     }
 
@@ -138,6 +139,7 @@ struct Throttle: OperatorComponent {
       cancelWake(&timer)
       cancelWake(&deadline)
       held = nil
+      keptSize.set(bytes: 0)
     }
 
     private func flush() {
@@ -156,6 +158,7 @@ struct Throttle: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       held = try state.read()
+      keptSize.set(bytes: held?.byteCount ?? 0)
       timer = try state.read()
       deadline = try state.read()
     }

@@ -120,7 +120,7 @@ extension Window {
 
     private func insert(_ entry: Kept) {
       let at = kept.isEmpty ? 0 : position(after: entry.at)
-      if at == kept.count { kept.append(entry) } else { kept.insert(entry, at: at) }
+      keep(entry, at: at == kept.count ? nil : at)
       expect(entry.at)
     }
 
@@ -153,9 +153,12 @@ extension Window {
         kept[at].at = min(kept[at].at, time)
         // The event may have closed the pause between two sessions.
         if at + 1 < kept.count, kept[at + 1].at &- kept[at].wall < form.gap {
+          countKept(kept[at], -1)
+          countKept(kept[at + 1], -1)
           if let other = kept[at + 1].figures { kept[at].figures?.merge(other, Context(state: frame.evaluation)) }
           kept[at].wall = max(kept[at].wall, kept[at + 1].wall)
           kept.remove(at: at + 1)
+          countKept(kept[at], 1)
         }
       }
       expect(time)

@@ -72,6 +72,8 @@ extension Window {
       /// Set instead of the event; `wall` is then the time of the newest event, and `at` that of any event of the
       /// slice, for sessions of the oldest.
       var figures: Figures?
+
+      var byteCount: Int { MemoryLayout<Kept>.stride &+ event.byteCount &+ (figures?.bytes ?? 0) }
     }
 
     final let form: Form
@@ -103,11 +105,26 @@ extension Window {
         let event: OwnedValue = try state.read()
         // The copy is made before the value that was read is freed.
         withExtendedLifetime(event) { kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value))) }
-        guard let form = form.figures else { continue }
-        let figures = Figures(form)
-        kept[kept.count - 1].figures = figures
-        try figures.restore(&state)
+        if let form = form.figures {
+          let figures = Figures(form)
+          kept[kept.count - 1].figures = figures
+          try figures.restore(&state)
+        }
+        countKept(kept[kept.count - 1], 1)
       }
+    }
+
+    /// Keeps an event.
+    @inline(__always)
+    final func keep(_ entry: Kept, at index: Int? = nil) {
+      if let index { kept.insert(entry, at: index) } else { kept.append(entry) }
+      countKept(entry, 1)
+    }
+
+    /// It keeps `sign` of these more.
+    @inline(__always)
+    final func countKept(_ entry: Kept, _ sign: Int) {
+      keptSize.add(keys: sign &* (entry.figures?.keys ?? 0), bytes: sign &* entry.byteCount)
     }
 
     /// The number of events kept or counted.
@@ -130,11 +147,13 @@ extension Window {
     ) -> StepVerdict? {
       guard let form = form.figures else { return nil }
       let figures = isNew ? Figures(form) : kept[index].figures ?? Figures(form)
+      let before = (keys: figures.keys, bytes: figures.bytes)
       if let refusal = figures.add(frame, at: at) { return refused(event, refusal, frame, run) }
       if isNew {
-        kept.insert(Kept(at: at, wall: wall, event: HeldValue(.null), figures: figures), at: index)
+        keep(Kept(at: at, wall: wall, event: HeldValue(.null), figures: figures), at: index)
       } else {
         kept[index].wall = max(kept[index].wall, wall)
+        keptSize.add(keys: figures.keys &- before.keys, bytes: figures.bytes &- before.bytes)
       }
       return nil
     }
@@ -159,7 +178,10 @@ extension Window {
     final func removeFirst(_ count: Int) {
       guard count > 0 else { return }
       let arena = run.arena
-      for entry in kept.prefix(count) { entry.event.free(after: arena) }
+      for entry in kept.prefix(count) {
+        countKept(entry, -1)
+        entry.event.free(after: arena)
+      }
       if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
     }
 
@@ -235,7 +257,7 @@ extension Window {
           return verdict
         }
       } else {
-        kept.append(Kept(at: 0, wall: wall, event: form.held(event)))
+        keep(Kept(at: 0, wall: wall, event: form.held(event)))
       }
       fresh += 1
       held += 1
@@ -315,7 +337,7 @@ extension Window {
         }
       } else {
         if let refusal = refusal(of: event, run) { return refusal }
-        kept.append(Kept(at: at, wall: wall, event: form.held(event)))
+        keep(Kept(at: at, wall: wall, event: form.held(event)))
       }
       fresh += 1
       if !timer.isSet { setTimer(nextEnd) }
@@ -424,7 +446,7 @@ extension Window {
         if isFirst { began = wall }
       } else {
         if let refusal = refusal(of: event, run) { return refusal }
-        kept.append(Kept(at: now.nanoseconds, wall: wall, event: form.held(event)))
+        keep(Kept(at: now.nanoseconds, wall: wall, event: form.held(event)))
       }
       last = now
       guard isFirst else { return .keep }

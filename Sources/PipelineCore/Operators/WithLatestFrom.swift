@@ -67,6 +67,7 @@ struct WithLatestFrom: OperatorComponent {
       } else {
         latest?.assign(event.value, retiring: arena)
       }
+      keptSize.set(bytes: latest?.keptBytes ?? 0)
     }
 
     override func receive(_ event: Event) {
@@ -87,6 +88,7 @@ struct WithLatestFrom: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       latest = try state.read()
+      keptSize.set(bytes: latest?.keptBytes ?? 0)
     }
   }
 }

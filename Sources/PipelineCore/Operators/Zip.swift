@@ -77,9 +77,12 @@ struct Zip: CombiningOperator {
             at: nodeContext.location))
         return
       }
-      queues[inlet.number].append(OwnedEvent(event))
+      let own = OwnedEvent(event)
+      queues[inlet.number].append(own)
+      keptSize.add(bytes: own.byteCount)
       guard queues.allSatisfy({ !$0.isEmpty }) else { return }
       let row = queues.indices.map { queues[$0].removeFirst() }
+      for event in row { keptSize.add(bytes: -event.byteCount) }
       // Decides whether that was the last row before any step downstream can react.
       let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
       emit(event.with(arena.list(of: row)))
@@ -104,6 +107,7 @@ struct Zip: CombiningOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       queues = try state.read([[OwnedEvent]].self).map { Deque($0) }
+      keptSize.set(bytes: queues.joined().reduce(0) { $0 + $1.byteCount })
       ended = try state.read()
       guard queues.count == nodeContext.inputs.count, ended.count == queues.count else {
         throw StateFault("it has other inputs")

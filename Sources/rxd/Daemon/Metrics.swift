@@ -24,8 +24,7 @@ struct Metrics {
       return parts <= Self.mostParts
     }
     return process(omitted: view.pipelines.count - shown.count) + pipelines + components(shown)
-      + Self.buffers(shown) + Self.plugins(shown)
-      + [Self.edges(shown)]
+      + Self.buffers(shown) + Self.plugins(shown) + Self.edges(shown)
   }
 
   // MARK: The process
@@ -115,6 +114,10 @@ struct Metrics {
       "rxd_component_held_events", .gauge, "Events that the component holds and will decide about")
     var inner = MetricFamily("rxd_component_inner_signals", .gauge, "Inner signals, groups or executions that run")
     var timers = MetricFamily("rxd_component_pending_timers", .gauge, "Timers of the component that are set")
+    var keys = MetricFamily("rxd_component_keys", .gauge, "Keys that the component remembers")
+    var keptBytes = MetricFamily(
+      "rxd_component_kept_bytes", .gauge,
+      "Bytes of the keys, events and values that the component keeps, without the tables around them")
     var state = MetricFamily(
       "rxd_component_state_bytes", .gauge, "Bytes of the component in the state that was saved last")
     var time = MetricFamily(
@@ -181,6 +184,8 @@ struct Metrics {
         default: waited.add(labels, seconds: step.waited)
         }
         if step.timers > 0 || kind == "operator" { timers.add(labels, step.timers) }
+        if let count = step.keys { keys.add(labels, count) }
+        if let bytes = step.keptBytes { keptBytes.add(labels, bytes) }
         if let bytes = step.stateBytes { state.add(labels, bytes) }
         if step.nanoseconds != nil || kind == "operator" {
           time.add(labels, seconds: TimeSpan(nanoseconds: Int64(clamping: step.nanoseconds ?? 0)))
@@ -202,7 +207,8 @@ struct Metrics {
       }
     }
     return [
-      received, sent, made, kept, discarded, errors, holding, inner, timers, state, time, retries, pauses, readBytes,
+      received, sent, made, kept, discarded, errors, holding, inner, timers, keys, keptBytes, state, time, retries,
+      pauses, readBytes,
       sentBytes, position, lag, lagAge, waited, latency, utilization, open, opened, reused, ended,
     ]
   }
@@ -235,10 +241,13 @@ struct Metrics {
 
   // MARK: Edges
 
-  private static func edges(_ pipelines: [ProcessView.Pipeline]) -> MetricFamily {
-    var family = MetricFamily("rxd_edge_events", .counter, "Events that went from one component to another")
+  private static func edges(_ pipelines: [ProcessView.Pipeline]) -> [MetricFamily] {
+    var events = MetricFamily("rxd_edge_events", .counter, "Events that went from one component to another")
+    var bytes = MetricFamily(
+      "rxd_edge_bytes", .counter,
+      "Bytes of these events: as a source read or a sink wrote them, else as JSON text, estimated from samples")
     for pipeline in pipelines {
-      var counts: [(labels: Labels, events: UInt64)] = []
+      var counts: [(labels: Labels, events: UInt64, bytes: UInt64?)] = []
       var known: [String: Int] = [:]
       for edge in pipeline.statistics.edges.dropFirst() {
         let (from, to) = (pipeline.plan.id(of: edge.plan.from), pipeline.plan.id(of: edge.plan.to))
@@ -246,14 +255,21 @@ struct Metrics {
         let name = "\(from)\n\(to)"
         if let index = known[name] {
           counts[index].events &+= edge.events
+          if let more = edge.bytes { counts[index].bytes = (counts[index].bytes ?? 0) &+ more }
         } else {
           known[name] = counts.count
           counts.append(
-            ([("pipeline", pipeline.name), ("from", from), ("to", to), ("output", edge.plan.output)], edge.events))
+            (
+              [("pipeline", pipeline.name), ("from", from), ("to", to), ("output", edge.plan.output)], edge.events,
+              edge.bytes
+            ))
         }
       }
-      for count in counts { family.add(count.labels, count.events) }
+      for count in counts {
+        events.add(count.labels, count.events)
+        if let size = count.bytes { bytes.add(count.labels, size) }
+      }
     }
-    return family
+    return [events, bytes]
   }
 }

@@ -41,7 +41,8 @@ export function say(element, text) {
 
 import { condition, droppedRate, errorRate, held } from "./model.js";
 import { make, say } from "./dom.js";
-import { bytes, count, percent, rate, span } from "./format.js";
+import { bytes, count, number, percent, rate, span } from "./format.js";
+import { size } from "./graph.js";
 import { describe, Lanes, verdicts } from "./lanes.js";
 import { tap } from "./net.js";
 import { showWhy } from "./why.js";
@@ -151,7 +152,9 @@ export class Drawer {
     const { now, rates } = this.now;
     const facts = [
       ["state", conditions[condition(this.now)], true],
-      ["holds", `${count(held(this.now))} events`, held(this.now) > 0],
+      ["holds", number(held(this.now), "event"), held(this.now) > 0],
+      ["remembers", number(now.keys ?? 0, "key"), now.keys !== undefined],
+      ["keeps", bytes(now.kept_bytes ?? 0), now.kept_bytes !== undefined],
       ["timers", `${count(now.timers ?? 0)}, the next due in ${span(Math.max(0, now.next_timer_nanoseconds ?? 0))}`, now.timers > 0],
       ["inner signals", count(now.inner ?? 0), now.inner > 0],
       ["queue", queue(now.queue), now.queue],
@@ -162,6 +165,7 @@ export class Drawer {
       ["position", bytes(now.position ?? 0), now.position !== undefined],
       ["came", `${count(now.in ?? 0)} (${rate(rates.in ?? 0)}/s)`, true],
       ["went on", `${count(now.out ?? 0)} (${rate(rates.out ?? 0)}/s)`, true],
+      ...this.sizes(pipeline),
       ["dropped", `${count((now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0))} (${rate(droppedRate(this.now))}/s)`,
         (now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0) > 0],
       ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
@@ -179,14 +183,20 @@ export class Drawer {
     this.showTime();
   }
 
+  /** The bytes that pass the edges of the step. */
+  sizes(pipeline) {
+    const edges = this.step.lanes.map(({ from, to }) => pipeline.edges.get(`${from}>${to}`)).filter((edge) => edge?.now.bytes !== undefined);
+    return edges.map((edge) => [`${edge.from.split("/").at(-1)} → ${edge.to.split("/").at(-1)}`, size(edge), true]);
+  }
+
   showTime() {
     const { lanes } = this;
     if (!lanes) return;
     const isPaused = lanes.until !== null;
     say(this.pauseButton, isPaused ? "Go on" : "Pause");
-    const missed = lanes.ring.missed ? `${count(lanes.ring.missed)} events came too fast to be shown. ` : "";
+    const missed = lanes.ring.missed ? `${number(lanes.ring.missed, "event")} came too fast to be shown. ` : "";
     const length = lanes.ring.length;
-    say(this.note, `${missed}${count(length)} events of the last ${span(lanes.clock() - lanes.oldest)}${isPaused ? `; the time shown ended ${span(lanes.clock() - lanes.until)} ago` : ""}.`);
+    say(this.note, `${missed}${number(length, "event")} of the last ${span(lanes.clock() - lanes.oldest)}${isPaused ? `; the time shown ended ${span(lanes.clock() - lanes.until)} ago` : ""}.`);
     if (!isPaused && document.activeElement !== this.scrubber) this.scrubber.value = 1000;
   }
 
@@ -215,7 +225,7 @@ export class Drawer {
 }
 
 const queue = (found) => (found
-  ? `${count(found.events)} events, ${bytes(found.bytes)}${found.in_flight ? `, ${found.in_flight} requests under way` : ""}${found.oldest_nanoseconds ? `, the oldest for ${span(found.oldest_nanoseconds)}` : ""}`
+  ? `${number(found.events, "event")}, ${bytes(found.bytes)}${found.in_flight ? `, ${number(found.in_flight, "request")} under way` : ""}${found.oldest_nanoseconds ? `, the oldest for ${span(found.oldest_nanoseconds)}` : ""}`
   : "");
 
 /** A name in which nothing stands for any text. `?` stands for any one byte, a star too. */
@@ -240,6 +250,9 @@ function short(value, unit) {
 
 /** `4,210`. */
 export const count = (value) => Math.round(value).toLocaleString("en-US");
+
+/** `1 event`, `4,210 events`: a count with the word for one of them. */
+export const number = (value, one, many = `${one}s`) => `${count(value)} ${Math.round(value) === 1 ? one : many}`;
 
 /** `12 B`, `4.2 KiB`. */
 export function bytes(value) {
@@ -278,8 +291,8 @@ export function timeOfDay(text) {
 // doing; a step shows what it holds.
 
 import { condition, held } from "./model.js";
-import { make, say } from "./dom.js";
-import { rate, count } from "./format.js";
+import { draw, make, say } from "./dom.js";
+import { bytes, count, number, rate } from "./format.js";
 
 const smallest = 0.25;
 const largest = 3;
@@ -315,7 +328,17 @@ export class Graph {
     this.svg = document.importNode(parsed, true);
     const box = this.svg.viewBox.baseVal;
     this.size = { width: box.width, height: box.height };
-    for (const path of this.svg.querySelectorAll("path[data-edge]")) this.part(this.edges, path.dataset.edge).path = path;
+    for (const path of this.svg.querySelectorAll("path[data-edge]")) {
+      const part = this.part(this.edges, path.dataset.edge);
+      part.path = path;
+      // A line is thin: what is around it counts as the line for the pointer.
+      const around = path.cloneNode();
+      for (const name of ["marker-end", "data-edge"]) around.removeAttribute(name);
+      around.setAttribute("class", "around");
+      part.title = draw("title", {});
+      around.append(part.title);
+      path.after(around);
+    }
     for (const text of this.svg.querySelectorAll("text[data-edge]")) this.part(this.edges, text.dataset.edge).text = text;
     for (const group of this.svg.querySelectorAll("g[data-step]")) {
       this.part(this.steps, group.dataset.step).group = group;
@@ -354,6 +377,7 @@ export class Graph {
       const isLive = events >= 0.05;
       if (part.path && part.isLive !== isLive) part.path.classList.toggle("live", isLive);
       part.isLive = isLive;
+      if (part.title) say(part.title, told(name, edge));
       if (part.text) say(part.text, isLive ? `${rate(events)}/s` : edge?.now.events ? count(edge.now.events) : "");
     }
     for (const [name, part] of this.steps) {
@@ -442,6 +466,17 @@ export class Graph {
   }
 }
 
+/** What passes an edge, in words. */
+function told(name, edge) {
+  const ends = name.replace(">", " → ");
+  if (!edge?.now.events) return `${ends}: no events yet`;
+  return `${ends}: ${number(edge.now.events, "event")} (${rate(edge.rates.events ?? 0)}/s)${edge.now.bytes === undefined ? "" : `, ${size(edge)}`}`;
+}
+
+/** The bytes that pass an edge; a tilde stands before those that are estimated. */
+export const size = (edge) =>
+  `${edge.now.bytes_are_estimated ? "~" : ""}${bytes(edge.now.bytes)} (${bytes(edge.rates.bytes ?? 0)}/s)`;
+
 """###),
     PageFile(path: "/icon.svg", type: "image/svg+xml", text: ###"""
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path d="M2 16h28" stroke="#7a8794" stroke-width="2"/><circle cx="7" cy="16" r="4" fill="#2f7fd1"/><circle cx="17" cy="16" r="4" fill="#d98a1f"/><circle cx="26" cy="16" r="4" fill="#2f9e62"/></svg>
@@ -495,7 +530,7 @@ export class Graph {
 // are times in which the step kept something; ticks right of "now" are timers that are due.
 
 import { draw, make, say } from "./dom.js";
-import { count, span, timeOfDay } from "./format.js";
+import { count, number, span, timeOfDay } from "./format.js";
 import { Ring } from "./ring.js";
 
 const height = 50;
@@ -830,7 +865,7 @@ export function describe(event, lane) {
   const fate = event.isEnd
     ? event.verdict === "complete" ? "the signal completed" : "the signal ended with an error"
     : lane?.role === "input" ? verdicts[event.verdict] ?? event.verdict : `then: ${event.verdict}`;
-  return { when: timeOfDay(event.time), fate, text: text ?? "", note: event.cut ? `cut: the event has ${count(event.bytes)} bytes` : "" };
+  return { when: timeOfDay(event.time), fate, text: text ?? "", note: event.cut ? `cut: the event has ${number(event.bytes, "byte")}` : "" };
 }
 
 """###),
@@ -1105,7 +1140,7 @@ const smoothing = 1;
 const counted = {
   step: ["in", "inner_in", "out", "dropped", "superseded", "undecided", "rejected", "failed", "nanoseconds", "paused_nanoseconds",
     "waited_nanoseconds", "bytes"],
-  edge: ["events"],
+  edge: ["events", "bytes"],
 };
 
 class Element {
@@ -1340,7 +1375,8 @@ header label span { color: var(--quiet); }
 
 main { display: grid; grid-template: minmax(0, 1fr) auto / minmax(0, 1fr); min-height: 0; }
 #picture { position: relative; min-height: 240px; overflow: hidden; }
-#graph { position: absolute; inset: 0; overflow: auto; padding: 10px; }
+/* The buttons stand above the picture, not on it. */
+#graph { position: absolute; inset: 0; overflow: auto; padding: 46px 10px 10px; }
 #graph svg { display: block; margin: 0 auto; touch-action: pan-x pan-y; }
 .tools { display: flex; gap: 6px; align-items: center; }
 #picture > .tools { position: absolute; right: 12px; top: 8px; z-index: 1; }
@@ -1356,6 +1392,7 @@ body.open #drawer { grid-row: 1 / 3; grid-column: 2; }
 #graph .step.waiting > .box { stroke: var(--waiting); stroke-width: 2; }
 #graph .step.busy > .box { stroke: var(--busy); stroke-width: 2; }
 #graph .edge { transition: stroke-width .25s; }
+#graph .around { fill: none; stroke: transparent; stroke-width: 12px; pointer-events: stroke; }
 #graph .edge.live { stroke: var(--passed); }
 #graph .edge.busy { stroke: var(--busy); }
 #graph .edge.waiting { stroke: var(--waiting); }
@@ -1458,7 +1495,7 @@ noscript { padding: 20px; }
 
 import { make } from "./dom.js";
 import { ask } from "./net.js";
-import { count } from "./format.js";
+import { number } from "./format.js";
 
 /** Shows the dialog for what a drawer has seen. */
 export async function saveAsTest(dialog, drawer) {
@@ -1483,8 +1520,8 @@ export async function saveAsTest(dialog, drawer) {
   dialog.replaceChildren(
     make("form", { method: "dialog" },
       make("h2", {}, "Save as a test"),
-      make("p", {}, `${count(events.length)} events ${isPaused ? "in view" : "since the step was opened"}: what the sources sent is the input, what came of "${step.owner}" is expected.`),
-      lanes.ring.missed ? make("p", { class: "bad" }, `${count(lanes.ring.missed)} events were not seen, so the test may not pass.`) : null,
+      make("p", {}, `${number(events.length, "event")} ${isPaused ? "in view" : "since the step was opened"}: what the sources sent is the input, what came of "${step.owner}" is expected.`),
+      lanes.ring.missed ? make("p", { class: "bad" }, `${number(lanes.ring.missed, "event")} ${lanes.ring.missed === 1 ? "was" : "were"} not seen, so the test may not pass.`) : null,
       make("p", { class: "line" }, name, make("button", { type: "button", class: "main", click: write }, "Write")),
       answer,
       make("p", { class: "line end" }, make("button", { value: "close" }, "Close"))));

@@ -11,7 +11,10 @@ extension PipelineStatistics {
         ("output", .string(edge.plan.output)), ("events", .count(edge.events)), ("open", .int(edge.open)),
         ("failures", .count(edge.failures)),
       ]
-      if let bytes = edge.bytes { members.append(("bytes", .count(bytes))) }
+      if let bytes = edge.bytes {
+        members.append(("bytes", .count(bytes)))
+        if edge.bytesAreEstimated { members.append(("bytes_are_estimated", .bool(true))) }
+      }
       return .object(members)
     }
     return [
@@ -49,6 +52,8 @@ extension PipelineStatistics.Step {
       members.append(("timers_due", .array(dueTimers.map { .int(Int($0.nanoseconds)) })))
     }
     if retries > 0 { members.append(("retries", .count(retries))) }
+    if let keys { members.append(("keys", .int(keys))) }
+    if let keptBytes { members.append(("kept_bytes", .int(keptBytes))) }
     if let stateBytes { members.append(("state_bytes", .int(stateBytes))) }
     if paused > .zero || isPausing {
       members.append(("pauses_input", .bool(isPausing)))

@@ -12,8 +12,20 @@ public struct Batch: Sendable {
   struct Count {
     var step: StepID
     var dropped: UInt64
-    var timed: UInt64
-    var nanoseconds: Int64
+    var time: SampledTotal
+    /// Of some of the events that went on.
+    var sizes: Sizes
+  }
+
+  /// The size of some events as JSON text.
+  struct Sizes {
+    var bytes: UInt64 = 0
+    var events: UInt64 = 0
+
+    mutating func add(_ size: Int) {
+      bytes &+= UInt64(max(0, size))
+      events &+= 1
+    }
   }
 
   /// The first event that a step has dropped, for ``StoppedEvents``.
@@ -32,6 +44,8 @@ public struct Batch: Sendable {
   let received: Int
   /// How many events there are at this place of the graph.
   private(set) var events: Int
+  /// The sizes of some of them; nil: of lines, which have been decoded by nobody.
+  private(set) var sizes: Sizes?
 
   /// Lines that a source passes on as it has read them.
   init(lines: EncodedEvents) {
@@ -43,7 +57,10 @@ public struct Batch: Sendable {
   }
 
   /// The output of a stage.
-  init(encoded: [(sink: StepID, events: EncodedEvents)], received: Int, counts: [Count], stopped: [Stopped]) {
+  init(
+    encoded: [(sink: StepID, events: EncodedEvents)], received: Int, sizes: Sizes, counts: [Count], stopped: [Stopped]
+  ) {
+    self.sizes = sizes
     portions = encoded.map { Portion(sink: $0.sink, events: $0.events) }
     self.counts = counts
     self.stopped = stopped
@@ -60,12 +77,28 @@ public struct Batch: Sendable {
     // The step may be on the way to several sinks; it drops the same events on each.
     for done in counts where done.step == step {
       dropped = dropped ?? done.dropped
-      counters.pointee.timed &+= done.timed
-      counters.pointee.nanoseconds &+= done.nanoseconds
+      counters.pointee.time.add(done.time.sum, of: done.time.count)
+      sizes = done.sizes
     }
     counters.pointee.dropped &+= dropped ?? 0
     events -= Int(dropped ?? 0)
   }
+
+  /// The sizes of the first lines.
+  func sizesOfLines(_ size: JSONSize) -> Sizes? {
+    guard let first = portions.first?.events, let lines = first.lines else { return nil }
+    var rest = first.bytes[...]
+    var sizes = Sizes()
+    while sizes.events < Self.measured, let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+      let line = UnsafeRawBufferPointer(rebasing: rest[..<end])
+      sizes.add(lines == .documents ? line.count : size.size(of: .string(line)))
+      rest = rest[(end + 1)...]
+    }
+    return sizes
+  }
+
+  /// The most lines of a batch whose size is taken.
+  private static let measured = 8
 
   /// The same events, from this origin.
   func from(_ origin: Origin) -> Batch {

@@ -5,6 +5,8 @@ public final class StageWorker {
   private struct Branch {
     let steps: FusedSteps
     let encoder: any EventEncoder
+    /// The number of its first step among those of all branches.
+    let first: Int
   }
 
   private let spare: SpareOutput
@@ -22,16 +24,21 @@ public final class StageWorker {
   /// The counts of the steps for one block, branch by branch.
   private let counters: UnsafeMutablePointer<StepCounters>
   private let ids: [StepID]
+  /// The sizes of some events of one block: of those that came, and of those that left each step.
+  private var came = Batch.Sizes()
+  private var left: [Batch.Sizes]
+  private let size = JSONSize()
   /// The events of one block that the steps have dropped.
   private var stopped: [Batch.Stopped] = []
   private let clock: () -> Int64
-  /// The number of events of each block that are timed.
+  /// The number of events of each block that are timed and measured.
   private static let timed = 8
 
   init(_ stage: ParallelStage, _ spare: SpareOutput, _ clock: @escaping () -> Int64) {
     self.spare = spare
     self.clock = clock
     ids = stage.branches.flatMap { $0.parts.flatMap { $0.steps.map(\.id) } }
+    left = [Batch.Sizes](repeating: Batch.Sizes(), count: ids.count)
     counters = .allocate(capacity: ids.count)
     counters.initialize(repeating: StepCounters(), count: ids.count)
     let counters = counters
@@ -53,7 +60,7 @@ public final class StageWorker {
           }
           return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(reading)])
         })
-      return Branch(steps: steps, encoder: encoder)
+      return Branch(steps: steps, encoder: encoder, first: own)
     }
     sinks = stage.branches.map(\.sink)
     hasSteps = stage.branches.contains { !$0.parts.isEmpty }
@@ -93,7 +100,7 @@ public final class StageWorker {
     failures = 0
     let counts = ids.indices.map {
       Batch.Count(
-        step: ids[$0], dropped: counters[$0].dropped, timed: counters[$0].timed, nanoseconds: counters[$0].nanoseconds)
+        step: ids[$0], dropped: counters[$0].dropped, time: counters[$0].time, sizes: left[$0])
     }
     let memory = EncodedMemory(spare, buffers)
     let encoded = branches.indices.map { index in
@@ -101,20 +108,21 @@ public final class StageWorker {
         bytes: buffers[index].bytes, count: sent[index], memory: memory, lines: branches[index].encoder.lines)
       return (sink: sinks[index], events: events)
     }
-    return Batch(encoded: encoded, received: received, counts: counts, stopped: stopped)
+    return Batch(encoded: encoded, received: received, sizes: came, counts: counts, stopped: stopped)
   }
 
-  /// Passes an event through the steps of a branch, and takes their time.
+  /// Passes an event through the steps of a branch, and takes their time and the size of what they send.
   @inline(never)
-  private func passTimed(_ event: UnsafeMutablePointer<Event>, _ steps: FusedSteps, _ step: inout Int)
+  private func passTimed(_ event: UnsafeMutablePointer<Event>, _ branch: Int, _ step: inout Int)
     -> FusedSteps.Progress
   {
+    let steps = branches[branch].steps
     while step < steps.count {
       let start = clock()
       let progress = steps.passOne(event, at: step)
-      steps[step].counters.pointee.nanoseconds &+= clock() &- start
-      steps[step].counters.pointee.timed &+= 1
+      steps[step].counters.pointee.time.add(UInt64(max(0, clock() &- start)))
       guard case .passed = progress else { return progress }
+      left[branches[branch].first + step].add(size.size(of: event.pointee.value))
       step += 1
     }
     return .passed
@@ -134,6 +142,8 @@ public final class StageWorker {
     var hasFailed = false
     counters.update(repeating: StepCounters(), count: ids.count)
     stopped = []
+    came = Batch.Sizes()
+    for index in left.indices { left[index] = Batch.Sizes() }
     buffers.withUnsafeBufferPointer { buffers in
       sent.withUnsafeMutableBufferPointer { sent in
         _ = rows.forEachRow(tokens: json.indexed) { value, offset in
@@ -143,12 +153,13 @@ public final class StageWorker {
             arena.reset()
             for bank in banks { bank._withUnsafeGuaranteedRef { $0.forget() } }
           }
+          if received <= Self.timed { came.add(size.size(of: value)) }
           for index in branches.indices {
             var event = Event(value)
             var step = 0
             let progress = withUnsafeMutablePointer(to: &event) {
               received > Self.timed
-                ? branches[index].steps.passPure($0, from: &step) : passTimed($0, branches[index].steps, &step)
+                ? branches[index].steps.passPure($0, from: &step) : passTimed($0, index, &step)
             }
             switch progress {
             case .passed:

@@ -13,6 +13,8 @@ struct EdgeCounters {
   /// The number of subscriptions that have not ended.
   fileprivate(set) var open = 0
   fileprivate(set) var failures: UInt64 = 0
+  /// The size of the events as JSON text.
+  var bytes = SampledTotal()
   /// The number of observers of this edge, and of the edges between the fused steps downstream of it.
   fileprivate(set) var watchers = 0
   /// The observers are sated: events pass unseen until the next `renew()`.
@@ -88,6 +90,7 @@ struct Edge {
   func pass(_ batch: Batch) {
     counters.pointee.pass(batch.events)
     if counters.pointee.watchers > 0 { counters.missed(batch.events) }
+    counters.measure(batch)
     downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
   }
 
@@ -132,6 +135,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
   func watch(_ event: Event, _ body: () -> Void) {
     renew(shown: 1)
     let meters = pointee.meters
+    if meters.isTiming { meters.measure(event, at: self) }
     guard let observers = pointee.observers?.takeUnretainedValue() else {
       meters.timed(pointee.consumer, body)
       return
@@ -143,8 +147,20 @@ extension UnsafeMutablePointer<EdgeCounters> {
     observers.notify { $0.decided(verdict) }
   }
 
-  /// The same for an edge between fused steps.
-  func show(_ event: Event) { pointee.observers?.takeUnretainedValue().notify { $0.receive(event) } }
+  /// Takes the sizes of some events of a batch.
+  func measure(_ batch: Batch) {
+    if let sizes = batch.sizes {
+      pointee.bytes.add(sizes.bytes, of: sizes.events)
+    } else if pointee.meters.isTiming, let sizes = batch.sizesOfLines(pointee.meters.sizes) {
+      pointee.bytes.add(sizes.bytes, of: sizes.events)
+    }
+  }
+
+  /// The same as ``watch(_:_:)`` for an edge between fused steps.
+  func show(_ event: Event) {
+    if pointee.meters.isTiming { pointee.meters.measure(event, at: self) }
+    pointee.observers?.takeUnretainedValue().notify { $0.receive(event) }
+  }
   func show(_ verdict: Verdict) { pointee.observers?.takeUnretainedValue().notify { $0.decided(verdict) } }
 
   /// Whether all observers of this edge have seen enough for the moment.

@@ -31,10 +31,13 @@ struct StepCounters {
   var bytes: UInt64 = 0
   /// The offset in a source's input behind the last event; -1: unknown.
   var position: Int64 = -1
-  /// The time in the step, without the steps downstream, of the `timed` events.
-  var nanoseconds: Int64 = 0
-  /// The number of events whose time was taken.
-  var timed: UInt64 = 0
+  /// The time in the step, without the steps downstream, in nanoseconds.
+  var time = SampledTotal()
+  /// What its instances keep now, and whether they have kept anything and any key so far (``KeptSize``).
+  var keptBytes = 0
+  var keptKeys = 0
+  var hasKept = false
+  var hasKeys = false
   /// The groups of a `groupBy` that share one run, so that no edge counts them.
   var groups = 0
   /// The number of observers of the edges into the step.
@@ -132,7 +135,7 @@ final class SourceWaits: Sendable {
 
 /// The counters of one execution: of each edge and each step of the plan.
 ///
-/// The counters are always on. About every 50 ms the time of a few events is taken, step by step.
+/// The counters are always on. About every 50 ms the time of a few events is taken, step by step, and their size, edge by edge.
 final class Meters {
   private let edges: UnsafeMutablePointer<EdgeCounters>
   private let edgeCount: Int
@@ -148,8 +151,13 @@ final class Meters {
   private(set) var isTiming = false
   /// An event has been timed in this sample.
   private var hasTimed = false
+  /// The last sample had an event, so the next may be put off to a later turn.
+  private var mayPutOff = false
+  private var dice: UInt64 = 1
   /// The time of the steps downstream of the step that is being timed.
   private var inner: Int64 = 0
+  /// Finds the sizes of sampled events.
+  let sizes = JSONSize()
   /// For each step, the edges that leave it and have counters of their own.
   private let outlets: [[Int]]
   /// For each step, the edges that lead into it.
@@ -285,9 +293,15 @@ final class Meters {
     let start = executor.instant
     body()
     let time = (executor.instant - start).nanoseconds
-    steps[step].nanoseconds &+= max(0, time &- inner)
-    steps[step].timed &+= 1
+    steps[step].time.add(UInt64(max(0, time &- inner)))
     inner = outer &+ time
+  }
+
+  /// Takes the size of an event that passes an edge; its time belongs to no step.
+  func measure(_ event: Event, at edge: UnsafeMutablePointer<EdgeCounters>) {
+    let start = executor.instant
+    edge.pointee.bytes.add(UInt64(sizes.size(of: event.value)))
+    inner &+= (executor.instant - start).nanoseconds
   }
 
   /// Begins or ends a sample; called when the clock has been read.
@@ -295,6 +309,8 @@ final class Meters {
     if isTiming {
       stopTiming(now)
     } else if now >= executor.nextSample {
+      // Turns that follow each other at equal times would else be sampled always or never.
+      if mayPutOff, putsOff() { return }
       isTiming = true
       executor.nextSample = now
       renew()
@@ -302,11 +318,18 @@ final class Meters {
     }
   }
 
+  /// Half of the times, at random.
+  private func putsOff() -> Bool {
+    dice = dice &* 0x5851_F42D_4C95_7F2D &+ 0x1405_7B7E_F767_814F
+    return dice >> 63 != 0
+  }
+
   func stopTiming(_ now: Instant) {
     guard isTiming else { return }
     isTiming = false
     // After a sample without an event the next turn takes another.
     executor.nextSample = hasTimed ? now + Self.period : now
+    mayPutOff = hasTimed
     hasTimed = false
     renew()
   }

@@ -11,9 +11,10 @@ public struct PipelineStatistics: Sendable {
     public var open = 0
     /// The number of subscriptions that ended with an error.
     public var failures: UInt64 = 0
-    /// Bytes of the events. At an edge that leaves a source: the bytes read, rejected input included; at an edge into a sink: the bytes
-    /// written. Nil: events have no bytes there, or the component counts none.
+    /// Bytes of the events. Exact at the ends: at an edge that leaves a source, the bytes read, rejected input included; at an edge into a
+    /// sink, the bytes written. Elsewhere estimated from samples: the events as JSON text. Nil: none was sampled.
     public var bytes: UInt64?
+    public var bytesAreEstimated = false
 
     public init(_ plan: EdgePlan) { self.plan = plan }
 
@@ -22,7 +23,10 @@ public struct PipelineStatistics: Sendable {
       events &+= other.events
       subscriptions &+= other.subscriptions
       failures &+= other.failures
-      if let more = other.bytes { bytes = (bytes ?? 0) &+ more }
+      if let more = other.bytes {
+        bytes = (bytes ?? 0) &+ more
+        bytesAreEstimated = bytesAreEstimated || other.bytesAreEstimated
+      }
     }
   }
 
@@ -81,6 +85,10 @@ public struct PipelineStatistics: Sendable {
     public var latency: Latency?
     /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
     public var stateBytes: Int?
+    /// Bytes of the keys, events and values that it keeps now; nil: it has kept none so far.
+    public var keptBytes: Int?
+    /// Keys that it remembers now; nil: it has remembered none so far.
+    public var keys: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
     public var bytes: UInt64?
     /// The offset at which a source continues in the input that it read last; nil: unknown.
@@ -259,7 +267,7 @@ extension Execution {
         step: StepID(number), made: counters.made, kept: counters.kept, dropped: counters.dropped,
         superseded: counters.superseded, undecided: counters.undecided, rejected: counters.rejected,
         failed: counters.failed, held: counters.held, restored: counters.restored, retries: counters.retries,
-        samples: counters.timed)
+        samples: counters.time.samples)
     }
     // An edge that leaves a fused step follows the edges that lead to that step.
     for (number, edge) in plan.edges.enumerated() {
@@ -303,9 +311,10 @@ extension Execution {
       let counters = meters.step(StepID(number)).pointee
       if counters.bytes > 0 { steps[number].bytes = counters.bytes }
       if counters.position >= 0 { steps[number].position = counters.position }
-      guard counters.timed > 0 else { continue }
-      let events = max(counters.timed, steps[number].received &+ steps[number].receivedInner)
-      steps[number].nanoseconds = UInt64(Double(counters.nanoseconds) / Double(counters.timed) * Double(events))
+      if counters.hasKept { steps[number].keptBytes = max(0, counters.keptBytes) }
+      if counters.hasKeys { steps[number].keys = max(0, counters.keptKeys) }
+      let events = max(counters.time.samples, steps[number].received &+ steps[number].receivedInner)
+      steps[number].nanoseconds = meters.step(StepID(number)).pointee.time.total(of: events)
     }
     var statistics = PipelineStatistics(edges: edges, steps: steps)
     addPresent(to: &statistics)
@@ -371,13 +380,26 @@ extension Execution {
       let room = PipelineStatistics.mostFiles - statistics.steps[step].files.count
       if room > 0 { statistics.steps[step].files += source.readFiles.prefix(room) }
     }
+    addBytes(to: &statistics)
+  }
+
+  /// The bytes that passed each edge: as a source or a sink has counted them, else as samples have it.
+  private func addBytes(to statistics: inout PipelineStatistics) {
     let sinkSteps = Set(plan.sinks.map(\.step))
-    for (number, edge) in plan.edges.enumerated() {
-      if case .step(let step) = edge.from, plan.isSource(step) {
-        statistics.edges[number].bytes = statistics.steps[step.number].bytes
+    for (number, edge) in plan.edges.enumerated().dropFirst() {
+      let events = statistics.edges[number].events
+      if let total = meters.edge(EdgeID(number)).pointee.bytes.total(of: events) {
+        statistics.edges[number].bytes = total
+        statistics.edges[number].bytesAreEstimated = true
       }
+      var counted: UInt64?
+      if case .step(let step) = edge.from, plan.isSource(step) { counted = statistics.steps[step.number].bytes }
       if case .step(let step) = edge.to, sinkSteps.contains(step) {
-        statistics.edges[number].bytes = statistics.steps[step.number].bytes
+        counted = statistics.steps[step.number].bytes ?? counted
+      }
+      if let counted {
+        statistics.edges[number].bytes = counted
+        statistics.edges[number].bytesAreEstimated = false
       }
     }
   }

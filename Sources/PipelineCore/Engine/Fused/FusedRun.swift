@@ -17,6 +17,8 @@ public enum StepVerdict {
 /// A running fused step: receives one event at a time and emits at most one for it, at once.
 open class FusedStep {
   public init() {}
+  /// What this step keeps as it is there to do. A step that keeps something counts it here.
+  @exclusivity(unchecked) final var keptSize = KeptSize()
   /// The signal completes as soon as it is subscribed, and nothing upstream is subscribed.
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`, or reject it through `run` and drop it.
@@ -141,6 +143,7 @@ public final class FusedRun: OperatorNode {
 
   public override func stop() {
     for index in late { lateStep(index, nil).stop() }
+    for step in steps { step.step._withUnsafeGuaranteedRef { $0.keptSize.end() } }
     if !late.isEmpty { nodeContext.scope.chain?.remove(self) }
   }
 
@@ -174,7 +177,10 @@ public final class FusedRun: OperatorNode {
   public override func receive(_ batch: Batch) {
     var batch = batch
     for (index, step) in steps.enumerated() {
-      if index > 0, entry.pointee.watchers > 0 { (between + (index - 1)).missed(batch.events) }
+      if index > 0 {
+        if entry.pointee.watchers > 0 { (between + (index - 1)).missed(batch.events) }
+        (between + (index - 1)).measure(batch)
+      }
       batch.pass(step.id, step.counters)
       batch.offer(step.id, meters)
     }
@@ -416,6 +422,7 @@ public final class FusedRun: OperatorNode {
     let own = OwnSteps.allocate(capacity: max(1, steps.count))
     for index in steps.indices {
       let step = steps[index].step._withUnsafeGuaranteedRef { components[index].makeStep(beside: $0) }
+      step.keptSize.attach(steps[index].counters)
       (own + index).initialize(to: .passRetained(step))
     }
     chain.steps = own
@@ -447,7 +454,11 @@ public final class FusedRun: OperatorNode {
     chain.steps = nil
     chain.hasEnded = true
     for index in late { lateStep(index, own).stop() }
-    for index in steps.indices { executor.releaseLater(own[index].takeRetainedValue()) }
+    for index in steps.indices {
+      let step = own[index].takeRetainedValue()
+      step.keptSize.end()
+      executor.releaseLater(step)
+    }
     own.deallocate()
   }
 
@@ -511,12 +522,14 @@ public final class FusedRun: OperatorNode {
       } catch {
         restoration.refuse(id, error)
         let fresh = Unmanaged.passRetained(component.makeStep())
+        fresh._withUnsafeGuaranteedRef { $0.keptSize.attach(steps[index].counters) }
         let refused = own?[index] ?? steps[index].step
         if let own { own[index] = fresh } else { steps[index].step = fresh }
         if late.contains(index), let chain = chain ?? ownChain {
           unsafeDowncast(refused.takeUnretainedValue(), to: LateStep.self).stop()
           lateStep(index, own).attach(to: chain, of: self, at: index)
         }
+        refused._withUnsafeGuaranteedRef { $0.keptSize.end() }
         refused.release()
       }
     }

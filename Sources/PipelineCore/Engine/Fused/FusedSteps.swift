@@ -40,9 +40,11 @@ struct FusedSteps: RandomAccessCollection {
     for part in parts {
       let frame = frame(part.segment)
       for (index, step) in part.steps.enumerated() {
+        let made = step.component.makeStep()
+        made.keptSize.attach(counters(step.id, steps.count))
         steps.append(
           Step(
-            step: .passRetained(step.component.makeStep()), frame: .passRetained(frame),
+            step: .passRetained(made), frame: .passRetained(frame),
             loads: index == 0 && part.segment.needsLoading, isPure: type(of: step.component).isPure, id: step.id,
             counters: counters(step.id, steps.count)))
       }

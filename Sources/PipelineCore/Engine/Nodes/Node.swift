@@ -41,6 +41,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   private let edge: Edge
   /// What is counted of the step, over all of its nodes.
   let counters: UnsafeMutablePointer<StepCounters>
+  /// What this node keeps as it is there to do. A node that keeps something counts it here.
+  @exclusivity(unchecked) final var keptSize: KeptSize
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) public private(set) var isClosed = false
@@ -49,6 +51,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     self.nodeContext = nodeContext
     edge = Edge(nodeContext.edge, to: downstream)
     counters = nodeContext.execution.meters.step(nodeContext.step)
+    keptSize = KeptSize(counters)
     super.init()
   }
 
@@ -136,6 +139,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     executor.releaseLater(self)
     counters.pointee.held &+= UInt64(heldCount)
     stop()
+    keptSize.end()
     closed()
     let current = upstreams
     upstreams = []

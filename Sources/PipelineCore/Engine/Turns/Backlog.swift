@@ -52,6 +52,7 @@ public struct Backlog {
     self.count = count
     let bytes = count == 0 ? 0 : max(0, bytes)
     node.execution.keptMemory.add(bytes - self.bytes, node.counters)
+    node.keptSize.add(bytes: bytes - self.bytes)
     self.bytes = bytes
   }
 

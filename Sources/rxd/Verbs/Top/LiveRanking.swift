@@ -52,13 +52,13 @@ struct LiveRanking {
           "`\(step.id)` at \(step.place) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
       }
       if row.retryCount > 0 {
-        add(45, "`\(step.id)` of `\(row.pipeline)` tried again \(Self.number(row.retryCount)) times \(during)")
+        add(45, "`\(step.id)` of `\(row.pipeline)` tried again \(Self.times(row.retryCount)) \(during)")
       }
       if row.restartCount > 0 {
         add(
           65,
-          "the plugin of `\(step.id)` of `\(row.pipeline)` ended and was started again \(Self.number(row.restartCount)) "
-            + "time\(row.restartCount == 1 ? "" : "s") \(during)")
+          "the plugin of `\(step.id)` of `\(row.pipeline)` ended and was started again \(Self.times(row.restartCount)) \(during)"
+        )
       }
       if row.busy > 0.8 {
         add(35 + row.busy, "`\(step.id)` at \(step.place) takes \(Self.percent(row.busy)) of a core")
@@ -73,7 +73,9 @@ struct LiveRanking {
     }
     if found.isEmpty {
       let rate = rates.rows.filter { $0.step.kind == "source" }.reduce(0) { $0 + $1.received }
-      add(0, "Nothing is held back: \(Self.rate(rate)) events a second come in")
+      let shown = Self.rate(rate)
+      add(
+        0, "Nothing is held back: \(shown) event\(shown == "1" ? "" : "s") a second come\(shown == "1" ? "s" : "") in")
     }
   }
 
@@ -87,6 +89,8 @@ struct LiveRanking {
 
   /// The command that explains the reason.
   private static func why(_ row: LiveRates.Row) -> String { "`rxd why \(row.pipeline) \(row.step.id)`" }
+
+  static func times(_ count: Int) -> String { count == 1 ? "once" : "\(number(count)) times" }
 
   static func events(_ count: Int) -> String { "\(number(count)) event\(count == 1 ? "" : "s")" }
 

@@ -30,6 +30,9 @@ struct LiveStatistics {
     /// Rejected and failed.
     var errors: Int
     var holding: Int
+    /// What it keeps as it is there to do; nil: it has kept nothing so far.
+    var keys: Int?
+    var keptBytes: Int?
     var retries: Int
     var timers: Int
     /// Time in the step, estimated.
@@ -64,6 +67,8 @@ struct LiveStatistics {
       dropped = number("dropped") + number("superseded") + number("undecided")
       errors = number("rejected") + number("failed")
       holding = number("holding")
+      keys = document["keys"]?.int
+      keptBytes = document["kept_bytes"]?.int
       retries = number("retries")
       timers = number("timers")
       nanoseconds = number("nanoseconds")

@@ -12,7 +12,8 @@ struct TopVerb: ParsableCommand {
     discussion: """
       Above the table stand sentences, the worst first: what holds a pipeline back, what failed, what left out nearly \
       everything in the last minute. IN/S and OUT/S are events a second, DROP/S those that the step left out, ERR/S those \
-      that it failed for; HELD its held or queued events, BUSY its share of a core, estimated.
+      that it failed for; HELD its held or queued events, BUSY its share of a core, estimated. A window of 100 columns or more also \
+      shows KEYS, which the step remembers, and KEEPS, the bytes of its keys, events and values.
 
       On a terminal: q ends, s changes the order, / filters by name (Return ends, an empty name shows all), space \
       pauses. Elsewhere a table follows the other, without escapes.
@@ -30,7 +31,8 @@ struct TopVerb: ParsableCommand {
   var interval: TapVerb.Span?
 
   @Option(
-    help: ArgumentHelp("The order: file, name, in, out, dropped, errors, held or busy.", valueName: "order"))
+    help: ArgumentHelp("The order: file, name, in, out, dropped, errors, held, keys, kept or busy.", valueName: "order")
+  )
   var sort = TopTable.Order.file
 
   @Option(help: ArgumentHelp("Show only steps whose pipeline or name contains this.", valueName: "text"))
@@ -52,7 +54,7 @@ struct TopVerb: ParsableCommand {
     do throws(ControlClient.Failure) {
       if once {
         let before = try Self.read(client)
-        usleep(UInt32(clamping: (interval?.span ?? .seconds(1)).nanoseconds / 1000))
+        TopScreen.wait(until: SystemClock.shared.now + (interval?.span ?? .seconds(1)))
         let rates = LiveRates(from: before, to: try Self.read(client))
         if format == .json { return Console.print(Self.document(rates, filter)) }
         table.columns = isatty(1) == 1 ? Console.columns : 80
@@ -90,6 +92,8 @@ struct TopVerb: ParsableCommand {
         ("busy_percent", number(row.busy * 100)), ("paused_percent", number(row.paused * 100)),
         ("waited_percent", number(row.waited * 100)), ("pauses_input", .bool(row.step.pausesInput)),
       ]
+      if let keys = row.step.keys { members.append(("keys", .int(keys))) }
+      if let bytes = row.step.keptBytes { members.append(("kept_bytes", .int(bytes))) }
       if let latency = row.latency {
         for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
           members.append(("latency_\(name)_milliseconds", number(Double(latency.bound(of: share) ?? 0) / 1e6)))

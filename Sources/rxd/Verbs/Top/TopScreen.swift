@@ -31,22 +31,29 @@ final class TopScreen {
     readings = [try TopVerb.read(client)]
     var next = SystemClock.shared.now + interval
     while true {
-      let left = max(0, (next - SystemClock.shared.now).nanoseconds / 1_000_000)
-      if isTerminal {
-        var entry = pollfd(fd: 0, events: Int16(POLLIN), revents: 0)
-        if poll(&entry, 1, Int32(clamping: left)) > 0 {
-          if !readKeys() { return }
-          draw()
-          continue
-        }
-      } else {
-        usleep(UInt32(clamping: left * 1000))
+      if Self.wait(until: next, readable: isTerminal ? 0 : nil) {
+        if !readKeys() { return }
+        draw()
+        continue
       }
       if SystemClock.shared.now < next { continue }
       next = SystemClock.shared.now + interval
       if isPaused { continue }
       show(try TopVerb.read(client))
       draw()
+    }
+  }
+
+  /// Waits until the descriptor can be read, which it returns, or the time has come. A signal ends neither.
+  @discardableResult
+  static func wait(until end: Instant, readable descriptor: Int32? = nil) -> Bool {
+    // A descriptor below zero is left out.
+    var entry = pollfd(fd: descriptor ?? -1, events: Int16(POLLIN), revents: 0)
+    while true {
+      let left = (end - SystemClock.shared.now).nanoseconds
+      if left <= 0 { return false }
+      // Rounded up, so that it does not end early and wait again.
+      if poll(&entry, 1, Int32(clamping: (left - 1) / 1_000_000 + 1)) > 0 { return true }
     }
   }
 

@@ -4,7 +4,7 @@ import PipelineCore
 /// The picture of `rxd top`: sentences above a table.
 struct TopTable {
   enum Order: String, CaseIterable, ExpressibleByArgument {
-    case file, name, `in`, out, dropped, errors, held, busy
+    case file, name, `in`, out, dropped, errors, held, keys, kept, busy
   }
 
   var order = Order.file
@@ -28,15 +28,19 @@ struct TopTable {
     for sentence in LiveRanking(longer).sentences.prefix(Self.mostSentences) { text += Self.wrap(sentence, columns) }
     text.append("")
     let several = rates.now.pipelines.count > 1
-    let spark = max(7, min(20, columns - 80 + 7))
-    let width = max(24, columns - 48 - spark - 1)
+    let isWide = columns >= 100
+    let spark = max(7, min(20, columns - (isWide ? 96 : 80) + 7))
+    let width = max(24, columns - (isWide ? 64 : 48) - spark - 1)
     func line(_ step: String, _ numbers: [String], _ last: String) -> String {
       var line = pad(cut(step, width, atStart: true), width)
-      for (number, size) in zip(numbers, [8, 8, 8, 6, 7, 5]) { line += " " + pad(number, size, atStart: true) }
+      for (number, size) in zip(numbers, isWide ? [8, 8, 8, 6, 7, 7, 7, 5] : [8, 8, 8, 6, 7, 5]) {
+        line += " " + pad(number, size, atStart: true)
+      }
       return line + " " + last
     }
     let mark = order == .file || order == .name ? "" : " by \(order.rawValue)"
-    text.append(bold(line("STEP\(mark)", ["IN/S", "OUT/S", "DROP/S", "ERR/S", "HELD", "BUSY"], "RATE")))
+    let kept = isWide ? ["KEYS", "KEEPS"] : []
+    text.append(bold(line("STEP\(mark)", ["IN/S", "OUT/S", "DROP/S", "ERR/S", "HELD"] + kept + ["BUSY"], "RATE")))
     var rows = sorted(rates.rows.filter { filter.isEmpty || $0.name.contains(filter) })
     var left = 0
     if let lines, rows.count > lines - text.count - 1 {
@@ -45,11 +49,12 @@ struct TopTable {
       rows = Array(rows.prefix(room))
     }
     for row in rows {
-      let numbers = [
-        LiveRanking.rate(row.received), LiveRanking.rate(row.sent), LiveRanking.rate(row.dropped),
-        LiveRanking.rate(row.errors), LiveRanking.rate(Double(held(row))),
-        row.busy < 0.005 ? "-" : "\(Int((row.busy * 100).rounded()))%",
-      ]
+      let kept = isWide ? [row.step.keys.map(Self.count) ?? "-", row.step.keptBytes.map(Self.bytes) ?? "-"] : []
+      let numbers =
+        [
+          LiveRanking.rate(row.received), LiveRanking.rate(row.sent), LiveRanking.rate(row.dropped),
+          LiveRanking.rate(row.errors), LiveRanking.rate(Double(held(row))),
+        ] + kept + [row.busy < 0.005 ? "-" : "\(Int((row.busy * 100).rounded()))%"]
       let shown = line(
         several ? row.name : row.step.id, numbers, Self.sparkline(history[row.name] ?? [], width: spark))
       text.append(row.step.pausesInput || row.errors > 0 ? red(shown) : shown)
@@ -74,8 +79,25 @@ struct TopTable {
     case .dropped: return by(\.dropped)
     case .errors: return by(\.errors)
     case .held: return by { Double(held($0)) }
+    case .keys: return by { Double($0.step.keys ?? 0) }
+    case .kept: return by { Double($0.step.keptBytes ?? 0) }
     case .busy: return by(\.busy)
     }
+  }
+
+  static func count(_ count: Int) -> String { LiveRanking.rate(Double(count)) }
+
+  /// `512`, `4.2K`, `13M`.
+  static func bytes(_ count: Int) -> String {
+    var (size, units) = (Double(count), ["", "K", "M", "G", "T"][...])
+    while size >= 1023.5, units.count > 1 {
+      size /= 1024
+      units = units.dropFirst()
+    }
+    let tenths = Int((size * 10).rounded())
+    let unit = units.first ?? ""
+    return size < 9.95 && !unit.isEmpty && tenths % 10 != 0
+      ? "\(tenths / 10).\(tenths % 10)\(unit)" : "\((tenths + 5) / 10)\(unit)"
   }
 
   /// The newest rates, relative to the greatest of them.

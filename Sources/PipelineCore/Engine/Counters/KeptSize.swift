@@ -1,0 +1,53 @@
+/// What one instance of a step keeps as it is there to do: keys that it remembers, and the bytes of its keys, events and values, without the
+/// tables around them. Used in turns.
+///
+/// The sum over all instances stands in the step's counters, so a look at a running pipeline visits no instance. It costs an addition
+/// where something is kept and where it goes; an event of which nothing is kept costs nothing.
+struct KeptSize {
+  private(set) var keys = 0
+  private(set) var bytes = 0
+  /// Nil: the instance has not been attached, or it has ended.
+  private var counters: UnsafeMutablePointer<StepCounters>?
+
+  init(_ counters: UnsafeMutablePointer<StepCounters>? = nil) { self.counters = counters }
+
+  /// Counts in `counters` from now on.
+  mutating func attach(_ counters: UnsafeMutablePointer<StepCounters>) {
+    guard self.counters == nil else { return }
+    self.counters = counters
+    let (keys, bytes) = (keys, bytes)
+    (self.keys, self.bytes) = (0, 0)
+    add(keys: keys, bytes: bytes)
+  }
+
+  /// The instance keeps so much more, or less.
+  @inline(__always)
+  mutating func add(keys more: Int = 0, bytes moreBytes: Int) {
+    keys &+= more
+    bytes &+= moreBytes
+    guard let counters else { return }
+    counters.pointee.keptBytes &+= moreBytes
+    counters.pointee.hasKept = true
+    if more != 0 {
+      counters.pointee.keptKeys &+= more
+      counters.pointee.hasKeys = true
+    }
+  }
+
+  /// The instance keeps so much now.
+  @inline(__always)
+  mutating func set(keys now: Int = 0, bytes nowBytes: Int) {
+    if now != keys || nowBytes != bytes { add(keys: now &- keys, bytes: nowBytes &- bytes) }
+  }
+
+  /// The instance keeps nothing any more, whatever it still has; nothing is counted from now on.
+  mutating func end() {
+    set(bytes: 0)
+    counters = nil
+  }
+}
+
+extension OwnedValue {
+  /// The bytes of the value and of the memory that it points to.
+  var keptBytes: Int { MemoryLayout<Value>.stride &+ byteCount }
+}
