@@ -206,8 +206,11 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       let index = answer.number - first
       guard entries.indices.contains(index) else { return }
       if let state = answer.state { cover(state, index) }
-      // The input was repeated for the state only; its answer has been taken before.
-      guard !entries[index].isAnswered else { return }
+      // The input was repeated for the state only; its answer has been taken before. But an instance that finishes answers nothing more.
+      guard !entries[index].isAnswered else {
+        if answer.finishes { end() }
+        return
+      }
       guard index == answered else { return }
       entries[index].isAnswered = true
       answered += 1
@@ -226,6 +229,17 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         for value in answer.events { emit(event.with(value)) }
       }
       if case .complete = input.kind { finish() }
+      if answer.finishes { end() }
+    }
+
+    func finishedAtOnce() { end() }
+
+    /// The plugin has completed the output. What it was given and has not answered is given up.
+    private func end() {
+      guard !isClosed else { return }
+      countDropped(
+        entries[answered...].count { if case .event = $0.input.kind { true } else { false } })
+      finish()
     }
 
     private func refuse(_ event: Event, _ message: String, _ kind: PluginInput.Kind) {
