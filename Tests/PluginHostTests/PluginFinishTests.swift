@@ -46,7 +46,9 @@ import Testing
     #expect(pipeline.outcome == .completed)
     let keyword = String(step.prefix { $0 != ":" })
     if step != "exampleTake: 0" { #expect(self.dropped(pipeline, keyword) == dropped) }
-    #expect(pipeline.execution.statistics.faults(pipeline.execution.plan, received: 10) == [])
+    // A row operator ends in the turn of the event, as the core's do: the source sends no more.
+    let sent: UInt64 = keyword == "exampleTakeWhile" ? 4 : 10
+    #expect(pipeline.execution.statistics.faults(pipeline.execution.plan, received: sent) == [])
   }
 
   /// The events behind were handed over: whatever the program makes of them, nothing comes out, and it is not started again.
@@ -128,7 +130,7 @@ import Testing
     let pipeline = try PluginFixtures.pipeline(
       path, values: "{ list: [1, 2, 3, 4, 5], every: 1s }", chain: "[ until ]")
     pipeline.run()
-    #expect(pipeline.out == ["0s 1", "1s 2", "2s 3", "2.5s \"bye\"", "2.5s |"], "\(pipeline.out)")
+    #expect(pipeline.out == ["0s 1", "1s 2", "2s 3", "2s500ms \"bye\"", "2s500ms |"], "\(pipeline.out)")
   }
 
   @Test(arguments: ["three: {}", "exampleTake: 3", "exampleTakeWhile: event < 3"])
@@ -142,7 +144,8 @@ import Testing
         sources: { in: { values: { list: [0, 1, 2, 3, 4], every: 1s } }, other: { values: { list: [10, 11], every: 10s } } }
         signals:
           short: { from: in, chain: [ { \(step) } ] }
-        sinks: { out: { merge: [ short, other ], probe: {} } }
+          all: { merge: [ short, other ] }
+        sinks: { out: { from: all, probe: {} } }
         """, restoring: state, isMoved: true, plugins: PluginFixtures.plugins)
     }
     for cut: TimeSpan in [.milliseconds(500), .milliseconds(1500), .milliseconds(2500), .milliseconds(5500)] {
@@ -188,7 +191,7 @@ import Testing
       """
     try Data(text.utf8).write(to: URL(fileURLWithPath: path))
     chmod(path, 0o755)
-    let pipeline = try PluginFixtures.pipeline(path, values: "{ list: [1, 2], every: 1s, start: 1s }", chain: "[ none ]")
+    let pipeline = try PluginFixtures.pipeline(path, values: "{ list: [1, 2], every: 1s }", chain: "[ none ]")
     pipeline.run()
     #expect(pipeline.out == ["0s |"], "\(pipeline.out)")
   }

@@ -7,7 +7,7 @@ extension PluginTemplate {
     //! A plugin for rxd: a pure function of an event. rxd.rs has the contract; it needs no crates.
     mod rxd;
 
-    use rxd::{Kind, Refusal, Row, Scope, Value};
+    use rxd::{Kind, Refusal, Row, Scope, Value, Verdict};
 
     /// \(component): adds a text to each event.
     struct \(module) {
