@@ -121,7 +121,7 @@ tests:
             self.assertEqual([answer.is_taken for answer in answers[1:-1]], [False] * 4)
 
     def test_the_contract_is_kept(self):
-        said = keeps_the_contract(self, with_sdk(OPERATORS))
+        said = keeps_the_contract(self, with_sdk(OPERATORS), "pluginTakeWhile: '!event.ok'")
         self.assertEqual(len(re.findall(r"ok +finish ", said)), 6, said)
 
 
