@@ -117,6 +117,40 @@ import Testing
     #expect(source.feed.outcomes[1] == .acknowledged && source.feed.outcomes[2] == .acknowledged)
   }
 
+  /// A batch is acknowledged when the last of its events is answered, however many turns and processes that takes.
+  @Test func abatchIsAcknowledgedWhenAllOfItIsAnswered() throws {
+    let once = PluginFixtures.scratch("acknowledged-once")
+    let path = try PluginFixtures.program(
+      "one-by-one", components: #"[{"kind": "operator", "name": "work", "summary": "Works.", "credit": 1}]"#,
+      """
+      elif 'event' in f:
+          if f['event'] == 2 and not os.path.exists('\(once)'):
+              open('\(once)', 'w').close()
+              os._exit(3)
+          say({"id": f['id'], "error": "not this"} if f['event'] == 3 else {"id": f['id'], "events": [f['event']]})
+      elif 'id' in f: say({"id": f['id']})
+      """)
+    let source = TrackedSource()
+    let pipeline = try VirtualPipeline(
+      """
+      plugins: ['\(path)']
+      sources: { in: { never: {} } }
+      sinks: { out: { from: in, chain: [ work ], probe: {} }, bad: { from: out.errors, probe: {} } }
+      """, plugins: PluginFixtures.plugins)
+    pipeline.execution.sourceOverride = { _ in source }
+    pipeline.settle()
+    source.feed.send(1, [1, 2])
+    source.feed.send(2, [3])
+    source.feed.send(3, [4, 5])
+    pipeline.settle()
+    // The program has ended with the second event; 0.1 s later it is started again.
+    #expect(pipeline.probe().events == ["1"])
+    #expect(source.feed.outcomes.isEmpty)
+    pipeline.run()
+    #expect(pipeline.probe().events == ["1", "2", "4", "5"])
+    #expect(source.feed.outcomes == [1: .acknowledged, 2: .acknowledged, 3: .acknowledged])
+  }
+
   // MARK: Timers, states, crashes
 
   @Test func aTimerMayFinish() throws {
