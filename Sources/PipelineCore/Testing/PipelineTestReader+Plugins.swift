@@ -64,7 +64,8 @@ extension PipelineTestReader {
     var finishes = false
     if let given = node["finish"] {
       guard let flag = given.bool else {
-        report(.testStep, "'finish' is true or false, not \(given.kindName)", given.location, help: "Write 'finish: true'")
+        report(
+          .testStep, "'finish' is true or false, not \(given.kindName)", given.location, help: "Write 'finish: true'")
         return nil
       }
       finishes = flag

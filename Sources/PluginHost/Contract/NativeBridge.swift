@@ -369,23 +369,23 @@ final class BridgedInstance {
   private static let end = ",\"finish\":true}\n"
 
   private static func answer(_ row: NativeRow, _ input: PluginInput, _ output: BridgeOutput) -> String {
-      guard case .event = input.kind else { return "{\"id\":\(input.number)}\n" }
-      let arena = Arena()
-      var value = input.event.event.value
-      let arguments = arena.elements(max(1, input.arguments.count))
-      for (index, argument) in input.arguments.enumerated() { arguments[index] = argument.value }
-      let verdict = row.call(&value, UnsafePointer(arguments.baseAddress), arena)
-      switch verdict {
-      case .drop: return "{\"id\":\(input.number)}\n"
-      case .finish: return "{\"id\":\(input.number)\(end)"
-      case .failed(let reason): return "{\"id\":\(input.number),\"error\":\(JSONText.string(reason).text)}\n"
-      case .pass, .last:
-        guard let json = output.json(value) else {
-          return "{\"id\":\(input.number),\"error\":\"the event has no JSON form\"}\n"
-        }
-        let isLast = if case .last = verdict { true } else { false }
-        return "{\"id\":\(input.number),\"events\":[\(json)]\(isLast ? end : "}\n")"
+    guard case .event = input.kind else { return "{\"id\":\(input.number)}\n" }
+    let arena = Arena()
+    var value = input.event.event.value
+    let arguments = arena.elements(max(1, input.arguments.count))
+    for (index, argument) in input.arguments.enumerated() { arguments[index] = argument.value }
+    let verdict = row.call(&value, UnsafePointer(arguments.baseAddress), arena)
+    switch verdict {
+    case .drop: return "{\"id\":\(input.number)}\n"
+    case .finish: return "{\"id\":\(input.number)\(end)"
+    case .failed(let reason): return "{\"id\":\(input.number),\"error\":\(JSONText.string(reason).text)}\n"
+    case .pass, .last:
+      guard let json = output.json(value) else {
+        return "{\"id\":\(input.number),\"error\":\"the event has no JSON form\"}\n"
       }
+      let isLast = if case .last = verdict { true } else { false }
+      return "{\"id\":\(input.number),\"events\":[\(json)]\(isLast ? end : "}\n")"
+    }
   }
 }
 

@@ -74,7 +74,8 @@ final class NativeHandle: @unchecked Sendable {
       }
     }
     pointer = made
-    hasFinished = status == Int32(RXD_FINISH.rawValue) && spec.kind == .operator && (spec.form == .stream || spec.finishes)
+    hasFinished =
+      status == Int32(RXD_FINISH.rawValue) && spec.kind == .operator && (spec.form == .stream || spec.finishes)
     guard status == 0 || hasFinished else { throw scope.takeFailure() }
   }
 
