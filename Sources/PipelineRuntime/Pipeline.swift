@@ -34,7 +34,7 @@ public final class Pipeline: Sendable {
   ///
   /// - Parameters:
   ///   - text: a pipeline file.
-  ///   - name: what diagnostics call the text.
+  ///   - name: the name of the text in diagnostics.
   ///   - catalogue: the components that the text can name; `.builtIn.adding(...)` for components of your own.
   ///   - variables: values of `${NAME}` and of `env`; the process's environment is not read.
   ///   - log: receives log lines: level, component, message. Called on any thread; must not block.
@@ -76,7 +76,7 @@ public final class Pipeline: Sendable {
     return outcome.withLock { $0 } ?? .completed
   }
 
-  /// Ends the sources; `run` returns when everything that they have sent is written. From any thread.
+  /// Ends the sources; `run` returns when all events that they have sent are written. From any thread.
   public func stop() { launch.drain() }
 
   private func end(_ outcome: Execution.Outcome) {

@@ -23,21 +23,21 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let commits: Bool
   /// Called in the turn of the launch, before anything is wired. Set before ``start(_:)``.
   package var prepare: @Sendable (Execution) -> Void = { _ in }
-  /// What the steps have done: behind the last report.
+  /// The final statistics; set after the last report.
   package private(set) var statistics: PipelineStatistics?
-  /// What became of the state that the run was to go on from.
+  /// The outcome of restoring the state.
   package struct Restored: Sendable {
     /// The names of the steps that go on.
     package var kept: [String]
-    /// What could not be used, and why.
+    /// The parts that could not be used, with the reasons.
     package var refusals: [Diagnostic]
   }
-  /// Nil: the run began without a state. Behind the first report.
+  /// Nil: the run began without a state. Set after the first report.
   package private(set) var restored: Restored?
 
   /// - Parameters:
-  ///   - state: what an earlier run has left, to go on from.
-  ///   - isMoved: whether that run has ended a moment ago, for this one to replace it.
+  ///   - state: the state of an earlier run, from which this one goes on.
+  ///   - isMoved: whether this run replaces that one at once, as in a reload.
   ///   - isRestarted: whether another run follows a failure.
   ///   - delivery: how its state is kept; nil: nothing is.
   ///   - placement: where its work runs.
@@ -99,7 +99,7 @@ package final class PipelineLaunch: @unchecked Sendable {
 
   private func count() { statistics = execution.statistics }
 
-  /// Ends the sources; what they have sent so far is seen through.
+  /// Ends the sources; the effects of their events are completed.
   package func drain() {
     executor.post { [self] in
       if execution.outcome == nil { execution.drain() }

@@ -3,7 +3,7 @@ package import PipelineCore
 import Synchronization
 package import Transport
 
-/// Turns pipeline files of this machine into plans: reads them, finds what `${...}` stands for, and hands both to the
+/// Turns pipeline files of this machine into plans: reads them, finds the values of `${...}`, and passes both to the
 /// ``PipelineCore/FrontEnd``. `rxd check` is this; `rxd run` adds the launch.
 package struct PipelineLoader {
   /// The sources of `${...}` values.
@@ -32,7 +32,7 @@ package struct PipelineLoader {
     /// The path as given on the command line.
     package var path: String
     package var compiled: FrontEnd.Result
-    /// A hash of the secrets and further files that were used, and of what expressions read of `env`; comparable within a process.
+    /// A hash of the used secrets and files, and of the variables that expressions read from `env`; comparable within a process.
     package var values = 0
     /// The file could not be opened, which has its own exit status.
     package var isUnreadable = false
@@ -248,7 +248,7 @@ package struct PipelineLoader {
 
     var hash: Int { hasher.withLock { $0.finalize() } }
 
-    /// Records what the expressions of a plan read of the environment: single variables, or all of them where the name is computed.
+    /// Records the variables that the expressions of a plan read from the environment: single ones, or all if a name is computed.
     func note(_ plan: Plan, _ environment: [String: String]) {
       let reads = plan.expressions.lazy.flatMap(\.checked.reads).filter { $0.variable == "env" }
       let names = reads.contains { $0.fields.isEmpty } ? Array(environment.keys) : reads.compactMap(\.fields.first)

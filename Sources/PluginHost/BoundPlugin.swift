@@ -1,10 +1,10 @@
 import PipelineCore
 
-/// A component that a plugin offers, with its parameters and with what makes its instances.
+/// A component that a plugin offers, with its parameters and the maker of its instances.
 struct BoundPlugin: Sendable {
   let offered: PluginComponentSpec
   var arguments: PluginArguments
-  /// Nil: a placeholder without a plugin, for reading what all components of the type have in common.
+  /// Nil: a placeholder without a plugin, for reading the common properties of all components of the type.
   let maker: (any PluginMaker)?
 
   init(_ offered: PluginComponentSpec, _ maker: (any PluginMaker)?) {
@@ -42,6 +42,6 @@ extension BoundComponent {
 }
 
 extension NodeContext {
-  /// Where the step stands, for messages: `out/2 shorten`.
+  /// The label of the step, for messages: `out/2 shorten`.
   var label: String { execution.plan.steps[step.number].label }
 }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Decides what happens when an instance has ended without being asked to.
+/// Decides how to continue after an instance has ended without being asked to.
 struct InstanceRecovery {
   /// Wakes for the next attempt.
   var wake = Wake.none

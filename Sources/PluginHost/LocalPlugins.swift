@@ -60,7 +60,7 @@ package struct LocalPlugins: PluginProvider {
     return (installed() + named(by: file, into: &unread)).flatMap(SpecStore.files)
   }
 
-  /// The plugins that a pipeline file names; reports what is wrong with how it does.
+  /// The plugins that a pipeline file names. Reports errors in the declarations.
   package func named(by file: PipelineFile, into diagnostics: inout Diagnostics) -> [PluginFile] {
     let path = file.source.name
     let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
@@ -93,7 +93,7 @@ package struct LocalPlugins: PluginProvider {
     package var help: String?
     /// Whether it has never been asked for its spec.
     var isUnknown = false
-    /// What is wrong with its spec.
+    /// The errors in its spec.
     package var diagnostics: [Diagnostic] = []
   }
 
@@ -110,8 +110,8 @@ package struct LocalPlugins: PluginProvider {
       return .failure(
         Fault(
           message: kept == nil
-            ? "what it offers is not known yet, and checking starts no plugin"
-            : "a file that it uses has changed since it said what it offers, and checking starts no plugin",
+            ? "its components are not known yet, and checking starts no plugin"
+            : "a file that it uses has changed since it listed its components, and checking starts no plugin",
           help: "Run 'rxd plugin check \(Printable.cut(file.ownFile))' once; it starts the plugin and keeps its spec",
           isUnknown: true))
     }
@@ -147,8 +147,8 @@ package struct LocalPlugins: PluginProvider {
     guard let spec = PluginSpecReader.read(source, into: &diagnostics) else {
       return .failure(
         Fault(
-          message: "its spec is not what the contract asks for",
-          help: "docs/plugin-contract.md says what a spec contains",
+          message: "its spec does not follow the contract",
+          help: "docs/plugin-contract.md describes specs",
           diagnostics: diagnostics.all))
     }
     let whole = file.using(spec)

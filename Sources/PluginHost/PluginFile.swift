@@ -61,7 +61,7 @@ package struct PluginFile: Sendable, Hashable {
     return file
   }
 
-  /// What an interpreter runs.
+  /// The script of an interpreter.
   private var script: String? {
     if case .program(let arguments, true) = form { return script(arguments) }
     return nil

@@ -1,8 +1,8 @@
 import PipelineCore
 
-/// What an instance is opened with.
+/// The arguments of opening an instance.
 struct PluginOpening: Sendable {
-  /// Where it stands in the pipeline file, for messages: `out/2 shorten`.
+  /// The label of its step, for messages: `out/2 shorten`.
   var step: String
   /// The pipeline's name.
   var pipeline = ""
@@ -18,7 +18,7 @@ struct PluginOpening: Sendable {
   /// Whether time is virtual.
   var isTest = false
   /// Whether `parameters` tell which expressions and templates the file gives.
-  var tellsGiven = true
+  var passesGiven = true
 }
 
 /// One input of an operator or a sink. A class, so that handing it on costs one reference.
@@ -65,7 +65,7 @@ final class PluginInput: Sendable {
   }
 }
 
-/// What an instance has made of an input.
+/// The answer of an instance to an input.
 struct PluginAnswer: @unchecked Sendable {
   enum Verdict: Sendable {
     /// The sink has delivered it.
@@ -147,7 +147,7 @@ protocol PluginMaker: AnyObject, Sendable {
   ) throws(PluginFault) -> any PluginRowFunction
 }
 
-/// The way of a source's own thread into the pipeline, or to who stands for it.
+/// The way of a source's own thread into the pipeline, or into its replacement.
 protocol SourceDelivery: Sendable {
   /// Hands over one batch. Blocks while there is no room. False: the source was stopped, and this was not taken.
   func handOver(_ body: @escaping @Sendable () -> Void) -> Bool
@@ -170,7 +170,7 @@ package struct PluginFault: Error, Sendable {
 
 /// The services of the pipeline that an instance uses.
 struct PluginServices: @unchecked Sendable {
-  /// Where its answers become turns.
+  /// The executor that makes turns of its answers.
   var executor: Executor
   /// The step that it belongs to.
   var step: StepID

@@ -17,7 +17,7 @@ extension PluginArguments {
     zip(spec.parameters, values).filter { $0.0.type.isPerEvent }.map { $0.1 == nil ? 0 : 1 }
   }
 
-  /// Where the file has the parameter at a place such as `server.port`.
+  /// The location in the file of the parameter at a path such as `server.port`.
   func location(_ place: String, _ spec: PluginComponentSpec) -> SourceLocation? {
     let name = place.prefix { $0 != "." && $0 != "[" }
     guard let index = spec.parameters.firstIndex(where: { $0.name == name }) else { return nil }

@@ -37,7 +37,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
     private var watch = AnswerWatch()
-    /// Wakes to hand over again what the plugin could not deliver.
+    /// Wakes to hand over undelivered events again.
     private var again = Wake.none
     private var pause = TimeSpan.milliseconds(500)
     private var isInTrouble = false
@@ -188,7 +188,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       if entries.isEmpty { waitNoLonger() }
     }
 
-    /// Acknowledges and forgets what is answered, from the first on.
+    /// Acknowledges and removes answered events, from the first on.
     private func forget() {
       var count = 0
       while count < entries.count, entries[count].isAnswered {
@@ -292,7 +292,7 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     override var awaitsAnswers: Bool { !isOver && !entries.isEmpty }
 
-    /// Releases everything; returns what is not answered.
+    /// Releases everything; returns the unanswered events.
     private func close() -> [Entry] {
       guard !isOver else { return [] }
       isOver = true

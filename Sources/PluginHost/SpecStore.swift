@@ -4,9 +4,9 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// What is known of plugins without loading or starting them: by the digest of their files.
+/// The specs of plugins that are known without loading or starting them, by the digest of their files.
 enum SpecStore {
-  /// What a plugin has handed over.
+  /// The document of a plugin.
   struct Entry {
     var document: [UInt8]
     /// The digest of its files and of those that the spec names, when it did; nil: the spec names none.
@@ -16,7 +16,7 @@ enum SpecStore {
   /// The files that specs name, by the plugin's own file.
   private static let uses = Mutex<[String: [String]]>([:])
 
-  /// What the plugin handed over when it had this digest; nil: it is not known.
+  /// The document of the plugin for this digest; nil: unknown.
   static func entry(_ file: PluginFile, _ digest: String) -> Entry? {
     if let known = known.withLock({ $0[digest] }) { return known }
     for path in places(file, digest) {
@@ -73,7 +73,7 @@ enum SpecStore {
     [fileBeside(file)] + (directory.map { ["\($0)/\(digest).json"] } ?? [])
   }
 
-  /// Where specs are kept: the service manager's cache directory, or the user's.
+  /// The directory of kept specs: the service manager's cache directory, or the user's.
   static var directory: String? {
     func variable(_ name: String) -> String? {
       guard let value = getenv(name) else { return nil }

@@ -5,7 +5,7 @@ final class StubbedInstance: PluginInstance {
   private let component: String
   private let standIn: any PluginStandIn
   private weak var receiver: (any PluginReceiver)?
-  /// In the order of the inputs: what is known is handed on up to the first that is not.
+  /// In the order of the inputs; answers are passed on up to the first that is missing.
   private var waiting: [(number: Int, answer: PluginAnswer?, call: (any Cancellable)?)] = []
   private let executor: Executor
 

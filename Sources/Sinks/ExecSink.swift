@@ -46,7 +46,7 @@ public struct ExecSink: SinkComponent {
       .init("environment", \.environment, "The variables of its environment."),
       .init("directory", \.directory, "The directory in which it runs; default: that of rxd."),
       .init("encode", \.encode, "How events are encoded as bytes."),
-      .init("framing", \.framing, "How events are told apart."),
+      .init("framing", \.framing, "How events are delimited."),
       .init("onExit", \.onExit, "What happens if it ends before its input does."),
       .init("restart", \.restart, "The pauses before it is started again."),
       .init("success", \.success, range: 0...255, "The exit statuses that are no error when its input has ended."),

@@ -23,7 +23,7 @@ public struct FileSink: SinkComponent {
     }
   }
 
-  /// When files are full, and what becomes of them.
+  /// When files are full, and the treatment of full files.
   struct Rotation: RecordParameter {
     enum Form: String, ChoiceParameter {
       case none, gzip, zstd
@@ -77,7 +77,7 @@ public struct FileSink: SinkComponent {
       delivered when the system has taken it, with `sync: batch` or a state directory when it is on the disk. Events \
       that cannot be written when the pipeline ends are counted as undelivered in a warning.
 
-      With a state directory, a pipeline that goes on after a crash cuts off what it had written after its last \
+      With a state directory, a pipeline that goes on after a crash cuts off lines written after its last \
       checkpoint, and writes it again: each row is in the file once. That also holds for a file that was renamed in \
       its directory meanwhile. A file that is shorter than at the checkpoint, is gone, or was replaced is left alone, \
       and a warning says that lines may be repeated; so it is with a file that others write to, too. A reader that \
@@ -118,7 +118,7 @@ public struct FileSink: SinkComponent {
         "With `{{ }}` in `path`: how many files are open; 64 by default."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "With `{{ }}` in `path`: a file without events for so long is closed; 30s by default."),
+        "With `{{ }}` in `path`: the longest time without events before a file is closed; 30s by default."),
       .init("rotate", \.rotate, "When the file is full and a new one begins; never by default."),
     ],
     examples: [
@@ -175,7 +175,7 @@ public struct FileSink: SinkComponent {
     guard let rotate else { return }
     if rotate.size == nil, rotate.every == nil {
       context.badValue(
-        at: context.location(of: "rotate"), "'rotate' of 'file' does not say when a file is full",
+        at: context.location(of: "rotate"), "'rotate' of 'file' has no limit of size or time",
         .conflictingParameters,
         help: "Add 'size: 100MB' or 'every: 1d'")
     }

@@ -30,7 +30,7 @@ extension HTTPSink.Node {
     sendNext()
   }
 
-  /// Does what `answer` says of an answer.
+  /// Acts on the meaning that `answer` gives to an answer.
   private func act(on meaning: HTTPSink.Meaning, _ request: HTTPSink.Request, _ response: HTTPResponse) {
     let body = Printable.cut(String(decoding: response.body.prefix(1000), as: UTF8.self), limit: 300)
     let text = "\(call(request)) answered \(response.status)\(body.isEmpty ? "" : ": \(body)")"
@@ -43,7 +43,7 @@ extension HTTPSink.Node {
       refuseAll(
         request,
         SignalFailure(
-          .sink, "'answer' says 'partial' of \(text), and nothing says which events were taken: add 'partial'",
+          .sink, "'answer' says 'partial' of \(text), and it is not known which events were taken: add 'partial'",
           at: nodeContext.location, details: [.init("status", Int64(response.status))]))
     case .fail:
       refuseAll(
@@ -52,7 +52,7 @@ extension HTTPSink.Node {
     }
   }
 
-  /// Does what the status of an answer says.
+  /// Acts on the status of an answer.
   private func act(onStatusOf response: HTTPResponse, _ request: HTTPSink.Request, _ text: String) {
     switch response.status {
     case 200..<300 where parameters.partial.isGiven: settle(request, response)
@@ -83,12 +83,13 @@ extension HTTPSink.Node {
     return parameters.urls.isEmpty ? method : "\(method) \(parameters.shownServer(request.server))"
   }
 
-  /// Takes apart which events of a request the server has taken.
+  /// Determines which events of a request the server has accepted.
   func settle(_ request: HTTPSink.Request, _ response: HTTPResponse) {
     switch verdicts(of: request, response) {
     case .unclear(let reason):
       answered(request)
-      reject(request.items, "the server answered \(response.status), and what it took is not clear: \(reason)")
+      reject(
+        request.items, "the server answered \(response.status), and it is not clear which events it took: \(reason)")
     case .each(let verdicts):
       let items = zip(request.items, verdicts)
       let accepted = items.filter { $1 == .accepted }.map(\.0)

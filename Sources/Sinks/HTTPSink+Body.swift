@@ -8,9 +8,9 @@ extension HTTPSink {
     /// Each body starts with the header of its format.
     private let hasHeader: Bool
     private let buffer = OutputBuffer()
-    /// Makes bodies of something else than encoded events; nil: nothing does.
+    /// Makes bodies in another form than encoded events; nil: bodies are encoded events.
     private let request: (any RequestForm)?
-    /// What `envelope` makes of the values of a request; nil: the values stand one after the other.
+    /// Evaluates `envelope` for the values of a request; nil: the values follow each other.
     private let envelope: MappedValues?
 
     init(_ parameters: HTTPSink, _ request: (any RequestForm)? = nil) {
@@ -33,9 +33,9 @@ extension HTTPSink {
       return form == .array ? "application/json" : "\(encoder.mediaType)"
     }
 
-    /// What is kept of an event until its request is sent, or why it cannot be sent.
+    /// The encoded form of an event until its request is sent, or why it cannot be sent.
     ///
-    /// - Parameter value: What goes into the body for the event.
+    /// - Parameter value: The value for the body.
     func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], FormFailure> {
       if let request { return request.bytes(of: event, wallTime: wallTime) }
       buffer.clear()
@@ -92,7 +92,7 @@ extension HTTPSink {
     }
   }
 
-  /// What templates and `envelope` see as `request`.
+  /// The variable `request` of templates and `envelope`.
   enum RequestVariable {
     static let name = "request"
     static let type = ExpressionType.object([("key", .string), ("time", .timestamp), ("number", .int)])

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension HTTPSink {
-  /// What an answer means, where `answer` says so before the status does.
+  /// The meaning of an answer by the expression `answer`, which precedes the status.
   enum Meaning: String {
     /// The server has the events, or needs none.
     case ok
@@ -11,7 +11,7 @@ extension HTTPSink {
     case refuse
     /// The configuration is wrong: as the status 401.
     case fail
-    /// `partial` says what became of each event.
+    /// `partial` gives the outcome of each event.
     case partial
   }
 
@@ -43,8 +43,8 @@ extension HTTPSink.Node {
     return program.evaluate(frame.frame)
   }
 
-  /// What an answer means by `answer`. Where the expression fails, the status decides: an answer of another form comes
-  /// from a proxy, or says nothing more than its status.
+  /// The meaning of an answer by `answer`. Where the expression fails, the status decides: an answer of another form comes
+  /// from a proxy, or has no more information than its status.
   func meaning(of response: HTTPResponse, _ count: Int) -> HTTPSink.Answer {
     guard let program = parameters.answer.program else { return .byStatus }
     let value = evaluate(program, response, count).unwrapped

@@ -36,7 +36,7 @@ extension HTTPSink {
     private let hasTargets: Bool
     /// The URL or a header depends on the request.
     private let namesRequests: Bool
-    /// What goes into the body for an event; nil: the event.
+    /// The value for the body of an event; nil: the event.
     private let values: MappedValues?
     /// How many requests have been tried.
     private var triedRequests = 0
@@ -46,7 +46,7 @@ extension HTTPSink {
     private var receipt: Receipt?
     /// Why the sink ended before its input did.
     private var fault: String?
-    /// The pipeline is about to be suspended: no request begins any more.
+    /// Whether the pipeline is about to be suspended, so that no request begins.
     private var isSuspending = false
     /// Holds the execution until the requests under way are answered, until this is due.
     private var patience = Wake.none
@@ -124,7 +124,7 @@ extension HTTPSink {
       }
     }
 
-    /// What is kept of an event until its request is sent, and where it goes.
+    /// The encoded form of an event until its request is sent, and its target.
     private func prepare(_ event: Event) -> Result<([UInt8], Target?), FormFailure> {
       if values != nil || hasTargets, let failure = frame.load(event) {
         return .failure(FormFailure(message: EventFrame.message(of: failure)))

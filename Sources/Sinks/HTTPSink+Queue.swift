@@ -8,9 +8,9 @@ extension HTTPSink {
     var event: OwnedEvent
     /// The receipt on which the sink took it.
     var receipt: Receipt
-    /// Where it goes, if the URL or a header depends on the event; nil: where all events go.
+    /// The target, if the URL or a header depends on the event; nil: the common one.
     var target: Target?
-    /// What it is called whenever it is sent again, also after a restart; nil: it has no such name.
+    /// Its identity in every delivery, also after a restart; nil: it has none.
     var id: DeliveryID?
     /// When the sink took it.
     var since: Instant
@@ -62,7 +62,7 @@ extension HTTPSink {
     var time: Int64 = 0
   }
 
-  /// What is to be sent: requests to be repeated, or halves of a rejected one, followed by further events.
+  /// The queue: requests to be repeated, or halves of a rejected one, followed by further events.
   struct Queue {
     /// The requests in order, at most as many as may be under way, and their halves.
     private(set) var requests = Deque<Request>()

@@ -8,7 +8,7 @@ extension HTTPSink {
     }
   }
 
-  /// `circuitBreaker`: when a server is left alone, and for how long.
+  /// `circuitBreaker`: when a server gets no requests, and for how long.
   struct CircuitBreaker: RecordParameter {
     var failures = 5
     var pause = TimeSpan.seconds(30)
@@ -70,7 +70,7 @@ extension HTTPSink {
       return all.indices.min { all[$0].closedUntil < all[$1].closedUntil } ?? 0
     }
 
-    /// Returns whether the server had been down. An answer that comes while the server is left alone says nothing of its state now.
+    /// Returns whether the server had been down. An answer that comes while the server gets no requests says nothing about its present state.
     mutating func succeeded(_ index: Int, _ now: Instant) -> Bool {
       guard all[index].closedUntil <= now else { return false }
       defer { all[index] = Server() }

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension HTTPSink {
-  /// What a server says of one event of a request.
+  /// The verdict of a server on one event of a request.
   enum Verdict: Equatable {
     case accepted
     /// It may be accepted later.
@@ -9,7 +9,7 @@ extension HTTPSink {
     case refused(String)
   }
 
-  /// What `partial` has made of an answer: one verdict for each event, or why there is none.
+  /// The result of `partial` for an answer: one verdict for each event, or why there is none.
   enum Verdicts {
     case each([Verdict])
     case unclear(String)

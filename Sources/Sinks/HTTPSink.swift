@@ -92,7 +92,7 @@ public struct HTTPSink: SinkComponent {
         .init(
           "after", \.after,
           """
-          The pause that the answer asks for, where its body says so: a duration or seconds, at most ten minutes. It sees \
+          The pause that the answer's body asks for: a duration or seconds, at most ten minutes. It sees \
           `response` and `count`. By default, and where it fails or is null, `Retry-After` says it.
           """),
       ]
@@ -123,7 +123,7 @@ public struct HTTPSink: SinkComponent {
 
   public init() {}
 
-  /// What expressions about an answer see.
+  /// The variables of expressions about an answer.
   static let responseVariables: [(String, ExpressionType)] = [("response", ResponseVariable.type), ("count", .int)]
   private static let requestVariables = [(RequestVariable.name, RequestVariable.type)]
 
@@ -154,19 +154,19 @@ public struct HTTPSink: SinkComponent {
       errors output.
 
       `body` is what goes into the body for an event, an expression or a mapping of expressions; `encode` encodes its value. \
-      URL, headers and the errors output have the event itself. What waits is made again after a restart, so `meta.time` says better than `now` when an event came. `envelope` makes one body of what `body` made of all events of a request, \
+      URL, headers and the errors output have the event itself. Waiting requests are made anew after a restart, so `meta.time`, not `now`, is the time of an event. `envelope` makes one body of what `body` made of all events of a request, \
       `events` (as JSON has them), and `encode` encodes that. If it fails, the batch is halved until the event that causes it is alone, which goes to \
       the errors output. `request` is what an envelope, the URL and the headers may call the request by: `key`, 32 hexadecimal digits that stay the \
       same when it is repeated, `time`, the time of its first attempt, and `number`, counted from 1 since the start.
 
-      `answer` says what an answer means where its status does not: `"ok"`, `"retry"`, `"refuse"` (an event is bad, as after 400), `"fail"` \
-      (the configuration is wrong, as after 401), or `"partial"` (`partial` says it). Where it is null, empty or fails, the status decides.
+      `answer` decides the meaning of an answer whose status is not enough: `"ok"`, `"retry"`, `"refuse"` (an event is bad, as after 400), `"fail"` \
+      (the configuration is wrong, as after 401), or `"partial"` (see `partial`). Where it is null, empty or fails, the status decides.
 
       `partial` sees the answer as `response` (`status`, `headers` in small letters, `body` as JSON or text) and the \
       number of events of the request as `count`. Its value is a list: either a verdict for each event, in their order: \
       `"ok"` or null, `"retry"`, or the reason of a refusal; or of maps `{ index, retry, reason }` for those that were not taken, \
       counted from 0. Refused events go to the errors output, the ones to be retried are sent again in a request of their own. If \
-      the expression fails or the list does not fit, what was taken is not clear, and all go to the errors output.
+      the expression fails or the list does not fit, it is not clear which events were taken, and all go to the errors output.
 
       With `compress`, bodies of 1 KiB (`least`) and more are compressed, with `Content-Encoding`; the content type stays. The \
       status 415 means that the server does not support the format, which is a wrong configuration as above. A \
@@ -176,7 +176,7 @@ public struct HTTPSink: SinkComponent {
     parameters: [
       .init(
         "url", \.url, primary: true, variables: requestVariables,
-        "The URL, http or https. Templates may fill what stands behind the host; this or `urls` is required."),
+        "The URL, http or https. Templates may fill the part after the host; this or `urls` is required."),
       .init("urls", \.urls, "Several servers in place of `url`, without templates."),
       .init("balance", \.balance, "With `urls`: which server a request goes to."),
       .init("method", \.method, "The method."),
@@ -185,7 +185,7 @@ public struct HTTPSink: SinkComponent {
       .init("body", \.body, "What goes into the body for an event; by default the event."),
       .init(
         "envelope", \.envelope, variables: [("events", .list(.dyn))] + requestVariables,
-        "What the body of a request is, made of the values of its events; by default they stand in it as `batch.form` says."
+        "The body of a request, made of the values of its events; by default they are in it in the form of `batch.form`."
       ),
       .init("batch", \.batch, "How many events one request has."),
       .init("compress", \.compress, "How bodies of 1 KiB and more are compressed; by default they are not."),
@@ -196,7 +196,7 @@ public struct HTTPSink: SinkComponent {
       ),
       .init(
         "answer", \.answer, variables: responseVariables,
-        "What an answer means: `ok`, `retry`, `refuse`, `fail` or `partial`; null or an empty text: what its status says."
+        "What an answer means: `ok`, `retry`, `refuse`, `fail` or `partial`; null or an empty text: the meaning of its status."
       ),
       .init(
         "partial", \.partial, variables: responseVariables,
@@ -274,7 +274,7 @@ public struct HTTPSink: SinkComponent {
           batch: 100
         """),
       .snippet(
-        "answers that say more than their status",
+        "answers whose body has the result",
         """
         http:
           url: http://127.0.0.1:8080/rpc
@@ -318,7 +318,7 @@ public struct HTTPSink: SinkComponent {
         .writing, "send a form", "http: { url: \"http://127.0.0.1:8080/in\", encode: form, body: { text: event.text } }"
       ),
       .init(
-        .writing, "say what goes into the body of a request",
+        .writing, "choose the body of a request",
         "http: { url: \"http://127.0.0.1:8080/in\", batch: 100, body: event.order, envelope: { orders: events } }"),
       .init(
         .writing, "send compressed requests",
@@ -436,7 +436,7 @@ public struct HTTPSink: SinkComponent {
   }
   public var namesDeliveries: Bool { true }
   public var confirmation: SinkConfirmation { .receiver }
-  /// With an envelope, that is what is encoded, and not the value of an event.
+  /// Nil with an envelope: the envelope is encoded, not the value of an event.
   public var encoding: EncodeParameter? { envelope.isGiven ? nil : encode }
   public var sentValue: MappingParameter? { body.isGiven ? body : nil }
 

@@ -16,7 +16,7 @@ public struct JournaldSink: SinkComponent {
     "journald",
     summary: "Writes events to the journal of systemd, with their members as fields.",
     details: """
-      The members of a map are the fields of the entry: names in capital letters, and `_` for what a name of the journal cannot contain. A map in a map \
+      The members of a map are the fields of the entry: names in capital letters, and `_` for characters that a name of the journal cannot contain. A map in a map \
       puts its name in front, so `http: { status: 200 }` is `HTTP_STATUS=200`; each element of a list is a field of its own. `message` is \
       the message; without it, and for an event that is no map, the whole event is. `priority` may be a number from 0 to 7 or a name; \
       one that is neither counts as none. Members whose names begin with `_` are left out, because only journald sets such fields: an event of the source \

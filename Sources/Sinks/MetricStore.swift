@@ -7,7 +7,7 @@ final class MetricStore: Sendable {
   struct Metric {
     var name = ""
     var type = ""
-    /// The metric that it is a part of, if somebody else has made that.
+    /// The ready-made metric to which it belongs, if any.
     var family: String?
     var help = ""
     var labels: [(name: String, value: String)] = []
@@ -193,7 +193,7 @@ final class MetricStore: Sendable {
     let labels = Self.sorted(metric.labels).map { Sample.Label(name: $0.name, value: $0.value) }
     if !observes, !metric.isRelative { return .success([Sample(name: name, labels: labels, value: metric.value)]) }
     if let fault = take(metric) { return .failure(Fault(message: fault)) }
-    // What has been taken is there.
+    // An accepted value has a metric.
     let family = kind == .histogram || kind == .summary ? Self.name(metric.family ?? metric.name) : name
     let key = "\(name){\(Self.text(Self.sorted(metric.labels)))"
     let content = state.withLock { state in
@@ -237,7 +237,7 @@ final class MetricStore: Sendable {
     labels.map { "\($0.name)=\"\(escaped($0.value, quotes: true))\"" }.joined(separator: ",")
   }
 
-  /// Removes what is too old; at most once a second.
+  /// Removes series that are too old; at most once a second.
   private func sweep(_ state: inout State, _ now: Int64) {
     guard let expire, now - state.swept >= 1_000_000_000 else { return }
     state.swept = now

@@ -22,7 +22,7 @@ public struct PrometheusExporter: SinkComponent {
 
       - `timer`, `histogram` or `distribution`: the value is one observation, and a histogram with `buckets` is made of them. A `timer` is in milliseconds, and is \
       served in seconds.
-      - `histogram` or `summary` with `family`, or `summary` with a label `quantile`: a part of a metric that somebody else has made, served as it is.
+      - `histogram` or `summary` with `family`, or `summary` with a label `quantile`: a part of a ready-made metric, served unchanged.
 
       Where `relative` is true, the value is added to the one before (divided by `sampleRate`, if there is one); otherwise it takes its place. An event that is no such \
       metric, a counter that would fall, a name with two types, and a new series beyond `maxSeries` go to the errors output.
@@ -147,7 +147,7 @@ public struct PrometheusExporter: SinkComponent {
       }
     }
 
-    /// Nobody else gets the address until the reload is over.
+    /// Reserves the address until the reload is over.
     override func dryRun() {
       do throws(HTTPServerFailure) { try HTTPServer.reserve(options) } catch {
         fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
@@ -175,7 +175,7 @@ public struct PrometheusExporter: SinkComponent {
       guard let server else { return }
       self.server = nil
       server.stopListening(handsOver: isSuspending)
-      // What is being answered has a second.
+      // Answers under way have a second.
       if (try? OwnThread("rxd close") { server.stop(within: .seconds(1)) }) == nil { server.stop(within: .zero) }
     }
   }

@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `prometheusRemoteWrite`: sends metrics to Prometheus, and to what speaks its protocol.
+/// `prometheusRemoteWrite`: sends metrics to Prometheus and compatible servers.
 public struct PrometheusRemoteWrite: SinkComponent {
   var http = HTTPSink()
   var labels = Table<String>()
@@ -25,7 +25,7 @@ public struct PrometheusRemoteWrite: SinkComponent {
       The totals are kept in memory, for `maxSeries` series at most; after a restart they begin anew, which Prometheus takes as a reset of counters. Of two values of a series with the same time in one request, the later one is sent.
 
       Requests are repeated after 429, 5xx and broken connections, as by the sink `http`. 400 means that a sample is refused, such as one that is older than the newest of its series: the request is halved until it is alone, which goes to the \
-      errors output. Other statuses mean that the configuration is wrong. Prometheus refuses what comes too late, so requests are sent one after another.
+      errors output. Other statuses mean that the configuration is wrong. Prometheus refuses late samples, so requests are sent one after another.
       """,
     parameters: [
       .init("url", \.http.url, primary: true, required: true, "The URL, http or https."),
@@ -116,11 +116,11 @@ public struct PrometheusRemoteWrite: SinkComponent {
   }
 }
 
-/// How the sink `http` makes bodies of something else than encoded events.
+/// Makes bodies of the sink `http` in another form than encoded events.
 protocol RequestForm: AnyObject {
   /// Headers of each request.
   var headers: [HTTPHeader] { get }
-  /// What is kept of an event until its request is sent.
+  /// The encoded form of an event until its request is sent.
   ///
   /// - Parameter wallTime: Now, in nanoseconds since 1970.
   func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], FormFailure>
@@ -271,7 +271,7 @@ enum RemoteWriteMessage {
 
 /// The block format of snappy.
 enum Snappy {
-  /// A block of `bytes` with copies of what stood at most 64 KiB before, found by four bytes in a table.
+  /// A block of `bytes` with copies of parts at most 64 KiB back, found by four bytes in a table.
   static func block(_ bytes: [UInt8]) -> [UInt8] {
     var block: [UInt8] = []
     block.reserveCapacity(bytes.count / 2 + 16)

@@ -33,7 +33,7 @@ public struct Reply: SinkComponent {
       disposal: "Requests under way are answered within the time limit for stopping."),
     knownAs: ["Benthos sync_response", "Node-RED http response"],
     useCases: [
-      .init(.writing, "answer an HTTP request with what a chain makes of it", "reply"),
+      .init(.writing, "answer an HTTP request with the result of a chain", "reply"),
       .init(.writing, "choose the status of an answer", "reply: { status: \"event.found ? 200 : 404\" }"),
     ],
     seeAlso: ["httpServer"])
@@ -116,7 +116,7 @@ public struct Reply: SinkComponent {
         if target.reply(status: status, headers: headers, body: body) { delivered() } else { reject(event, Self.late) }
         return
       }
-      // What the client is promised must be on the disk.
+      // Effects that the answer confirms must be on the disk.
       let receipt = take(1)
       let event = OwnedEvent(event)
       execution.whenCommitted { [weak self, headers] in

@@ -174,7 +174,7 @@ public struct SQLiteSink: SinkComponent {
     private var receipt: Receipt?
     private var timer = Wake.none
     private var isRetry = false
-    private var failures = 0
+    private var attempts: Attempts
     private var isFinishing = false
     private var isOver = false
     private var isInputPaused = false
@@ -190,10 +190,11 @@ public struct SQLiteSink: SinkComponent {
       options.create = parameters.create
       options.busyTimeout = parameters.busyTimeout
       writer = DatabaseWriter(options)
+      attempts = Attempts(parameters.retry.delay, most: parameters.retry.maxDelay)
       super.init(nodeContext)
     }
 
-    /// An empty transaction shows what is wrong with the file before the first event.
+    /// Writes an empty transaction, so that errors of the file are reported before the first event.
     override func open() { write() }
 
     override func receive(_ event: Event) {
@@ -272,19 +273,18 @@ public struct SQLiteSink: SinkComponent {
       guard !isOver else { return }
       switch outcome {
       case .committed(let refused):
+        let failures = attempts.succeed()
         if failures > 0 {
           log(.info, "the database takes rows again, after \(Printable.count(failures, "failed attempt"))")
         }
-        failures = 0
         let items = group
         group = []
         settle(items, refused)
       case .later(let message):
-        if failures == 0 { log(.warning, "\(message); trying again") }
-        failures += 1
+        if attempts.fail() { log(.warning, "\(message); trying again") }
         countRetry()
         isRetry = true
-        timer = executor.schedule(at: executor.now + pause, self, 1)
+        timer = executor.schedule(at: executor.now + attempts.pause(execution.services.random()), self, 1)
         return
       case .impossible(let message):
         let failure = SignalFailure(.sink, message, at: nodeContext.location)
@@ -292,11 +292,6 @@ public struct SQLiteSink: SinkComponent {
         return cancel()
       }
       writeNext()
-    }
-
-    private var pause: TimeSpan {
-      parameters.retry.delay.doubled(after: failures, most: parameters.retry.maxDelay)
-        .shortened(by: execution.services.random())
     }
 
     private func settle(_ items: [Item], _ refused: [(row: Int, reason: String)]) {
@@ -359,7 +354,7 @@ public struct SQLiteSink: SinkComponent {
 
     override var awaitsAnswers: Bool { !isOver && !(group.isEmpty && waiting.isEmpty) }
 
-    /// Releases everything; returns what is not acknowledged.
+    /// Releases everything; returns the unacknowledged events.
     private func close() -> [Item] {
       guard !isOver else { return [] }
       isOver = true

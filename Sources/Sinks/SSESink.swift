@@ -19,7 +19,7 @@ public struct SSESink: SinkComponent {
 
   public init() {}
 
-  /// The limit of a message, and of what is kept for clients that come back: both must fit into the buffer of a client.
+  /// The limit of a message, and of the messages kept for clients that reconnect: both must fit into the buffer of a client.
   static let largest = ResponseStream.room / 2
   static let methods = ["GET"]
 
@@ -29,7 +29,7 @@ public struct SSESink: SinkComponent {
     details: """
       Clients send `GET` to `path` and get each event as it comes: `encode` makes its data, `event` its type, and `id` the name by \
       which a client that lost the connection goes on. Without `id`, events are numbered; the numbers begin anew, with another prefix, \
-      when the sink starts. A client that comes back with `Last-Event-ID` first gets what came since, as far as it is kept: the last \
+      when the sink starts. A client that comes back with `Last-Event-ID` first gets the events since then, as far as they are kept: the last \
       `replay` events, at most 128 KiB. If that event is not kept any more, it gets all that is kept; a new client gets none of it.
 
       Nothing waits for clients. A client that reads so slowly that 256 KiB wait for it is disconnected, which the log \
@@ -50,7 +50,7 @@ public struct SSESink: SinkComponent {
       .init("replay", \.replay, range: 0...100_000, "How many events are kept for clients that come back."),
       .init(
         "retry", \.retry, range: 1_000_000...Int64.max,
-        "How long clients are told to wait before they come back; by default as they like."),
+        "The `retry` time sent to clients: how long they wait before they connect again; by default they decide."),
       .init(
         "heartbeat", \.heartbeat, range: 1_000_000...Int64.max,
         "The time between two comments that keep connections open."),
@@ -80,7 +80,7 @@ public struct SSESink: SinkComponent {
         An event that cannot be encoded, is larger than 128 KiB, or whose `id` or `event` would have a line break goes to the \
         errors output. A port that cannot be used ends the pipeline.
         """,
-      completion: "Ends the answers of all clients, which then come back and find nobody.",
+      completion: "Ends the answers of all clients.",
       disposal: "Ends the answers of all clients and closes the port."),
     memory: "The last `replay` events, at most 128 KiB, and at most 256 KiB for each client.",
     knownAs: ["Benthos http_server", "EventSource"],
@@ -136,7 +136,7 @@ public struct SSESink: SinkComponent {
     /// How many clients were too slow.
     private var slow = 0
     private let log: OncePerSecond
-    /// What the numbers of this run begin with.
+    /// The prefix of the message IDs of this run.
     private lazy var prefix = String(execution.services.random(), radix: 36)
     private var number = 0
 
@@ -338,7 +338,7 @@ public struct SSESink: SinkComponent {
     }
   }
 
-  /// The newest messages, for clients that come back.
+  /// The newest messages, for clients that reconnect.
   struct KeptMessages {
     private var all: [(id: String, bytes: [UInt8])] = []
     private var size = 0

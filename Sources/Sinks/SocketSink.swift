@@ -57,7 +57,7 @@ final class SocketSink: RunningSink {
   private var taken = 0
   private var isInputPaused = false
   private var isOver = false
-  /// Where a WebSocket leads.
+  /// The target of a WebSocket, for messages.
   private var targetText: String?
 
   init(_ nodeContext: NodeContext, _ settings: Settings) {
@@ -322,7 +322,7 @@ final class SocketSink: RunningSink {
     }
   }
 
-  /// What the sending thread has done.
+  /// The results of the sending thread.
   private final class Book: Sendable {
     private let state = Mutex((sent: 0, givenUp: 0, bytes: 0))
     var counts: (sent: Int, givenUp: Int, bytes: Int) { state.withLock { $0 } }

@@ -27,9 +27,9 @@ class StreamSink: RunningSink {
   private var counted = 0
   private var countedBytes = 0
   private let delivery = Delivery()
-  /// What the encoder had written before the first event of this execution.
+  /// The memory of the encoder before the first event of this execution.
   private var encoderMemory: [String] = []
-  /// The place that was saved would be in a file that others write to; that has been reported.
+  /// Whether it has been reported that others write to the file, so that its place cannot be saved.
   private var hasReportedSharing = false
   private var isInputPaused = false
   @exclusivity(unchecked) private var isOver = false
@@ -41,7 +41,7 @@ class StreamSink: RunningSink {
   private let replaces: Bool
   /// A block of this size is written before the end of the turn.
   private static let largeBlock = 1 << 20
-  /// A smaller block waits for the next one, if that is at hand.
+  /// A smaller block waits for the next one if another batch of input is queued.
   private static let smallBlock = 128 << 10
   /// Smaller batches are copied: that costs less than a write of their own, and than waking the writer.
   private static let copiedBlock = 64 << 10
@@ -124,7 +124,7 @@ class StreamSink: RunningSink {
     }
   }
 
-  /// Acknowledges what a block holds.
+  /// Acknowledges the events of a block.
   private func acknowledgement(_ receipts: [Receipt]) -> FileWriter.Acknowledgement {
     let executor = executor
     let node = Weak(self)
@@ -137,7 +137,7 @@ class StreamSink: RunningSink {
   override func turnEnded() {
     guard buffered > 0 else { return }
     takeBuffered()
-    // Input at hand will be written soon; a few large writes cost less than many small ones.
+    // More input is queued; a few large writes cost less than many small ones.
     if buffer.count < Self.smallBlock, executor.hasBatchAtHand { return }
     handOver()
   }
@@ -223,7 +223,7 @@ class StreamSink: RunningSink {
     countedBytes = written
   }
 
-  /// Nothing more is written: whatever has not been written is lost.
+  /// Counts the unwritten events as lost.
   private func countLost() {
     let left = handedOver + buffered - delivery.delivered
     handedOver = delivery.delivered
@@ -418,7 +418,7 @@ final class SpareBuffers: Sendable {
 }
 
 extension Receipt {
-  /// Acknowledges what is left of it with the outcome of a write. A closed pipe misses nothing.
+  /// Acknowledges its remaining events with the outcome of a write. A closed pipe counts as success.
   func acknowledgeAll(_ result: Result<Void, FileWriter.WriteFailure>) {
     switch result {
     case .success: acknowledgeAll()

@@ -87,7 +87,7 @@ public struct SyslogSink: SinkComponent {
       `severityCode` (by number), `timestamp`, `hostname`, `appname`, `procid`, `msgid`, and `structuredData`, a map of maps. \
       These are the members that the source `syslog` makes. What is missing comes from the parameters, the time is that of \
       sending. A map without any of them, or any other event, is the message itself. What a part cannot contain becomes \
-      `_`, and what is longer than the RFC allows is cut.
+      `_`, and values longer than the RFC allows are cut.
 
       Over UDP an event counts as delivered when the system has taken it; over TCP when the receiver's system has confirmed \
       its bytes. Neither tells whether the receiver has kept it. While it cannot connect, events wait: beyond `queue` the \
@@ -99,7 +99,7 @@ public struct SyslogSink: SinkComponent {
         "HOST:PORT, a port on 127.0.0.1, or the path of a Unix socket such as /dev/log."),
       .init("transport", \.transport, "What carries the messages; a path takes datagrams."),
       .init("format", \.format, "The form of the messages."),
-      .init("framing", \.framing, "With `transport: tcp`: how messages are told apart."),
+      .init("framing", \.framing, "With `transport: tcp`: how messages are delimited."),
       .init("facility", \.facility, "The facility of events that have none."),
       .init("severity", \.severity, "The severity of events that have none."),
       .init("hostname", \.hostname, "The host name of events that have none; by default none is sent."),

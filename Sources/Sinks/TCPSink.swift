@@ -29,7 +29,7 @@ public struct TCPSink: SinkComponent {
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
       .init("encode", \.encode, "How events are encoded as bytes."),
-      .init("framing", \.framing, "How messages are told apart."),
+      .init("framing", \.framing, "How messages are delimited."),
       .init("tls", \.tls, "Encrypts the connection; `tls: {}` trusts the certificates that the system trusts."),
       .init("serverName", \.serverName, "The name that the server's certificate must have; by default the host."),
       .init(

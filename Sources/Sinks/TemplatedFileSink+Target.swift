@@ -7,7 +7,7 @@ extension TemplatedFileSink {
   final class Target {
     let file: FilesWriter.File
     let encoder: any EventEncoder
-    /// What the file has from an earlier execution, if anything is known of it.
+    /// The place of the file in the state of an earlier execution, if there is one.
     let restored: Restored?
     /// The events of this turn; nil: there are none.
     var buffer: OutputBuffer?
@@ -20,7 +20,7 @@ extension TemplatedFileSink {
     /// How often it was opened.
     var opening = 0
     var isOpen = false
-    /// What its count was at marks of the sink that were asked for, as far as it has changed since; ascending.
+    /// Its counts at requested marks of the sink, as far as it has changed since; ascending.
     var marks: [(mark: Int64, count: Int64)] = []
     /// When it last had an event; `order` tells events of one turn apart.
     var lastUse = Instant(nanoseconds: 0)
@@ -50,7 +50,7 @@ extension TemplatedFileSink {
     var memory: [String]
   }
 
-  /// What is needed to reject a block. Looked into in turns only.
+  /// The data for rejecting a block. Read in turns only.
   struct Held: @unchecked Sendable {
     let events: [OwnedEvent]
     let receipt: Receipt

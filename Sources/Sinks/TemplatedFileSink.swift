@@ -32,9 +32,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   /// The next number of a file.
   private var nextNumber: UInt64 = 1
   private var restored: (marks: WriterMarks, number: UInt64, files: [Restored])?
-  /// How this sink tells its files apart from those of others, and of its lost executions.
+  /// The marks by which this sink distinguishes its files from those of other sinks and of its lost executions.
   private lazy var marks = WriterMarks(writer: execution.services.random(), lost: [])
-  /// All bytes that have been encoded, and what that was when a mark was last asked for.
+  /// The number of encoded bytes, now and at the last requested mark.
   private var encoded: Int64 = 0
   private var lastMark: Int64 = 0
   private let delivery = Delivery()
@@ -500,7 +500,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     idle = .none
   }
 
-  /// Nothing more is written: whatever has not been written is lost.
+  /// Counts the unwritten events as lost.
   private func countLost() {
     let left = handedOver - delivery.delivered
     handedOver = delivery.delivered

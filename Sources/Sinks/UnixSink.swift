@@ -21,14 +21,14 @@ public struct UnixSink: SinkComponent {
     "unix",
     summary: "Sends events to a Unix socket, as a stream or as datagrams.",
     details: """
-      While nobody receives there, events wait: beyond `queue` the pipeline reads no further input. An event of a stream \
+      Without a receiver events wait: beyond `queue` the pipeline reads no further input. An event of a stream \
       counts as delivered when the receiver has read its bytes, a datagram when it waits in the receiver's socket.
       """,
     parameters: [
       .init("path", \.path, primary: true, required: true, "The path; one that begins with `@` is an abstract name."),
       .init("kind", \.kind, "What the receiver takes."),
       .init("encode", \.encode, "How events are encoded as bytes."),
-      .init("framing", \.framing, "How the messages of a stream are told apart."),
+      .init("framing", \.framing, "How the messages of a stream are delimited."),
       .init("reconnect", \.reconnect, "The pauses between attempts to connect."),
       .init("queue", \.queue, "How much may wait."),
     ],

@@ -45,12 +45,12 @@ public struct WebSocketSink: SinkComponent, WebSocketComponent {
       With `url` it connects to a server when the first event comes, and again when a connection ends and events wait: beyond \
       `queue` the pipeline reads no further input. The log says when that begins and when events flow again. An event counts as \
       delivered when the system has taken its message; before, it is sent again on the next connection. WebSockets have no \
-      acknowledgement: what was on its way when a connection broke is lost, without a report.
+      acknowledgement: events on their way when a connection breaks are lost, without a report.
 
       With `listen` it is a server, and each client that is connected to `path` gets each event from then on; an event counts as \
       delivered when it has been queued for them, also if there are none. Nothing waits for clients: if 256 KiB wait for one, \
       `slow` decides. Other sources and sinks that serve HTTP can share the address, as `httpServer` says. A \
-      page of a browser may connect if it comes from the same host and port, or from one of `origins`; programs say no origin. By default it \
+      page of a browser may connect if it comes from the same host and port, or from one of `origins`; programs send no origin. By default it \
       listens on the loopback address; any other address requires `auth`, `serverTLS` with `clientCA`, or `allowUnauthenticated`.
 
       What the other side sends is dropped. If nothing comes for `ping`, it is asked for a sign, and the connection is broken off \
@@ -73,7 +73,7 @@ public struct WebSocketSink: SinkComponent, WebSocketComponent {
         "webSocket: { listen: 8090, path: /live, origins: ['https://example.org'], slow: skip }"),
     ],
     edges: EdgeCases(
-      empty: "A client connects to nobody; a server sends nothing but pings.",
+      empty: "A client does not connect; a server sends nothing but pings.",
       error: """
         A lost connection is made again, for ever. An event that cannot be encoded, and one of a server that is larger than 128 KiB, goes to the errors \
         output. A port that cannot be used ends the pipeline.
@@ -126,7 +126,7 @@ public struct WebSocketSink: SinkComponent, WebSocketComponent {
     return SocketSink(nodeContext, settings)
   }
 
-  /// Where the client connects, as far as that is known without an event.
+  /// The server to which the client connects, as far as that is known without an event.
   private var client: SocketSink.WebSocketTarget {
     var options = WebSocketSender.Options()
     options.isText = type == .text

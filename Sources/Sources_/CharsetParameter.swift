@@ -3,7 +3,7 @@ import PipelineCore
 /// How the characters of an input are encoded: `charset: utf-16le`.
 public struct CharsetParameter: ParameterValue {
   private var charset: Charset?
-  /// Whether the file says it, be it UTF-8.
+  /// Whether the file gives a charset, UTF-8 included.
   private(set) var isGiven = false
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
@@ -71,7 +71,7 @@ public struct CharsetParameter: ParameterValue {
     return nil
   }
 
-  /// Reports what cannot be converted. `joins`: lines are joined where a line may be read in parts.
+  /// Reports options that exclude a conversion. `joins`: lines are joined where a line may be read in parts.
   func check(_ options: DecoderOptions, joins: Bool, _ context: inout DecodingContext) {
     guard let charset else { return }
     switch options.format {

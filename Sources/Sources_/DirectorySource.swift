@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// `directory`: what appears in a directory, changes there and goes.
+/// `directory`: entries that are created, changed and removed in a directory.
 public struct DirectorySource: SourceComponent {
   var path = FilePathParameter()
   var include = ["*"]
@@ -10,7 +10,7 @@ public struct DirectorySource: SourceComponent {
   var existing = false
   var maxEntries = 10_000
   var maxDirectories = 1000
-  /// Sends what is there, and completes.
+  /// Whether it sends the existing entries and completes.
   private var isOnce = false
 
   public init() {}
@@ -30,7 +30,7 @@ public struct DirectorySource: SourceComponent {
       that begin with a dot need a pattern that does, too. With `depth`, directories below are watched, whether `include` has their names or not; those that begin with a dot are not. \
       Symbolic links are reported and not followed.
 
-      The source compares what is there with what it has reported; the kernel's events (inotify) only say where to look. If they overflow, it looks at everything and says so; if there \
+      The source compares the directory with its last report; the kernel's events (inotify) only show where to look. If they overflow, it checks everything and logs that; if there \
       are no watches left (fs.inotify.max_user_watches), it looks once a second. On file systems of networks, changes by other machines cause no events. A directory that \
       does not exist is waited for.
 
@@ -39,16 +39,16 @@ public struct DirectorySource: SourceComponent {
       """,
     parameters: [
       .init("path", \.path, primary: true, required: true, "The directory."),
-      .init("include", \.include, "Patterns of what is reported."),
-      .init("exclude", \.exclude, "Patterns of what is left out; of a directory, with everything in it."),
+      .init("include", \.include, "Patterns of reported paths."),
+      .init("exclude", \.exclude, "Patterns of ignored paths; a directory is ignored with everything in it."),
       .init("depth", \.depth, range: 0...32, "How many levels of directories below it are watched."),
-      .init("existing", \.existing, "Send what is there at the first start, too, as `created`."),
+      .init("existing", \.existing, "Report existing files at the first start, too, as `created`."),
       .init(
         "maxEntries", \.maxEntries, range: 1...1_000_000,
         "The most entries, directories on the way included; further ones are left out, with a warning."),
       .init(
         "maxDirectories", \.maxDirectories, range: 1...100_000,
-        "The most watched directories; what is in further ones is left out, with a warning."),
+        "The most watched directories; further ones are ignored, with a warning."),
     ],
     examples: [
       .snippet("files that arrive", "directory: { path: /srv/inbox, include: ['*.csv'] }"),
@@ -117,20 +117,20 @@ public struct DirectorySource: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// What the list of entries depends on.
+  /// The parameters on which the list of entries depends.
   private var dependence: [String] { [path.text, "\(depth)"] + include + ["-"] + exclude }
 
   private final class Node: RunningSource {
     private let parameters: DirectorySource
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var watcher: DirectoryWatcher?
-    /// What had been sent when everything up to `baseNumber` was acknowledged; what was sent since is in `recent`.
+    /// The entries at the time when all changes up to `baseNumber` were acknowledged; later changes are in `recent`.
     private var base = EntryTable()
     private var baseNumber = 0
     private var recent: [(path: String, entry: DirectoryEntry?)] = []
     /// How many changes have been sent.
     private let sent = PositionLedger(0)
-    /// The first look is over: what is new is an event.
+    /// Whether the first scan is over, so that new entries are events.
     private var hasLooked = false
     private var isResumed = false
 
@@ -306,7 +306,7 @@ public struct DirectorySource: SourceComponent {
       }
     }
 
-    /// The next execution finds what no turn has sent.
+    /// The next execution finds the changes that no turn has sent.
     override func suspend() {}
 
     override func stop() {

@@ -1,7 +1,7 @@
 import PipelineCore
 
-/// Takes the answer of `GET /containers/ID/logs` apart, as the API of Docker describes it: frames of a stream each or, with a terminal, plain text; each
-/// line begins with its time.
+/// Parses the answer of `GET /containers/ID/logs`, as the API of Docker describes it: frames of one stream each or, with a terminal, plain
+/// text; each line begins with its time.
 struct DockerLines {
   struct Line: Equatable {
     /// Standard error; otherwise standard output, or the terminal.

@@ -3,9 +3,9 @@ import Transport
 
 extension DockerSource {
   final class Node: RunningSource {
-    /// How far it has read.
+    /// How far the source has read.
     private struct Place: Sendable, Equatable {
-      /// Where the first start began, and of what is not in `last` all is read from, in nanoseconds since 1970; 0: it has not started.
+      /// The time of the first start, in nanoseconds since 1970: containers that are not in `last` are read from there. 0: not started.
       var begin: Int64 = 0
       /// The last time of each container by its ID, or of all events by "".
       var last: [String: Int64] = [:]
@@ -31,24 +31,25 @@ extension DockerSource {
     private let ledger = PositionLedger(Place())
     private var events: (any HTTPStream)?
     private var calls: [Int: any Cancellable] = [:]
-    /// Numbers requests: what comes of an earlier connection is of no interest.
+    /// The number of the last request; parts of earlier connections are ignored.
     private var next = 0
     private var eventsNumber = -1
     private var eventText: [UInt8] = []
     private var containers: [String: Container] = [:]
     /// Containers whose logs have been read to their end.
     private var ended: Set<String> = []
-    private var failures = 0
+    private var attempts: Attempts
     private var timer = Wake.none
     private var recheck = Wake.none
     private static let reconnects = 1
     private static let rechecks = 2
     private static let silent = 3
-    /// The longest event of Docker's own.
+    /// The longest event of Docker, in bytes.
     private static let longestEvent = 1 << 20
 
     init(_ parameters: DockerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
+      attempts = Attempts(parameters.reconnect, most: parameters.maxReconnect)
       super.init(nodeContext, downstream: downstream)
       options.unixSocket = parameters.socket
       options.connections = requests
@@ -120,21 +121,18 @@ extension DockerSource {
     }
 
     private func isConnected() {
-      if failures > 0 { log(.info, "connected again") }
-      failures = 0
+      if attempts.succeed() > 0 { log(.info, "connected again") }
     }
 
     private func connectAgain(_ reason: String) {
       eventsNumber = -1
       events?.cancel()
       events = nil
-      failures += 1
-      // The URL has a host that nobody looks up.
+      // The host of the URL is a placeholder: requests go to the socket.
       let reason = reason.replacing("docker:80", with: parameters.socket)
-      if failures == 1 { log(.warning, "\(reason); connecting again") }
-      let pause = parameters.reconnect.doubled(after: failures, most: parameters.maxReconnect)
+      if attempts.fail() { log(.warning, "\(reason); connecting again") }
       cancelWake(&timer)
-      timer = wake(after: pause.shortened(by: execution.services.random()), Self.reconnects)
+      timer = wake(after: attempts.pause(execution.services.random()), Self.reconnects)
     }
 
     override func woke(_ token: Int) {
@@ -151,7 +149,7 @@ extension DockerSource {
       }
     }
 
-    /// Asks for something small. `body` runs in a turn.
+    /// Sends a request whose answer is small. `body` runs in a turn.
     private func get(_ path: String, _ body: @escaping (Node, Result<HTTPResponse, HTTPFailure>) -> Void) {
       next += 1
       let number = next
@@ -175,7 +173,7 @@ extension DockerSource {
         guard response.status == 200 else { return connectAgain("Docker answered \(response.status)") }
         cancelWake(&timer)
         isConnected()
-        // What is started from now on is an event.
+        // Containers that start later are events.
         if parameters.emit == .logs { list() }
       case .bytes(let bytes):
         eventText += bytes
@@ -249,7 +247,7 @@ extension DockerSource {
             let isRunning = node.text(node.member(item, "State")) == "running"
             if node.containers[id] == nil, isRunning || !node.ended.contains(id) { node.inspect(id) }
           }
-          // Nobody asks for those that are gone any more.
+          // Removed containers are not requested again.
           node.ended.formIntersection(known)
           node.place.last = node.place.last.filter { known.contains($0.key) || node.containers[$0.key] != nil }
         case .success(let response):
@@ -320,7 +318,7 @@ extension DockerSource {
         guard !isClosed else { return }
         if !isFine {
           log(
-            .warning, "the logs of '\(Printable.cut(container.name))' are not as Docker's API says: they are read anew")
+            .warning, "the logs of '\(Printable.cut(container.name))' do not follow Docker's API: they are read anew")
           return leave(id, isOver: false)
         }
         containers[id]?.call?.handled(bytes.count)

@@ -46,7 +46,7 @@ public struct DockerSource: SourceComponent {
       .init("labels", \.labels, "Labels that containers must have, each `NAME` or `NAME=VALUE`."),
       .init(
         "since", \.since, range: 0...Int64.max,
-        "How far back the first start reads; by default only what comes after it."),
+        "How far back the first start reads; by default only later lines."),
       .init("maxLine", \.maxLine, "The longest line."),
       .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "The first pause before a new connection."),
       .init("maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max, "The longest pause."),
@@ -107,7 +107,7 @@ public struct DockerSource: SourceComponent {
     edges: EdgeCases(
       empty: "Nothing is sent until a container writes.",
       error: """
-        A socket that is not there or does not answer is tried again, and a warning says so once. If libcurl is not installed, the pipeline ends.
+        A socket that is not there or does not answer is tried again, and logged once. If libcurl is not installed, the pipeline ends.
         """,
       completion: "Only when the pipeline is stopped.", disposal: "Closes the connections."),
     memory: "The parts of one line for each container, and the position of each container.",

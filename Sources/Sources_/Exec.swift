@@ -3,12 +3,12 @@ import Transport
 
 /// `exec`: runs a program, once, periodically, or for ever.
 public struct Exec: SourceComponent {
-  /// What becomes an event.
+  /// The part of a run that becomes an event.
   public enum Emission: String, ChoiceParameter {
     case output, exit
     public var help: String {
       switch self {
-      case .output: "what the program writes to its standard output, decoded"
+      case .output: "the standard output of the program, decoded"
       case .exit:
         "one event when it has ended: `{ exit, signal, output, errors }`; `exit` is -1 if a signal ended it, otherwise `signal` is 0"
       }
@@ -41,7 +41,7 @@ public struct Exec: SourceComponent {
 
   public static let spec = ComponentSpec<Exec>(
     "exec",
-    summary: "Runs a program and sends what it writes: once, periodically, or for as long as it runs.",
+    summary: "Runs a program and sends its output: once, periodically, or for as long as it runs.",
     details: """
       `command` is the program and its arguments. No shell reads them, so an argument may hold anything; `shell` runs a text with `/bin/sh -c` \
       instead. A program without a `/` is looked for in /usr/local/bin, /usr/bin, /bin and their sbin. It gets the \
@@ -60,7 +60,7 @@ public struct Exec: SourceComponent {
 
       With `streaming: true` lines are sent as the program writes them, and it may run for ever: `repeat` and `retry` start it again. When the pipeline stops, it gets \
       SIGTERM, and SIGKILL after `stopTimeout`. Over a reload the program runs on, with its event at hand; one whose command, input or \
-      environment has changed is ended first, and what it writes until then is sent. Its standard error goes to the log, twenty lines a second at most.
+      environment has changed is ended first, and its output until then is sent. Its standard error goes to the log, twenty lines a second at most.
       """,
     parameters: [
       .init("command", \.command, primary: true, "The program and its arguments."),
@@ -98,7 +98,7 @@ public struct Exec: SourceComponent {
       .snippet("the load each ten seconds", "exec: { command: [cat, /proc/loadavg], every: 10s }"),
       .snippet("JSON from a tool", "exec: { command: [lsblk, --json], every: 1m, decode: json }"),
       .snippet(
-        "what a service logs, as it comes",
+        "the log of a service, continuously",
         "exec: { command: [journalctl, -f, -o, json], streaming: true, decode: ndjson }"),
       .snippet("whether a unit runs", "exec: { command: [systemctl, is-active, nginx], every: 30s, emit: exit }"),
     ],
@@ -123,7 +123,7 @@ public struct Exec: SourceComponent {
     knownAs: ["Vector exec", "Telegraf exec, execd", "Logstash exec", "Benthos subprocess, command"],
     useCases: [
       .init(
-        .reading, "run a program periodically and read what it writes",
+        .reading, "run a program periodically and read its output",
         "exec: { command: [cat, /proc/loadavg], every: 10s }"),
       .init(
         .reading, "know whether a program succeeds",
@@ -200,6 +200,8 @@ public struct Exec: SourceComponent {
     return once
   }
 
+  /// A program that runs on keeps no schedule of runs.
+  public var persistence: Persistence { streaming ? .nothing : Self.spec.persistence }
   public var recovery: SourceRecovery { streaming ? .never : .request }
 
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
@@ -215,19 +217,19 @@ public struct Exec: SourceComponent {
     var call = ProgramCall(name)
     do throws(SignalFailure) {
       if let shell { call.arguments = ["-c", shell] }
-      var isBehindOptions = false
+      var isAfterOptions = false
       var shown: [String] = []
       for argument in command.dropFirst() {
         var inserted: [Range<Int>] = []
         let text = String(decoding: try argument.text(frame, inserted: &inserted), as: UTF8.self)
         if text.utf8.first == UInt8(ascii: "-"), inserted.first?.lowerBound == 0, inserted.first?.isEmpty == false,
-          !isBehindOptions
+          !isAfterOptions
         {
           throw SignalFailure(
             .source, "an argument of event data would begin with '-' and be an option: put the argument '--' before it",
             at: argument.location)
         }
-        if argument.isConstant, text == "--" { isBehindOptions = true }
+        if argument.isConstant, text == "--" { isAfterOptions = true }
         call.arguments.append(text)
         shown.append(
           argument.containsSecret ? String(decoding: try argument.text(frame, isShown: true), as: UTF8.self) : text)

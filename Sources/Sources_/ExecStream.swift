@@ -15,7 +15,7 @@ final class ExecStream: DecodingSource {
   /// How the program has ended; nil: it runs, or its output is still read.
   private var result: ProgramResult?
   private var isReadToEnd = false
-  /// What reads it, for the next version of the source.
+  /// The descriptor of the output, for the next version of the source.
   private var output: FileDescriptor?
   private var call: ProgramCall?
   /// How its output is decoded.
@@ -29,11 +29,11 @@ final class ExecStream: DecodingSource {
   /// Holds the execution until everything that was read has been sent.
   private var isPausing = false
   private var timer = Wake.none
-  /// What decodes, if the turns do.
+  /// The decoder, if turns decode.
   private var decoding: BlockDecoding?
-  /// When the last event is sent whose end has not come.
+  /// Ends the incomplete last event.
   private var joinTimer = Wake.none
-  /// What has been sent, in bytes. It cannot be read again, so this is for those that look on.
+  /// How far the output has been sent, in bytes. It cannot be read again; statistics show it.
   private let sent = PositionLedger<Int64>(0)
   private var decodingPosition = DecodingPosition()
   private lazy var ownOrigin = Origin(
@@ -46,7 +46,7 @@ final class ExecStream: DecodingSource {
   }
 
   override func begin() {
-    let kept = hasPieces ? KeptPrograms.take(execution.name(of: nodeContext.step)) : nil
+    let kept = hasPieces ? KeptPrograms.all.takeFirst(execution.name(of: nodeContext.step)) : nil
     guard let call = makeCall(), let decoder = makeDecoder(parameters.decoding) else {
       kept?.program.cancel()
       return
@@ -85,7 +85,7 @@ final class ExecStream: DecodingSource {
     finish(failing: SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location))
   }
 
-  /// What a program reports to.
+  /// The receivers of a program's log lines and of its end.
   private var reports: (@Sendable (Services.Level, String) -> Void, @Sendable (ProgramResult) -> Void) {
     let executor = executor
     let node = Weak(self)
@@ -244,7 +244,7 @@ final class ExecStream: DecodingSource {
     else { return }
     let entry = KeptPrograms.Entry(
       call: call, program: program, output: output, input: KeptInput(reader.rest, decoding, options), options: options)
-    if KeptPrograms.keep(entry, for: execution.name(of: nodeContext.step)) { self.program = nil }
+    if KeptPrograms.all.keep([entry], for: execution.name(of: nodeContext.step)) { self.program = nil }
   }
 
   private func askToEnd() {

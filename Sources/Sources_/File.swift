@@ -191,7 +191,7 @@ extension File {
     do throws(StateFault) { return try followedPositions(&state) } catch { return try oncePositions(&other) }
   }
 
-  /// What `Following` saves.
+  /// Reads the state of `Following`.
   private static func followedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     _ = try state.read([String].self)
     var positions: [SavedPosition] = []
@@ -205,7 +205,7 @@ extension File {
     return positions
   }
 
-  /// What `Reading` saves.
+  /// Reads the state of `Reading`.
   private static func oncePositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     let finished = try state.read([String].self)
     let waiting = try state.read([String].self)

@@ -18,7 +18,7 @@ extension File {
     private var savedAt: Int64 = 0
     /// The file whose rows are being sent.
     private var piece: Input?
-    /// Files that have been read to their ends, as long as not all of it is acknowledged.
+    /// Files that have been read to their ends and are not acknowledged completely.
     private var leaving: [Input] = []
     /// A block that has been sent in part, and its file.
     private var begun: (block: FileBlock, input: Input)?
@@ -35,7 +35,7 @@ extension File {
       var position: FilePosition
       /// The file's number in the order of discovery.
       let number: Int
-      /// What a decoder needs to continue there.
+      /// The memory of the decoder at that position.
       var memory: [UInt8]
       var decoder: (any EventDecoder)?
       var origin: Origin?
@@ -43,9 +43,9 @@ extension File {
       let places: PositionLedger<Place>
       /// How far it has been decoded.
       var reached: FilePosition
-      /// Some of it has come.
+      /// Whether a part of it has been received.
       var hasBegun = false
-      /// When the last event is sent whose end has not come.
+      /// Ends the incomplete last event.
       var timer = Wake.none
       /// The name under which it was found; it may have another one by now.
       let name: String
@@ -64,7 +64,7 @@ extension File {
         places = PositionLedger(Place(position: position, memory: memory))
       }
 
-      /// The file goes on at its position, in front of its next event.
+      /// Sets the ledger to the position of the file, before its next event.
       func begin() { places.reset(to: Place(position: position, memory: decoder?.memory ?? memory)) }
     }
 
@@ -134,14 +134,14 @@ extension File {
       if let input = inputs[FileKey(position)] {
         input.position = position
         input.reached = position
-        // What has been sent of it and is not acknowledged may have to be sent again.
+        // Unacknowledged events may have to be sent again.
         if input.places.outstanding == 0 { input.begin() }
       } else {
         inputs[FileKey(position)] = makeInput(position)
       }
     }
 
-    /// Behind the last row of the file that a turn has sent.
+    /// The position after the last row of the file that a turn has sent.
     private func taken(of input: Input) -> Input.Place {
       var position = input.position
       if let begun, begun.input === input, let unsentOffset {
@@ -158,7 +158,7 @@ extension File {
 
     /// The file goes on in another one, before its next event.
     private func moved(from position: FilePosition, to copy: FilePosition) {
-      // What the decoder knows belongs to what was copied.
+      // The memory of the decoder belongs to the copied content.
       let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
       inputs[FileKey(copy)] = makeInput(copy, memory: memory)
     }
@@ -209,14 +209,14 @@ extension File {
       endEvent(of: input)
     }
 
-    /// Ends the file's last event, if its end has not come.
+    /// Ends the file's last event, if it is incomplete.
     private func endEvent(of input: Input) {
       cancelWake(&input.timer)
       guard input.decoder?.pendingOffset != nil else { return }
       take(FileBlock(endAt: input.reached), isLast: true)
     }
 
-    /// Whoever writes has gone on to this file: the last event of the one before it comes first.
+    /// The writer has moved on to this file: the last events of its predecessors are ended first.
     private func endPredecessors(of input: Input, at path: String) {
       guard parameters.join != nil, inputs.count > 1 else { return }
       let patterns = parameters.paths.map(\.text)
@@ -228,7 +228,7 @@ extension File {
       for other in inReadingOrder(older) { endEvent(of: other) }
     }
 
-    /// What has been read of events is sent: nobody goes on from here.
+    /// Incomplete events are sent, because no execution goes on from here.
     override func drain() {
       if parameters.join != nil { for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) } }
       super.drain()
@@ -295,7 +295,7 @@ extension File {
         inputs[FileKey(position)] = nil
         execution.services.log(
           .warning, label,
-          "\(position.path) was removed or truncated; what was added after byte \(position.offset) is lost")
+          "\(position.path) was removed or truncated; data added after byte \(position.offset) is lost")
       case .copied(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(
@@ -312,7 +312,7 @@ extension File {
           switch damage {
           case .damaged: "is damaged"
           case .unfinished: "ends in the middle and does not grow"
-          case .tooShort: "is shorter than what was read"
+          case .tooShort: "is shorter than the part that was read"
           }
         execution.services.log(
           .warning, label,
@@ -362,7 +362,7 @@ extension File {
       savedAt = executor.wallTime &- state.elapsed.nanoseconds
     }
 
-    /// The next execution reads again what no turn has sent.
+    /// The next execution reads the unsent input again.
     override func suspend() {}
 
     override var isReadAgain: Bool { true }

@@ -154,7 +154,7 @@ extension File {
       position.findRenamed { try? FileDescriptor.openForReading($0) }?.file
     }
 
-    /// Behind the last row that a turn has sent.
+    /// The position after the last row that a turn has sent.
     private var taken: Place {
       Place(
         finished: finished.count, current: current,
@@ -242,7 +242,7 @@ extension File {
       }
     }
 
-    /// The next execution reads again what no turn has sent.
+    /// The next execution reads the unsent input again.
     override func suspend() {}
 
     override var isReadAgain: Bool { true }

@@ -9,7 +9,7 @@ extension HTTP {
     private lazy var frame = makeFrame()
     /// How many pages of the present poll have come.
     private var pagesOfPoll = 0
-    /// What follows the answer that is being sent.
+    /// The call that follows the answer that is being sent.
     private var next: Next?
     private var goesOn = false
 
@@ -21,7 +21,7 @@ extension HTTP {
       var page: PollPlace.Page?
     }
 
-    /// What follows an answer.
+    /// The call that follows an answer.
     private struct Next {
       var place: PollPlace
       /// Why no page follows.
@@ -86,7 +86,7 @@ extension HTTP {
       }
     }
 
-    /// Adds to the URL what the cursor and the page say.
+    /// Adds the cursor and the page to the URL.
     private func turnToPage(_ request: inout HTTPRequest) {
       if case .url(let url)? = place.page {
         // The server may have put a secret of the file into the link.
@@ -162,7 +162,7 @@ extension HTTP {
     private func pause(after response: HTTPResponse) {
       guard
         let pause = ServerPause.after(response, wallTime: executor.wallTime, longest: Self.longestPause),
-        // A signal that ends with its answer has nobody to wait.
+        // A signal that ends with its answer has no later call.
         parameters.every != nil || parameters.pages != nil
       else { return }
       pauseCalls(for: pause)
@@ -228,7 +228,7 @@ extension HTTP {
       }
     }
 
-    /// What follows a page; nil: nothing, and nothing of it is kept.
+    /// The call that follows a page; nil: none, and no position is kept.
     private func follow(_ response: HTTPResponse, _ asked: Asked, _ origin: Origin) -> Next? {
       guard parameters.pages != nil || parameters.cursor != nil || parameters.conditional else { return nil }
       var place = place
@@ -334,7 +334,7 @@ extension HTTP {
 
     // MARK: State
 
-    /// What the cursor belongs to: the URL without its query, and the parameter.
+    /// The key of the cursor: the URL without its query, and the parameter.
     private lazy var cursorKey: String? = makeCursorKey()
 
     private func makeCursorKey() -> String? {

@@ -55,7 +55,7 @@ public struct HTTP: SourceComponent {
       a page fails, the next poll goes on at that page; if the server refuses it for good (4xx), at the first one.
 
       With `cursor`, `from` is evaluated for each page. Its value is sent from the next poll on, once all pages have come; with \
-      a state directory it is saved together with what the pipeline has made of their events, so a restart leaves nothing out. \
+      a state directory it is saved together with the state of the pipeline, so a restart leaves nothing out. \
       Where the newest item comes first, take the cursor of the first page: \
       `response.page == 1 ? response.body.items[0].id : cursor`. A changed URL path or `parameter` starts with `start` again.
 
@@ -86,11 +86,11 @@ public struct HTTP: SourceComponent {
         "How an answer of several pages is read; by default the first page is the whole answer."),
       .init(
         "cursor", \.cursor, variables: pageVariables,
-        "With `every`: how far polls have come, which each request says, so that the server sends only what is new."),
+        "With `every`: the progress of the polls, which each request carries, so that the server sends only new data."),
       .init("decode", \.decode, "How the response body is decoded into events."),
       .init(
         "charset", \.charset,
-        "How the characters of bodies are encoded; by default, where the format is text, as the `Content-Type` says."),
+        "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),
       .init("auth", \.auth, "How to authenticate."),
       .init("tls", \.tls, "Certificates."),
       .init(
@@ -115,7 +115,7 @@ public struct HTTP: SourceComponent {
     examples: [
       .snippet("every ten seconds", "http: { url: 'http://127.0.0.1:8080/status', every: 10s, timeout: 2s }"),
       .pipeline(
-        "only what is new, from all pages",
+        "only new data, from all pages",
         """
         name: items
         sources:
@@ -130,7 +130,7 @@ public struct HTTP: SourceComponent {
         sinks:
           out: { from: items, stdout: {} }
         tests:
-          - name: two pages, then what is new
+          - name: two pages, then new data
             stubs:
               http:
                 - { url: "*/items?after=0", reply: { json: { items: [ { id: 1 } ], next: "/items?after=0&page=2" } } }
@@ -182,7 +182,7 @@ public struct HTTP: SourceComponent {
         .reading, "read a list that comes in pages",
         "http: { url: \"http://127.0.0.1:8080/users\", pages: { next: link } }"),
       .init(
-        .reading, "poll an API for what is new",
+        .reading, "poll an API for new data",
         "http: { url: \"http://127.0.0.1:8080/items\", every: 1m, cursor: { from: response.body.newest, parameter: since } }"
       ),
       .init(.reading, "fetch something once", "http: { url: \"http://127.0.0.1:8080/config.json\" }"),

@@ -42,7 +42,7 @@ extension HTTP {
       let ways = ["next", "cursor", "page"].compactMap { name in node[name].map { (name, $0) } }
       guard let first = ways.first else {
         context.badValue(
-          node, "'pages' of 'http' does not say how to come to the next page", .missingParameter,
+          node, "'pages' of 'http' has no way to the next page", .missingParameter,
           help: "Add 'next: link', 'cursor' with 'parameter', or 'page' with 'until'")
         return
       }
@@ -100,7 +100,7 @@ extension HTTP {
     }
   }
 
-  /// What expressions about an answer see.
+  /// The variables of expressions about an answer.
   static let pageVariables: [(String, ExpressionType)] = [
     ("response", ResponseVariable.type), ("link", .dyn), ("cursor", .dyn),
   ]

@@ -74,7 +74,7 @@ public struct HTTPServerSource: SourceComponent {
       Without `decode` the event is the request: `{ method, path, query, headers, body }`, header names in lower \
       case; a `reply` sink answers it. With `decode` the events are the contents of the body, `meta` has the method, \
       path and query, and the server itself answers when the sinks have written the results of the events: a client \
-      need not send again what was answered with 200. It also waits for the requests that inner signals make for the \
+      need not repeat requests answered with 200. It also waits for the requests that inner signals make for the \
       events, but not for events that a step keeps for later (`throttle`, a window). By default it listens on the \
       loopback address; any other address requires `auth`, `tls` with `clientCA`, or `allowUnauthenticated`.
 
@@ -106,7 +106,7 @@ public struct HTTPServerSource: SourceComponent {
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init(
         "charset", \.charset,
-        "How the characters of bodies are encoded; by default, where the format is text, as the `Content-Type` says."),
+        "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
       .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
@@ -258,7 +258,7 @@ public struct HTTPServerSource: SourceComponent {
     init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       var rules = parameters.rules
-      // What would be promised before anything is done is not promised in a rehearsal.
+      // A rehearsal does nothing, so it must not answer 202.
       if nodeContext.execution.isRehearsal, rules.answer == .accepted { rules.answer = .written }
       self.rules = rules
       super.init(nodeContext, downstream: downstream)
@@ -292,7 +292,7 @@ public struct HTTPServerSource: SourceComponent {
       return decoder != nil
     }
 
-    /// Nobody else gets the address until the reload is over.
+    /// Reserves the address until the reload is over.
     override func dryRun() {
       guard makesDecoder(), let options = servingOptions() else { return }
       do throws(HTTPServerFailure) {
@@ -349,7 +349,7 @@ public struct HTTPServerSource: SourceComponent {
 
       private func takeNext() {
         let next = queue.take()
-        // Posted before the turn continues: sinks check whether more input is at hand.
+        // Posted before the turn continues: sinks check whether more input is queued.
         if next.isMoreToCome { post() }
         guard let request = next.request else { return }
         if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }
@@ -433,7 +433,7 @@ public struct HTTPServerSource: SourceComponent {
       case .tooLarge: request.reply.reply(ServerAnswer(413))
       case .unavailable: request.reply.reply(.unknownCoding)
       case .damaged:
-        rejectInput(request.body.bytes, "the body is not \(coding), as its Content-Encoding says", origin: origin)
+        rejectInput(request.body.bytes, "the body is not \(coding), its Content-Encoding", origin: origin)
         request.reply.reply(.damaged)
       }
       return nil

@@ -9,7 +9,7 @@ public struct HostSource: SourceComponent {
       switch self {
       case .cpu:
         "the time of each processor in each mode, in seconds; context switches, interrupts, the time of the start"
-      case .memory: "what /proc/meminfo says, in bytes"
+      case .memory: "the values of /proc/meminfo, in bytes"
       case .load: "the load over 1, 5 and 15 minutes"
       case .disk: "operations, bytes and times of each disk, without partitions"
       case .network: "bytes, packets and errors of each interface"

@@ -95,7 +95,7 @@ public struct Interval: SourceComponent {
     private let parameters: Interval
     private var start = Instant(nanoseconds: 0)
     private var tick: Int64 = 0
-    /// How many ticks there have been. Time that has gone by does not come again, so a state always holds those that were taken.
+    /// How many ticks there have been. Past ticks do not come again, so a state always has the position of the taken ones.
     private let ticks = PositionLedger<Int64>(0)
     private var timer = Wake.none
     /// Without a schedule: how many periods have passed since `start`, with an event or without.

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Which lines make one event together: `join: { start: '^\d{4}-' }`.
+/// The rule that joins lines to events: `join: { start: '^\d{4}-' }`.
 public struct JoinParameter: RecordParameter {
   var start: String?
   var end: String?
@@ -47,7 +47,7 @@ public struct JoinParameter: RecordParameter {
       context.badValue(
         node,
         rules.isEmpty
-          ? "'join' does not say which lines belong together"
+          ? "'join' has no rule for lines that belong together"
           : "'join' has \(rules.map { "'\($0.name)'" }.joined(separator: " and ")), and one rule decides",
         .conflictingParameters,
         help:

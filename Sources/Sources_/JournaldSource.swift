@@ -25,7 +25,7 @@ public struct JournaldSource: SourceComponent {
     }
   }
 
-  /// Where the first run starts: `-1h`, `boot`, a time, a cursor.
+  /// The start of the first run: `-1h`, `boot`, a time, a cursor.
   struct Since: ParameterValue {
     enum Place: Sendable, Equatable {
       case beginning, end, boot
@@ -89,7 +89,7 @@ public struct JournaldSource: SourceComponent {
       An event has the fields of its entry by their names in the journal: `MESSAGE`, `PRIORITY`, `_SYSTEMD_UNIT`, `_PID` \
       and so on (systemd.journal-fields(7)), with `__CURSOR`, `__REALTIME_TIMESTAMP`, when journald received it, and \
       `__MONOTONIC_TIMESTAMP`, how long after the start of the machine. Numbers and times are such; a field that stands several times \
-      is a list; what is not UTF-8 is bytes, which JSON writes as base64. A value longer than `maxField` is cut, and \
+      is a list; values other than UTF-8 are bytes, which JSON writes as base64. A value longer than `maxField` is cut, and \
       `__TRUNCATED` lists the names of those fields. Of an entry at most 16 MiB are read.
 
       Conditions are applied while reading, by the journal's index. `units` takes the entries that `journalctl -u` shows: \
@@ -185,7 +185,7 @@ public struct JournaldSource: SourceComponent {
             "_MACHINE_ID", "_SOURCE_REALTIME_TIMESTAMP", "UNIT"), open: true))
   }
 
-  /// What there is: of a journal that would be followed from its end, all.
+  /// Reads the existing entries: all of them if the journal would be followed from its end.
   public var once: (any SourceComponent)? {
     var once = self
     once.follow = false
@@ -208,7 +208,7 @@ public struct JournaldSource: SourceComponent {
       let unit = name.contains(".") ? name : name + ".service"
       matches += [
         .field("_SYSTEMD_UNIT", unit), .or,
-        // What the service manager says of it, and services that may speak for it.
+        // Messages of the service manager about the unit, and of services that may report for it.
         .field("_PID", "1"), .field("UNIT", unit), .or, .field("_UID", "0"), .field("OBJECT_SYSTEMD_UNIT", unit), .or,
         // Its core dumps.
         .field("MESSAGE_ID", "fc2e22bc6ee647b6b90729ab34a250b1"), .field("_UID", "0"), .field("COREDUMP_UNIT", unit),
@@ -235,7 +235,7 @@ public struct JournaldSource: SourceComponent {
     private let parameters: JournaldSource
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var reader: JournalReader?
-    /// Behind everything before the last piece; nil: it has not started.
+    /// The position before the last piece; nil: it has not started.
     private var position: Position?
     /// The entries of the last piece.
     private var entries: [(number: Int64, cursor: String)] = []
@@ -294,7 +294,7 @@ public struct JournaldSource: SourceComponent {
             case .goneCursor:
               services.log(
                 .warning, label,
-                "the entry behind which reading goes on is gone: it goes on with the next one that is left")
+                "the entry after the saved position is gone: reading continues with the next one")
             case .unreadable(let count):
               services.log(
                 .warning, label,
@@ -334,7 +334,7 @@ public struct JournaldSource: SourceComponent {
       }
     }
 
-    /// Behind the last entry that a turn has sent.
+    /// The position after the last entry that a turn has sent.
     private var taken: Position? {
       guard let unsentOffset else { return entries.last.map { Position(cursor: $0.cursor) } ?? position }
       guard let index = entries.firstIndex(where: { $0.number == unsentOffset }), index > 0 else { return position }
@@ -346,7 +346,7 @@ public struct JournaldSource: SourceComponent {
     override var isReadAgain: Bool { true }
     override var hasPosition: Bool { position != nil }
 
-    /// The next execution reads again what no turn has sent.
+    /// The next execution reads the unsent entries again.
     override func suspend() {}
 
     override func save(_ state: inout StateWriter) {

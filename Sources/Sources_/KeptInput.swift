@@ -1,13 +1,13 @@
 import PipelineCore
 import Transport
 
-/// A stream that cannot be read again, between two versions of its source: what has been read of it and not been sent.
+/// A stream that cannot be read again, between two versions of its source: the input that has been read and not sent.
 struct KeptInput: Sendable {
   private let rest: BlockReader.Rest
   private let decoding: BlockDecoding
   private let options: DecoderOptions
 
-  /// - Parameter decoding: What has decoded the stream, by `options`.
+  /// - Parameter decoding: The decoder of the stream so far, by `options`.
   init(_ rest: BlockReader.Rest, _ decoding: BlockDecoding, _ options: DecoderOptions) {
     self.rest = rest
     self.decoding = decoding
@@ -16,18 +16,18 @@ struct KeptInput: Sendable {
 
   /// How the next reader of the stream begins.
   struct Start {
-    /// Behind the last event that was sent.
+    /// The position after the last event that was sent.
     var position = DecodingPosition()
     var reading: BlockReader.Rest?
-    /// What decodes on: the event at hand goes on in it.
+    /// The decoder that continues the incomplete event; nil: another decoder begins.
     var decoding: BlockDecoding?
-    /// An event that other options cannot go on with, because some of its bytes are gone: as it is.
+    /// The incomplete event as far as it was read, if other options cannot continue it because some of its bytes are gone.
     var rows: DecodedBlock?
     /// The decoder needs the start of the stream.
     var lacksBeginning = false
   }
 
-  /// Where decoding by other options goes on with the bytes that no event has.
+  /// The start of decoding by the given options, with the bytes that are in no event.
   func start(by options: DecoderOptions) -> Start {
     var start = Start(position: decoding.position(behind: rest.offset), reading: rest)
     if options == self.options {

@@ -75,7 +75,7 @@ enum PageAddress {
     var scheme: String
     var host: String
     var port: String
-    /// Where the path begins.
+    /// The start of the path.
     var end: Int
 
     static func == (a: Origin, b: Origin) -> Bool { a.scheme == b.scheme && a.host == b.host && a.port == b.port }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What the next call of a source that polls depends on: part of its state, so that it goes on where it was.
+/// The position of a source that polls: the values on which its next call depends. Part of its state.
 struct PollPlace: Sendable, Equatable {
   /// The page that comes after the one that was read last.
   enum Page: Sendable, Equatable {
@@ -9,7 +9,7 @@ struct PollPlace: Sendable, Equatable {
     case number(Int)
   }
 
-  /// What tells the server which version of an answer is known.
+  /// The validators with which the server recognises the known version of an answer.
   struct Validators: Sendable, Equatable {
     /// Hash of the requested URL: validators mean nothing for another one.
     var address: UInt64

@@ -14,7 +14,7 @@ class PolledSource: DecodingSource {
   }
 
   private let schedule: Schedule
-  /// What is asked for, and what comes of it, for messages: "a request", "no response came".
+  /// The call and its missing answer, for messages: "a request", "no response came".
   private let words: (call: String, nothing: String)
   private var call: (any Cancellable)?
   /// Holds the acknowledgement of the event that this inner signal was made for until the answer.
@@ -27,16 +27,16 @@ class PolledSource: DecodingSource {
   private var wasAsking = false
   /// The restored state is that of other parameters.
   private var isRenewed = false
-  /// Behind the last event that has been sent; for a source that knows it within an answer.
+  /// The position after the last event that has been sent; for a source that knows it within an answer.
   var placeOfTurn: PollPlace { place }
 
   /// How far the answers go that have been sent.
   private let answers = PositionLedger(PollPlace())
-  /// Behind the last answer that has been sent to its last event.
+  /// The position after the last answer that has been sent completely.
   final var place = PollPlace()
   /// Set while the server wants no call.
   private var pause = Wake.none
-  /// A call follows as soon as the pause is over.
+  /// Whether a call follows as soon as the pause is over.
   private var isDue = false
   private static let pauseEnds = 1
   /// When the call that is under way began.
@@ -61,7 +61,7 @@ class PolledSource: DecodingSource {
   /// Whether another call follows the answer that has been sent, without waiting for its period.
   var hasMore: Bool { false }
 
-  /// Makes no call for so long; one that is due waits.
+  /// Makes no call for that time; one that is due waits.
   final func pauseCalls(for span: TimeSpan) {
     cancelWake(&pause)
     pause = wake(after: span, Self.pauseEnds)
@@ -70,7 +70,7 @@ class PolledSource: DecodingSource {
   /// Whether calls wait for the end of a pause.
   final var hasPause: Bool { pause.isSet }
 
-  /// Called in a turn with the answer of the call under way; false: nobody waits for it any more. ``end()``, ``endFailed()`` or
+  /// Called in a turn with the answer of the call under way; false: it is not awaited any more. ``end()``, ``endFailed()`` or
   /// ``sendBody(_:_:_:)`` follows.
   final func take() -> Bool {
     guard !isClosed, call != nil else { return false }
@@ -130,7 +130,7 @@ class PolledSource: DecodingSource {
     if continues, pause.isSet { isDue = true }
   }
 
-  /// The call has failed. `body`: what came of it, for the errors output.
+  /// The call has failed. `body`: the received part of the answer, for the errors output.
   final func failed(
     _ code: Diagnostic.Code, _ failure: SignalFailure, _ body: [UInt8] = [], from origin: Origin? = nil
   ) {
@@ -221,7 +221,7 @@ class PolledSource: DecodingSource {
     timer = try state.read()
   }
 
-  /// For a source whose calls depend on what came before: writes the place, and the pause that the server asked for.
+  /// For a source whose calls depend on earlier answers: writes the place, and the pause that the server asked for.
   final func savePlace(_ state: inout StateWriter) {
     state.write(pause)
     state.write(isDue)

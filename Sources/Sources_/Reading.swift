@@ -82,7 +82,7 @@ struct DecodedPiece: Sendable {
   var place: DecodingPosition?
   /// Set in the last piece.
   var end: BlockReader.End?
-  /// Set with the end `stopped`: what has decoded the stream, with the event whose end has not come.
+  /// Set with the end `stopped`: the decoder of the stream, with the incomplete event.
   var decoding: BlockDecoding?
 }
 
@@ -94,9 +94,9 @@ extension BlockReader {
   ///     and another one each time the turns wait for rows (``ReadingDemand``).
   ///   - first: The decoder of the first thread; the others get decoders of their own.
   ///   - memory: The decoder's memory at the start.
-  ///   - kept: What has decoded the stream up to here, if it was read before.
-  ///   - placement: Decides what else these threads do.
-  /// - Returns: What decodes, if the turns do.
+  ///   - kept: The decoder of the stream so far, if it was read before.
+  ///   - placement: Decides on further work of these threads.
+  /// - Returns: The decoder, if turns decode.
   @discardableResult
   func start(
     by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [],

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// What receives messages from others, for the thread that runs the turns.
+/// A receiver of messages, as used by the thread that runs the turns.
 protocol MessageReceiver: AnyObject {
   func stop(handsOver: Bool)
   func cancel()
@@ -14,7 +14,7 @@ extension StreamReceiver: MessageReceiver {
   }
 }
 
-/// What one sender has sent.
+/// Messages of one sender.
 struct ReceivedPiece: Sendable {
   /// The connection; nil: datagrams have none.
   var connection: Int?
@@ -23,7 +23,7 @@ struct ReceivedPiece: Sendable {
   var subject: String?
   var rows: DecodedBlock?
   var refused: [RefusedBytes]
-  /// Where the event begins whose end has not come; nil: there is none.
+  /// The offset of the incomplete event; nil: there is none.
   var pendingOffset: Int64?
 
   init(_ piece: StreamReceiver.Piece) {
@@ -44,7 +44,7 @@ struct ReceivedPiece: Sendable {
 
 /// A source that receives messages at a place of its own: streams or datagrams.
 ///
-/// What has been received cannot be received again: at the end, and before a reload goes on, it is sent first.
+/// Messages cannot be received again: at the end, and before a reload continues, received ones are sent first.
 final class ReceivingNode: DecodingSource {
   enum Way {
     case stream(StreamReceiver.Options, TLSServing.Files?)
@@ -56,7 +56,7 @@ final class ReceivingNode: DecodingSource {
   private let maxConnections: Int
   /// How long the last event of a connection waits for further lines; nil: lines are not joined.
   private let wait: TimeSpan?
-  /// When that is, by connection, and where the event begins.
+  /// The end of that time by connection, and the offset of the event.
   private var timers: [Int: (wake: Wake, offset: Int64)] = [:]
   private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
   private var receiver: (any MessageReceiver)?
@@ -82,7 +82,7 @@ final class ReceivingNode: DecodingSource {
 
   override var connections: PipelineStatistics.Connections? { (receiver as? StreamReceiver)?.counts }
 
-  /// Nobody else gets the place until the reload is over.
+  /// Reserves the place until the reload is over.
   override func dryRun() {
     do throws(SocketFailure) {
       if case .stream(_, let files?) = way { _ = try TLSServing(files) { _ in } }

@@ -27,7 +27,7 @@ struct FramingParameter: RecordParameter {
 
   static var fields: [RecordField<FramingParameter>] {
     [
-      .init("by", \.by, primary: true, required: true, "What ends a message, or says how long it is."),
+      .init("by", \.by, primary: true, required: true, "How the end of a message is recognized."),
       .init(
         "bytes", \.bytes, range: 1...(1 << 30),
         "With `length`: how many bytes the length has, 2 or 4 (4 by default). With `fixed`: those of each message."),
@@ -53,7 +53,7 @@ struct FramingParameter: RecordParameter {
     }
   }
 
-  /// Reports what is missing in the short form, too.
+  /// Reports missing parameters, in the short form, too.
   func check(_ context: inout DecodingContext) {
     guard by == .fixed, bytes == nil else { return }
     context.badValue(
@@ -74,7 +74,7 @@ struct FramingParameter: RecordParameter {
   }
 }
 
-/// Where a source listens: an address, or a socket of systemd.
+/// The place on which a source listens: an address, or a socket of systemd.
 struct ReceivingAddress: ParameterValue {
   var network: NetworkAddress?
   /// The name of a socket that the service manager opens.
@@ -112,7 +112,7 @@ struct ReceivingAddress: ParameterValue {
     network.map { ListenAddress(host: $0.host, port: $0.port, location: $0.location, isDatagram: isDatagram) }
   }
 
-  /// Others than programs of this machine may reach it.
+  /// Whether other machines may reach it.
   var isOpenToOthers: Bool { network.map { !$0.isLoopback } ?? false }
 }
 

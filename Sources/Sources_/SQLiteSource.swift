@@ -30,8 +30,8 @@ public struct SQLiteSource: SourceComponent {
       `bind`, which in an inner signal see the event that it was made for as `event`: event data never becomes part of the statement.
 
       With `key`, only rows whose key is greater than that of the last row are read, in its order, `maxRows` at a time, and all that there are before the source \
-      waits for `every` again. The key of the last row is the position: with a state directory it is saved together with what the pipeline has made of \
-      the rows, so a restart leaves out and repeats nothing. That holds as far as the key grows: a row that is added later needs a greater one. An `INTEGER PRIMARY KEY AUTOINCREMENT` \
+      waits for `every` again. The key of the last row is the position: with a state directory it is saved together with the state of the pipeline, \
+      so a restart leaves out and repeats nothing. That holds as far as the key grows: a row that is added later needs a greater one. An `INTEGER PRIMARY KEY AUTOINCREMENT` \
       promises it, as SQLite has one writer at a time; without `AUTOINCREMENT` a number comes again if the last row is deleted; a time of the last change (`changed`) does not tell rows apart, \
       so add a column: `key: [changed, id]`. Two rows with the same key are an error, and a row with a key that is NULL is not read. \
       The statement is put into another one as `SELECT * FROM (query) WHERE (key) > (last) ORDER BY key LIMIT maxRows + 1`; an index of the columns makes that fast. \
@@ -72,7 +72,7 @@ public struct SQLiteSource: SourceComponent {
         "new orders, every five seconds",
         "sqlite: { path: /var/lib/shop/shop.db, query: 'SELECT id, customer, total FROM orders', key: id, every: 5s }"),
       .pipeline(
-        "only what is new",
+        "only new events",
         """
         name: orders
         sources:
@@ -157,7 +157,8 @@ public struct SQLiteSource: SourceComponent {
   public func validate(_ context: inout DecodingContext) {
     if path.text == ":memory:" {
       context.badValue(
-        at: context.location(of: "path"), "':memory:' is a database that nobody else writes to", help: "Name a file")
+        at: context.location(of: "path"), "':memory:' is a database that no other program writes to",
+        help: "Name a file")
     }
     if query.allSatisfy(\.isWhitespace) {
       context.badValue(at: context.location(of: "query"), "'query' of 'sqlite' is empty", help: "Write a SELECT")
@@ -336,7 +337,7 @@ public struct SQLiteSource: SourceComponent {
       return place
     }
 
-    /// What the position belongs to.
+    /// The key of the position.
     private var positionKey: String { "\(parameters.path.text)?\(parameters.key.joined(separator: ","))" }
 
     override var hasPosition: Bool { !parameters.key.isEmpty }

@@ -24,12 +24,12 @@ public struct SSE: SourceComponent {
     details: """
       `meta.event` is the type of a message (`message` if it has none), and `meta.eventId` the last `id` of the feed. The source \
       stays connected: when the answer ends, breaks off, or is silent for `idleTimeout`, it connects again after \
-      `reconnect`, or what the feed says with `retry`; after failures in a row the pause doubles up to `maxReconnect`, and each is \
+      `reconnect`, or the feed's `retry`; after failures in a row the pause doubles up to `maxReconnect`, and each is \
       shortened by a random part of up to half. It then sends the id of the last message as `Last-Event-ID`, so that the server can \
-      go on behind it. With a state directory that id is saved together with what the pipeline has made of the messages. It is kept \
+      go on behind it. With a state directory that id is saved together with the state of the pipeline. It is kept \
       while the URL without its query is the same.
 
-      The status 204 completes it, as the standard says. Other statuses than 200, 408, 425, 429 and 5xx, and answers of another \
+      The status 204 completes it, following the standard. Other statuses than 200, 408, 425, 429 and 5xx, and answers of another \
       type than `text/event-stream`, end the signal with an error. A pipeline that is slow slows the feed down.
       """,
     parameters: [
@@ -120,7 +120,7 @@ public struct SSE: SourceComponent {
     private lazy var frame = makeFrame()
     private var decoder: (any EventDecoder)?
     private var call: (any HTTPStream)?
-    /// The number of the connection; parts of earlier ones are of no interest.
+    /// The number of the connection; parts of earlier ones are ignored.
     private var connection = 0
     private var isConnected = false
     private var parser: SSEParser
@@ -128,10 +128,8 @@ public struct SSE: SourceComponent {
     private var lastID: String?
     private var previousID: String?
     private let ledger = PositionLedger<String?>(nil)
-    /// What the feed has asked for with `retry`.
-    private var pause: TimeSpan?
-    /// How many connections in a row have brought nothing.
-    private var failures = 0
+    /// Connections that have brought nothing. The feed changes its pauses with `retry`.
+    private var attempts: Attempts
     private var timer = Wake.none
     private static let silent = 1
     private static let reconnects = 2
@@ -139,6 +137,7 @@ public struct SSE: SourceComponent {
     init(_ parameters: SSE, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       parser = SSEParser(limit: parameters.maxMessage.bytes)
+      attempts = Attempts(parameters.reconnect, most: parameters.maxReconnect)
       super.init(nodeContext, downstream: downstream)
       options.connectTimeout = parameters.connectTimeout
       options.timeout = parameters.idleTimeout
@@ -194,7 +193,7 @@ public struct SSE: SourceComponent {
       }
     }
 
-    /// Waits for the next sign of life.
+    /// Starts the time limit for the next bytes of the server.
     private func listen() {
       cancelWake(&timer)
       timer = wake(after: parameters.idleTimeout, Self.silent)
@@ -212,23 +211,22 @@ public struct SSE: SourceComponent {
       execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, text)
     }
 
-    /// The connection is over.
-    private func connectAgain(_ reason: String, after asked: TimeSpan? = nil) {
+    /// Connects again after a pause.
+    ///
+    /// - Parameters:
+    ///   - hasFailed: Whether the connection counts as a failure.
+    ///   - asked: The pause that the server has asked for.
+    private func connectAgain(_ reason: String, hasFailed: Bool = true, after asked: TimeSpan? = nil) {
       disconnect()
-      if failures == 1 { log(.warning, "\(reason); connecting again") }
-      var span = pause ?? parameters.reconnect
-      if failures > 0 {
-        let most = max(parameters.maxReconnect, pause ?? .zero)
-        span = max(
-          span.doubled(after: failures, most: most).shortened(by: execution.services.random()), asked ?? .zero)
-      }
-      timer = wake(after: span, Self.reconnects)
+      if hasFailed, attempts.fail() { log(.warning, "\(reason); connecting again") }
+      let pause =
+        attempts.failures > 0 ? attempts.pause(execution.services.random(), asked: asked) : attempts.delay
+      timer = wake(after: pause, Self.reconnects)
     }
 
     override func woke(_ token: Int) {
       timer = .none
       if token == Self.reconnects { return connect() }
-      failures += 1
       connectAgain("the feed was silent for \(parameters.idleTimeout)")
     }
 
@@ -250,8 +248,7 @@ public struct SSE: SourceComponent {
           return failure.kind == .unavailable ? endPipeline(because: reason) : finish(failing: reason)
         }
         // A feed may end each answer after a while.
-        if failure != nil || !isConnected { failures += 1 }
-        connectAgain(failure?.message ?? "the feed has ended")
+        connectAgain(failure?.message ?? "the feed has ended", hasFailed: failure != nil || !isConnected)
       }
     }
 
@@ -266,15 +263,13 @@ public struct SSE: SourceComponent {
       switch response.status {
       case 200 where type.hasPrefix("text/event-stream"):
         isConnected = true
-        if failures > 0 { log(.info, "connected again") }
-        failures = 0
+        if attempts.succeed() > 0 { log(.info, "connected again") }
         listen()
       case 200: refuse("the answer is no feed: its type is '\(Printable.cut(type))', not text/event-stream")
       case 204:
         disconnect()
         finish()
       case 408, 425, 429, 500...:
-        failures += 1
         connectAgain(
           "the feed answered \(response.status)",
           after: ServerPause.after(response, wallTime: executor.wallTime, longest: .seconds(3600)))
@@ -287,12 +282,12 @@ public struct SSE: SourceComponent {
       let isTaken = parser.take(bytes) { item in
         switch item {
         case .message(let message): messages.append(message)
-        case .retry(let milliseconds): pause = .milliseconds(min(milliseconds, 3_600_000))
+        case .retry(let milliseconds):
+          attempts = attempts.with(delay: .milliseconds(min(milliseconds, 3_600_000)), most: parameters.maxReconnect)
         }
       }
       for message in messages where !isClosed { send(message) }
       guard !isTaken, !isClosed else { return }
-      failures += 1
       connectAgain("a message is longer than \(parameters.maxMessage.bytes) bytes")
     }
 
@@ -311,13 +306,13 @@ public struct SSE: SourceComponent {
 
     // MARK: State
 
-    /// Behind what turns have sent.
+    /// The id of the last message that turns have sent completely.
     private var place: String? { isBatchDone ? lastID : previousID }
 
     override func beginPiece() { beginPiece(of: ledger) { [self] in place } }
     override var hasPosition: Bool { lastID != nil }
 
-    /// What the ids belong to: the URL without its query.
+    /// The URL without its query: ids of another URL are not used.
     private lazy var key: String = {
       let buffer = OutputBuffer(capacity: 64)
       frame.loadNothing()
@@ -352,7 +347,7 @@ public struct SSE: SourceComponent {
   }
 }
 
-/// Takes a feed apart, as the HTML standard says.
+/// Parses a feed, as the HTML standard says.
 struct SSEParser {
   struct Message: Equatable {
     var type: String
@@ -427,7 +422,7 @@ struct SSEParser {
       if !value.isEmpty, value.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) {
         each(.retry(Int64(String(decoding: value, as: UTF8.self)) ?? .max))
       }
-    // Comments, and fields that nobody knows.
+    // Comments and unknown fields are ignored.
     default: break
     }
   }

@@ -57,7 +57,7 @@ public struct StatsDSource: SourceComponent {
       empty: "An empty datagram is no event.",
       error: "A place that cannot be used ends it with an error; a malformed line goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
-      disposal: "Closes its place, after what has arrived was sent."),
+      disposal: "Closes its place, after arrived messages were sent."),
     memory: "An incomplete line of each connection, up to `maxMessage`.",
     knownAs: ["Vector statsd", "Telegraf statsd", "Fluent Bit statsd", "statsd_exporter"],
     useCases: [.init(.reading, "receive metrics of StatsD", "statsd: 8125")],

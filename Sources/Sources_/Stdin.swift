@@ -43,7 +43,7 @@ public struct Stdin: SourceComponent {
     memory: "The header row of CSV; of joined lines, the last event.", persistence: .position(version: 1),
     knownAs: ["Vector stdin", "Benthos stdin", "Logstash stdin"],
     useCases: [
-      .init(.reading, "read what is piped into the process", "stdin"),
+      .init(.reading, "read the input of the process", "stdin"),
       .init(.reading, "read JSON lines from a pipe", "stdin: { decode: json }"),
     ],
     seeAlso: ["file"])
@@ -68,7 +68,7 @@ public struct Stdin: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// What was read before a pipeline was suspended, and not sent; the next source continues it.
+  /// Input that was read before a pipeline was suspended, and not sent; the next source continues it.
   private static let kept = Mutex<KeptInput?>(nil)
 
   /// Whether a source reads standard input.
@@ -81,11 +81,11 @@ public struct Stdin: SourceComponent {
     private lazy var placement = makePlacement(
       threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
     private var hasClaim = false
-    /// What decodes, if the turns do.
+    /// The decoder, if turns decode.
     private var decoding: BlockDecoding?
-    /// When the last event is sent whose end has not come.
+    /// Ends the incomplete last event.
     private var timer = Wake.none
-    /// What a decoder needs to continue after the last event.
+    /// The state from which a decoder continues after the last event.
     private var decodingPosition = DecodingPosition()
     /// Up to where the input has been sent, in bytes. Standard input cannot be read again, so this is for statistics.
     private let sent = PositionLedger<Int64>(0)
@@ -198,7 +198,7 @@ public struct Stdin: SourceComponent {
         cancelWake(&timer)
         endPause()
       case .stopped:
-        // What has been read cannot be read again: half a document is rejected rather than forgotten.
+        // The input cannot be read again: an incomplete document is rejected rather than lost.
         if let (rows, place) = piece.decoding?.endEvent() {
           take([DecodedPiece(rows: rows, place: place, end: piece.end)])
         } else if isPausing {

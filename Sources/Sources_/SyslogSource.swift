@@ -80,7 +80,7 @@ public struct SyslogSource: SourceComponent {
       empty: "An empty message is no event.",
       error: "A place that cannot be used ends it with an error; a malformed message goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
-      disposal: "Closes its place, after what has arrived was sent."),
+      disposal: "Closes its place, after arrived messages were sent."),
     memory: "An incomplete message of each connection, up to `maxMessage`.",
     knownAs: ["Vector syslog", "Fluent Bit syslog", "Logstash syslog", "Telegraf syslog"],
     useCases: [

@@ -26,7 +26,7 @@ public struct TCP: SourceComponent {
       loopback address; any other address requires `tls` with `clientCA`, or `allowUnauthenticated`.
 
       While the pipeline takes no input nothing is read, so the senders' systems hold back. The protocol has no \
-      acknowledgement: a sender does not learn what became of its messages. When the pipeline stops, what has arrived \
+      acknowledgement: a sender does not learn the fate of its messages. When the pipeline stops, what has arrived \
       is still sent. A reload keeps the port and the connections open.
 
       With `tls` the files are looked at again when connections come: those that come after a change have the new \
@@ -73,7 +73,7 @@ public struct TCP: SourceComponent {
         errors output.
         """,
       completion: "Only when the pipeline is stopped.",
-      disposal: "Closes the port and the connections, after what has arrived was sent."),
+      disposal: "Closes the port and the connections, after arrived messages were sent."),
     memory: "An incomplete message of each connection, up to `maxMessage`.",
     knownAs: ["Vector socket", "Fluent Bit tcp", "Logstash tcp", "Benthos socket_server"],
     useCases: [

@@ -16,11 +16,11 @@ public struct UDP: SourceComponent {
     "udp",
     summary: "Receives UDP datagrams, each a message.",
     details: """
-      `meta.peer` is the address of the sender; anybody can forge it. By default it listens on the loopback address; \
+      `meta.peer` is the address of the sender; it can be forged. By default it listens on the loopback address; \
       any other address requires `allowUnauthenticated`.
 
       Datagrams may be lost on the way, without a report. While the pipeline takes no input they wait in the system's \
-      buffer, `receiveBuffer`; the system drops what has no room there. The log says how many, as far as the kernel \
+      buffer, `receiveBuffer`; the system drops datagrams that do not fit. The log says how many, as far as the kernel \
       does. A reload keeps the socket with what waits in it.
       """,
     parameters: [

@@ -62,7 +62,7 @@ public struct UnixSocket: SourceComponent {
       error:
         "A path that cannot be used ends it with an error; a message that cannot be decoded goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
-      disposal: "Removes the socket, after what has arrived was sent."),
+      disposal: "Removes the socket, after arrived messages were sent."),
     memory: "An incomplete message of each connection, up to `maxMessage`.",
     knownAs: ["Vector socket", "Fluent Bit unix_socket", "Logstash unix"],
     useCases: [.init(.reading, "receive events of local programs", "unix: /run/rxd/events.sock")],

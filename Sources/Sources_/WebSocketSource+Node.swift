@@ -3,8 +3,8 @@ import Synchronization
 import Transport
 
 extension WebSocketSource {
-  /// Messages that were received cannot be received again: at a stop what the other side has sent is taken first, and a reload leaves what has
-  /// not been read to the next version.
+  /// Messages that were received cannot be received again: at a stop the received messages are sent first, and a reload leaves unread
+  /// messages to the next version.
   final class Node: DecodingSource {
     /// Why the source takes no new connections.
     private enum Ending { case drain, suspend }
@@ -28,7 +28,7 @@ extension WebSocketSource {
     private var settings: KeptWebSockets.Settings?
     /// How many connections were broken off at the end.
     private var cut = 0
-    /// Messages that have come, counted by the network thread, and those that turns have taken.
+    /// The number of received messages, counted by the network thread, and of those that turns have taken.
     private let arrived = Arrivals()
     private var taken = 0
     private var counts = PipelineStatistics.Connections()
@@ -257,7 +257,7 @@ extension WebSocketSource {
       return "server \(address.place) \(parameters.socket.path)"
     }
 
-    /// Goes on with the connections of the version before, or takes what has come of them.
+    /// Goes on with the connections of the version before, or takes only their received messages.
     private func adopt(under settings: KeptWebSockets.Settings) {
       self.settings = settings
       for kept in KeptWebSockets.take(place, settings) {
@@ -281,7 +281,7 @@ extension WebSocketSource {
 
     override func drain() { end(.drain) }
 
-    /// No new connections, and nothing is left behind of those that are open.
+    /// Takes no new connections, and sends all messages of the open ones.
     private func end(_ how: Ending) {
       guard ending == nil else { return }
       ending = how
@@ -292,7 +292,7 @@ extension WebSocketSource {
       let (executor, node) = (executor, Weak(self))
       for (number, peer) in peers {
         if how == .suspend, KeptWebSockets.isKeeping {
-          // Behind the messages that have come.
+          // After the received messages.
           peer.session.park { parking in executor.postBatch { node.object?.parked(number, parking) } }
         } else {
           peer.session.close(1001, "the pipeline stops") {
@@ -314,7 +314,7 @@ extension WebSocketSource {
       if cut > 0 {
         log(
           .warning,
-          "\(cut) connection\(cut == 1 ? "" : "s") did not end within \(sessionOptions.closeTimeout): what was sent there and not read by then is lost"
+          "\(cut) connection\(cut == 1 ? "" : "s") did not end within \(sessionOptions.closeTimeout): messages on the way are lost"
         )
         cut = 0
       }

@@ -23,11 +23,11 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
       With `url` it connects to a server and stays connected. When a connection cannot be made or ends, it connects again \
       after `reconnect`; after failures in a row the pause doubles up to `maxReconnect`, and each is shortened by a random part of up \
       to half. `send` is a message that it sends on each connection first, such as a subscription. An answer to the opening \
-      handshake other than 101, 408, 425, 429 and 5xx ends it with an error. The log says with which code the server has closed.
+      handshake other than 101, 408, 425, 429 and 5xx ends it with an error. The log says the code with which the server has closed.
 
       With `listen` it is a server: clients connect to `path`. Other sources and sinks that serve HTTP can share the address, as \
       `httpServer` says. A page of a browser may connect if it comes from the same host and port, or from one of \
-      `origins`; programs say no origin. By default it listens on the loopback address; any other address requires `auth`, \
+      `origins`; programs send no origin. By default it listens on the loopback address; any other address requires `auth`, \
       `serverTLS` with `clientCA`, or `allowUnauthenticated`.
 
       Each message is decoded by itself: text and binary messages alike, whole when their last fragment has come. `meta.type` is `text` or \
@@ -40,10 +40,10 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
 
       At a stop each connection is closed with the code 1001, and everything that the other side has sent before its answer to that still becomes \
       events; if no answer comes within 5 seconds, the connection is broken off, and the log says how many were. A reload keeps connections open, \
-      and what comes meanwhile waits for the new version; where it has another address, other credentials, another `send` or other \
+      and messages that come meanwhile wait for the new version; where it has another address, other credentials, another `send` or other \
       limits, they are closed as at a stop.
 
-      WebSockets have no acknowledgement: messages that were sent while nobody was connected, and those that had been read \
+      WebSockets have no acknowledgement: messages that were sent without a connection, and those that had been read \
       when the process was killed, are lost.
       """,
     parameters: placeParameters + [
@@ -57,7 +57,7 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
     ] + serverParameters + [
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "Server: a client that sends no message for so long is closed; by default never.")
+        "Server: the longest silence of a client before it is disconnected; by default there is no limit.")
     ] + pingParameters + [
       .init("maxMessage", \.maxMessage, "The largest message, all fragments together."),
       .init("maxFrame", \.maxFrame, "The largest frame; by default as `maxMessage`."),
@@ -81,7 +81,7 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
         are made again. A message that cannot be decoded goes to the errors output.
         """,
       completion:
-        "Only when the pipeline is stopped: connections are closed with the code 1001, and what was sent before is taken.",
+        "Only when the pipeline is stopped: connections are closed with the code 1001, and messages sent before are taken.",
       disposal: "Closes its connections with the code 1001."),
     memory: "For each connection a message that comes in, and 64 KiB that the pipeline has not taken yet.",
     knownAs: ["Vector websocket", "Benthos websocket", "Benthos http_server ws_path", "Node-RED websocket"],

@@ -31,7 +31,7 @@ public final class DiskStore: PipelineStore {
   private let path: String
   private let log: Log
   public let identity: UInt64
-  /// What an earlier run has left to go on from; nil: there is nothing.
+  /// The state that an earlier run has left; nil: there is none.
   public let savedState: [UInt8]?
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
@@ -41,8 +41,9 @@ public final class DiskStore: PipelineStore {
 
   /// Opens the store at `path`, creates it if there is none, and starts its thread.
   ///
-  /// A damaged store is set aside under another name; what can be read of it is taken over, and the log says what is lost.
-  /// - Parameter deadLetterBytes: The limit of all dead letters, in bytes. A sixteenth more may be there for a while.
+  /// A damaged store is set aside under another name; readable records are taken over, and the log reports the losses.
+  ///
+  /// - Parameter deadLetterBytes: The limit of all dead letters, in bytes; up to a sixteenth more may be stored for a while.
   /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
   public init(
     _ path: String, deadLetterBytes: Int64 = deadLetterBytes, log: @escaping Log
@@ -116,7 +117,7 @@ public final class DiskStore: PipelineStore {
     state.notify()
   }
 
-  /// Writes what has been asked for, and closes the file. Returns whether all of it was written within `limit`; what was not is lost,
+  /// Writes the pending commits and closes the file. Returns whether all were written within `limit`; the rest is lost,
   /// and repeated by sources that can be read again.
   @discardableResult
   public func close(within limit: TimeSpan) -> Bool {
@@ -207,7 +208,7 @@ public final class DiskStore: PipelineStore {
         } catch {
           if !isFailing { log(.error, "the store \(path) cannot be written: \(error.message); trying again") }
           isFailing = true
-          // After a failed sync nobody knows what is on the disk: the file is opened anew, and all of it is written again. What was removed is
+          // After a failed sync the contents of the disk are unknown: the file is opened anew, and all of it is written again. A removed file is
           // only where it is open.
           if file?.isInPlace != false { file = nil }
           if error.isDamage, salvage(because: error.message) { continue }
@@ -237,7 +238,7 @@ public final class DiskStore: PipelineStore {
       nextReport = monotonicNow() + 1_000_000_000
     }
 
-    /// Sets the damaged file aside and takes over what can be read of it; false: that failed.
+    /// Sets the damaged file aside and takes over its readable records; false: that failed.
     private func salvage(because reason: String) -> Bool {
       file = nil
       do {
@@ -249,7 +250,7 @@ public final class DiskStore: PipelineStore {
       }
     }
 
-    /// The file was removed or replaced while it was open: gives its name a copy of what it has.
+    /// The file was removed or replaced while it was open: writes a copy of its contents under its name.
     private func putBack() throws(DatabaseError) {
       guard let open = file else { return }
       var aside: String?
@@ -273,7 +274,7 @@ public final class DiskStore: PipelineStore {
       file = try reopen()
       log(
         .error,
-        "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from what is in use; "
+        "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from the copy in use; "
           + (aside.map { "the other file is \($0) now" } ?? "'rxd state delete' removes a store"))
     }
 
@@ -322,7 +323,7 @@ public final class DiskStore: PipelineStore {
       }
     }
 
-    /// What need not be done at once, while nothing else waits.
+    /// Maintenance work, done while no commit waits.
     private func tidy() {
       do throws(DatabaseError) {
         untidied = 0
@@ -350,7 +351,7 @@ public final class DiskStore: PipelineStore {
   }
 }
 
-/// What a store has done since it was opened.
+/// The counters of a store since it was opened.
 public struct StoreStatistics: Sendable {
   public private(set) var commits: UInt64 = 0
   /// How many commits took less than twice as many nanoseconds as the power of two of the index, and not less than that.

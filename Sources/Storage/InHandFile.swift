@@ -1,8 +1,8 @@
 import Glibc
 public import PipelineCore
 
-/// The memory of an ``InHand``: a small file beside the store of the pipeline, mapped into memory. The system writes it when it likes, which
-/// is enough: what ends the process does not end the system.
+/// The memory of an ``InHand``: a small file beside the store of the pipeline, mapped into memory. The system writes it at any time, which
+/// is enough: an event that ends the process does not end the system.
 final class InHandFile {
   let memory: UnsafeMutableRawPointer
 

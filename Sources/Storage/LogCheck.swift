@@ -1,6 +1,6 @@
 import Glibc
 
-/// Finds damage in the log of a store (`-wal`), which SQLite reports to nobody: it takes the first frame with a wrong checksum for the
+/// Finds damage in the log of a store (`-wal`), which SQLite does not report: it takes the first frame with a wrong checksum for the
 /// end of the log.
 ///
 /// A crash cuts a log at its end, so behind the first frame that is not whole there is no commit of the same log, unless bytes have

@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Sets a damaged store aside and takes over what can be read of it.
+/// Sets a damaged store aside and takes over its readable records.
 struct Salvage {
   private let path: String
   private let log: DiskStore.Log

@@ -1,7 +1,7 @@
 public import PipelineCore
 import Transport
 
-/// Changes the store of a pipeline that does not run. Whoever uses it has the lock of the state directory.
+/// Changes the store of a pipeline that does not run. The user must have the lock of the state directory.
 ///
 /// Each change is one transaction, on the disk when the call returns. Used by one thread.
 public final class StoreEditor {
@@ -45,7 +45,7 @@ public final class StoreEditor {
     try change { file throws(DatabaseError) in try file.write(transaction) }
   }
 
-  /// Removes what the sink has to deliver.
+  /// Removes the undelivered rows of the sink.
   public func removeRows(of sink: String) throws(StoreRefusal) {
     try change { file throws(DatabaseError) in
       let statement = try file.database.prepare("DELETE FROM outbox WHERE sink = ?1")

@@ -15,7 +15,7 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
-  /// Which file it is.
+  /// The identity of the file.
   private var place: (device: UInt64, inode: UInt64)?
   /// The size of all dead letters, in bytes; nil: not counted yet.
   private var deadLetterBytes: Int64?
@@ -89,7 +89,7 @@ final class StoreFile {
     return place == now
   }
 
-  /// Writes a copy of all that the open file has, whatever has its name now.
+  /// Writes a copy of the open file's contents, even if another file has its name.
   func copy(to other: String) throws(DatabaseError) {
     unlink(other)
     let quoted = other.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''")
@@ -265,7 +265,7 @@ final class StoreFile {
   }
 }
 
-/// Why a store cannot be opened, which waiting does not mend. One sentence without a full stop.
+/// Why a store cannot be opened; another attempt would fail, too. One sentence without a full stop.
 public struct StoreRefusal: Error, Sendable {
   public var message: String
   init(_ message: String) { self.message = message }

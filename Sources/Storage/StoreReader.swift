@@ -4,7 +4,7 @@ import Transport
 
 /// Reads the store of a pipeline, also while a daemon has it open. Changes nothing of it.
 ///
-/// All that one reader gives is of one moment. Used by one thread.
+/// One reader shows the store at one moment. Used by one thread.
 public final class StoreReader {
   public let path: String
   private let database: Database
@@ -37,7 +37,7 @@ public final class StoreReader {
       ? "it is not a store of rxd" : error.message
   }
 
-  /// Says of an error what it means for the whole store.
+  /// The refusal of the whole store for an error.
   private func refusal(_ message: String) -> StoreRefusal {
     if let quiet, FileTimes(path) != quiet || FileTimes(path + "-wal") != nil {
       return StoreRefusal("\(path) has changed while it was read: try again")
@@ -79,7 +79,7 @@ public final class StoreReader {
     try reading { Int(try database.number("SELECT total(length(body)) FROM state") ?? 0) }
   }
 
-  /// What sinks have to deliver.
+  /// The undelivered rows of the sinks.
   public func backlogs() throws(StoreRefusal) -> [String: OutboxBacklog] { try reading { try database.backlogs() } }
 
   /// Calls `body` for each row of the outbox, in order, until it returns false. Returns how many rows are damaged, which are left out.
@@ -186,7 +186,7 @@ extension Database {
   }
 }
 
-/// What tells whether a file has been written to.
+/// The times that show whether a file has been written to.
 private struct FileTimes: Equatable {
   var inode: UInt64
   var size: Int64

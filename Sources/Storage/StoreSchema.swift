@@ -2,7 +2,7 @@ import CDigest
 import PipelineCore
 import Transport
 
-/// The tables of a store, and what is read from them.
+/// The tables of a store, and reading from them.
 ///
 /// ```
 /// meta        identity, last_row, parts, is_clean, pipeline
@@ -40,7 +40,7 @@ struct StoreSchema {
 }
 
 extension Database {
-  /// What is wrong with the file's kind; nil: it is a store of this version. A new file is none yet.
+  /// Why the file is no store of this version; nil: it is one. A new file is none yet.
   func refusal() throws(DatabaseError) -> String? {
     let application = try number("PRAGMA application_id") ?? 0
     let version = try number("PRAGMA user_version") ?? 0
@@ -119,7 +119,7 @@ extension Database {
   }
 }
 
-/// A record of a store that is not what was written.
+/// A record of a store that has changed since it was written.
 struct StoreDamage: Error {
   /// A clause: `part 3 of the state is damaged`.
   var message: String

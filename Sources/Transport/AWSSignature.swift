@@ -13,7 +13,7 @@ struct AWSSignature {
   /// The SHA-256 of the body in hexadecimal digits.
   var payload: String
 
-  /// What a request needs beside its own headers.
+  /// The headers that a request needs beside its own.
   ///
   /// - Parameters:
   ///   - host: as the header `Host` has it.

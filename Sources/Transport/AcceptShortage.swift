@@ -19,7 +19,7 @@ public struct AcceptShortage: Sendable {
 
   public init() {}
 
-  /// Whether an error of `accept` passes when others give back what they have.
+  /// Whether an error of `accept` passes when other users free their descriptors or memory.
   public static func isShortage(_ code: Int32) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
 
   public mutating func failed(_ code: Int32) -> Notice? {
@@ -36,7 +36,7 @@ public struct AcceptShortage: Sendable {
 }
 
 extension Services {
-  /// Says that connections wait, or are accepted again.
+  /// Logs that connections wait, or are accepted again.
   public func report(_ notice: AcceptShortage.Notice, _ label: String) {
     switch notice {
     case .acceptPaused(let reason):

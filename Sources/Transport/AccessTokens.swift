@@ -5,14 +5,14 @@ import Synchronization
 /// memory and shares them between all requests with the same credentials.
 ///
 /// A token is renewed before it expires, and once for a request that is answered 401. While it is fetched, requests wait for it.
-/// All that a request waits for counts towards its `timeout`. Callable from any thread.
+/// Waiting for a token counts towards the `timeout` of a request. Callable from any thread.
 final class AccessTokens: Sendable {
   typealias Completion = @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   typealias Receive = @Sendable (HTTPStreamPart) -> Void
   typealias Stream = @Sendable (HTTPRequest, @escaping Receive) -> any HTTPStream
   typealias Send = @Sendable (HTTPRequest, @escaping Completion) -> any Cancellable
 
-  /// What a token is for. The same client may be known by another name where connections go another way.
+  /// The use of a token. The same client may have another identity over other connections.
   private struct Key: Hashable {
     var credentials: HTTPOptions.OAuth2
     var proxy: String?
@@ -36,7 +36,7 @@ final class AccessTokens: Sendable {
 
   /// - Parameters:
   ///   - send: sends a request without OAuth 2.0.
-  ///   - stream: the same of a request whose answer comes bit by bit.
+  ///   - stream: sends a request with a streamed answer without OAuth 2.0.
   ///   - now: nanoseconds of a clock that is never set.
   init(send: @escaping Send, stream: @escaping Stream, now: @escaping @Sendable () -> Int64) {
     self.now = now
@@ -44,7 +44,7 @@ final class AccessTokens: Sendable {
     sendNow = send
   }
 
-  /// What waits for a token.
+  /// A request or connection that waits for a token.
   private protocol TokenUser: AnyObject, Sendable {
     var request: HTTPRequest { get }
     var credentials: HTTPOptions.OAuth2 { get }
@@ -103,7 +103,7 @@ final class AccessTokens: Sendable {
     }
   }
 
-  /// A request whose answer comes bit by bit; an answer 401 to the first attempt is not passed on.
+  /// A request with a streamed answer; an answer 401 to the first attempt is not passed on.
   private final class StreamCall: HTTPStream, TokenUser {
     private struct State {
       var stream: (any HTTPStream)?
@@ -135,7 +135,7 @@ final class AccessTokens: Sendable {
       let stream = tokens.streamNow(request) { [self] part in
         guard state.withLock({ $0.attempt == attempt }) else { return }
         if attempt == 1, case .head(let response) = part, response.status == 401 {
-          // Further parts are of no interest, also if the attempt is not known here yet.
+          // Further parts are ignored, also if the attempt is not known here yet.
           let stream = state.withLock { state in
             state.attempt = 2
             return state.stream.take()
@@ -176,7 +176,7 @@ final class AccessTokens: Sendable {
     }
   }
 
-  /// What wants the token itself.
+  /// A user of the token itself.
   private final class TokenCall: TokenUser, Cancellable {
     let request: HTTPRequest
     let credentials: HTTPOptions.OAuth2
@@ -210,7 +210,7 @@ final class AccessTokens: Sendable {
     return call
   }
 
-  /// Starts a request whose `auth` are these credentials, and whose answer comes bit by bit.
+  /// Starts a request with a streamed answer whose `auth` are these credentials.
   func stream(
     _ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, _ receive: @escaping Receive
   ) -> any HTTPStream {
@@ -345,7 +345,7 @@ final class AccessTokens: Sendable {
     return request
   }
 
-  /// What an answer of the endpoint says. A failure of kind `forbidden` will not pass by itself.
+  /// The grant in an answer of the endpoint. A failure of kind `forbidden` will not pass by itself.
   static func grant(
     _ result: Result<HTTPResponse, HTTPFailure>, of credentials: HTTPOptions.OAuth2
   ) -> Result<Grant, HTTPFailure> {

@@ -139,7 +139,7 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
     if count > 0 {
       written += count
     } else if count < 0, errno != EAGAIN, errno != EINTR {
-      // It reads no more: what it has not answered is not answered.
+      // It reads no more, so the remaining lines stay unanswered.
       written = pending.count
       child.closeInput()
     }

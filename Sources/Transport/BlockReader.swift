@@ -22,13 +22,13 @@ public final class BlockReader: Sendable {
     public var whenTooLong = LongLine.Policy.cut
     /// The largest read in bytes. For short lines reads are smaller: 128 KiB for lines of 8 bytes.
     public var blockBytes = 512 << 10
-    /// Where reading starts; other than 0 only in a regular file.
+    /// The offset at which reading starts; other than 0 only in a regular file.
     public var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
     public var refusesCompressed = false
     /// Which regular files are decompressed. Offsets are then those of the content.
     public var decompresses = Decompression.none
-    /// What another reader of the same stream has left.
+    /// The rest that another reader of the same stream has left.
     public var beginning: Rest?
     public init() {}
   }
@@ -54,9 +54,9 @@ public final class BlockReader: Sendable {
     }
   }
 
-  /// What a reader that was stopped has read and not delivered, for the next reader of the stream.
+  /// Bytes that a stopped reader has read and not delivered, for the next reader of the stream.
   public struct Rest: Sendable {
-    /// Where its bytes begin in the stream.
+    /// The offset of its bytes in the stream.
     public private(set) var offset: Int64
     /// Bytes that were delivered, and are delivered again.
     private(set) var again: [UInt8] = []
@@ -163,13 +163,13 @@ public final class BlockReader: Sendable {
     while demand == nil, addOne(pool) {}
   }
 
-  /// After the end `stopped`: what was read and not delivered.
+  /// After the end `stopped`: the undelivered bytes.
   public var rest: Rest { reading.withLock { $0.rest } }
 
   /// The number of reading threads.
   public var threadCount: Int { threads.withLock { $0.count } }
 
-  /// Ends reading soon, also while it waits for data. What was read but is not a whole line is not
+  /// Ends reading soon, also while it waits for data. An incomplete line is not
   /// delivered, and is in ``rest``. A `deliver` that blocks must be released by the code that blocks it.
   public func stop() { stopEvent.wake() }
 

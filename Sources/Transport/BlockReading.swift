@@ -117,7 +117,7 @@ struct BlockReading {
     return line.readOffset
   }
 
-  /// What was read and not delivered.
+  /// The undelivered bytes.
   var rest: BlockReader.Rest {
     switch options.mode {
     case .lines: BlockReader.Rest(offset: lines.offset, lines: lines)
@@ -213,7 +213,7 @@ struct BlockReading {
     }
   }
 
-  /// Opens the content of a file, and skips what comes before the start of reading.
+  /// Opens the content of a file, and skips the part before the start of reading.
   private mutating func decompress(_ file: FileDescriptor, _ format: Decompressor.Format) throws(PosixError) {
     guard let opened = CompressedContent(file, format) else {
       throw PosixError(

@@ -24,7 +24,7 @@ final class ByteBudget: Sendable {
   /// Takes `count` bytes that are in memory already, also beyond the limit.
   func force(_ count: Int) { used.add(count, ordering: .relaxed) }
 
-  func giveBack(_ count: Int) { used.subtract(count, ordering: .relaxed) }
+  func release(_ count: Int) { used.subtract(count, ordering: .relaxed) }
 }
 
 /// One holder's share of a budget; returned when it is released. `grow` is called by one thread at a time.
@@ -34,7 +34,7 @@ final class ByteCharge: @unchecked Sendable {
 
   init(_ budget: ByteBudget) { self.budget = budget }
 
-  deinit { budget.giveBack(count) }
+  deinit { budget.release(count) }
 
   /// Takes `more` bytes; false if the budget has no room.
   func grow(by more: Int) -> Bool {

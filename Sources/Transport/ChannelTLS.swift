@@ -1,6 +1,6 @@
 import NIOCore
 
-/// TLS of one connection, between its channel and what speaks HTTP. Used on the event loop of the channel.
+/// TLS of one connection, between its channel and the HTTP handler. Used on the event loop of the channel.
 final class ChannelTLS: ChannelDuplexHandler {
   typealias InboundIn = ByteBuffer
   typealias InboundOut = ByteBuffer
@@ -11,7 +11,7 @@ final class ChannelTLS: ChannelDuplexHandler {
   private let isServer: Bool
   private let failed: @Sendable (String) -> Void
   private var isEstablished = false
-  /// Nothing more comes in or goes out.
+  /// Whether the connection is over.
   private var isOver = false
   /// The subject of the other side's certificate; nil: it has shown none.
   private(set) var subject: String?
@@ -26,7 +26,7 @@ final class ChannelTLS: ChannelDuplexHandler {
     self.failed = failed
   }
 
-  /// What speaks over a client's connection begins when it is encrypted.
+  /// The protocol of a client's connection begins after the handshake.
   func channelActive(context: ChannelHandlerContext) {
     if isServer { context.fireChannelActive() } else { shakeHands(context) }
   }
@@ -55,7 +55,7 @@ final class ChannelTLS: ChannelDuplexHandler {
     }
   }
 
-  /// Passes on what has been decrypted.
+  /// Passes on the decrypted bytes.
   private func passOn(_ context: ChannelHandlerContext) {
     while !isOver {
       var buffer = context.channel.allocator.buffer(capacity: Self.record)
@@ -78,7 +78,7 @@ final class ChannelTLS: ChannelDuplexHandler {
 
   func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
     guard isEstablished, !isOver else {
-      // What would answer a client that has not shaken hands cannot be read by it.
+      // A client that has not shaken hands cannot read an answer.
       promise?.fail(ChannelError.ioOnClosedChannel)
       return context.close(promise: nil)
     }
@@ -127,7 +127,7 @@ final class ChannelTLS: ChannelDuplexHandler {
     context.close(promise: nil)
   }
 
-  /// What is to be sent; nil: nothing.
+  /// The encrypted bytes to be sent; nil: there are none.
   private func drain(_ context: ChannelHandlerContext) -> ByteBuffer? {
     var buffer = context.channel.allocator.buffer(capacity: Self.record)
     while buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: Self.record, { session.drain(into: $0) }) > 0 {}

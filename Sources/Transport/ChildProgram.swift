@@ -12,13 +12,13 @@ public struct ChildProgram: ~Copyable {
   public private(set) var input: Int32
   public private(set) var output: Int32
   public private(set) var errors: Int32
-  /// Readable when the process has ended; -1: the system has no such thing.
+  /// Readable when the process has ended; -1: the system has no `pidfd_open`.
   public let ending: Int32
 
   /// Starts a program.
   ///
   /// - Parameters:
-  ///   - path: A path; nothing is looked for.
+  ///   - path: A path, which is not searched for.
   ///   - environment: All its variables.
   public init(
     _ path: String, _ arguments: [String], environment: [String: String], directory: String?, memory: Int = 0,
@@ -73,9 +73,9 @@ public struct ChildProgram: ~Copyable {
   /// Sends a signal to the program and to what it has started in its group.
   public borrowing func signal(_ signal: Int32) { kill(-process, signal) }
 
-  /// The status as `waitpid` gives it, if the program has ended; what it has left in its group is killed then.
+  /// The status as `waitpid` gives it, if the program has ended; the rest of its group is killed then.
   public borrowing func status() -> Int32? {
-    // While it is not reaped, nobody else can have its group.
+    // Before the process is reaped, no other process group can have its number.
     if ending >= 0 {
       var one = pollfd(fd: ending, events: Int16(POLLIN), revents: 0)
       guard poll(&one, 1, 0) > 0 else { return nil }
@@ -96,7 +96,7 @@ public struct ChildProgram: ~Copyable {
     }
   }
 
-  /// Where the program of a call is: as it is named if it has a `/`, otherwise in the usual directories. Throws if it is nowhere, or cannot
+  /// The path of the program of a call: as it is named if it has a `/`, otherwise in the usual directories. Throws if it is nowhere, or cannot
   /// be run.
   public static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
     let name = call.program
@@ -111,7 +111,7 @@ public struct ChildProgram: ~Copyable {
     return found
   }
 
-  /// Reads what is there of standard error. Whether there may be more at once.
+  /// Reads the available part of standard error. Returns whether there may be more at once.
   mutating func readErrors(_ errors: inout ErrorLines, _ log: (Services.Level, String) -> Void) -> Bool {
     var buffer = [UInt8](repeating: 0, count: 16 << 10)
     let count = Glibc.read(self.errors, &buffer, buffer.count)

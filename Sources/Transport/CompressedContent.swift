@@ -4,7 +4,7 @@ import PipelineCore
 
 /// The content of a compressed file, decompressed from its start as a stream. Used by one thread at a time.
 ///
-/// Memory: 64 KiB of the file, and what the library keeps: 40 KiB for gzip, at most 8 MiB for zstd.
+/// Memory: 64 KiB of the file, and that of the library: 40 KiB for gzip, at most 8 MiB for zstd.
 final class CompressedContent {
   enum State {
     /// There may be more.
@@ -13,7 +13,7 @@ final class CompressedContent {
     case unfinished
     /// The file ends well.
     case whole
-    /// What follows cannot be decompressed.
+    /// The rest cannot be decompressed.
     case damaged
   }
 
@@ -27,7 +27,7 @@ final class CompressedContent {
   private var used = 0
   /// The offset in the file of the first byte after `input`.
   private var fileOffset: Int64 = 0
-  /// A part that is complete in itself has just ended: so may the file.
+  /// Whether a complete member has just ended, so that the file may end here.
   private var isBetweenParts = false
 
   private static let formats: [(ending: String, format: Decompressor.Format)] = [(".gz", .gzip), (".zst", .zstd)]
@@ -35,7 +35,7 @@ final class CompressedContent {
   /// The name endings of the formats.
   static var endings: [String] { formats.map(\.ending) }
 
-  /// The name that a compressed file had before it was compressed, and its format; nil: it has not the name of one.
+  /// The name that a compressed file had before it was compressed, and its format; nil: the name is none of a compressed file.
   static func original(_ path: String) -> (path: String, format: Decompressor.Format)? {
     formats.first { path.hasSuffix($0.ending) }.map { (String(path.dropLast($0.ending.utf8.count)), $0.format) }
   }
@@ -84,7 +84,7 @@ final class CompressedContent {
     }
   }
 
-  /// The first bytes of the content of a file, at most ``FollowedFile/headBytes``, and what follows them.
+  /// The first bytes of the content of a file, at most ``FollowedFile/headBytes``, and the state after them.
   ///
   /// - Returns: Nil if the library is not installed or memory is short.
   static func head(

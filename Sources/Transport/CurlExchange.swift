@@ -79,15 +79,15 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     }
   }
 
-  // MARK: - Answers that come bit by bit
+  // MARK: - Streamed answers
 
-  /// Takes the parts of the answer; nil: it is wanted as a whole.
+  /// Receives the parts of the answer; nil: the answer is not streamed.
   private var receiver: (@Sendable (HTTPStreamPart) -> Void)?
   private(set) var isStreaming = false
   private var hasHead = false
-  /// Bytes that have been passed on and not been handled; used on any thread, as the next one.
+  /// The number of bytes that have been passed on and not handled; used on any thread, as the next one.
   private let underWay = Atomic<Int>(0)
-  /// libcurl holds back what comes.
+  /// Whether libcurl holds the answer back.
   private let isPaused = Atomic<Bool>(false)
   private static let room = 256 << 10
 
@@ -103,7 +103,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   func pass(_ bytes: UnsafeRawBufferPointer) -> Bool {
     if underWay.load(ordering: .acquiring) >= Self.room {
       isPaused.store(true, ordering: .sequentiallyConsistent)
-      // What was handled in between has not seen the flag.
+      // A call of `handled` in between has not seen the flag.
       if underWay.load(ordering: .sequentiallyConsistent) >= Self.room { return false }
       isPaused.store(false, ordering: .sequentiallyConsistent)
     }
@@ -119,7 +119,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     guard !hasHead, !isCompleted else { return }
     var status = 0
     if let easy { rx_curl_get_long(easy, CURLINFO_RESPONSE_CODE, &status) }
-    // What comes before is not the answer: an interim one, or that of a proxy to CONNECT, which has no status here.
+    // An interim answer, or that of a proxy to CONNECT, which has no status here, is not the answer.
     guard status >= 200 else { return }
     hasHead = true
     receiver?(.head(HTTPResponse(status: status, headers: headers)))

@@ -227,7 +227,7 @@ enum CurlSetup {
       credentials, method: request.method, host: own ?? (isUsual ? written : "\(written):\(origin.port)"),
       path: part(exchange.url, CURLUPART_PATH) ?? "/", query: part(exchange.url, CURLUPART_QUERY) ?? "",
       headers: request.headers, body: request.body ?? [], at: Int64(time(nil)))
-    // What is signed is what is sent.
+    // The signed headers must equal the sent ones.
     if own == nil { headers?.append(HTTPHeader("Host", isUsual ? written : "\(written):\(origin.port)")) }
     return headers
   }

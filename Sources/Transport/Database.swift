@@ -2,7 +2,7 @@ internal import CSQLite
 import Glibc
 package import PipelineCore
 
-/// What went wrong in a database.
+/// An error of a database.
 package struct DatabaseError: Error {
   /// SQLite's extended result code.
   package var code: Int32
@@ -38,7 +38,7 @@ package struct DatabaseError: Error {
   }
 }
 
-/// What limits the statements of a connection; ``stop()`` from any thread.
+/// The limits of a connection's statements; ``stop()`` from any thread.
 package final class DatabaseLimits: @unchecked Sendable {
   fileprivate let pointer: UnsafeMutablePointer<rx_sqlite_limits>
 
@@ -55,7 +55,7 @@ package final class DatabaseLimits: @unchecked Sendable {
     set { pointer.pointee.deadline = newValue }
   }
 
-  /// Ends what runs.
+  /// Ends the running statement.
   package func stop() { rx_sqlite_stop(pointer) }
 }
 
@@ -149,7 +149,7 @@ package final class Database {
     return hasMore ? nil : made
   }
 
-  /// Whether it is the store of a pipeline's state, which nobody else may read or write.
+  /// Whether it is the store of a pipeline's state, which no component may read or write.
   package func isStore() throws(DatabaseError) -> Bool {
     try number("PRAGMA application_id") == Self.storeApplicationID
   }

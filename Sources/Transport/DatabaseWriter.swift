@@ -13,13 +13,13 @@ package final class DatabaseWriter: @unchecked Sendable {
     package init() {}
   }
 
-  /// What has become of a group.
+  /// The outcome of a group.
   package enum Outcome: Sendable {
     /// All other rows are on the disk. The index of each row that is refused, and why; in order.
     case committed(refused: [(row: Int, reason: String)])
-    /// Nothing has been written; it may go better later.
+    /// Nothing has been written; a later attempt may succeed.
     case later(String)
-    /// Nothing can be written as things are.
+    /// Nothing can be written; another attempt would fail, too.
     case impossible(String)
   }
 
@@ -33,7 +33,7 @@ package final class DatabaseWriter: @unchecked Sendable {
     limits = DatabaseLimits(busy: options.busyTimeout)
   }
 
-  /// Ends what runs or waits.
+  /// Ends the running statement and waits.
   package func stop() { limits.stop() }
 
   /// Opens the database, unless that has been done. Nil: it is open.
@@ -44,7 +44,7 @@ package final class DatabaseWriter: @unchecked Sendable {
       if try database.isStore() {
         return .impossible("\(options.path) is the state of a pipeline of rxd, which no sink may write")
       }
-      // What is committed is on the disk.
+      // A commit returns when it is on the disk.
       try database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
       if let create = options.create { try database.execute(create) }
       guard let statement = try database.prepareOne(options.sql) else {
@@ -73,7 +73,7 @@ package final class DatabaseWriter: @unchecked Sendable {
     if let fault = open() { return fault }
     var refused: [(row: Int, reason: String)] = []
     do throws(DatabaseError) {
-      // A condition that is looked at when the transaction ends, or that ends it, says nothing about which row it was.
+      // A condition that is checked at the end of the transaction, or that ends it, does not name its row.
       if try !writeTogether(rows, &refused) {
         refused = []
         for index in rows.indices { try writeAlone(rows[index], index, &refused) }

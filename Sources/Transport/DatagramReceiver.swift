@@ -5,13 +5,12 @@ import Synchronization
 
 /// Receives datagrams at one place and decodes them on its own thread, each as a message.
 ///
-/// While the receiver of the messages takes none, datagrams wait in the system's buffer; the system drops what has no room there, and says
-/// how many.
+/// While the receiver of the messages takes none, datagrams wait in the system's buffer; the system drops datagrams without room there, and counts them.
 public final class DatagramReceiver: Sendable {
   public struct Options: Sendable {
     public var decoding = DecoderOptions(.text, unit: .body)
     public var maxMessage = 64 << 10
-    /// In bytes; nil: what the system chooses.
+    /// In bytes; nil: the system chooses.
     public var receiveBuffer: Int?
     public init() {}
   }
@@ -78,10 +77,10 @@ public final class DatagramReceiver: Sendable {
     }
   }
 
-  /// Hands over what the system has, then ends. `handsOver`: the next receiver of the place goes on with the socket, if there is a reload.
+  /// Hands over the datagrams in the socket, then ends. `handsOver`: the next receiver of the place goes on with the socket, if there is a reload.
   public func stop(handsOver: Bool = false) {
     ending.withLock { if $0 == nil { $0 = .drain } }
-    // What is in the socket waits for the next one.
+    // Datagrams in the socket wait for the next receiver.
     if handsOver { socket.close(handsOver: true) }
     wake.wake()
   }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What directories hold, listed once each.
+/// The entries of directories, listed once each.
 struct DirectoryListings {
   struct Listing {
     private var byInode: [UInt64: [String]] = [:]

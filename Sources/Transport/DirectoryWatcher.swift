@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// What a directory has under one name.
+/// An entry of a directory.
 public struct DirectoryEntry: Sendable, Equatable {
   public enum Kind: UInt8, Sendable {
     case file, directory, link, other
@@ -46,27 +46,27 @@ public struct DirectoryEntry: Sendable, Equatable {
   }
 }
 
-/// Watches a directory and those below it: reports what appears, changes and goes, on a thread of its own.
+/// Watches a directory and those below it: reports created, changed and removed entries, on a thread of its own.
 ///
-/// It compares what there is with what it has reported, so nothing depends on the kernel reporting everything: events only say where to
-/// look. After an overflow, or where there are no watches left, it looks everywhere. What appears and goes between two looks is not
-/// reported. Symbolic links below the directory are entries and are not followed.
+/// It compares the entries with those that it has reported, so it does not depend on complete events of the kernel, which only select the
+/// directories to scan. After an overflow, or without further watches, it scans all of them. An entry that is created and removed between two
+/// scans is not reported. Symbolic links below the directory are entries and are not followed.
 public final class DirectoryWatcher: Sendable {
   public struct Options: Sendable {
     public var root: String
     /// How many levels of directories below the root are watched.
     public var depth = 0
-    /// Patterns of what is reported, and of what is left out altogether; without a `/` they are matched with the name, otherwise with the path
+    /// Patterns of reported entries, and of excluded ones; without a `/` they are matched with the name, otherwise with the path
     /// below the root.
     public var include = ["*"]
     public var exclude: [String] = []
     public var maxEntries = 10_000
     public var maxDirectories = 1000
-    /// What has been reported before; nil: this is the first start.
+    /// The reported entries; nil: this is the first start.
     public var known: [String: DirectoryEntry]?
-    /// At the first start: whether what is there is reported as created.
+    /// At the first start: whether existing entries are reported as created.
     public var reportsExisting = false
-    /// Ends after the first look.
+    /// Ends after the first scan.
     public var once = false
     public init(root: String) { self.root = root }
   }
@@ -87,9 +87,9 @@ public final class DirectoryWatcher: Sendable {
     case watching(directories: Int, entries: Int)
     /// There are more than `maxEntries`, or `maxDirectories`.
     case tooManyEntries, tooManyDirectories
-    /// The kernel dropped events; everything was looked at.
+    /// The kernel dropped events; all directories were scanned.
     case overflow
-    /// There are no more watches: looks once a second instead.
+    /// There are no more watches: directories are scanned once a second instead.
     case polling(PosixError)
     /// A directory cannot be read. The root is tried again each second, another one when it changes.
     case unreadable(PosixError)
@@ -106,8 +106,8 @@ public final class DirectoryWatcher: Sendable {
     stopEvent = try WakeEvent()
   }
 
-  /// Starts the thread; called once. The callbacks are called on it, one at a time, and may block. `deliver` returns false if nothing more
-  /// is wanted; it gets an empty list when the first look is over. `end` is called last, after `once` or `stop`; with an error if the root cannot be listed once.
+  /// Starts the thread; called once. The callbacks are called on it, one at a time, and may block. `deliver` returns false to end
+  /// watching; it gets an empty list after the first scan. `end` is called last, after `once` or `stop`; with an error if the root cannot be listed once.
   public func start(
     deliver: @escaping @Sendable ([Change]) -> Bool, notice: @escaping @Sendable (Notice) -> Void,
     end: @escaping @Sendable (PosixError?) -> Void
@@ -142,25 +142,25 @@ private final class DirectoryWork: @unchecked Sendable {
   /// Watched directories by watch number and by path; the root's path is empty.
   private var directories: [Int32: String] = [:]
   private var watches: [String: Int32] = [:]
-  /// What has been reported, and the directories on the way, by path.
+  /// The reported entries, and the directories on the way, by path.
   private var table: [String: DirectoryEntry]
   /// The names in `table` by the directory that has them.
   private var names: [String: Set<String>] = [:]
   private var root: DirectoryEntry?
-  /// What is new is no event.
+  /// Whether this is the first scan, so that new entries are no events.
   private var isFirstLook: Bool
   private var isPolling = false
-  /// Something was left out because there was no room.
+  /// Whether entries were left out because of the limit.
   private var isFull = false
   private var batch: [Change] = []
-  private var isUnwanted = false
+  private var isRefused = false
   private var reported: Set<String> = []
   private var hasReportedEntries = false
   private var hasReportedDirectories = false
 
   private static let batchLimit = 256
-  /// How often the root is looked at, because a rename of a directory above it is no event; and how often everything is where
-  /// there are no events. In milliseconds.
+  /// The pauses between scans of the root, because a rename of a directory above it is no event, and between scans of all directories without
+  /// events. In milliseconds.
   private static let (pause, pollPause): (Int32, Int32) = (60_000, 1000)
 
   init(
@@ -179,7 +179,7 @@ private final class DirectoryWork: @unchecked Sendable {
     }
   }
 
-  private var isOver: Bool { isUnwanted || stop.isAwake }
+  private var isOver: Bool { isRefused || stop.isAwake }
 
   func run() -> PosixError? {
     if !options.once {
@@ -189,8 +189,8 @@ private final class DirectoryWork: @unchecked Sendable {
     isFirstLook = false
     flush()
     if options.once { return failure }
-    // The first look is over.
-    if !isOver { isUnwanted = !deliver([]) }
+    // The first scan is over.
+    if !isOver { isRefused = !deliver([]) }
     if failure == nil, !isOver {
       notify(.watching(directories: max(watches.count, 1), entries: table.count))
     }
@@ -223,13 +223,13 @@ private final class DirectoryWork: @unchecked Sendable {
   // MARK: Events
 
   private func take(_ events: [Inotify.Event]) {
-    var looksEverywhere = isPolling || root == nil
+    var checksEverything = isPolling || root == nil
     var paths: [String] = []
     var seen: Set<String> = []
     for event in events {
       if event.has(Int(IN_Q_OVERFLOW)) {
         notify(.overflow)
-        looksEverywhere = true
+        checksEverything = true
         continue
       }
       guard let directory = directories[event.watch] else { continue }
@@ -239,13 +239,13 @@ private final class DirectoryWork: @unchecked Sendable {
       }
       if event.name.isEmpty {
         // The directory itself: its parent reports the others.
-        if directory.isEmpty { looksEverywhere = true }
+        if directory.isEmpty { checksEverything = true }
       } else if case let path = Self.join(directory, event.name), seen.insert(path).inserted {
         paths.append(path)
       }
     }
-    if events.isEmpty, !looksEverywhere { looksEverywhere = hasOtherRoot }
-    if looksEverywhere {
+    if events.isEmpty, !checksEverything { checksEverything = hasOtherRoot }
+    if checksEverything {
       lookEverywhere()
     } else {
       for path in paths where !isOver { look(at: path) }
@@ -266,7 +266,7 @@ private final class DirectoryWork: @unchecked Sendable {
     _ = enterRoot()
   }
 
-  // MARK: Looking
+  // MARK: Scanning
 
   private func enterRoot() -> PosixError? {
     var raw = stat()
@@ -289,7 +289,7 @@ private final class DirectoryWork: @unchecked Sendable {
     return failure
   }
 
-  /// Watches a directory, then looks at its entries. Returns why that is impossible.
+  /// Watches a directory, then scans its entries. Returns why that is impossible.
   private func enter(_ directory: String) -> PosixError? {
     let full = directory.isEmpty ? options.root : Self.join(options.root, directory)
     if let inotify, watches[directory] == nil {
@@ -323,9 +323,9 @@ private final class DirectoryWork: @unchecked Sendable {
     return nil
   }
 
-  /// Compares what a path leads to with what has been reported of it.
+  /// Compares the entry at a path with the reported one.
   ///
-  /// - Parameter isListed: Its directory has just been listed: a directory is looked at, too.
+  /// - Parameter isListed: Its directory has just been listed: a directory is scanned, too.
   private func look(at path: String, isListed: Bool = false) {
     let old = table[path]
     let new: DirectoryEntry
@@ -417,8 +417,8 @@ private final class DirectoryWork: @unchecked Sendable {
   }
 
   private func flush() {
-    guard !batch.isEmpty, !isUnwanted else { return }
-    if !deliver(batch) { isUnwanted = true }
+    guard !batch.isEmpty, !isRefused else { return }
+    if !deliver(batch) { isRefused = true }
     batch.removeAll(keepingCapacity: true)
   }
 

@@ -12,7 +12,7 @@ public struct ErrorLines {
 
   /// Called for each line that is not logged.
   private let missed: @Sendable () -> Void
-  /// What stands before each line.
+  /// The prefix of each line.
   private let stream: String
 
   public init(_ stream: String = "stderr", missed: @escaping @Sendable () -> Void = {}) {
@@ -20,7 +20,7 @@ public struct ErrorLines {
     self.missed = missed
   }
 
-  /// When the number of dropped lines is to be said.
+  /// When the number of dropped lines is to be logged.
   public var due: Int64? { dropped > 0 ? (second + 1) * 1_000_000_000 : nil }
 
   public mutating func take(_ bytes: ArraySlice<UInt8>, _ now: Int64, _ log: (Services.Level, String) -> Void) {

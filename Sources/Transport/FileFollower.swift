@@ -89,7 +89,7 @@ public final class FileFollower: Sendable {
     case compressed(FilePosition, FilePosition)
     /// A compressed file ends in the middle; it is read on if it grows within this time.
     case waiting(path: String, TimeSpan)
-    /// What follows this position in the content of a compressed file cannot be read.
+    /// The content of a compressed file cannot be read from this position on.
     case damaged(FilePosition, Damage)
     /// The kernel dropped events; all files have been checked.
     case overflow

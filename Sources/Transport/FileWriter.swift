@@ -47,9 +47,9 @@ public final class FileWriter: Sendable {
     public var sync = Sync.never
     /// Whether the writer waits while the disk is full; otherwise that is a failure.
     public var waitsForRoom = true
-    /// What the waiting bytes are a part of; nil: of nothing.
+    /// The budget of the waiting bytes; nil: none.
     public var memory: MemoryBudget?
-    /// Where an earlier writer ended (``FileWriter/place(after:)``): what the file has behind that is cut off.
+    /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
     public var resume: FilePosition?
     /// How many bytes earlier writers of this execution have written for the file.
     var start: Int64 = 0
@@ -58,7 +58,7 @@ public final class FileWriter: Sendable {
     public init() {}
   }
 
-  /// What became of ``Options/resume``.
+  /// The outcome of ``Options/resume``.
   public enum Resumption: Sendable, Equatable {
     /// The file ends there.
     case exact
@@ -86,7 +86,7 @@ public final class FileWriter: Sendable {
   /// it is on the device, otherwise at once.
   public typealias Acknowledgement = @Sendable (Result<Void, WriteFailure>) -> Void
 
-  /// What a block consists of.
+  /// The bytes of a block.
   public enum Content: @unchecked Sendable {
     case bytes([UInt8])
     /// Must not change before the completion.
@@ -132,7 +132,7 @@ public final class FileWriter: Sendable {
     /// All bytes of blocks that were queued, and those of them that have been written.
     var added: Int64 = 0
     var written: Int64 = 0
-    /// What has been written to which file; at least the newest.
+    /// The stretches written to each file; at least the newest.
     var stretches: [WriterWork.Stretch]
     /// The open file.
     var file: SyncedFile?
@@ -164,7 +164,7 @@ public final class FileWriter: Sendable {
   public let mayBeLeft: Bool
   /// Woken when the thread must stop its present call.
   private let cancellation: WakeEvent
-  /// What became of ``Options/resume``; nil without.
+  /// The outcome of ``Options/resume``; nil without.
   public let resumption: Resumption?
 
   /// Opens the target and starts the thread.
@@ -289,14 +289,7 @@ public final class FileWriter: Sendable {
       return state.thread.take()
     }
     state.notify()
-    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
-    let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
-    if state.wait(until: overflow ? nil : deadline, ended) == nil {
-      cancellation.wake()
-      // A device that hangs in the kernel keeps its thread, which then ends with the process.
-      if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
-    }
-    thread?.join()
+    OwnThread.end(thread, of: state, within: limit, cancelling: cancellation) { $0.ended }
   }
 
   deinit {
@@ -355,7 +348,7 @@ public final class FileWriter: Sendable {
       return (state.unsynced, state.file)
     }
     if acknowledgements.isEmpty { return }
-    // What was written to files before this one was synced when this one was opened.
+    // Earlier files were synced when this one was opened.
     var failure: PosixError?
     do throws(PosixError) {
       try work.syncCalls.during { () throws(PosixError) in try file?.sync() }
@@ -385,7 +378,7 @@ public final class FileWriter: Sendable {
     let failure = outcome.failure
     let stretches = work.changedStretches()
     if failure != nil || stretches != nil {
-      // Known before the completions: whoever waits for them may ask for places.
+      // Set before the completions, whose receivers may ask for places.
       state.withLock { state in
         state.failure = state.failure ?? failure
         guard let stretches else { return }
@@ -460,8 +453,8 @@ public final class FileWriter: Sendable {
   /// How many bytes have been queued so far.
   public var added: Int64 { state.withLock(\.added) }
 
-  /// Where the file ends when so many of the queued bytes have been written, as far as is known now: a rotation may send
-  /// what is still queued to another file. Nil: the target is not a regular file for appending, or others write to it.
+  /// The end of the file when so many of the queued bytes have been written, as far as is known now: a rotation may send
+  /// queued bytes to another file. Nil: the target is not a regular file for appending, or others write to it.
   /// Counts must not decrease from call to call.
   public func place(after count: Int64) -> FilePosition? {
     state.withLock { state in

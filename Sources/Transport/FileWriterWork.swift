@@ -9,10 +9,10 @@ final class WriterWork: @unchecked Sendable {
   private let trouble: @Sendable (PosixError) -> Void
   private(set) var file: SyncedFile?
   private var identity: (device: UInt64, inode: UInt64)?
-  /// What has been written to which regular file, as far as it has changed.
+  /// The stretches written to regular files, as far as they have changed.
   private(set) var stretches: [Stretch] = []
   private var haveStretchesChanged = false
-  /// What became of the place where an earlier writer ended.
+  /// The outcome of resuming at the place where an earlier writer ended.
   private(set) var resumption: FileWriter.Resumption?
   /// How many bytes were cut off when the file was opened, because they come again.
   private(set) var cutBytes: Int64 = 0
@@ -44,7 +44,7 @@ final class WriterWork: @unchecked Sendable {
   /// Blocks from this size on are not copied together.
   private static let large = 64 << 10
   private static let together = 256 << 10
-  /// What will be synced goes to the device in stretches of this size while more is written, instead of all at once at the sync.
+  /// Written data goes to the device in stretches of this size while more is written, instead of all at once at the sync.
   private static let writeback: Int64 = 4 << 20
 
   init(
@@ -272,7 +272,7 @@ final class WriterWork: @unchecked Sendable {
     return now.device == identity.device && now.inode == identity.inode
   }
 
-  /// Goes on in a new file, after this one was renamed. What must be synced has been.
+  /// Goes on in a new file, after this one was renamed and synced.
   func reopen() throws(PosixError) {
     nextSync = nil
     try openForAppending()
@@ -291,7 +291,7 @@ final class WriterWork: @unchecked Sendable {
     do throws(PosixError) {
       try openForAppending()
     } catch {
-      // What the path names now must not end the writer: the moved file takes the rest.
+      // Another file at the path must not end the writer: the moved file takes the rest.
       guard case .below(let tree, _, _) = target, tree.isRefusal(error) else { throw error }
       if refused != error { trouble(error) }
       refused = error
@@ -300,7 +300,7 @@ final class WriterWork: @unchecked Sendable {
 
   // MARK: - Marks
 
-  /// What an earlier execution wrote after the state from which this one goes on comes again.
+  /// Cuts off the output of an earlier execution after the state from which this one goes on: its events come again.
   private func cutBack(_ opened: FileDescriptor, _ status: inout FileDescriptor.Status) {
     guard let (marks, _) = options.mark, let mark = WriterMark(of: opened), marks.isLost(mark),
       status.size > mark.size,
@@ -315,7 +315,7 @@ final class WriterWork: @unchecked Sendable {
     if stretch.isShared { return WriterMark.remove(from: opened) }
     let mark = WriterMark(
       writer: marks.writer, number: number, start: written, size: stretch.size + (stretch.needsNewline ? 1 : 0))
-    // It says the same of a file that was closed and is opened again.
+    // A file that was closed and is opened again has the same mark.
     if let known = WriterMark(of: opened), known.writer == mark.writer, known.number == number,
       known.end(after: written) == mark.size
     {
@@ -324,14 +324,14 @@ final class WriterWork: @unchecked Sendable {
     mark.put(on: opened)
   }
 
-  // MARK: - What has been written where
+  // MARK: - Stretches
 
   /// The file was truncated, or others write to it.
   private func changed(_ status: FileDescriptor.Status, _ path: String) {
     guard let opened = file?.descriptor else { return }
     let isShared = stretches.last?.isShared == true || status.size > end
     needsNewline = status.size < end && opened.endsWithinLine(size: status.size)
-    // What an earlier stretch says of this file is not true any more.
+    // Earlier stretches of this file are not valid any more.
     stretches = []
     begin(
       Stretch(opened, status, path, after: written, needsNewline: needsNewline, isShared: isShared, isSameFile: true))

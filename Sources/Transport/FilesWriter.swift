@@ -42,7 +42,7 @@ public final class FilesWriter: Sendable {
     /// Whether the file has been opened for blocks with this ``Block/opening``.
     public func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
 
-    /// Where the file ends when so many bytes have been written for it; nil: that is not known yet, or others write to it. Counts must not
+    /// The end of the file when so many bytes have been written for it; nil: that is not known yet, or others write to it. Counts must not
     /// decrease from call to call.
     public func place(after count: Int64) -> FilePosition? {
       stretches.withLock { stretches in
@@ -212,14 +212,7 @@ public final class FilesWriter: Sendable {
       return state.thread.take()
     }
     state.notify()
-    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
-    let ended: (inout State) -> Bool? = { $0.ended ? true : nil }
-    if state.wait(until: overflow ? nil : deadline, ended) == nil {
-      cancellation.wake()
-      // A device that hangs in the kernel keeps its thread, which then ends with the process.
-      if state.wait(until: monotonicNow() &+ 2_000_000_000, ended) == nil { return }
-    }
-    thread?.join()
+    OwnThread.end(thread, of: state, within: limit, cancelling: cancellation) { $0.ended }
   }
 
   deinit {

@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// Finds what rotation has compressed.
+/// Finds files that rotation has compressed.
 extension FollowerWork {
   /// The content of the file, if it has the name of a compressed one and the library is installed.
   func decompressed(_ file: FileDescriptor) throws(PosixError) -> FollowedFile? {
@@ -135,7 +135,7 @@ extension FollowerWork {
 struct CompressedFile {
   var path: String
   var status: FileDescriptor.Status
-  /// The first bytes of its content, and what follows them.
+  /// The first bytes of its content, and the state after them.
   var head: [UInt8]
   var state: CompressedContent.State
 

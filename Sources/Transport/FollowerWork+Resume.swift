@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// Finds the files of positions again, whatever has happened to them meanwhile.
+/// Finds the files of positions again after renames, copies and compression.
 extension FollowerWork {
   func resume(_ positions: [FilePosition]) {
     unresolved = []

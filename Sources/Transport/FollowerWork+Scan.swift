@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// Which files there are: finds, opens and watches them.
+/// Finds, opens and watches files.
 extension FollowerWork {
   func watchDirectories() {
     // A directory may appear after the search and before its parent is watched: repeats as long as there are new ones.

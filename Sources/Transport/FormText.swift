@@ -1,9 +1,9 @@
 /// Name and value pairs of a form-encoded text, such as the query of a URL.
 public enum FormText {
-  /// A text with all bytes escaped but those that mean themselves everywhere in a URL or form (RFC 3986, 2.3).
+  /// A text with all bytes escaped except the unreserved characters (RFC 3986, 2.3).
   public static func escaped(_ text: String) -> String { String(decoding: escaped(Array(text.utf8)), as: UTF8.self) }
 
-  /// - Parameter keepsSlashes: Whether `/` also means itself, as in a path.
+  /// - Parameter keepsSlashes: Whether `/` is not escaped either, as in a path.
   static func escaped(_ text: [UInt8], keepsSlashes: Bool = false) -> [UInt8] {
     let digits = Array("0123456789ABCDEF".utf8)
     var result: [UInt8] = []

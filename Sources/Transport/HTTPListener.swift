@@ -192,7 +192,7 @@ final class HTTPListener: @unchecked Sendable {
   private func install(_ server: HTTPServer) {
     server.isServing = true
     servers.insert(server, at: 0)
-    // An old server with the same paths and methods waits for nobody else.
+    // An old server with the same paths and methods waits for no other.
     held.removeAll {
       $0.options.rules.isCovered(by: server.options.rules) && $0.options.tls?.files == server.options.tls?.files
     }

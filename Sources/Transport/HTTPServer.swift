@@ -170,7 +170,7 @@ public final class HTTPServer: @unchecked Sendable {
     try HTTPListener.add(self, on: socket)
   }
 
-  /// What is counted of its connections.
+  /// The counts of its connections.
   public var counts: PipelineStatistics.Connections {
     state.withLock { state in
       var counts = state.counts
@@ -186,8 +186,8 @@ public final class HTTPServer: @unchecked Sendable {
     listener?.remove(self, handsOver: handsOver)
   }
 
-  /// Stops serving and waits at most `limit` for answers that are due; what is still under way then is closed. Connections at
-  /// which nothing is under way stay open for other servers of the address. Not on the network thread.
+  /// Stops serving and waits at most `limit` for answers that are due; unfinished connections are then closed. Idle
+  /// connections stay open for other servers of the address. Not on the network thread.
   public func stop(within limit: TimeSpan = .seconds(5)) {
     stopListening()
     for connection in state.withLock({ Array($0.connections.values) }) { connection.part(from: self) }
@@ -290,7 +290,7 @@ extension HTTPServer.Options {
 }
 
 extension HTTPServer {
-  /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``): nobody else gets it until then. Nothing
+  /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``): no other program gets it until then. No client
   /// connects before the server listens. Does nothing if a server of this process has the port, which may be about to leave it.
   public static func reserve(_ options: Options) throws(HTTPServerFailure) {
     guard options.port != 0, !KeptListeners.hasOwn("\(options.port)", options.address) else { return }

@@ -19,7 +19,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     /// Waiting for an answer.
     case answering
     case writing
-    /// An answer that comes bit by bit is under way; input is discarded, or belongs to another protocol.
+    /// A streamed answer is under way; input is discarded, or belongs to another protocol.
     case streaming
     /// The last answer has been written; further input is discarded.
     case closing
@@ -119,7 +119,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// The servers of the address are others: a request that waits for one looks again.
+  /// The servers of the address have changed: a request that waits for one is directed again.
   func goOn() {
     guard phase == .held, let request else { return }
     phase = .body
@@ -144,7 +144,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
     }
     listener.opened(self)
-    // Beyond its limit it gets its answer with the first request.
+    // Beyond the server's limit, the first request is answered with 503.
     if let server, !server.admit(self) { (self.server, pendingBudget) = (nil, listener.budget) }
     limit(options?.headerTimeout ?? .seconds(10))
   }
@@ -185,9 +185,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   private func move(to budget: ByteBudget) {
-    pendingBudget.giveBack(pending.count)
+    pendingBudget.release(pending.count)
     pendingBudget = budget
-    // What is there already is never refused.
+    // Bytes that have been accepted are never refused.
     budget.force(pending.count)
   }
 
@@ -208,7 +208,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// While a request waits for its answer, no further input is read, and none that who speaks here has no room for.
+  /// No input is read while a request waits for its answer, or while the protocol of an upgrade has no room for it.
   func read(context: ChannelHandlerContext) {
     if phase == .streaming, let speaker, !speaker.wantsMore {
       isReadHeld = true
@@ -269,7 +269,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   private func setPending(_ bytes: [UInt8]) {
-    pendingBudget.giveBack(pending.count)
+    pendingBudget.release(pending.count)
     pending = []
     guard pendingBudget.take(bytes.count) else {
       // The start of the next request is unknown.
@@ -293,7 +293,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     direct(head)
   }
 
-  /// Finds the server of a request, and what it says without the body.
+  /// Finds the server of a request, and the answer that needs no body, if there is one.
   private func direct(_ head: RequestHead) {
     switch listener.way(path: head[head.path], method: head[head.method], files) {
     case .server(let next):
@@ -347,7 +347,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     server.pass(request, round)
   }
 
-  /// Gives up the memory of the request, which its receiver has now, or nobody.
+  /// Forgets the memory of the request; its receiver, if any, owns it.
   private func releaseRequest() {
     body = IncomingBody()
     charge = nil
@@ -363,7 +363,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private func write(_ answer: ServerAnswer) { write(answer.status, answer.headers, answer.body) }
 
-  /// Takes the answer to an exchange; ignored if the exchange is over.
+  /// Sends the answer to an exchange; ignored if the exchange is over.
   func answer(
     _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
     body: [UInt8]
@@ -407,8 +407,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       let isBodyLeftOut = head?.isForHeadersOnly ?? false
       AnswerText.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
       isSent = send(output.bytes, done)
-      // The memory of a large answer is not kept.
-      if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
+      round.trimOutput()
     }
     if isSent {
       answered()
@@ -441,10 +440,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     return false
   }
 
-  // MARK: - Answers bit by bit
+  // MARK: - Streamed answers
 
   /// Begins the answer to an exchange; ignored if the exchange is over.
-  /// - Parameter speaker: What speaks another protocol, of that name, from now on.
+  /// - Parameter speaker: The handler of another protocol, of that name, which takes over the connection.
   func begin(
     _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
     speaker: (name: String, any UpgradedSpeaker)? = nil
@@ -498,9 +497,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Writes what the stream has, unless the client has not taken the last part yet.
+  /// Writes the contents of the stream, unless the client has not taken the last part yet.
   func writeStream() {
-    // What the client does not read would wait for ever.
+    // The client may never read the rest.
     if let stream, stream.isAborted { return channel.close(promise: nil) }
     while let stream, phase == .streaming, writesOfChannel == 0 {
       let output = round.output
@@ -512,7 +511,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
         output.append(bytes)
         if isChunking { output.append("\r\n") }
         let isSent = send(output.bytes) { [self] in wrote($0) }
-        if output.count > ServingRound.keptOutput { output.clear(keeping: ServingRound.keptOutput) }
+        round.trimOutput()
         if !isSent { return }
       case .end:
         self.stream = nil

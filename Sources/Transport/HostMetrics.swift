@@ -1,7 +1,7 @@
 import Glibc
 import PipelineCore
 
-/// What a machine says of itself, of one kind.
+/// One kind of figures of a machine.
 public enum HostCollector: String, Sendable, CaseIterable {
   case cpu, memory, load, disk, network, filesystems, processes, cgroup
 }
@@ -14,7 +14,7 @@ public struct HostSample: Sendable {
   public var value: Double
 }
 
-/// Why something could not be measured.
+/// Why a figure could not be measured.
 public struct HostFailure: Error, Sendable {
   /// One sentence without a full stop.
   public var message: String
@@ -24,7 +24,7 @@ public struct HostFailure: Error, Sendable {
 public struct HostMetrics: Sendable {
   /// The directory that has `proc` and `sys`; empty: those of this machine.
   public var root: String
-  /// How deep below the root control groups are looked at.
+  /// The depth below the root to which control groups are read.
   public var cgroupDepth: Int
   /// More control groups are left out.
   public static let mostGroups = 1000
@@ -187,7 +187,7 @@ public struct HostMetrics: Sendable {
       "transmit_bytes_total", "transmit_packets_total", "transmit_errs_total", "transmit_drop_total",
       "transmit_fifo_total", "transmit_colls_total", "transmit_carrier_total", "transmit_compressed_total",
     ]
-    // The process's own network, unless another machine's root is looked at: then that of its first process.
+    // The process's own network, unless another machine's root is read: then that of its first process.
     let first = root.isEmpty ? nil : try? read("/proc/1/net/dev")
     let text: [UInt8] = if let first { first } else { try read("/proc/net/dev") }
     for line in Self.lines(text).dropFirst(2) {

@@ -3,8 +3,8 @@ import PipelineCore
 
 /// Makes events of entries as `rx_journal_read` writes them: a map with the fields by their names in the journal.
 ///
-/// A field that stands several times is a list. Numbers and times are typed where the field is one by definition
-/// (systemd.journal-fields(7)); what is not as its definition says stays a text. What is no UTF-8 is bytes.
+/// A field that occurs several times is a list. Fields that are numbers or times by definition
+/// (systemd.journal-fields(7)) are typed; a value that violates the definition stays a text. A value that is not UTF-8 is bytes.
 final class JournalDecoder: EventDecoder {
   var framing: Framing { .whole }
   private var members: [Entry] = []

@@ -17,13 +17,13 @@ public final class JournalReader: Sendable {
   /// A part of the condition that entries must fulfil. Matches of one field are alternatives; those of different fields hold together.
   public enum Match: Sendable, Equatable {
     case field(String, String)
-    /// What follows is an alternative to what stands since the last `and`.
+    /// The following matches are an alternative to those since the last `and`.
     case or
-    /// What follows must hold, too.
+    /// The following matches must hold, too.
     case and
   }
 
-  /// Where to start.
+  /// The start of reading.
   public enum Start: Sendable, Equatable {
     case beginning, end
     /// With the first entry of the present boot; at the end if there is none.
@@ -112,7 +112,7 @@ public final class JournalReader: Sendable {
     return try result.get()
   }
 
-  /// Ends soon; what was not delivered is read again by another reader that goes on behind the last entry delivered.
+  /// Ends soon; a reader that goes on after the last delivered entry reads the others again.
   public func stop() {
     isStopped.store(true, ordering: .releasing)
     wake.wake()
@@ -202,7 +202,7 @@ public final class JournalReader: Sendable {
     var count: Int { ranges.count }
     var bytes: Int { buffer.count }
 
-    /// Zero, or what `rx_journal_read` says.
+    /// Zero, or the error of `rx_journal_read`.
     mutating func read(_ journal: OpaquePointer, _ options: Options) -> Int32 {
       let start = buffer.count
       let code = rx_journal_read(journal, options.maxField, options.maxEntry, &buffer)
@@ -233,7 +233,7 @@ public final class JournalReader: Sendable {
 
   private func wait(_ journal: OpaquePointer, _ descriptor: Int32) {
     let timeout = rx_journal_timeout(journal)
-    // What cannot be watched is looked at each quarter of a second.
+    // A journal that cannot be watched is polled each quarter of a second.
     let limit = descriptor < 0 ? 250 : timeout
     let ready = rx_wait_two(descriptor, 0, wake.descriptor, limit)
     if ready & 2 != 0 { wake.clear() }

@@ -1,50 +1,52 @@
 import Glibc
 import Synchronization
 
-/// Listening sockets between two versions of a pipeline: connections wait meanwhile and are not refused. And those that a new version will
-/// need: they are bound before the old one ends (``HTTPServer/reserve(_:)``).
+/// Listening sockets during a reload. Those of the old version stay open, so that clients wait and are not refused; those that the new version
+/// needs are bound before the old one ends (``HTTPServer/reserve(_:)``).
 public enum KeptListeners {
   private struct State {
     var isKeeping = false
     /// Descriptors by address.
     var sockets: [String: Int32] = [:]
-    /// What else ends with keeping.
-    var endings: [@Sendable () -> Void] = []
+    /// Discard the remaining items of the stores (``KeptItems``) when the reload is over.
+    var discards: [ObjectIdentifier: @Sendable () -> Void] = [:]
     /// How many servers of this process have each port or path, whatever the host.
     var places: [String: Int] = [:]
   }
 
   private static let state = Mutex(State())
 
-  /// What the address of a Unix socket begins with, before its path.
+  /// The prefix of the address of a Unix socket; the path follows.
   static let unixPrefix = "unix "
 
-  /// From now on listeners are kept, until ``end()``.
+  /// Begins a reload: listeners are kept until ``end()``.
   public static func begin() { state.withLock { $0.isKeeping = true } }
 
   public static var isKeeping: Bool { state.withLock(\.isKeeping) }
 
-  /// Has `body` called at the end of keeping; false: nothing is kept now.
-  public static func whenOver(_ body: @escaping @Sendable () -> Void) -> Bool {
+  /// Runs `keep` if a reload is under way, and calls `discard` when it is over, once for each store. Returns whether it ran `keep`.
+  static func duringReload(
+    of store: ObjectIdentifier, discard: @escaping @Sendable () -> Void, keep: () -> Void
+  ) -> Bool {
     state.withLock { state in
-      if state.isKeeping { state.endings.append(body) }
-      return state.isKeeping
+      guard state.isKeeping else { return false }
+      state.discards[store] = discard
+      keep()
+      return true
     }
   }
 
-  /// Closes the listeners and connections that nobody has taken over, and keeps none any more.
+  /// Ends the reload: closes the listeners and discards the items that no version has taken.
   public static func end() {
-    KeptConnections.end()
-    let (left, endings) = state.withLock { state in
+    let (left, discards) = state.withLock { state in
       defer {
         state.isKeeping = false
         state.sockets = [:]
-        state.endings = []
+        state.discards = [:]
       }
-      return (state.sockets, state.endings)
+      return (state.sockets, state.discards)
     }
-    KeptWebSockets.end()
-    for end in endings { end() }
+    for discard in discards.values { discard() }
     HTTPListener.endHolding()
     for (address, socket) in left {
       close(socket)
@@ -52,7 +54,7 @@ public enum KeptListeners {
     }
   }
 
-  /// Keeps a duplicate of a listening socket, if listeners are kept now; whether it does.
+  /// Keeps a duplicate of a listening socket, if a reload is under way. Returns whether it was kept.
   @discardableResult
   static func keep(_ address: String, _ socket: Int32) -> Bool {
     let own = fcntl(socket, F_DUPFD_CLOEXEC, 0)
@@ -62,7 +64,7 @@ public enum KeptListeners {
     return surplus != own
   }
 
-  /// The socket that was kept for an address, listening unless it receives datagrams; it is the caller's from now on.
+  /// Takes the socket that was kept for an address, which listens unless it receives datagrams. The caller owns it.
   static func take(_ address: String, listens: Bool = true) -> Int32? {
     guard let socket = state.withLock({ $0.sockets.removeValue(forKey: address) }) else { return nil }
     guard !listens || listen(socket, 256) == 0 else {
@@ -72,10 +74,10 @@ public enum KeptListeners {
     return socket
   }
 
-  /// A server of this process has a port or path from now on.
+  /// Notes that a server of this process has a port or path.
   static func begins(_ place: String) { state.withLock { $0.places[place, default: 0] += 1 } }
 
-  /// It has it no more.
+  /// Notes that a server of this process has given up a port or path.
   static func ends(_ place: String) {
     state.withLock { state in
       state.places[place, default: 0] -= 1

@@ -1,10 +1,9 @@
 public import PipelineCore
-import Synchronization
 
-/// One WebSocket of a source, with what its messages say of the other side.
+/// One WebSocket of a source, with the properties of the other side that its events have.
 public struct ConnectedWebSocket: Sendable {
   public var session: WebSocketSession
-  /// The client's address, and what its request had; nil: the other side is a server.
+  /// The client's address. Nil, as are the members of the request below: the other side is a server.
   public var peer: String?
   public var path: String?
   public var query: [(name: String, value: String)] = []
@@ -21,14 +20,14 @@ public struct ConnectedWebSocket: Sendable {
   }
 }
 
-/// WebSockets between two versions of a pipeline: nothing is read from them, and nothing that has come is lost.
+/// WebSockets between two versions of a pipeline: they are not read, and no received message is lost.
 public enum KeptWebSockets {
-  /// Under which settings a connection was made.
+  /// The settings under which a connection was made.
   public enum Settings: Sendable {
     case server(WebSocketServing, WebSocketSession.Options)
     case client(url: String, first: [UInt8]?, WebSocketClient.Options, WebSocketSession.Options)
 
-    /// Whether such a connection may go on under others.
+    /// Whether a connection with these settings may go on under others.
     func fit(_ other: Settings) -> Bool {
       switch (self, other) {
       case (.server(let serving, let session), .server(let next, let nextSession)):
@@ -45,45 +44,29 @@ public enum KeptWebSockets {
 
   public struct Kept: Sendable {
     public var socket: ConnectedWebSocket
-    /// Whether it goes on; otherwise only what has come of it counts.
+    /// Whether the connection goes on. If not, its received messages are sent and it is closed.
     public var goesOn: Bool
   }
 
-  private static let kept = Mutex<[String: (Settings, [ConnectedWebSocket])]>([:])
+  /// By the places of their sources.
+  private static let all = KeptItems<(settings: Settings, socket: ConnectedWebSocket)> { close($0.socket) }
 
   /// Whether there is a reload, so that connections may be kept.
   public static var isKeeping: Bool { KeptListeners.isKeeping }
 
-  /// Keeps connections that are parked. `place` says to the next version which are its own.
+  /// Keeps connections that are parked, for the source of the next version at the same place; closes them if no reload is under way.
   public static func keep(_ place: String, _ settings: Settings, _ sockets: [ConnectedWebSocket]) {
-    let surplus = kept.withLock { kept in
-      guard KeptListeners.isKeeping else { return sockets }
-      kept[place, default: (settings, [])].1 += sockets
-      return []
-    }
-    end(surplus)
+    if !all.keep(sockets.map { (settings, $0) }, for: place) { for socket in sockets { close(socket) } }
   }
 
+  /// Takes the connections of a place, for a source with these settings.
   public static func take(_ place: String, _ settings: Settings) -> [Kept] {
-    guard let (old, sockets) = kept.withLock({ $0.removeValue(forKey: place) }) else { return [] }
-    let goesOn = old.fit(settings)
-    return sockets.map { Kept(socket: $0, goesOn: goesOn) }
+    all.take(place).map { Kept(socket: $0.socket, goesOn: $0.settings.fit(settings)) }
   }
 
-  /// Closes those that nobody has taken.
-  static func end() {
-    let left = kept.withLock { kept in
-      defer { kept = [:] }
-      return kept.values.flatMap(\.1)
-    }
-    end(left)
-  }
-
-  private static func end(_ sockets: [ConnectedWebSocket]) {
-    for socket in sockets {
-      // Its listener belongs to a pipeline that has ended.
-      socket.session.goOn(.init(opened: { _ in }, message: { $0.handled($1.bytes.count) }, ended: { _, _ in }))
-      socket.session.close(1001, "the pipeline has changed")
-    }
+  private static func close(_ socket: ConnectedWebSocket) {
+    // Its listener belongs to a pipeline that has ended.
+    socket.session.goOn(.init(opened: { _ in }, message: { $0.handled($1.bytes.count) }, ended: { _, _ in }))
+    socket.session.close(1001, "the pipeline has changed")
   }
 }

@@ -153,7 +153,7 @@ struct LineAssembler {
     slab = nil
   }
 
-  /// Whether what comes next belongs to a line of which some bytes are gone.
+  /// Whether the next bytes belong to a line of which some bytes are gone.
   var isWithinLostLine: Bool { discarded >= 0 || skipping }
 
   /// Reports a line of which some bytes are gone as it is, and skips the rest of it.
@@ -249,7 +249,7 @@ struct LineAssembler {
     self.filled(rest, deliver: deliver)
   }
 
-  // MARK: - Looking
+  // MARK: - Searching
 
   private func lastNewline(_ start: UnsafeMutableRawPointer, _ count: Int) -> UnsafeRawPointer? {
     rx_memrchr(start, 10, count)

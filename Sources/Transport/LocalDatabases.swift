@@ -2,7 +2,7 @@ import Glibc
 public import PipelineCore
 import Synchronization
 
-/// Reads SQLite files of this machine, each query with a thread and a connection of its own: it sees what has its path now, and holds
+/// Reads SQLite files of this machine, each query with a thread and a connection of its own: it reads the file that has the path at the time, and holds
 /// no lock between two queries.
 public final class LocalDatabases: DatabaseReader {
   public init() {}
@@ -68,7 +68,7 @@ private final class DatabaseRun: Cancellable, Sendable {
     if try database.isStore() {
       return refused("\(query.path) is the state of a pipeline of rxd, which no pipeline may read")
     }
-    // On its own first: what surrounds it must not make a statement of a part of one.
+    // Compiled alone first: the surrounding text must not complete a partial statement.
     guard var statement = try database.prepareOne(query.sql), statement.onlyReads, !statement.columnNames.isEmpty else {
       return refused("'query' is no single statement that reads")
     }
@@ -107,7 +107,7 @@ private final class DatabaseRun: Cancellable, Sendable {
       """
   }
 
-  /// Returns what is wrong.
+  /// Returns the error.
   private func bind(_ statement: Statement) -> String? {
     var unused = Set(query.parameters.map(\.name))
     for (index, name) in statement.parameterNames.enumerated() {

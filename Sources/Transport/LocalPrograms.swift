@@ -24,7 +24,7 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   private let completion: @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   private let cancelled = try? WakeEvent()
 
-  // What follows belongs to the thread.
+  // The rest belongs to the thread.
   private var written = 0
   private var output: [UInt8] = []
   private var errors: [UInt8] = []
@@ -66,7 +66,7 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
     while true {
       if isCancelled, signals.isEmpty, failure == nil { kill(&child, because: nil) }
       if let status = child.status() {
-        // What it has still said. A child of it that keeps the pipe is not waited for.
+        // The rest of its output. A child that keeps the pipe open is not awaited.
         while child.output >= 0, readOutput(&child) {}
         while child.errors >= 0, readErrors(&child) {}
         return end(failure.map { .failure($0) } ?? .success(result(status)))

@@ -31,7 +31,7 @@ public final class LocalSocket: Sendable {
     _ path: String, isDatagram: Bool = false, mode: mode_t = 0o600, backlog: Int32 = 32
   ) throws(Refusal) {
     self.path = path
-    // Looking at an old socket, removing it and listening is one step for all processes that do it here.
+    // Checking an old socket, removing it and listening is one step for all processes that use this lock.
     let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     defer { if directory >= 0 { close(directory) } }
     if directory >= 0 {
@@ -92,7 +92,7 @@ public final class LocalSocket: Sendable {
     return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
-  /// Removes a socket on which nobody listens.
+  /// Removes a socket without a listener.
   private static func removeStale(_ path: String, _ isDatagram: Bool) throws(Refusal) {
     var status = stat()
     guard lstat(path, &status) == 0 else { return }
@@ -100,7 +100,7 @@ public final class LocalSocket: Sendable {
       throw .failed(PosixError("make the socket", path, code: EEXIST, detail: "there is a file that is no socket"))
     }
     switch liveness(path, isDatagram) {
-    // A full queue of connections is somebody's, too, and so is a socket of the other kind.
+    // A full queue of connections shows a live process, and so does a socket of the other kind.
     case 0, EAGAIN, EPROTOTYPE: throw .inUse(path: path)
     case ECONNREFUSED: break
     case let code: throw .failed(PosixError("connect to", path, code: code))

@@ -19,9 +19,9 @@ public enum MessageFraming: Sendable, Equatable {
   case syslog
 }
 
-/// Bytes of a stream that are no message.
+/// Bytes of a stream that belong to no message.
 public struct RefusedBytes: Sendable, Equatable {
-  /// Where they begin in the stream.
+  /// Their offset in the stream.
   public var offset: Int64
   /// Their first bytes, at most ``LongLine/headBytes``.
   public var head: [UInt8]
@@ -37,11 +37,11 @@ public struct RefusedBytes: Sendable, Equatable {
 
 /// Whole messages that came together.
 public struct MessageBlock: Sendable {
-  /// Contains them, and what is between them.
+  /// Contains the messages and the bytes between them.
   public var slab: Slab
-  /// Where the slab begins in the stream.
+  /// The offset of the slab in the stream.
   public var offset: Int64
-  /// Where each is in the slab.
+  /// Their places in the slab.
   public var messages: [Range<Int>] = []
   public var refused: [RefusedBytes] = []
   /// Nothing behind this can be understood: the stream must be closed.
@@ -63,14 +63,14 @@ public struct MessageCutter {
   var limit: Int { didSet { limit = max(limit, 1) } }
 
   private var slab: Slab
-  /// Where the undelivered bytes begin and end in `slab`.
+  /// The start and the end of the undelivered bytes in `slab`.
   private var start = 0
   private var end = 0
   /// The offset of `start` in the stream.
   private var offset: Int64
   /// How far the message at `start` has been searched for its end.
   private var searched = 0
-  /// What is left of a message that is too long.
+  /// The rest of a message that is too long.
   private var skipped: Skip?
 
   private enum Skip {
@@ -79,7 +79,7 @@ public struct MessageCutter {
     case until(UInt8)
   }
 
-  /// - Parameter limit: The longest message in bytes, without what frames it.
+  /// - Parameter limit: The longest message in bytes, without its frame.
   public init(_ framing: MessageFraming, limit: Int, offset: Int64 = 0) {
     self.framing = framing
     self.limit = max(limit, 1)
@@ -176,7 +176,7 @@ public struct MessageCutter {
     searched = place
   }
 
-  /// The next message, or what is none; nil: more bytes are needed.
+  /// The next message, or bytes that are none; nil: more bytes are needed.
   private mutating func next(_ isLast: Bool) -> Found? {
     if let skip = skipped { return pass(skip) }
     guard start < end else { return nil }

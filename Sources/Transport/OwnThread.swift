@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import PipelineCore
 
 /// A thread for blocking work; never a thread of the cooperative pool.
 ///
@@ -55,6 +56,24 @@ public final class OwnThread: @unchecked Sendable {
     precondition(!joined, "a thread is joined once")
     joined = true
     pthread_join(handle, nil)
+  }
+
+  /// Waits until the work of a thread is done, and joins it. After `limit` its present call is cancelled; 2 s later it is left behind, because
+  /// a device that hangs in the kernel keeps it until the process ends.
+  ///
+  /// - Parameters:
+  ///   - thread: Nil: another caller joins it.
+  ///   - hasEnded: Whether the thread's work is done.
+  static func end<State>(
+    _ thread: OwnThread?, of state: Guarded<State>, within limit: TimeSpan, cancelling cancellation: WakeEvent,
+    _ hasEnded: (State) -> Bool
+  ) {
+    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
+    if state.wait(until: overflow ? nil : deadline, { hasEnded($0) ? true : nil }) == nil {
+      cancellation.wake()
+      if state.wait(until: monotonicNow() &+ 2_000_000_000, { hasEnded($0) ? true : nil }) == nil { return }
+    }
+    thread?.join()
   }
 
   deinit {

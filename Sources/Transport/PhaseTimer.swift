@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The time limit of what a connection does at the moment. Used on its event loop.
+/// The time limit of a connection's present phase. Used on its event loop.
 final class PhaseTimer {
   private let loop: any EventLoop
   private(set) var deadline = NIODeadline.distantFuture
@@ -18,7 +18,7 @@ final class PhaseTimer {
     if timer == nil || timerDeadline > deadline { schedule() }
   }
 
-  /// Limits what is under way further.
+  /// Shortens the limit of the present phase.
   func shorten(to instant: NIODeadline) {
     guard instant < deadline, expired != nil else { return }
     deadline = instant

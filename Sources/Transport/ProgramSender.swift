@@ -2,17 +2,17 @@ import CLinux
 import Glibc
 public import PipelineCore
 
-/// What takes blocks of messages and sends them, on a thread of its own.
+/// A sender of blocks of messages, with a thread of its own.
 public protocol MessageSender: AnyObject, Sendable {
-  /// Bytes that wait.
+  /// The number of waiting bytes.
   var queuedBytes: Int { get }
   /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
   func send(_ block: SocketSender.Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void)
   /// Calls `body` once, on the sending thread, when at most `limit` bytes wait.
   func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void)
-  /// Sends what waits, however long that takes, then ends. Not on the sending thread.
+  /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
   func close()
-  /// Ends soon; gives up what waits.
+  /// Ends soon; gives up waiting messages.
   func cancel()
   /// Waits until the thread has ended; false: it has not, within the limit.
   func waitForEnd(within limit: TimeSpan) -> Bool
@@ -22,8 +22,8 @@ extension SocketSender: MessageSender {}
 
 /// Writes messages to the standard input of a program, which is started again where it ends.
 ///
-/// A message counts as sent when the program has read it. What a program that ends has not read goes to the next one, from the start of the
-/// message; what it has read is its own.
+/// A message counts as sent when the program has read it. When a program ends, the messages that it has not read completely go to the next
+/// one.
 public final class ProgramSender: MessageSender {
   public struct Options: Sendable {
     /// The pauses before it is started again. A program that has run for the longest begins anew.
@@ -73,7 +73,7 @@ public final class ProgramSender: MessageSender {
   private let notify: @Sendable (Notice) -> Void
 
   /// - Parameters:
-  ///   - call: Its input, time-out and limit of output do not count.
+  ///   - call: Its input, time-out and limit of output are ignored.
   ///   - notify: Called on the thread.
   public init(
     _ call: ProgramCall, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
@@ -162,7 +162,7 @@ public final class ProgramSender: MessageSender {
     private var attempts: Attempts
     private var standardOutput = ErrorLines("stdout")
     private var standardError = ErrorLines()
-    /// Between two looks at what the program has read, in milliseconds.
+    /// The time between two checks of the pipe, in milliseconds.
     private var pace: Int64 = 1
 
     private static let second: Int64 = 1_000_000_000
@@ -192,13 +192,13 @@ public final class ProgramSender: MessageSender {
           var child = try ChildProgram(owner.call, at: owner.path)
           if attempts.failures > 0 { owner.notify(.restarted(failures: attempts.failures)) }
           switch serve(&child) {
-          case .done, .cancelled: return giveBack()
+          case .done, .cancelled: return requeue()
           case .ended(let why): reason = why
           }
         } catch {
           reason = error.message
         }
-        giveBack()
+        requeue()
         guard options.restarts else { return owner.notify(.ended(reason)) }
         // Nothing is left to do for another one.
         if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }) { return owner.notify(.badEnd(reason)) }
@@ -209,8 +209,8 @@ public final class ProgramSender: MessageSender {
       }
     }
 
-    /// What no program has read waits again, before all others.
-    private mutating func giveBack() {
+    /// Puts unread messages back at the head of the queue.
+    private mutating func requeue() {
       let again = open.map { one -> Entry in
         var entry = one.entry
         guard entry.first > 0 else { return entry }
@@ -246,7 +246,7 @@ public final class ProgramSender: MessageSender {
           signals = [(now &+ TimeSpan.seconds(1).nanoseconds, SIGKILL)]
         }
         if let status = child.status() {
-          // Nobody reads on: what is in the pipe was not read.
+          // Nobody reads on: the rest of the pipe stays unread.
           confirm(child)
           while child.output >= 0, read(&child, isError: false) {}
           while child.errors >= 0, read(&child, isError: true) {}
@@ -333,7 +333,7 @@ public final class ProgramSender: MessageSender {
 
     private static let readsNoMore = "reads no more"
 
-    /// Writes what the pipe takes. Returns why nothing more can be written; nil: it can.
+    /// Writes as much as the pipe takes. Returns why nothing more can be written; nil: it can.
     private mutating func write(_ child: borrowing ChildProgram) -> String? {
       for (entry, start) in open where start + entry.block.bytes.count > written {
         while written < start + entry.block.bytes.count {
@@ -373,7 +373,7 @@ public final class ProgramSender: MessageSender {
       pace = hasRead ? 1 : min(pace * 2, 64)
     }
 
-    // MARK: What it says
+    // MARK: Its output
 
     private func log(_ level: Services.Level, _ text: String) { owner.notify(.said(level, text)) }
 

@@ -1,4 +1,4 @@
-/// In which order files are read.
+/// The order in which files are read.
 enum ReadingOrder {
   /// Sorts by birth. The clock of births ticks every few milliseconds, so for equal times the higher number at the end
   /// of the name, which rotation gives to the older file, comes first: `log.10`, `log.9`, `log`. A compressed file is born

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// The body of an answer that comes bit by bit, until it is ended or the client leaves. Thread-safe; nothing here waits for the client.
+/// The body of a streamed answer, which lasts until it is ended or the client leaves. Thread-safe; nothing here waits for the client.
 public final class ResponseStream: Sendable {
   /// The bytes that may wait for the client.
   public static let room = 256 << 10
 
   private struct State {
     var waiting: [UInt8] = []
-    /// The connection takes what waits as soon as it can.
+    /// The connection takes the waiting bytes as soon as it can.
     var isScheduled = false
     var isEnding = false
     var isAborted = false
@@ -22,7 +22,7 @@ public final class ResponseStream: Sendable {
 
   /// - Parameters:
   ///   - room: The bytes that may wait for the client.
-  ///   - schedule: Has the connection take what waits; called on any thread.
+  ///   - schedule: Makes the connection take the waiting bytes; called on any thread.
   ///   - closed: The client has left, or has got everything; called once, on the network thread.
   init(
     room: Int = ResponseStream.room, schedule: @escaping @Sendable (ResponseStream) -> Void,
@@ -53,7 +53,7 @@ public final class ResponseStream: Sendable {
     return verdict.taken
   }
 
-  /// Ends the answer behind what has been sent.
+  /// Ends the answer after the bytes sent so far.
   public func end() {
     let wakes = state.withLock { state in
       guard state.isOpen, !state.isEnding else { return false }
@@ -64,7 +64,7 @@ public final class ResponseStream: Sendable {
     if wakes { schedule(self) }
   }
 
-  /// Breaks off the answer and closes the connection, whatever the client has not read yet.
+  /// Breaks off the answer and closes the connection; bytes that the client has not read are lost.
   public func abort() {
     let isFirst = state.withLock { state in
       guard state.isOpen, !state.isAborted else { return false }
@@ -78,10 +78,10 @@ public final class ResponseStream: Sendable {
 
   var isAborted: Bool { state.withLock(\.isAborted) }
 
-  /// What the connection is to do.
+  /// The next action of the connection.
   enum Portion {
     case bytes([UInt8])
-    /// Nothing waits; `schedule` is called for what comes.
+    /// Nothing waits; `schedule` is called for the next bytes.
     case nothing
     case end
   }
@@ -112,7 +112,7 @@ public final class ResponseStream: Sendable {
 }
 
 extension ServerRequest {
-  /// Answers with a body that comes bit by bit. Nil: the request has been answered, or its client has left.
+  /// Answers with a streamed body. Nil: the request has been answered, or its client has left.
   ///
   /// - Parameter closed: The client has left, or has got everything. Called once, on the network thread, perhaps before this returns.
   public func stream(

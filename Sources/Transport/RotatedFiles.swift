@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// When a writer begins a new file, and what becomes of the full ones.
+/// When a writer begins a new file, and how full ones are treated.
 ///
 /// A full file is renamed to `NAME-YYYYMMDD-HHMMSS`, in UTC, and never again: so one rename is the whole rotation, and another program finds
 /// a file under the name that it had before. Where the name is taken, `.1`, `.2` ... follow.
@@ -35,7 +35,7 @@ public struct FileRotation: Sendable, Equatable {
     return now / every > last / every
   }
 
-  /// What the name of a full file has behind `NAME-`. It comes after that of the newest one, also if the clock was set back.
+  /// The suffix of a full file after `NAME-`. It sorts after that of the newest one, even if the clock was set back.
   static func suffix(at time: Int64, after newest: [Int]?) -> String {
     var seconds = time_t(time / 1_000_000_000)
     var parts = tm()
@@ -51,7 +51,7 @@ public struct FileRotation: Sendable, Equatable {
     return digits(order[0], 8) + "-" + digits(order[1], 6) + (order[2] == 0 ? "" : ".\(order[2])")
   }
 
-  /// What a name has behind `NAME-`: the time and the number; and whether the file is compressed. Nil: it is no full file of `name`.
+  /// The time and the number in a name after `NAME-`, and whether the file is compressed. Nil: it is no full file of `name`.
   static func parse(_ candidate: String, of name: String) -> (order: [Int], isCompressed: Bool)? {
     guard candidate.utf8.starts(with: (name + "-").utf8) else { return nil }
     var rest = Array(candidate.utf8.dropFirst(name.utf8.count + 1))
@@ -112,8 +112,8 @@ extension FileTree {
     return full
   }
 
-  /// Removes or cuts full files of a path as far as what they have comes again: those that were begun by a lost execution and, of the file of
-  /// a state, what it has behind that.
+  /// Removes or cuts full files of a path, as far as their contents are written again: those that were begun by a lost execution and, of the file of
+  /// a state, the part after that state.
   public func cutRotated(_ path: String, _ marks: WriterMarks, _ saved: SavedFile? = nil) {
     guard let rotated = try? rotated(path), let (directory, _) = try? openDirectory(of: path) else {
       return
@@ -185,7 +185,7 @@ extension FileDescriptor {
   }
 }
 
-/// Compresses and removes full files on a thread of its own, one after the other. What it has not done when it ends is done after the next
+/// Compresses and removes full files on a thread of its own, one after the other. Work left when it ends is done after the next
 /// start.
 final class RotationKeeper: Sendable {
   private struct State {
@@ -217,7 +217,7 @@ final class RotationKeeper: Sendable {
     self.step = step
   }
 
-  /// Compresses these full files of a path soon, of which nothing has to be cut any more, and removes what is too many.
+  /// Compresses these full files of a path soon, which need no cutting any more, and removes surplus ones.
   func look(at path: String, compressing names: [String]) {
     guard rotation.keep != nil || rotation.compression != nil && !names.isEmpty else { return }
     let isFirst = state.withLock { state in

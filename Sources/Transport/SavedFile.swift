@@ -8,7 +8,7 @@ public struct SavedFile: Sendable {
   public var number: UInt64
   /// How many bytes had been written for it.
   public var count: Int64
-  /// Where it ended; nil: that was not known yet.
+  /// Its end; nil: unknown.
   public var position: FilePosition?
 
   public init(path: String, number: UInt64, count: Int64, position: FilePosition?) {
@@ -20,9 +20,9 @@ public struct SavedFile: Sendable {
 }
 
 extension FileTree {
-  /// Cuts a file back to where it ended in the state; what it has behind that is written again.
+  /// Cuts a file back to its end in the state; the part after that is written again.
   ///
-  /// - Returns: `outcome`: what became of it; nil: nothing of it was on the disk. `position`: where the file that has the path now ends;
+  /// - Returns: `outcome`: the result; nil: nothing of it was on the disk. `position`: where the file that has the path now ends;
   ///   nil: there is none, or it is not known to be the sink's.
   public func resume(
     _ saved: SavedFile, _ marks: WriterMarks
@@ -46,7 +46,7 @@ extension FileTree {
     }
     let renamed = place?.restoreRenamed()
     if let mark {
-      // A file that was begun after the state has nothing that does not come again.
+      // All of a file that was begun after the state is written again.
       let found = cut(opened, status, name, to: mark.end(after: saved.count) ?? mark.size)
       return (renamed ?? found.outcome, found.position)
     }

@@ -24,7 +24,7 @@ final class ServingRound: @unchecked Sendable {
   /// The buffer for answers.
   let output = OutputBuffer()
   /// The memory kept for the next answer, in bytes.
-  static let keptOutput = 64 << 10
+  private static let keptOutput = 64 << 10
 
   init(_ loop: any EventLoop) { self.loop = loop }
 
@@ -38,7 +38,12 @@ final class ServingRound: @unchecked Sendable {
     return lastPlain.bytes
   }
 
-  /// Does something on the network thread. Callable from any thread.
+  /// Frees the memory of a large answer that has been sent.
+  func trimOutput() {
+    if output.count > Self.keptOutput { output.clear(keeping: Self.keptOutput) }
+  }
+
+  /// Runs `work` on the network thread. Callable from any thread.
   func inLoop(_ work: @escaping @Sendable () -> Void) { loop.execute(work) }
 
   /// Passes an answer to its connection. Callable from any thread.

@@ -33,7 +33,7 @@ public struct ServingTLSParameter: RecordParameter {
 }
 
 extension HTTPServer.Options {
-  /// The options with a certificate. What goes wrong with connections is logged at most once a second.
+  /// The options with a certificate. Errors of connections are logged at most once a second.
   public func encrypted(
     by parameter: ServingTLSParameter?, _ services: Services, _ label: String
   ) throws(SocketFailure) -> HTTPServer.Options {

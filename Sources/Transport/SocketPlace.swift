@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Where a socket is.
+/// The place of a socket.
 public enum SocketPlace: Sendable, Equatable {
   /// An IP address without brackets, or a name. Port 0: the system chooses.
   case network(host: String, port: Int, isDatagram: Bool)
@@ -38,7 +38,7 @@ public enum SocketPlace: Sendable, Equatable {
     }
   }
 
-  /// What only one socket has: the port, whatever the host, or the path.
+  /// The part that only one socket can have: the port, whatever the host, or the path.
   var exclusive: String {
     switch self {
     case .network(_, let port, let isDatagram): isDatagram ? "udp \(port)" : "\(port)"
@@ -58,7 +58,7 @@ public struct SocketFailure: Error, Sendable, Equatable {
 public final class BoundSocket: Sendable {
   public let place: SocketPlace
   let descriptor: Int32
-  /// Where it really is, once it is open: the port that the system has chosen.
+  /// The actual place, once it is open: with the port that the system has chosen.
   public let text: String
   private let local: LocalSocket?
   private let isOpen = Mutex(true)
@@ -151,7 +151,7 @@ public final class BoundSocket: Sendable {
     return SocketFailure(message: "cannot listen on \(place): \(reason)")
   }
 
-  /// Binds the place for a socket that is opened soon, while listeners are kept: nobody else gets it until then. Does nothing if this
+  /// Binds the place for a socket that is opened soon, while listeners are kept: no other process can take it until then. Does nothing if this
   /// process has it, which may be about to leave it.
   public static func reserve(_ place: SocketPlace) throws(SocketFailure) {
     if case .activated(let name, let isDatagram) = place {
@@ -171,13 +171,13 @@ public final class BoundSocket: Sendable {
     }
   }
 
-  /// Does something with its descriptor that does not block; nil: it is closed, and its number may be another's.
+  /// Runs `body`, which must not block, with its descriptor; nil: it is closed, and its number may be another's.
   func use<Result: Sendable>(_ body: (Int32) -> Result) -> Result? {
     isOpen.withLock { $0 ? body(descriptor) : nil }
   }
 
   /// Closes it; does nothing the second time.
-  /// - Parameter handsOver: The next socket of this place goes on with it, if there is a reload: what waits in it is not lost.
+  /// - Parameter handsOver: The next socket of this place goes on with it, if there is a reload: waiting connections and datagrams are not lost.
   public func close(handsOver: Bool = false) {
     let wasOpen = isOpen.withLock { isOpen in
       guard isOpen else { return false }

@@ -3,8 +3,8 @@ import Glibc
 public import PipelineCore
 import Synchronization
 
-/// Sends messages to one place, on a thread of its own: connects, again after growing pauses, and sends again what a broken connection did
-/// not take.
+/// Sends messages to one place, on a thread of its own: connects, again after growing pauses, and repeats messages that a broken connection
+/// has lost.
 public final class SocketSender: Sendable {
   public struct Options: Sendable {
     /// Nil: not encrypted.
@@ -17,7 +17,7 @@ public final class SocketSender: Sendable {
     public var keepAlive = true
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
     public var sendsLargeAsFiles = false
-    /// What the waiting bytes are a part of; nil: of nothing.
+    /// The budget of the waiting bytes; nil: none.
     public var memory: MemoryBudget?
     public init() {}
   }
@@ -25,7 +25,7 @@ public final class SocketSender: Sendable {
   /// Messages that are sent together.
   public struct Block: Sendable {
     public var bytes: [UInt8]
-    /// Where each message ends, frame included.
+    /// The end of each message, frame included.
     public var ends: [Int]
 
     public init(bytes: [UInt8], ends: [Int]) {
@@ -100,10 +100,10 @@ public final class SocketSender: Sendable {
     }
   }
 
-  /// What is counted of its connections; nil: datagrams have none.
+  /// The counts of its connections; nil: datagrams have none.
   public var counts: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
 
-  /// Bytes that wait.
+  /// The number of waiting bytes.
   public var queuedBytes: Int { state.withLock(\.bytes) }
 
   /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
@@ -128,7 +128,7 @@ public final class SocketSender: Sendable {
     if isNow { body() }
   }
 
-  /// Sends what waits, however long that takes, then ends. Not on the sending thread.
+  /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
   public func close() {
     state.withLock { $0.isClosing = true }
     wake.wake()
@@ -136,7 +136,7 @@ public final class SocketSender: Sendable {
     _ = state.wait(until: nil, none)
   }
 
-  /// Ends soon; gives up what waits.
+  /// Ends soon; gives up waiting messages.
   public func cancel() {
     state.withLock { $0.isCancelled = true }
     wake.wake()
@@ -199,7 +199,7 @@ public final class SocketSender: Sendable {
         confirm()
         if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }), unconfirmed.isEmpty { break }
         if owner.wake.isAwake { continue }
-        // An idle connection is watched: what is sent into a closed one would be lost.
+        // An idle connection is watched: messages sent into a closed one would be lost.
         let ready = rx_wait_two(descriptor, 0, owner.wake.descriptor, unconfirmed.isEmpty ? -1 : 5)
         if ready & 1 != 0, ready & 2 == 0 { listenForEnd() }
       }
@@ -276,13 +276,13 @@ public final class SocketSender: Sendable {
       return nil
     }
 
-    /// What the other side's system has confirmed is done.
+    /// Counts messages that the other side's system has confirmed.
     private func confirm() {
       guard !unconfirmed.isEmpty, descriptor >= 0, session == nil || monotonicNow() >= confirmsAt else { return }
       let left = Int(rx_unacknowledged(descriptor))
-      // What a receiver on this machine has not read when it closes the socket counts as read.
+      // Bytes that a receiver on this machine has not read when it closes the socket count as read.
       if !isNetwork, rx_has_hung_up(descriptor) != 0 { return }
-      // Bytes on the way are encrypted ones: they say nothing of single messages.
+      // Bytes on the way are encrypted ones, without boundaries of messages.
       let confirmed = left <= 0 ? position : session == nil ? position - left : 0
       var count = 0
       for one in unconfirmed {
@@ -294,7 +294,7 @@ public final class SocketSender: Sendable {
       if count > 0 { recover() }
     }
 
-    /// The connection is lost: what it has not confirmed waits again, before all others.
+    /// The connection is lost: unconfirmed messages go back to the head of the queue.
     private func repeatUnconfirmed(confirming: Bool = true) {
       if confirming { confirm() }
       guard !unconfirmed.isEmpty else { return }
@@ -338,8 +338,8 @@ public final class SocketSender: Sendable {
           entry.done(0, 1)
           first += 1
         case ECONNREFUSED where isNetwork:
-          // The answer to an earlier datagram, which nobody has received; this one is tried.
-          note("nobody receives at \(owner.place.text)")
+          // The answer to an earlier datagram, which was lost; this one is tried.
+          note("there is no receiver at \(owner.place.text)")
         default: return PosixError.text(errno)
         }
       }
@@ -348,7 +348,7 @@ public final class SocketSender: Sendable {
 
     private var isNetwork: Bool { if case .network = owner.place { true } else { false } }
 
-    /// Something has come from the receiver of messages: its end, or words that nobody asked for.
+    /// Something has come from the receiver of messages: its end, or unexpected bytes.
     private func listenForEnd() {
       var bytes = [UInt8](repeating: 0, count: 4096)
       let outcome = bytes.withUnsafeMutableBytes { space -> TLSSession.Outcome in
@@ -379,7 +379,7 @@ public final class SocketSender: Sendable {
       if failures > 0 { owner.notify(.recovered(failures: failures)) }
     }
 
-    /// The connection is of no use: another one after a pause.
+    /// The connection is useless: another one follows after a pause.
     private func fail(_ reason: String) {
       owner.counted.withLock { $0.broken += 1 }
       disconnect()

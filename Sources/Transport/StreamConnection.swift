@@ -14,7 +14,7 @@ extension StreamReceiver {
     var cutter: MessageCutter
     /// On the clock of reading, in nanoseconds.
     var lastRead: Int64
-    /// Nothing is read before; 0: no pause.
+    /// The end of a pause in reading; 0: no pause.
     var pausedUntil: Int64 = 0
 
     init(

@@ -3,21 +3,21 @@ import Glibc
 public import PipelineCore
 import Synchronization
 
-/// Receives streams: accepts connections at one place, cuts what they send into messages, and decodes these on its own thread.
+/// Receives streams: accepts connections at one place, cuts their bytes into messages, and decodes these on its own thread.
 ///
-/// While the receiver of the messages takes none, nothing is read: the senders' systems hold back.
+/// While the receiver of the messages takes none, nothing is read: TCP slows the senders down.
 public final class StreamReceiver: Sendable {
   public struct Options: Sendable {
     public var framing = MessageFraming.lines
     public var decoding = DecoderOptions()
-    /// In bytes, without what frames it.
+    /// In bytes, without the frame.
     public var maxMessage = 1 << 20
     public var maxConnections = 1024
     /// How long a connection may send nothing; nil: for ever.
     public var idleTimeout: TimeSpan?
     /// The most bytes per second of each connection; nil: no limit.
     public var maxRate: Int?
-    /// In bytes; nil: what the system chooses.
+    /// In bytes; nil: chosen by the system.
     public var receiveBuffer: Int?
     public var keepAlive = true
     public var tls: TLSServing?
@@ -34,12 +34,12 @@ public final class StreamReceiver: Sendable {
     }
   }
 
-  /// What one connection has sent.
+  /// Messages of one connection.
   public struct Piece: Sendable {
     public var sender: Sender
     public var rows: DecodedBlock?
     public var refused: [RefusedBytes] = []
-    /// Where the event begins whose end has not come; nil: there is none.
+    /// The offset of the incomplete event; nil: there is none.
     public var pendingOffset: Int64?
   }
 
@@ -68,7 +68,7 @@ public final class StreamReceiver: Sendable {
   }
 
   private enum Ending {
-    /// What is there is read, then all connections are closed.
+    /// Arrived bytes are read, then all connections are closed.
     case close
     /// Connections go to the next receiver of the place, in a reload.
     case handOver
@@ -80,6 +80,8 @@ public final class StreamReceiver: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
+  /// Connections between two versions of a pipeline, with the bytes of an incomplete message or event, by their places.
+  private static let kept = KeptItems<Connection>()
   /// Connections, by number, whose joined event has waited long enough: the offset where it begins. An event that begins elsewhere goes on.
   private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
@@ -90,15 +92,15 @@ public final class StreamReceiver: Sendable {
     self.options = options
   }
 
-  /// Where it listens.
+  /// The listening socket.
   public var text: String { socket.text }
-  /// What is counted of its connections.
+  /// The counts of its connections.
   public var counts: PipelineStatistics.Connections { counted.withLock { $0 } }
 
   /// Starts the thread.
   /// - Parameters:
   ///   - notify: Called on that thread.
-  ///   - deliver: Called on that thread with what came together; may block. False: nothing more is taken. An empty list is the last: the
+  ///   - deliver: Called on that thread with messages that arrived together; may block. False: nothing more is taken. An empty list is the last: the
   ///     thread has ended after ``stop()`` or ``handOver()``.
   public func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
@@ -114,8 +116,8 @@ public final class StreamReceiver: Sendable {
       if poller >= 0 { Glibc.close(poller) }
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
-    // Taken here and not on the thread: what nobody has taken when the new version runs is closed.
-    let kept = KeptConnections.take(socket.place)
+    // Taken here and not on the thread: connections that nobody has taken when the new version runs are closed.
+    let kept = Self.kept.take(socket.place.exclusive)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)
@@ -133,7 +135,7 @@ public final class StreamReceiver: Sendable {
     wake.wake()
   }
 
-  /// Accepts no more, hands over what has come, then closes everything. The place is free when this returns.
+  /// Accepts no more, delivers the arrived messages, then closes everything. The place is free when this returns.
   public func stop() { end(.close) }
   /// The same, but the connections stay open for the next receiver of the place, if there is a reload.
   public func handOver() { end(.handOver) }
@@ -187,7 +189,7 @@ public final class StreamReceiver: Sendable {
     /// - Parameter kept: Connections of the version before.
     func run(goingOnWith kept: [Connection]) {
       adopt(kept)
-      // What they have sent meanwhile has been read; nothing else may come for a long time.
+      // Bytes sent meanwhile have been read; nothing else may come for a long time.
       var goesOn = handOverPieces()
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
@@ -306,7 +308,7 @@ public final class StreamReceiver: Sendable {
         shaking[tag] = nil
         _ = rx_watch(poller, descriptor, tag, 1, 0, 0)
         add(tag, descriptor, Sender(peer, subject: session.peerSubject), session)
-        // What came with the handshake is in the session's hands, where the poller does not see it.
+        // Bytes that came with the handshake are in the session, where the poller does not see them.
         if let connection = connections[tag] { read(tag, connection) }
       case .wantsRead: _ = rx_watch(poller, descriptor, tag, 1, 0, 0)
       case .wantsWrite: _ = rx_watch(poller, descriptor, tag, 0, 1, 0)
@@ -324,9 +326,12 @@ public final class StreamReceiver: Sendable {
     }
 
     private func add(_ tag: UInt64, _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?) {
-      // The start has made one, so another one can be made.
+      // The start has made a decoder, so only a shortage of memory can prevent another one.
       guard let decoder = try? options.decoding.decoder() else {
+        session?.close()
         Glibc.close(descriptor)
+        owner.counted.withLock { $0.broken += 1 }
+        notify(.lost(peer: sender.peer.text, reason: "its decoder cannot be made"))
         return
       }
       connections[tag] = Connection(descriptor, sender, session, BlockDecoding(decoder), options, now: now)
@@ -521,7 +526,7 @@ public final class StreamReceiver: Sendable {
       count()
     }
 
-    /// What is due at this time: another `accept`, connections that were paused or are idle.
+    /// Does everything that is due at this time: another `accept`, connections that were paused or are idle.
     private func keepTime() {
       let now = now
       if acceptsAt > 0, now >= acceptsAt {
@@ -574,9 +579,11 @@ public final class StreamReceiver: Sendable {
         connections = [:]
         return
       }
-      // What has come is not lost: senders were told by their systems that it has arrived.
+      // Arrived bytes are not lost: TCP has confirmed them to the senders.
       for (tag, connection) in connections { read(tag, connection, until: 4 << 20) }
-      let isKept = ending == .handOver && KeptConnections.keep(owner.socket.place, Array(connections.values))
+      let isKept =
+        ending == .handOver
+        && StreamReceiver.kept.keep(Array(connections.values), for: owner.socket.place.exclusive)
       if !isKept { for connection in connections.values { finish(connection) } }
       connections = [:]
       if handOverPieces() { _ = deliver([]) }

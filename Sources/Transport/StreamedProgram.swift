@@ -2,7 +2,7 @@ import Glibc
 public import PipelineCore
 import Synchronization
 
-/// A program that runs for as long as it likes; its output is read by somebody else, its standard error goes to the log.
+/// A program without a time limit; its output is read by another owner, its standard error goes to the log.
 public final class StreamedProgram: Sendable {
   private let call: ProgramCall
   private struct Owner {
@@ -19,13 +19,13 @@ public final class StreamedProgram: Sendable {
   }
   private let orders = Mutex(Orders())
   private let awake = try? WakeEvent()
-  /// What the thread says of the start.
+  /// The result of the start, from the thread.
   private let started = Guarded<Result<FileDescriptor, ProgramFailure>?>(nil)
 
   private static let second: Int64 = 1_000_000_000
 
   /// - Parameters:
-  ///   - call: Its time-out and limit of output do not count.
+  ///   - call: Its time-out and limit of output are ignored.
   ///   - log: Receives lines of its standard error, twenty a second at most. On the thread of the program.
   ///   - ended: Called once when it has ended, unless it was cancelled. On the thread of the program.
   public init(

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Files that the kernel writes as they are read: their sizes say nothing.
+/// Files that the kernel writes as they are read: their sizes are unknown.
 public enum SystemFile {
   /// The contents, at most `limit` bytes of them; nil, with errno: it cannot be read.
   public static func read(_ path: String, limit: Int = 1 << 20) -> [UInt8]? {

@@ -9,7 +9,7 @@ public final class TLSServing: Sendable {
     /// PEM files; the key may be in that of the certificate.
     public var certificate: String
     public var key: String?
-    /// Whose certificates clients must have; nil: they need none.
+    /// The authorities for certificates of clients; nil: clients need none.
     public var clientCA: String?
 
     public init(certificate: String, key: String? = nil, clientCA: String? = nil) {
@@ -48,7 +48,7 @@ public final class TLSServing: Sendable {
   /// The same for a connection whose bytes another owner reads and writes.
   func sessionApart() throws(SocketFailure) -> TLSSession { try TLSSession(apart: current(), isServer: true) }
 
-  /// What new connections share, by the files as they are.
+  /// The settings that new connections share, from the present files.
   private func current() -> TLSContext {
     let now = monotonicNow()
     let (context, message) = state.withLock { state -> (TLSContext, String?) in
@@ -71,7 +71,7 @@ public final class TLSServing: Sendable {
   }
 }
 
-/// What tells a changed file.
+/// The marks that show a changed file.
 private struct FileMark: Equatable {
   var device: UInt64
   var inode: UInt64
@@ -84,7 +84,7 @@ private struct FileMark: Equatable {
   }
 }
 
-/// What connections of one side share.
+/// The settings that connections of one side share.
 public final class TLSContext: @unchecked Sendable {
   fileprivate let pointer: UnsafeMutableRawPointer
 
@@ -136,8 +136,8 @@ public final class TLSSession: @unchecked Sendable {
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
   }
 
-  /// Without a descriptor: ``feed(_:)`` takes what has come, ``drain(into:)`` gives what is to be sent.
-  /// - Parameter host: Of a client, whom the server's certificate must name; nil: anybody.
+  /// Without a descriptor: ``feed(_:)`` takes arrived bytes, ``drain(into:)`` gives bytes to send.
+  /// - Parameter host: Of a client, which the server's certificate must name; nil: any name.
   init(apart context: TLSContext, isServer: Bool, host: String? = nil) throws(SocketFailure) {
     let isAddress = host.flatMap { HostSyntax.kind($0) }.map { $0 != .name } ?? false
     pointer = rx_tls_begin_apart(context.pointer, isServer ? 1 : 0, host, isAddress ? 1 : 0)
@@ -199,7 +199,7 @@ public final class TLSSession: @unchecked Sendable {
     pointer.map { Int(rx_tls_drain($0, space.baseAddress, Int32(space.count))) } ?? 0
   }
 
-  /// Says goodbye to the other end.
+  /// Sends the closing alert.
   func sayGoodbye() {
     if let pointer { rx_tls_goodbye(pointer) }
   }

@@ -1,7 +1,7 @@
 import NIOCore
 import PipelineCore
 
-/// What speaks another protocol over a connection. Called on the network thread.
+/// The handler of another protocol on a connection. Called on the network thread.
 protocol UpgradedSpeaker: AnyObject, Sendable {
   /// The connection is ready. Called before the others.
   func begins(_ link: UpgradedLink)
@@ -15,7 +15,7 @@ protocol UpgradedSpeaker: AnyObject, Sendable {
 /// A connection that speaks another protocol. Callable from any thread, unless noted.
 final class UpgradedLink: Sendable {
   let loop: any EventLoop
-  /// What is sent.
+  /// The bytes to send.
   let stream: ResponseStream
   private let readMore: @Sendable () -> Void
   /// Closes the connection at once; on the network thread.

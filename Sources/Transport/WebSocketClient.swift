@@ -14,7 +14,7 @@ public enum WebSocketClient {
     /// Path and query.
     public var path: String
 
-    /// That of a URL of ws or wss; nil: it is none.
+    /// The place of a URL of ws or wss; nil: it is no such URL.
     public init?(_ url: String) {
       let bytes = Array(url.utf8)
       guard let colon = url.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
@@ -42,7 +42,7 @@ public enum WebSocketClient {
       port = number
     }
 
-    /// That of a proxy, `http://HOST:PORT`; nil: it is none.
+    /// The place of a proxy, `http://HOST:PORT`; nil: it is no such URL.
     init?(proxy: String) {
       guard proxy.lowercased().hasPrefix("http://"), var target = Target("ws" + proxy.dropFirst(4)) else { return nil }
       target.path = "/"
@@ -72,7 +72,7 @@ public enum WebSocketClient {
     public var status: Int?
     /// The pause that the server asks for.
     public var pause: TimeSpan?
-    /// It will not pass by itself.
+    /// Further attempts would fail as well.
     public var isFinal = false
 
     init(_ message: String, isFinal: Bool = false) {
@@ -135,7 +135,7 @@ public enum WebSocketClient {
     HTTPHeader("Authorization", "Bearer \(token.revealed)", isSecret: true)
   }
 
-  /// One attempt to connect.
+  /// An attempt to connect.
   struct Way: Sendable {
     var target: Target
     var options: Options
@@ -233,7 +233,7 @@ public enum WebSocketClient {
   final class Attempt: Cancellable {
     private struct State {
       var channel: (any Channel)?
-      /// What fetches an access token.
+      /// The request for an access token.
       var call: (any Cancellable)?
       var isOver = false
     }

@@ -12,7 +12,7 @@ public struct WebSocketMessage: Sendable, Equatable {
   }
 }
 
-/// Why a WebSocket is closed (RFC 6455, 7.4).
+/// The reason why a WebSocket is closed (RFC 6455, 7.4).
 enum WebSocketCode {
   static let normal = 1000
   static let goingAway = 1001
@@ -32,7 +32,7 @@ enum WebSocketCode {
   }
 }
 
-/// Takes the bytes of one direction of a WebSocket apart (RFC 6455, 5), in whatever pieces they come. Extensions are never agreed
+/// Parses the bytes of one direction of a WebSocket (RFC 6455, 5), in whatever pieces they come. Extensions are never agreed
 /// on, so reserved bits are errors.
 struct WebSocketReader {
   enum Item: Equatable {
@@ -66,7 +66,7 @@ struct WebSocketReader {
   private var control: [UInt8] = []
   /// Whether the message under way is a text; nil: none is under way.
   private var isText: Bool?
-  /// What has come of it.
+  /// The part that has come so far.
   private var content: [UInt8] = []
 
   /// - Parameter isServer: The other side is a client, whose frames are masked.
@@ -140,7 +140,7 @@ struct WebSocketReader {
     var length = UInt64(short)
     if extra > 0 { length = head[2..<(2 + extra)].reduce(0) { $0 << 8 | UInt64($1) } }
     if extra == 2 && length < 126 || extra == 8 && length < 65_536 || length >> 63 != 0 {
-      return broken("a frame's length is not written as the standard says")
+      return broken("a frame's length is not in its shortest form")
     }
     let sum = length.addingReportingOverflow(UInt64(content.count))
     if !isControl, length > UInt64(maxFrame) || sum.overflow || sum.partialValue > UInt64(maxMessage) {
@@ -180,7 +180,7 @@ struct WebSocketReader {
     if isControl { unmask(&control) } else { unmask(&content) }
   }
 
-  /// What a frame that is complete means; nil: further fragments are needed.
+  /// The meaning of a complete frame; nil: further fragments are needed.
   private mutating func endFrame() -> Item? {
     state = .head
     guard isControl else {
@@ -229,7 +229,7 @@ public enum WebSocketFrame {
     case pong = 10
   }
 
-  /// - Parameter mask: Of a client, different for each frame and not to be guessed; nil: that of a server.
+  /// - Parameter mask: Of a client, different for each frame and unpredictable; nil: that of a server.
   static func bytes(_ opcode: Opcode, _ payload: some Collection<UInt8>, mask: UInt32?) -> [UInt8] {
     var frame: [UInt8] = []
     let count = payload.count
@@ -255,7 +255,7 @@ public enum WebSocketFrame {
     bytes(isText ? .text : .binary, payload, mask: nil)
   }
 
-  /// A close frame; a reason is cut to what fits.
+  /// A close frame; a reason that is too long is cut.
   static func close(_ code: Int, _ reason: String, mask: UInt32?) -> [UInt8] {
     var payload =
       code == WebSocketCode.none ? [] : [UInt8(truncatingIfNeeded: code >> 8), UInt8(truncatingIfNeeded: code)]

@@ -10,7 +10,7 @@ enum WebSocketHandshake {
   /// Whether libcrypto is there.
   static var isAvailable: Bool { accept("") != nil }
 
-  /// What a server answers to a key; nil: libcrypto is missing.
+  /// The server's answer to a key; nil: libcrypto is missing.
   static func accept(_ key: String) -> String? {
     let text = Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8)
     var digest = [UInt8](repeating: 0, count: Int(RX_DIGEST_MAX))
@@ -61,7 +61,7 @@ extension ServerRequest {
   /// Makes the connection a WebSocket, or answers why not.
   /// - Parameters:
   ///   - subprotocol: One of those that the client offers; nil: none.
-  ///   - opened: Called if it has become one, before anything comes of it.
+  ///   - opened: Called if it has become one, before its first message.
   /// - Returns: Whether it has, unless its client has just left, which ends the session.
   @discardableResult
   public func acceptWebSocket(

@@ -5,7 +5,7 @@ public protocol WebSocketComponent: Component {
   var socket: WebSocketParameters { get set }
 }
 
-/// What sources and sinks say of a WebSocket in the same way.
+/// Parameters of a WebSocket that sources and sinks share.
 public struct WebSocketParameters: Sendable {
   public var url = TemplateParameter()
   public var headers = Table<TemplateParameter>()
@@ -41,7 +41,7 @@ public struct WebSocketParameters: Sendable {
     return options
   }
 
-  /// What this machine lacks to be the client; nil: nothing is known to be missing.
+  /// A library that the client needs and this machine lacks; nil: none is known to be missing.
   public var clientFault: String? {
     guard WebSocketHandshake.isAvailable else { return WebSocketHandshake.needsLibrary }
     let text = url.template?.literalPrefix.prefix(4).lowercased() ?? ""
@@ -50,12 +50,12 @@ public struct WebSocketParameters: Sendable {
     return nil
   }
 
-  /// Where a client connects to, as far as the file says it.
+  /// The address to which a client connects, as far as the file determines it.
   public var target: TargetAddress? { TargetAddress(url, method: "GET") }
 }
 
 extension WebSocketComponent {
-  /// The parameters that stand first: where to.
+  /// The first parameters: the place.
   public static var placeParameters: [Parameter<Self>] {
     [
       .init("url", \.socket.url, primary: true, "The server to connect to, ws or wss."),
@@ -63,7 +63,7 @@ extension WebSocketComponent {
     ]
   }
 
-  /// Those that follow what the component sends or receives.
+  /// The last parameters, after the component's own.
   public static var clientParameters: [Parameter<Self>] {
     [
       .init("headers", \.socket.headers, "Client: further headers of the opening handshake."),
@@ -113,7 +113,7 @@ extension WebSocketComponent {
     ]
   }
 
-  /// Checks what sources and sinks have in common.
+  /// Checks the parameters that sources and sinks share.
   ///
   /// - Parameters:
   ///   - ofClient: Names of the component's own parameters that only a client has, with whether they are given.
@@ -194,7 +194,7 @@ public struct WebSocketServing: Sendable {
     return options
   }
 
-  /// Whether a page of that origin may connect to the host that the request names. Programs say no origin; they are admitted.
+  /// Whether a page of that origin may connect to the host that the request names. Programs send no origin; they are admitted.
   public func admits(origin: String?, host: String?) -> Bool {
     guard let origin else { return true }
     if !origins.isEmpty { return origins.contains { $0 == "*" || HTTPSyntax.same($0, origin) } }
@@ -224,7 +224,7 @@ public struct WebSocketServing: Sendable {
 }
 
 extension DecodingContext {
-  /// Checks what a WebSocket has as a client or as a server.
+  /// Checks that a WebSocket has only parameters of its side.
   ///
   /// - Parameters:
   ///   - ofClient: Names of parameters that only a client has, with whether they are given.

@@ -1,8 +1,8 @@
 import NIOCore
 public import PipelineCore
 
-/// Sends messages to a server of WebSockets: connects when the first one comes, again after growing pauses, and sends again what the system
-/// has not taken before a connection ended.
+/// Sends messages to a server of WebSockets: connects when the first one comes, again after growing pauses, and repeats messages that the
+/// system had not taken when a connection ended.
 public final class WebSocketSender: MessageSender {
   public struct Options: Sendable {
     public var client = WebSocketClient.Options()
@@ -10,7 +10,7 @@ public final class WebSocketSender: MessageSender {
     public var isText = true
     /// The pauses between attempts to connect.
     public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
-    /// What the waiting bytes are a part of; nil: of nothing.
+    /// The budget of the waiting bytes; nil: none.
     public var memory: MemoryBudget?
     public init() {}
   }
@@ -150,13 +150,13 @@ public final class WebSocketSender: MessageSender {
       attempt?.cancel()
       session?.abort("it is given up")
       for message in messages { message.done(0, 1) }
-      tellRoom()
+      reportRoom()
       state.notify()
     case .end: state.notify()
     }
   }
 
-  /// Hands to the connection what it takes.
+  /// Hands messages to the connection, as many as it takes.
   private func pump(_ state: inout State) {
     guard state.isReady, let session = state.session else { return }
     while state.handed < state.messages.count {
@@ -225,7 +225,7 @@ public final class WebSocketSender: MessageSender {
     }
     if failures > 0 { notify(.recovered(failures: failures)) }
     for message in done { message.done(1, 0) }
-    if !done.isEmpty { tellRoom() }
+    if !done.isEmpty { reportRoom() }
     work()
   }
 
@@ -235,7 +235,7 @@ public final class WebSocketSender: MessageSender {
       state.session = nil
       state.counts.open = 0
       if !end.isClean { state.counts.broken &+= 1 }
-      // What waits has the next connection after a pause, also behind an orderly end: a server may end each one at once.
+      // Waiting messages go to the next connection after a pause, also after an orderly end: a server may end each one at once.
       return (true, state.messages.isEmpty && (state.isClosing || end.isClean))
     }
     guard isOurs else { return }
@@ -267,7 +267,7 @@ public final class WebSocketSender: MessageSender {
     }
   }
 
-  private func tellRoom() {
+  private func reportRoom() {
     let body = state.withLock { state -> (@Sendable () -> Void)? in
       guard let waiter = state.roomWaiter, state.bytes <= waiter.limit || state.hasEnded else { return nil }
       state.roomWaiter = nil

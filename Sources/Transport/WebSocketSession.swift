@@ -2,7 +2,7 @@ import NIOCore
 public import PipelineCore
 import Synchronization
 
-/// One WebSocket, of a client or of a server: takes messages apart and hands them on, answers pings, notices a silent other side,
+/// One WebSocket, of a client or of a server: delivers messages, answers pings, notices a silent other side,
 /// and ends in good order. Sending and ending work from any thread.
 public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   public struct Options: Sendable, Equatable {
@@ -12,9 +12,9 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     public var room = 256 << 10
     /// The bytes that may wait for the other side.
     public var sendingRoom = ResponseStream.room
-    /// The time without a sign of the other side after which it is asked for one; nil: never.
+    /// The time of silence after which the other side gets a ping; nil: never.
     public var ping: TimeSpan?
-    /// How long it may take to answer that.
+    /// How long it may take to answer the ping.
     public var pingTimeout = TimeSpan.seconds(20)
     /// The longest time without a message of the other side; nil: any.
     public var idle: TimeSpan?
@@ -25,13 +25,13 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// How it has ended.
   public struct End: Sendable, Equatable {
-    /// The code of the other side, or that with which this side has ended it; nil: neither has said any.
+    /// The code of the other side, or that with which this side has ended it; nil: neither has sent any.
     public var code: Int?
     /// One sentence without a full stop.
     public var message: String
     /// The other side ended it in good order (1000 or 1001), or this side did.
     public var isClean: Bool
-    /// This side has ended it, and the other one has not answered in time: what it had sent and was not read is lost.
+    /// This side has ended it, and the other one has not answered in time: bytes on the way are lost.
     public var isCut = false
 
     public init(code: Int?, message: String, isClean: Bool) {
@@ -41,7 +41,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Who gets what comes of a session. Called on the network thread.
+  /// The receiver of a session's messages. Called on the network thread.
   public struct Listener: Sendable {
     /// The connection is ready.
     public var opened: @Sendable (WebSocketSession) -> Void
@@ -66,7 +66,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   // Used on the network thread.
   private var listener: Listener
   private var reader: WebSocketReader
-  /// Between two listeners: nothing is read, and what comes nevertheless waits here.
+  /// Between two listeners: nothing is read, and bytes that were already read wait here.
   private var parked: [UInt8]?
   private var hasSentClose = false
   private var hasReceivedClose = false
@@ -79,7 +79,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private var closeDeadline: NIODeadline?
 
   private let link = Mutex<UpgradedLink?>(nil)
-  /// Bytes of messages that were handed on and not handled.
+  /// Bytes of messages that were delivered and not handled.
   private let underWay = Atomic<Int>(0)
   private let isPaused = Atomic<Bool>(false)
 
@@ -115,7 +115,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Ends the connection in good order, behind what has been sent. What the other side has sent before it learns of that still comes.
+  /// Ends the connection in good order, after the bytes sent so far. Messages that the other side sends before it learns of that are received.
   public func close(_ code: Int = 1000, _ reason: String = "") {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: code, message: reason.isEmpty ? "it was ended here" : reason, isClean: true)
@@ -131,7 +131,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Reads no more, until ``goOn(_:at:)``: nothing of it comes to its listener any more. Then calls `done`, on the network thread.
+  /// Reads no more, until ``goOn(_:at:)``: its listener receives nothing any more. Then calls `done`, on the network thread.
   public func park(_ done: @escaping @Sendable (Parking) -> Void) {
     HTTPListener.group.any().execute { [self] in
       guard !isOver, !hasSentClose else { return done(.ends) }
@@ -144,7 +144,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// What became of a connection that was to be parked.
+  /// The result of parking a connection.
   public enum Parking: Sendable {
     case parked
     /// It is ending, or has ended: its listener learns that.
@@ -153,7 +153,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     case neverBegan
   }
 
-  /// Goes on after ``park(_:)``, with another listener: what has come meanwhile comes first.
+  /// Goes on after ``park(_:)``, with another listener, which first receives the bytes that came meanwhile.
   /// - Parameter server: That of the path, if this is a connection of a server.
   public func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
     HTTPListener.group.any().execute { [self] in
@@ -192,7 +192,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     if parked != nil { return false }
     if underWay.load(ordering: .sequentiallyConsistent) < options.room { return true }
     isPaused.store(true, ordering: .sequentiallyConsistent)
-    // What was handled in between has not seen the flag.
+    // A call of `handled` in between has not seen the flag.
     if underWay.load(ordering: .sequentiallyConsistent) >= options.room { return false }
     isPaused.store(false, ordering: .sequentiallyConsistent)
     return true
@@ -217,7 +217,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       case .failed(let code, let reason):
         end = end ?? End(code: code, message: reason, isClean: false)
         sayClose(code, reason)
-        // The other side may go on sending what cannot be understood.
+        // The other side may go on sending invalid bytes.
         endOutput()
       }
     }
@@ -239,7 +239,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private func sayClose(_ code: Int, _ reason: String) {
     guard !hasSentClose, !isOver else { return }
     hasSentClose = true
-    // What waits has used all of the room: the other side does not read.
+    // The waiting bytes have used all of the room: the other side does not read.
     guard send(frame: WebSocketFrame.close(code, reason, mask: mask)) else { return breakOff() }
     closeDeadline = .now() + .nanoseconds(max(options.closeTimeout.nanoseconds, 1_000_000))
     schedule()
@@ -308,7 +308,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       }
     } else if let ping = options.ping, now >= lastSign + .nanoseconds(ping.nanoseconds) {
       pinged = now
-      // What waits may use all of the room; then the other side is asked by that.
+      // Waiting bytes may use all of the room; they then do the work of a ping.
       _ = send(frame: WebSocketFrame.bytes(.ping, [], mask: mask))
     }
     schedule()

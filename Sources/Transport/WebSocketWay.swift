@@ -2,7 +2,7 @@ import Glibc
 import NIOCore
 import PipelineCore
 
-/// Refuses connections to addresses that no request may go to, before they begin: what a name resolves to counts, not the name.
+/// Refuses connections to addresses that no request may go to, before they begin. The addresses of a name count, not the name.
 final class AddressGuard: ChannelDuplexHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundIn = ByteBuffer

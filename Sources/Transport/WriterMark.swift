@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// What a writer notes in an extended attribute of a file that it begins to write to, so that a later writer can tell what the file had
-/// before, whether or not a state was saved since.
+/// A mark in an extended attribute of a file, made when a writer begins to write to it, so that a later writer knows the former end of the
+/// file, whether or not a state was saved since.
 struct WriterMark: Sendable, Equatable {
   /// A number that no other sink has.
   var writer: UInt64
@@ -15,7 +15,7 @@ struct WriterMark: Sendable, Equatable {
 
   private static let name = "user.rxd.file"
 
-  /// Where the file ends when so many bytes have been written for it; nil: that was before the mark.
+  /// The end of the file when so many bytes have been written for it; nil: that was before the mark.
   func end(after count: Int64) -> Int64? {
     let (written, overflow) = count.subtractingReportingOverflow(start)
     return overflow || written < 0 ? nil : size &+ written
@@ -43,7 +43,7 @@ struct WriterMark: Sendable, Equatable {
       writer: UInt64(littleEndian: words.0), number: UInt64(littleEndian: words.1), start: start, size: length)
   }
 
-  /// Notes it. Where the file system keeps no attributes, nothing is noted.
+  /// Writes the mark. Does nothing if the file system keeps no attributes.
   func put(on file: FileDescriptor) {
     var words = (writer.littleEndian, number.littleEndian, start.littleEndian, size.littleEndian)
     let size = MemoryLayout.size(ofValue: words)
@@ -55,8 +55,8 @@ struct WriterMark: Sendable, Equatable {
 
 /// The marks of one sink.
 public struct WriterMarks: Sendable {
-  /// Numbers of files that an execution gave after the state from which the next one went on: what was written to such files comes, or
-  /// came, again.
+  /// Numbers of files that an execution gave after the state from which the next one went on: the contents of such files are written, or
+  /// were written, again.
   public struct Lost: Sendable, Equatable {
     /// The last number that the state knew.
     public var after: UInt64
@@ -92,7 +92,7 @@ public struct WriterMarks: Sendable {
     }
   }
 
-  /// Whether what was written to the file since it was marked comes again.
+  /// Whether the contents of the file since its mark are written again.
   func isLost(_ mark: WriterMark) -> Bool {
     mark.writer == writer && lost.contains { $0.after < mark.number && mark.number < $0.before }
   }

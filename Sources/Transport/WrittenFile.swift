@@ -38,7 +38,7 @@ extension FileDescriptor {
 }
 
 extension WriterWork {
-  /// What was written to one file in one go: from its opening, or from a change by others, on.
+  /// A stretch of writing to one file: it begins when the file is opened, or changed by others.
   struct Stretch: Sendable {
     /// How many bytes had been written before.
     let start: Int64
@@ -48,7 +48,7 @@ extension WriterWork {
     let needsNewline: Bool
     /// Others write to the file, too.
     let isShared: Bool
-    /// The file is that of the stretch before, whose places it has no more.
+    /// The file is that of the stretch before, whose contents it has lost.
     let isSameFile: Bool
     private var position: FilePosition
     private var head: [UInt8]
@@ -74,13 +74,13 @@ extension WriterWork {
       return now.count != head.count
     }
 
-    /// Where the file ends when so many bytes have been written in all; nil: nobody knows.
+    /// The end of the file when so many bytes have been written in all; nil: unknown.
     func place(after count: Int64) -> FilePosition? {
       if isShared { return nil }
       var place = position
-      // What was written before a truncation is in the file no more.
+      // Bytes written before a truncation are lost.
       place.offset = count <= start ? size : size + (needsNewline ? 1 : 0) + (count - start)
-      // Bytes behind the place may be others after a crash.
+      // After a crash the bytes behind the place may be different ones.
       let head = head.prefix(Int(min(place.offset, Int64(head.count))))
       place.fingerprintBytes = head.count
       place.fingerprint = FollowedFile.hash(head)
@@ -102,7 +102,7 @@ extension [WriterWork.Stretch] {
   }
 }
 
-/// The place in a file where a writer ended that is gone: what the file has behind it will be written again.
+/// The place in a file where an earlier writer ended; the part after it will be written again.
 struct PlaceOfWriter {
   private let saved: FilePosition
   /// The path that the writer appends to.
@@ -115,7 +115,7 @@ struct PlaceOfWriter {
 
   /// Cuts the file back to the place.
   ///
-  /// - Parameter opened: What the path names now.
+  /// - Parameter opened: The file that the path names now.
   /// - Returns: `size`: that of `opened`, if the place is in it.
   func restore(
     in opened: FileDescriptor, _ status: FileDescriptor.Status
@@ -129,7 +129,7 @@ struct PlaceOfWriter {
       return (.lost("\(path) was truncated, removed or replaced since the last checkpoint; lines may be repeated"), nil)
     }
     let resumption = cut(renamed, other, renamed.name)
-    // What the new file has may have been written by this sink, or by others.
+    // The contents of the new file may come from this sink, or from others.
     if status.size > 0 {
       return (.lost("\(path) was replaced since the last checkpoint; its lines may be repeated"), nil)
     }

@@ -76,7 +76,7 @@ struct MarblePicture {
     return frame(width, y + 4, body)
   }
 
-  // MARK: Where things stand
+  // MARK: Positions
 
   private struct Place {
     var at: TimeSpan

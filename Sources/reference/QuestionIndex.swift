@@ -81,7 +81,7 @@ enum GeneralUseCases {
       .failing, "deliver events once more that a sink could not deliver", "rxd deadletters replay NAME",
       "../state.md#dead-letters", "dead letters"),
     .init(
-      .failing, "decide what becomes of an event that fails at a step", "- { filter: event.level > 3, onError: route }",
+      .failing, "decide what happens to an event that fails at a step", "- { filter: event.level > 3, onError: route }",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "onError"),
     .init(.commanding, "show whether a job is running", "from: NAME.executing", "commands/command.md", "command"),
     .init(.commanding, "enable a job by a condition", "enabled: SIGNAL", "commands/command.md", "command"),
@@ -106,7 +106,8 @@ enum GeneralUseCases {
       .operating, "lose no event when the process is killed", "require: atLeastOnce",
       "../reliability.md#what-is-promised", "what is promised"),
     .init(
-      .operating, "know what is promised for my events", "rxd check -v FILE", "../reliability.md#what-is-promised",
+      .operating, "know the delivery guarantee for my events", "rxd check -v FILE",
+      "../reliability.md#what-is-promised",
       "what is promised"),
     .init(
       .operating, "keep an unimportant sink from holding up a pipeline",

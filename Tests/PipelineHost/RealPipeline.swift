@@ -68,7 +68,7 @@ public final class RealPipeline {
     weakSelf = self
     before(execution)
     inTurn { pipeline in
-      pipeline.execution.launch(restoring: state) { [unowned pipeline] in pipeline.outcome = $0 }
+      pipeline.execution.launch(restoring: state) { [weak pipeline] in pipeline?.outcome = $0 }
     }
   }
 

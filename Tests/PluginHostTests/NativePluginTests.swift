@@ -144,7 +144,7 @@ import Testing
     #expect(
       plugins.refusal(try PluginFixtures.probe("write", "NO_WRITE")) == "the sink 'probeSink' has no function 'write'")
     #expect(plugins.refusal(try PluginFixtures.probe("spec", "SPEC=\"{}\"")).contains("a spec needs 'plugin'"))
-    #expect(plugins.refusal(try PluginFixtures.probe("json", "SPEC=\"[\"")).contains("its spec is not"))
+    #expect(plugins.refusal(try PluginFixtures.probe("json", "SPEC=\"[\"")).contains("its spec does not"))
     let text = PluginFixtures.scratch("text.so")
     try Data("no library".utf8).write(to: URL(fileURLWithPath: text))
     #expect(plugins.refusal(text).contains("cannot be loaded"))
@@ -190,7 +190,7 @@ import Testing
     #expect(pipeline.counters.sent == 2 + 0)
   }
 
-  @Test func whatASinkCannotDeliverComesAgain() throws {
+  @Test func undeliveredEventsComeAgain() throws {
     let pipeline = try VirtualPipeline(
       """
       plugins: ['\(try PluginFixtures.probe())']

@@ -39,7 +39,7 @@ import Testing
     #expect(try plan("{}", sink).sinks.map(\.component.confirmation) == [confirmation])
   }
 
-  @Test func whatIsPromisedIsSaidOfTheWholePath() throws {
+  @Test func theGuaranteeCoversTheWholePath() throws {
     func line(_ source: String, _ sink: String) throws -> String {
       try #require(try plan(source, sink).deliveryPaths(hasStateDirectory: true).first).line
     }
@@ -52,7 +52,9 @@ import Testing
     let path = try PluginFixtures.program("guarantee", components: Self.components, "elif False: pass")
     let plugin = try PluginFixtures.plugins.load(PluginFile(path: path, directory: "")).get()
     let texts = plugin.components(at: nil).map { $0.entry.afterCrash ?? "" }
-    #expect(texts[0].hasPrefix("Senders that have no answer send their events again. With `qos: 0`: What was read"))
+    #expect(
+      texts[0].hasPrefix(
+        "Senders that have no answer send their events again. With `qos: 0`: Events cannot be read again"))
     #expect(texts[0].contains(" With `mode: replay`: With a state directory it is read again"), "\(texts[0])")
     #expect(texts[1].contains(" With `wait: false`: Events may be lost"), "\(texts[1])")
   }

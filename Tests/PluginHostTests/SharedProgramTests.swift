@@ -69,7 +69,7 @@ import Testing
   }
 
   /// The program ends with one event each time, and once with another: all groups go on with their states, and one event is given up.
-  @Test func groupsGoOnAfterAnEnd() throws {
+  @Test func groupsContinueAfterAnEnd() throws {
     let once = PluginFixtures.scratch("ended-once")
     let path = try summing(
       "ends",

@@ -5,7 +5,7 @@ import Testing
 struct CheckTests {
   static let sound = "sources: { n: { values: [1, 2] } }\nsinks: { out: { from: n, stdout: json } }\n"
 
-  @Test func tellsThatAFileIsFine() throws {
+  @Test func reportsThatAFileIsFine() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", Self.sound)
     let outcome = try Rxd.run("check", file)
@@ -83,7 +83,7 @@ struct CheckTests {
     }
   }
 
-  @Test func tenMistakesAreAllToldAtTheirPlaces() throws {
+  @Test func tenMistakesAreAllReportedAtTheirPlaces() throws {
     let path = "Tests/Golden/ten-mistakes.yaml"
     let text = try String(contentsOfFile: "\(Rxd.root)/\(path)", encoding: .utf8)
     // The file says in its first lines what is wrong with it: `# 18:12 RX220  why`.

@@ -43,7 +43,7 @@ struct ControlSocketTests {
     try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
   }
 
-  @Test(.enabled(if: hasCurl, "needs curl")) func tellsTheStatus() throws {
+  @Test(.enabled(if: hasCurl, "needs curl")) func reportsTheStatus() throws {
     let file = try folder.write("a.yaml", DaemonTests.saying("one"))
     let process = try start([file])
     var status = stat()

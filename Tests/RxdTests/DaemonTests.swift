@@ -60,7 +60,7 @@ struct DaemonTests {
     """
   }
 
-  @Test func theServiceManagerIsTold() throws {
+  @Test func theServiceManagerIsNotified() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", Self.saying("one"))
     for path in [folder.path + "/notify", "@rxd-test-\(UUID().uuidString)"] {

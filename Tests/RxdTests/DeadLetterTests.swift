@@ -102,7 +102,7 @@ struct DeadLetterTests {
     #expect(mode(state + "/dead-letters/halves.ndjson") == 0o600)
   }
 
-  @Test func withoutAStateDirectoryTheyAreTold() throws {
+  @Test func withoutAStateDirectoryTheyAreReported() throws {
     let folder = try Scratch()
     let outcome = try run(folder, [], environment: ["RXD_STATE_DIR": "", "STATE_DIRECTORY": ""])
     #expect(outcome.errors.contains("rejected: {"))
@@ -187,7 +187,7 @@ struct DeadLetterTests {
       })
   }
 
-  @Test func whatCannotBeWrittenIsTold() throws {
+  @Test func unwritableEventsAreReported() throws {
     let folder = try Scratch()
     let state = folder.path + "/state"
     try FileManager.default.createDirectory(
@@ -197,7 +197,7 @@ struct DeadLetterTests {
     symlink(precious, state + "/dead-letters/halves.ndjson")
     let outcome = try run(folder, ["--state-dir", state], Self.bestEffort)
     #expect(outcome.status == 0)
-    #expect(outcome.errors.contains("Too many levels of symbolic links; rejected events are told here instead"))
+    #expect(outcome.errors.contains("Too many levels of symbolic links; rejected events are logged here instead"))
     #expect(outcome.errors.contains("\"event\":\"x\""))
     #expect(try String(contentsOfFile: precious, encoding: .utf8) == "")
   }

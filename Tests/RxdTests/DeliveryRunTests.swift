@@ -14,7 +14,7 @@ struct DeliveryRunTests {
   private static func words(_ file: String) -> [String] {
     [
       "delivery: light, because every source can repeat its events",
-      "  lines -> out: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose what is not yet on a disk (\(file):3: 'stdout' leaves its data to the system)",
+      "  lines -> out: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose data that is not yet on a disk (\(file):3: 'stdout' leaves its data to the system)",
       "  without a state directory: best effort: a crash loses events under way",
     ]
   }

@@ -44,7 +44,7 @@ struct FirstStepsTests {
     #expect(errors.contains("no such key: \(field) (event.user.address.city)"), "\(errors)")
   }
 
-  @Test func aDroppedEventIsToldByWhatDroppedIt() throws {
+  @Test func aDroppedEventIsReportedByItsStep() throws {
     let folder = try Scratch()
     let file = try folder.write(
       "a.yaml",

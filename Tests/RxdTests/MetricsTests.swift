@@ -95,7 +95,7 @@ struct MetricsTests {
   }
 
   /// Counts go on over a reload, for steps that are still there.
-  @Test func countsGoOnOverAReload() throws {
+  @Test func countsContinueOverAReload() throws {
     let input = try folder.write("in", "3\n4\n")
     let file = try folder.write("a.yaml", pipeline(input))
     let process = try start([file])

@@ -67,7 +67,7 @@ struct PageTests {
   }
 
   /// Only who knows the token gets anything but the page's own files, and only under this machine's own name.
-  @Test func nobodyElseGetsAnything() throws {
+  @Test func otherClientsGetNothing() throws {
     let (process, base, token) = try open(try folder.write("a.yaml", text()))
     let known = "Authorization: Bearer \(token)"
     for file in ["", "main.js", "lanes.js", "page.css", "icon.svg"] {
@@ -193,7 +193,7 @@ struct PageTests {
   }
 
   /// What was seen becomes a test that passes, with the file that was running.
-  @Test func whatWasSeenBecomesATest() throws {
+  @Test func aRecordingBecomesATest() throws {
     let source = text()
     let file = try folder.write("a.yaml", source)
     let (process, base, token) = try open(file)

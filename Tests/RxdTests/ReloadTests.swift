@@ -48,7 +48,7 @@ struct ReloadTests {
 
   /// Ten times the file changes while another process writes lines.
   @Test(arguments: ["beginning", "end"])
-  func followedFilesGoOn(_ start: String) throws {
+  func followedFilesContinue(_ start: String) throws {
     let folder = try Scratch()
     let log = try folder.write("in.log", start == "end" ? "old\n" : "")
     let file = try folder.write("a.yaml", following(folder, start: start))
@@ -97,7 +97,7 @@ struct ReloadTests {
   }
 
   /// Bytes of a pipe cannot be read twice: what has been read is sent, the beginning of a line stays.
-  @Test func standardInputGoesOn() throws {
+  @Test func standardInputContinues() throws {
     let folder = try Scratch()
     func text(_ word: String) -> String {
       """
@@ -408,7 +408,7 @@ struct ReloadTests {
   }
 
   /// A pipeline that has failed goes on where it was.
-  @Test func aFailedPipelineGoesOn() throws {
+  @Test func aFailedPipelineContinues() throws {
     let folder = try Scratch()
     let log = try folder.write("in.log", "1\n2\nx\n3\n")
     let file = try folder.write(

@@ -97,7 +97,7 @@ struct RunTests {
     #expect(outcome.errors.contains("RX220"))
   }
 
-  @Test func eventsThatCannotBeUsedAreTold() throws {
+  @Test func eventsThatCannotBeUsedAreReported() throws {
     let folder = try Scratch()
     let file = try folder.write("echo.yaml", Self.echo)
     let input = "{\"a\":1}\n{\"a\":2}\nnonsense\n{\"b\":1}\n"
@@ -180,7 +180,7 @@ struct RunTests {
     "sources: { n: { values: [1] } }\nsignals: { r: { from: n, chain: [ repeat, { filter: event == 0 } ] } }",
     "sources: { n: { values: [1] } }\nsignals: { r: { from: n, chain: [ { try: event == 0 }, retry ] } }",
   ])
-  func whatOnlyGoesRoundStopsNothing(_ signals: String) throws {
+  func circlesStopNothing(_ signals: String) throws {
     let folder = try Scratch()
     let spinning = try folder.write(
       "spinning.yaml",

@@ -127,7 +127,7 @@ struct StateVerbTests {
     #expect(try daemon.wait() == 0)
   }
 
-  @Test func saysWhatIsMissing() throws {
+  @Test func reportsWhatIsMissing() throws {
     let nowhere = try rxd("state", "ls")
     #expect(nowhere.status == 66 && nowhere.errors == "rxd: there is no state directory \(state)\n")
     #expect(!FileManager.default.fileExists(atPath: state))

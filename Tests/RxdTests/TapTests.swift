@@ -106,7 +106,7 @@ struct TapTests {
   }
 
   /// The tap is attached to the new version before its first event.
-  @Test func goesOnOverAReload() throws {
+  @Test func continuesOverAReload() throws {
     let file = try folder.write("a.yaml", text())
     let process = try start(file)
     let (tap, _) = try tap("large")
@@ -204,7 +204,7 @@ struct TapTests {
   }
 
   /// A step that keeps the newest event says at first that it keeps an event, and later that a newer one has its place.
-  @Test func whatIsReplacedIsToldLater() throws {
+  @Test func replacedEventsAreReportedLater() throws {
     let file = try folder.write(
       "a.yaml",
       """

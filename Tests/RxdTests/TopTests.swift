@@ -58,14 +58,14 @@ struct TopTests {
     }
   }
 
-  @Test func saysWhatIsLeftOut() throws {
+  @Test func reportsWhatIsLeftOut() throws {
     let process = try start(try folder.write("a.yaml", Self.ticking))
     let sentences = try sentences(until: "`few/filter` at a.yaml:3 left out 100 % of ")
     #expect(sentences.count == 1, "\(sentences)")
     try end(process)
   }
 
-  @Test func saysWhatHoldsBack() throws {
+  @Test func reportsWhatHoldsBack() throws {
     let port = try FreePort()
     try port.listen()
     let process = try start(

@@ -140,7 +140,7 @@ struct TryingOutTests {
   }
 
   /// What was read behind the last event is not lost: the next run begins with it.
-  @Test func theNextRunGoesOnBehindTheLimit() throws {
+  @Test func theNextRunContinuesBehindTheLimit() throws {
     let folder = try Scratch()
     try folder.write("in.txt", (1...5_000).map { "\($0)\n" }.joined())
     let file = try folder.write(
@@ -262,8 +262,8 @@ struct TryingOutTests {
     #expect(
       outcome.errors.contains("error[RX217]: 'tcp' waits") && outcome.errors.contains("a.yaml:3:11\n"),
       "\(outcome.errors)")
-    #expect(outcome.errors.contains("'statsd' waits for what others send"), "\(outcome.errors)")
-    #expect(outcome.errors.contains("'httpServer' waits for what others send"), "\(outcome.errors)")
+    #expect(outcome.errors.contains("'statsd' waits for others to send"), "\(outcome.errors)")
+    #expect(outcome.errors.contains("'httpServer' waits for others to send"), "\(outcome.errors)")
   }
 
   // MARK: --set

@@ -65,7 +65,7 @@ struct WhyTests {
     }
   }
 
-  @Test func saysWhatTheConditionSaw() throws {
+  @Test func reportsWhatTheConditionSaw() throws {
     let file = try folder.write("a.yaml", text())
     let process = try start(file)
     try append("{\"id\": \"a\", \"status\": 200}\n{\"id\": \"b\", \"status\": 503}\n{\"id\": 7, \"status\": 404}\n")
@@ -130,7 +130,7 @@ struct WhyTests {
   }
 
   /// What an earlier version has stopped is told with that version's line.
-  @Test func goesOnOverAReload() throws {
+  @Test func continuesOverAReload() throws {
     let file = try folder.write("a.yaml", text())
     let process = try start(file)
     try append("{\"status\": 200}\n")

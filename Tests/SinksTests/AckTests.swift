@@ -15,7 +15,7 @@ import Transport
     var seen: [Ack.Outcome] { all.withLock { $0 } }
   }
 
-  @Test func isToldOnceWhenTheLastLetsGo() {
+  @Test func notifiesOnceWhenTheLastHolderReleases() {
     let outcomes = Outcomes()
     let ack = outcomes.ack
     for _ in 0..<3 { ack.hold() }
@@ -209,7 +209,7 @@ import Transport
     return (pipeline, source.feed)
   }
 
-  @Test(arguments: ["never", "batch", "interval"]) func whatIsSettledIsInTheFile(_ sync: String) throws {
+  @Test(arguments: ["never", "batch", "interval"]) func acknowledgedEventsAreInTheFile(_ sync: String) throws {
     let (pipeline, feed) = try writing("{ path: '\(scratch("out"))', sync: \(sync) }")
     let path = scratch("out")
     let missing = Mutex<[Int]>([])
@@ -271,7 +271,7 @@ import Transport
     }
   }
 
-  @Test func aFailedWriteIsTold() throws {
+  @Test func aFailedWriteIsReported() throws {
     let (pipeline, feed) = try {
       let pipeline = try RealPipeline("sources: { in: { never: {} } }\nsinks: { out: { from: in, discard: {} } }")
       let source = TrackedSource()

@@ -14,7 +14,7 @@ import Testing
       """, random: .max, secrets: secrets)
   }
 
-  @Test func slackSaysWhenToGoOn() throws {
+  @Test func slackSaysWhenToContinue() throws {
     let sending = try sending(
       "use: slack, with: { url: 'https://hooks.slack.com/services/T/B/x', message: \"'n is ' + string(event.n)\" }",
       events: "[{ n: 1 }]")
@@ -53,7 +53,7 @@ import Testing
 
   // MARK: Telegram
 
-  @Test func telegramSaysInItsBodyWhenToGoOn() throws {
+  @Test func telegramSaysInItsBodyWhenToContinue() throws {
     let sending = try sending(
       "use: telegram, with: { token: '${secret:bot}', chat: -100123, text: \"'n is ' + string(event.n)\", parseMode: \"'HTML'\" }",
       events: "[{ n: 1 }, { n: 2 }]", secrets: ["bot": "12:ABC"])

@@ -81,7 +81,7 @@ import Transport
   }
 
   /// Nobody reads any more: that is how a reader says that it has enough.
-  @Test func whatNobodyReadsIsNotMissing() throws {
+  @Test func unreadFieldsAreNotMissing() throws {
     let ends = pipe()
     close(ends.input)
     let pipeline = try RealPipeline(

@@ -151,7 +151,7 @@ import Testing
     "{ from: n, chain: [ { flattenMap: { signal: { values: [1] } } } ] }", "{ from: { interval: 1s } }",
     "{ from: n, chain: [ { bufferWithCount: 1 } ] }",
   ])
-  func whatIsNotToldApartHasRandomKeys(_ signal: String) throws {
+  func indistinguishableEventsHaveRandomKeys(_ signal: String) throws {
     let yaml = """
       sources: { n: { values: { list: [1, 2], every: 1s } } }
       signals: { s: \(signal), rest: { from: n } }

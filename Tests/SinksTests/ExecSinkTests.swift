@@ -96,7 +96,7 @@ import Testing
   @Test(arguments: [
     ("command: [no-such-program]", "'no-such-program' cannot be started: there is no such program"),
     ("command: [/etc/passwd]", "'/etc/passwd' cannot be started: Permission denied"),
-  ]) func saysWhyItCannotStart(_ parameters: String, _ message: String) throws {
+  ]) func reportsWhyItCannotStart(_ parameters: String, _ message: String) throws {
     let pipeline = try pipeline(parameters)
     pipeline.runToEnd()
     #expect(pipeline.failure?.message == message)

@@ -76,7 +76,7 @@ import Testing
       ])
   }
 
-  @Test func whatDoesNotGoTogetherIsRefused() {
+  @Test func contradictingParametersAreRefused() {
     #expect(complaints("encode: form, batch: 5").first?.contains("a form is one event") == true)
     #expect(complaints("encode: form, batch: 5, envelope: { all: toJson(events) }").isEmpty)
     #expect(complaints("encode: csv, envelope: events").first?.contains("'envelope' makes the whole body") == true)

@@ -65,7 +65,7 @@ final class HandWorker: Worker, @unchecked Sendable {
   private let accept: (Int, ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer? = { _, _ in ScriptedHTTP.status(200) }
 
   @Test(arguments: ["gzip", "zstd", "{ format: gzip, level: 1 }", "{ format: zstd, level: 19 }"])
-  func compressesAndSaysSo(_ compress: String) throws {
+  func compressesAndDeclaresIt(_ compress: String) throws {
     let sending = try pipeline("batch: 4, compress: \(compress)")
     sending.http.script = accept
     sending.run()

@@ -207,7 +207,7 @@ import Testing
 
   // MARK: Refusals and the end
 
-  @Test func aBadEventIsFoundWhileOthersGoOn() throws {
+  @Test func aBadEventIsFoundWhileOthersContinue() throws {
     let sending = try pipeline("batch: 4, maxConcurrent: 2", events: "[1, 2, bad, 4, 5, 6, 7, 8, 9]")
     sending.settle()
     #expect(sending.http.open.count == 2)

@@ -252,7 +252,9 @@ import Testing
     let lost = sending.probe("lost").events
     #expect(lost.count == 3, "\(lost)")
     #expect(
-      lost.allSatisfy { $0.contains("what it took is not clear") && (reason.isEmpty || $0.contains(reason)) }, "\(lost)"
+      lost.allSatisfy {
+        $0.contains("it is not clear which events it took") && (reason.isEmpty || $0.contains(reason))
+      }, "\(lost)"
     )
     #expect(sending.http.exchanges.count == 1)
     #expect(sending.counters.sent == 0)
@@ -298,6 +300,10 @@ import Testing
     (
       "url: 'http://a/', auth: { oauth2: { tokenURL: 'ftp://x', clientID: a, clientSecret: b } }",
       "no URL of http or https"
+    ),
+    (
+      "url: 'http://a/', auth: { oauth2: { tokenURL: 'http://u:p@x/', clientID: a, clientSecret: b } }",
+      "'tokenURL' of 'oauth2': the URL contains a password"
     ),
     ("url: 'http://a/', auth: { oauth2: { tokenURL: 'http://x/', clientID: a } }", "needs 'clientSecret'"),
     (

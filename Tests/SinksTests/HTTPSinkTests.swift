@@ -62,7 +62,7 @@ import Testing
     #expect(request.headers.filter { $0.name.lowercased() == "content-type" }.count == 1)
   }
 
-  @Test func saysWhatWaits() throws {
+  @Test func reportsWhatWaits() throws {
     let sending = try pipeline("queue: 2", events: "[1, 2, 3, 4]", pace: "1s")
     func sink() throws -> PipelineStatistics.Step {
       try #require(sending.execution.statistics.steps.first { $0.step == sending.execution.plan.sinks[0].step })
@@ -84,7 +84,7 @@ import Testing
   }
 
   /// From coming to being delivered, with the time in the queue.
-  @Test func saysHowLongItTakes() throws {
+  @Test func reportsHowLongItTakes() throws {
     let sending = try pipeline("queue: 10", events: "[1, 2, 3, 4]", pace: "1s")
     func latency() throws -> Latency? {
       try #require(sending.execution.statistics.steps.first { $0.step == sending.execution.plan.sinks[0].step }).latency
@@ -105,7 +105,7 @@ import Testing
   }
 
   /// An inner request takes from being sent to its answer.
-  @Test func saysHowLongAnswersTake() throws {
+  @Test func reportsHowLongAnswersTake() throws {
     let asking = try VirtualPipeline(
       """
       sources: { numbers: { values: [1] } }
@@ -238,7 +238,7 @@ import Testing
     ("00000000000000000000009", 9), ("", 0.1), ("soon", 0.1),
     ("1.5", 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.1), ("0", 0.1), ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
   ])
-  func waitsAsItIsTold(_ value: String, _ expected: Double) throws {
+  func waitsAsRequested(_ value: String, _ expected: Double) throws {
     for status in [429, 503] {
       let sending = try pipeline("", events: "[1]")
       sending.http.script = { number, _ in

@@ -15,6 +15,26 @@ import Testing
       """, random: .max)
   }
 
+  /// The help for a password in a URL names parameters that the user of the preset can give.
+  @Test(arguments: [
+    ("use: slack, with: { url: 'http://u:pw@h.example/' }", "slack"),
+    (
+      "use: influxdb, with: { url: 'http://u:pw@h.example', bucket: b, token: t, measurement: \"'m'\", fields: event }",
+      "influxdb"
+    ),
+    ("use: clickhouse, with: { url: 'http://u:pw@h.example', table: t }", "clickhouse"),
+  ])
+  func passwordsInURLs(_ use: String, _ preset: String) throws {
+    do {
+      _ = try sending(use)
+      Issue.record("it compiles")
+    } catch {
+      #expect("\(error)".contains("the URL contains a password"), "\(error)")
+      #expect("\(error)".contains("'rxd describe preset \(preset)'"), "\(error)")
+      #expect(!"\(error)".contains("auth: { basic"), "\(error)")
+    }
+  }
+
   @Test(arguments: ["create", "index"]) func elasticsearchTakesTheAnswerApart(_ action: String) throws {
     let sending = try sending(
       "use: elasticsearch, with: { url: 'http://127.0.0.1:9200', index: \"'logs'\", id: 'string(event.n)', count: 3, action: \(action) }",
@@ -166,7 +186,7 @@ import Testing
     #expect(sending.counters.sent == 2)
   }
 
-  @Test func influxdbSaysWhenToGoOn() throws {
+  @Test func influxdbSaysWhenToContinue() throws {
     let sending = try sending(
       "use: influxdb, with: { url: 'http://127.0.0.1:8086', bucket: b, token: t, measurement: event.name, tags: event.labels, fields: { value: event.value } }",
       events: "[{ name: load, labels: { host: a }, value: 1.25 }]")

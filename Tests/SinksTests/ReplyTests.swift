@@ -426,7 +426,7 @@ import Transport
     ("{ address: 0.0.0.0:80, auth: { bearer: x } }", false),
     ("{ address: 0.0.0.0:80, allowUnauthenticated: true }", false),
   ])
-  func everybodyIsServedOnlyIfSaidSo(_ parameters: String, _ isRefused: Bool) {
+  func servingEverybodyMustBeExplicit(_ parameters: String, _ isRefused: Bool) {
     let complaints = PipelineText.complaints(
       """
       sources:

@@ -211,7 +211,7 @@ import Testing
   }
 
   @Test(arguments: [
-    ("{ path: /tmp/x, rotate: { keep: 3 } }", "'rotate' of 'file' does not say when a file is full"),
+    ("{ path: /tmp/x, rotate: { keep: 3 } }", "'rotate' of 'file' has no limit of size or time"),
     ("{ path: /tmp/x, rotate: 1MB, mode: replace }", "'rotate' of 'file' has no effect with 'mode: replace'"),
     ("{ path: /tmp/x, rotate: 1MB, encode: csv }", "only the first file would have the header"),
     ("{ path: /tmp/x, rotate: { every: 10ms } }", "every"),

@@ -166,7 +166,7 @@ import Testing
     #expect(pipeline.probe("lost").events == [#"[1,"not there"]"#])
   }
 
-  @Test func whatIsLeftAndNobodyReadsIsCounted() throws {
+  @Test func unreadLeftoversAreCounted() throws {
     let pipeline = try VirtualPipeline(
       """
       sources: { events: { values: [1, 2, 3] } }
@@ -319,7 +319,7 @@ import Testing
   /// A server that answers anything in any order, and a sink for errors that is done whenever it likes: each event is
   /// accepted or told once, none is acknowledged before, and the pipeline ends when both are through.
   @Test(arguments: 0..<200)
-  func eachEventIsAcceptedOrTold(_ seed: UInt64) throws {
+  func eachEventIsAcceptedOrReported(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let most = 1 + random.below(5)
     let (pipeline, feed, lost) = try tracked(

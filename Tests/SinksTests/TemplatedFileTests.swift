@@ -374,7 +374,7 @@ import Testing
   }
 
   /// A suspended pipeline has written everything that its state says, and a header is not repeated.
-  @Test func aSuspendedPipelineGoesOn() throws {
+  @Test func aSuspendedPipelineContinues() throws {
     _ = send("a", 1)
     let first = try followed(", encode: csv")
     first.run { first.counters.received == 1 }

@@ -88,7 +88,7 @@ import Testing
   }
 
   /// An offset is that of the content, and another run goes on there.
-  @Test(arguments: programs) func goesOnInTheMiddle(_ program: [String]) throws {
+  @Test(arguments: programs) func continuesInTheMiddle(_ program: [String]) throws {
     let all = lines(50_000)
     scratch.append(all.joined(separator: "\n") + "\n", to: "a.log")
     try compress("a.log", program)
@@ -149,7 +149,7 @@ import Testing
     #expect(lines.outcome == .completed && lines.events == [] && lines.counters.rejected == 1)
   }
 
-  @Test func whatTheFileSays() throws {
+  @Test func theMeaningOfTheFile() throws {
     scratch.append("1\n", to: "a.log")
     #expect(try read("{ path: '\(scratch("a.log"))', compression: auto }").events == ["\"1\""])
     let plain = try read("{ path: '\(scratch("a.log"))', compression: gzip }")

@@ -107,7 +107,7 @@ import Testing
     ("Europe/Berlin", "2026-03-28T22:00:00Z"), ("Europe/Berlin", "2026-10-24T22:00:00Z"),
     ("America/New_York", "2026-03-08T03:00:00Z"), ("America/New_York", "2026-11-01T02:00:00Z"),
   ])
-  func everyFiveMinutesGoesOnThroughTheChange(_ zone: String, _ start: String) throws {
+  func everyFiveMinutesContinuesThroughTheChange(_ zone: String, _ start: String) throws {
     let begin = try seconds(start)
     let expected = (1...96).map { text((begin + Int64($0) * 300) * 1_000_000_000) ?? "" }
     #expect(try times("*/5 * * * *", zone, after: start, 96) == expected)

@@ -99,7 +99,7 @@ import Testing
   }
 
   /// A sink whose input has ended writes what it was given also when the pipeline fails before it is closed.
-  @Test func aFinishingSinkWritesBeforeTheFailureIsTold() throws {
+  @Test func aFinishingSinkWritesBeforeTheFailureIsReported() throws {
     let folder = Scratch()
     folder.append("1\n", to: "in")
     for number in 0..<20 {

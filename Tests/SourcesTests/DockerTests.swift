@@ -198,7 +198,7 @@ import Transport
   }
 
   /// Behind a restart, and behind a lost connection, each line comes once.
-  @Test func goesOnBehindTheLastLine() throws {
+  @Test func continuesBehindTheLastLine() throws {
     let daemon = Daemon()
     daemon.change {
       $0.containers["aa"] = .init(name: "a", lines: [(Self.now, false, "1\n"), (Self.now + 1, false, "2\n")])

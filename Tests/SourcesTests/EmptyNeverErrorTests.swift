@@ -64,7 +64,7 @@ import Testing
     #expect(failing.failure?.kind == .expression)
   }
 
-  @Test func whatIsWrongIsTold() {
+  @Test func errorsAreReported() {
     #expect(
       PipelineText.complaints("sources: { a: { error: {} } }\nsinks: { out: { from: a, discard: {} } }").count == 1)
     #expect(

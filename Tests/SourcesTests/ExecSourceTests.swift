@@ -84,7 +84,7 @@ import Testing
     #expect(running.events == [#"{"exit":4,"signal":0,"output":"out\n","errors":"err\n"}"#])
   }
 
-  @Test func whatItLeavesBehindIsKilled() throws {
+  @Test func itsLeftoverProcessesAreKilled() throws {
     let running = try pipeline("{ shell: 'sleep 60 & echo $!' }")
     #expect(running.runToEnd(within: .seconds(20)) == .completed)
     let process = try #require(running.events.first.flatMap { Int32($0.trimmingCharacters(in: ["\""])) })

@@ -457,7 +457,7 @@ import Testing
   // MARK: The check
 
   @Test(arguments: [
-    ("pages: {}", "does not say how to come to the next page"),
+    ("pages: {}", "has no way to the next page"),
     ("pages: { next: link, page: p, until: 'true' }", "both 'next' and 'page'"),
     ("pages: { page: p }", "'page' of 'pages' needs 'until'"),
     ("pages: { cursor: response.body.c }", "'cursor' of 'pages' needs 'parameter'"),

@@ -300,7 +300,7 @@ import Testing
     #expect(asking.outcome == .completed)
   }
 
-  @Test func anEventMayEndTheSignalIfItIsToldSo() throws {
+  @Test func anEventMayEndTheSignalOnRequest() throws {
     let asking = try inner("'http://h.example/{{ event }}'", events: "['a b', c]", onError: "onError: fail")
     #expect(asking.failure?.message.contains("space") == true, "\(String(describing: asking.outcome))")
     #expect(asking.failure?.location?.line == 10)

@@ -194,7 +194,7 @@ import Testing
   }
 
   /// What cannot be read is an event of the errors output; the rest is sent.
-  @Test func saysWhatItCannotRead() throws {
+  @Test func reportsWhatItCannotRead() throws {
     write("proc/loadavg", "1 2 3\n")
     let pipeline = try RealPipeline(
       """

@@ -35,7 +35,7 @@ import Testing
     #expect(ticking.out == ["0s 1", "1m 2", "2m 3"])
   }
 
-  @Test func tellsTheTimeOfDay() throws {
+  @Test func reportsTheTimeOfDay() throws {
     let ticking = try pipeline("1s", map: "string(event.time)")
     ticking.run(until: .seconds(1))
     #expect(ticking.out == [#"1s "2026-01-01T00:00:01Z""#])

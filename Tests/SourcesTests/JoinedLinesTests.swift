@@ -107,7 +107,7 @@ import Testing
   }
 
   /// Wherever a run ends, the next one sends the events that the first did not send, whole.
-  @Test(arguments: 1...6) func goesOnInFrontOfTheEventAtHand(_ cut: Int) throws {
+  @Test(arguments: 1...6) func continuesInFrontOfTheEventAtHand(_ cut: Int) throws {
     let lines = Self.lines.split(separator: "\n").map { "\($0)\n" }
     let yaml = followed("indented: true, wait: 1h")
     scratch.append(lines.prefix(cut).joined(), to: "a.log")
@@ -241,7 +241,7 @@ import Testing
 
   @Test(
     arguments: [
-      ("join: {}", "'join' does not say which lines belong together"),
+      ("join: {}", "'join' has no rule for lines that belong together"),
       ("join: { start: a, end: b }", "'join' has 'start' and 'end', and one rule decides"),
       ("join: { start: '(' }", "the pattern does not compile: missing ): ("),
       ("join: { end: '' }", "the pattern of 'end' is empty, so every line matches"),

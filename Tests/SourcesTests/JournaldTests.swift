@@ -80,7 +80,7 @@ struct JournaldTests {
     #expect(try messages("follow: false, \(parameters)") == expected.map { "\"\($0)\"" })
   }
 
-  @Test func startsWhereItIsTold() throws {
+  @Test func startsAtTheGivenPlace() throws {
     let hourAgo = UInt64(Date().timeIntervalSince1970 - 3600) * 1_000_000
     try journal.write([
       Entry(["MESSAGE": "old"]), Entry(["MESSAGE": "second"]),
@@ -185,7 +185,7 @@ struct JournaldTests {
   }
 
   /// After a restart it goes on behind the last entry, although the file has another name by now.
-  @Test func goesOnAfterARestart() throws {
+  @Test func continuesAfterARestart() throws {
     try journal.write(messages: (0..<400).map { "\($0)" })
     journal.close()
     let pipeline = try pipeline("follow: true")
@@ -201,7 +201,7 @@ struct JournaldTests {
   }
 
   /// A filter that the last entries do not pass is no reason to read others again, or to warn.
-  @Test func goesOnWithOtherConditions() throws {
+  @Test func continuesWithOtherConditions() throws {
     try journal.write([
       Entry(["MESSAGE": "1", "PRIORITY": "3"]), Entry(["MESSAGE": "2", "PRIORITY": "6"]),
       Entry(["MESSAGE": "3", "PRIORITY": "3"]),
@@ -217,7 +217,7 @@ struct JournaldTests {
   }
 
   /// Entries were removed before they were read: it says so, and reads what is left.
-  @Test func saysThatItsPlaceIsGone() throws {
+  @Test func reportsThatItsPlaceIsGone() throws {
     try journal.write(messages: ["a"])
     journal.close()
     let pipeline = try pipeline("follow: true")
@@ -233,7 +233,7 @@ struct JournaldTests {
     let next = try self.pipeline("follow: false", restoring: state)
     #expect(next.runToEnd() == .completed)
     #expect(next.events == ["\"c\"", "\"d\""])
-    #expect(next.log.contains { $0.contains("is gone: it goes on with the next one that is left") })
+    #expect(next.log.contains { $0.contains("is gone: reading continues with the next one") })
   }
 
   @Test func waitsForTheFirstFile() throws {
@@ -244,7 +244,7 @@ struct JournaldTests {
     #expect(pipeline.events == ["\"first\""])
   }
 
-  @Test func saysWhyItCannotRead() throws {
+  @Test func reportsWhyItCannotRead() throws {
     let missing = try RealPipeline(
       "sources: { in: { journald: { directory: '\(journal.path)/none' } } }\nsinks: { out: { from: in, discard: {} } }")
     missing.runToEnd()

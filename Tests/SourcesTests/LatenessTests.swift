@@ -199,7 +199,7 @@ import Testing
     #expect(again.out == ["0s |"])
   }
 
-  @Test func retryAndRepeatGoOn() throws {
+  @Test func retryAndRepeatContinue() throws {
     func pipeline(_ step: String) -> String {
       """
       sources: { silent: { never: {} } }

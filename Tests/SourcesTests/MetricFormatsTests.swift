@@ -134,7 +134,7 @@ import Testing
     ("a", "a value is expected at byte 1"), ("a x", "a value is expected at byte 2"),
     ("{} 1", "the name of a metric is expected at byte 2"),
     ("a 1 x", "a time is expected at byte 4"), ("a 1 2 3", "the end of the line is expected at byte 6"),
-    ("a{b=\"1\",b=\"2\"} 1", "a label that does not stand before is expected at byte 8"),
+    ("a{b=\"1\",b=\"2\"} 1", "a label that does not come before is expected at byte 8"),
     ("1a 2", "the name of a metric is expected at byte 0"),
   ]) func refusesPrometheus(_ line: String, _ reason: String) throws {
     let (events, refused) = try decoded(.prometheus, "\(line)\nok 1\n")

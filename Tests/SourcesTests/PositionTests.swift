@@ -76,7 +76,7 @@ import Testing
   /// The next execution begins with the first event of the first turn that is not acknowledged: nothing is missing, and nothing
   /// comes again that need not.
   @Test(arguments: ["text", "json", "csv"], 0..<12 as Range<UInt64>)
-  func filesGoOnInFrontOfWhatIsNotAcknowledged(_ decode: String, _ seed: UInt64) throws {
+  func filesContinueInFrontOfWhatIsNotAcknowledged(_ decode: String, _ seed: UInt64) throws {
     var random = SplitMix(seed)
     var wanted: [String] = []
     for name in ["a", "b", "c"] {
@@ -120,7 +120,7 @@ import Testing
   /// The same of the journal, whose positions are cursors.
   @Test(
     .enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"), arguments: 0..<8 as Range<UInt64>)
-  func journalsGoOnInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
+  func journalsContinueInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let journal = JournalFiles()
     let wanted = (0..<450).map { "\"\($0)\"" }
@@ -159,7 +159,7 @@ import Testing
 
   /// Each followed file for itself, also one that was renamed and read to its end.
   @Test(arguments: 0..<8 as Range<UInt64>)
-  func followedFilesGoOnInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
+  func followedFilesContinueInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let yaml = """
       sources: { in: { file: { path: '\(scratch("*.log"))', follow: true, rotateWait: \(random.pick(["1h", "1ms"])) } } }
@@ -210,7 +210,7 @@ import Testing
   }
 
   /// Values that no sink has written are sent again, those that one has are not.
-  @Test func valuesGoOnInFrontOfWhatIsNotAcknowledged() throws {
+  @Test func valuesContinueInFrontOfWhatIsNotAcknowledged() throws {
     let yaml = """
       sources: { in: { values: { list: [1, 2, 3, 4, 5], every: 1ms } } }
       sinks: { out: { from: in, discard: {} } }

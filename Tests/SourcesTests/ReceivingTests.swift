@@ -154,7 +154,7 @@ import Transport
   }
 
   /// What has no room in the system's buffer is counted by the kernel, and the log says so.
-  @Test func saysHowManyDatagramsWereDropped() throws {
+  @Test func reportsHowManyDatagramsWereDropped() throws {
     let pipeline = try pipeline("udp: { address: '127.0.0.1:0', receiveBuffer: 4KiB }")
     let client = try client(pipeline, isDatagram: true)
     // No turn runs meanwhile, so the receiver soon waits for the pipeline.
@@ -193,7 +193,7 @@ import Transport
     #expect(pipeline.events.count == 1001)
   }
 
-  @Test func saysWhyItCannotListen() throws {
+  @Test func reportsWhyItCannotListen() throws {
     let (taken, port) = try #require(SocketClient.listening())
     let other = try pipeline("tcp: '127.0.0.1:\(port)'")
     other.runToEnd()

@@ -62,7 +62,7 @@ import Testing
   }
 
   /// Between two polls nothing is asked before its time.
-  @Test func theTimeBetweenPollsGoesOn() throws {
+  @Test func theTimeBetweenPollsContinues() throws {
     let yaml = """
       name: t
       sources: { answers: { http: { url: 'http://127.0.0.1:1/', every: 10s, decode: text } } }

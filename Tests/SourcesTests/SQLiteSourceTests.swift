@@ -80,7 +80,7 @@ import Transport
   }
 
   /// Each restart goes on behind the last row of a turn: nothing is left out, nothing comes again.
-  @Test(arguments: [1, 3, .max]) func goesOnBehindItsKey(_ events: Int) throws {
+  @Test(arguments: [1, 3, .max]) func continuesBehindItsKey(_ events: Int) throws {
     try shell.run("CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v);")
     var seen: [String] = []
     var state: [UInt8]?

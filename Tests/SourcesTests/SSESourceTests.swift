@@ -35,7 +35,7 @@ import Transport
 
   private func seconds(_ feed: VirtualPipeline) -> [Int64] { feed.http.times.map { $0.nanoseconds / 1_000_000_000 } }
 
-  @Test func messagesAreEventsAndTheFeedGoesOnBehindThem() throws {
+  @Test func messagesAreEventsAndTheFeedContinuesBehindThem() throws {
     let following = try feed { number, _ in
       switch number {
       case 0: Self.answer("retry: 5000\nid: 1\nevent: new\ndata: a\ndata: b\n\n: comment\n\ndata: c\n\ndata: lost")

@@ -54,7 +54,7 @@ import Testing
     #expect(events[0].instant < events[1].instant && events[1].time - events[0].time == 2_000_000_000)
   }
 
-  @Test func whatFailsSaysWhy() throws {
+  @Test func failuresHaveAReason() throws {
     let undecided = try stopped(pipeline("[{ a: 1 }, {}]", "{ filter: event.a > 0 }"))
     #expect(texts(undecided) == ["undecided {}"])
     #expect(undecided[0].problem?.message.contains("no such key") == true && undecided[0].problem?.code == "RX503")

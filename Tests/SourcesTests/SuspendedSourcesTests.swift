@@ -21,7 +21,7 @@ import Testing
 
   /// Lines are written while pipelines come and go, by way of rotation, too.
   @Test(arguments: ["beginning", "end"], [1, 2, 3] as [UInt64])
-  func followedFilesGoOn(_ start: String, _ seed: UInt64) throws {
+  func followedFilesContinue(_ start: String, _ seed: UInt64) throws {
     var random = SplitMix(seed)
     scratch.append("old\n", to: "a.log")
     let text = yaml("{ path: '\(scratch("*.log"))', follow: true, start: \(start), rotateWait: 1h }")
@@ -63,7 +63,7 @@ import Testing
   private func move(_ name: String, to other: String) { #expect(rename(scratch(name), scratch(other)) == 0) }
 
   /// The header row and a row whose quotes are still open belong to the position.
-  @Test func followedTablesGoOn() throws {
+  @Test func followedTablesContinue() throws {
     let text = yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: csv }")
     scratch.append("name,text\nann,\"one\ntwo\"\nbob,\"three\n", to: "a.csv")
     let first = try RealPipeline(text)
@@ -78,7 +78,7 @@ import Testing
 
   /// Files that are read once, in small blocks, by several threads.
   @Test(arguments: ["text", "json", "csv"])
-  func filesGoOn(_ decode: String) throws {
+  func filesContinue(_ decode: String) throws {
     var wanted: [String] = []
     for name in ["a", "b", "c"] {
       if decode == "csv" { scratch.append("n\n", to: name) }
@@ -133,7 +133,7 @@ import Testing
   }
 
   /// After a failure files go on behind the event that failed; nothing is read twice.
-  @Test func filesGoOnBehindAFailure() throws {
+  @Test func filesContinueBehindAFailure() throws {
     for name in ["followed", "once"] { scratch.append("1\n2\nx\n3\n4\n", to: name) }
     for file in ["{ path: '\(scratch("followed"))', follow: true }", "'\(scratch("once"))'"] {
       let text = yaml(

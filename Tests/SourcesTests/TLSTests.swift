@@ -191,7 +191,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(server.events == [#"["one",""]"#, #"["two",""]"#])
   }
 
-  @Test func saysWhichFileCannotBeUsed() throws {
+  @Test func reportsWhichFileCannotBeUsed() throws {
     let made = try Certificates()
     made.folder.append("nonsense", to: "bad.pem")
     for file in ["bad.pem", "missing.pem"] {

@@ -57,7 +57,7 @@ import Testing
     #expect(pipeline.runToEnd(within: .seconds(30)) == .completed)
     #expect(pipeline.events == ["\"1\""])
     #expect(
-      pipeline.log.contains { $0.contains("1 connection did not end within 5s: what was sent there") },
+      pipeline.log.contains { $0.contains("1 connection did not end within 5s: messages on the way") },
       "\(pipeline.log)")
     #expect(raw.closeCode == 1001)
   }

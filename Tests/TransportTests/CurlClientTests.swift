@@ -92,7 +92,7 @@ import Testing
     }
   }
 
-  @Test func saysWhyItCannotConnect() async throws {
+  @Test func reportsWhyItCannotConnect() async throws {
     let failure = try await failure(HTTPRequest(url: "http://127.0.0.1:9/"))
     #expect(failure.kind == .connect)
     #expect(failure.message == "cannot connect to 127.0.0.1:9: Connection refused")
@@ -402,7 +402,7 @@ import Testing
   // MARK: The library
 
   /// Without it every request says so, and what to install, at once and for good.
-  @Test func aMissingLibraryIsTold() async throws {
+  @Test func aMissingLibraryIsReported() async throws {
     let (state, reason) = Self.tried("libcurl-that-is-not-there.so.4")
     #expect(state == RX_CURL_MISSING)
     let fault = try #require(CurlClient.failure(state, reason))
@@ -418,7 +418,7 @@ import Testing
   }
 
   /// A library of that name that is another one.
-  @Test func anotherLibraryIsTold() {
+  @Test func anotherLibraryIsReported() {
     let (state, reason) = Self.tried("libc.so.6")
     #expect(state == RX_CURL_MISSING)
     #expect(reason == "libc.so.6: it has no function curl_global_init")

@@ -105,7 +105,7 @@ import Testing
     #expect(pace.isBusy)
   }
 
-  @Test func tellsThatAFileHasBeenReadToItsEnd() throws {
+  @Test func reportsThatAFileHasBeenReadToItsEnd() throws {
     let running = try Running([directory("a.log")]) { $0.blockBytes = 8 }
     directory.append("one\ntwo\nthree\n", to: "a.log")
     #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
@@ -114,7 +114,7 @@ import Testing
   }
 
   /// Whoever starts it may be the one that has to take in what it tells.
-  @Test func tellsNothingOnTheThreadThatStartsIt() throws {
+  @Test func reportsNothingOnTheThreadThatStartsIt() throws {
     for name in ["a.log", "b.log", "c.log"] { directory.append("line\n", to: name) }
     var options = FileFollower.Options(paths: [directory("*.log")])
     options.start = .beginning
@@ -259,7 +259,7 @@ import Testing
   }
 
   /// A file that is gone all the same is let go of, though its directory cannot be listed.
-  @Test func aFileThatIsGoneIsLetGoOf() throws {
+  @Test func aRemovedFileIsClosed() throws {
     let isFailing = Guarded(false)
     directory.append("one\n", to: "a.log")
     directory.append("x\n", to: "b.log")

@@ -143,7 +143,7 @@ import Testing
     #expect(directory.read("out") == "whole\ntor\nnew\n")
   }
 
-  @Test func tellsABrokenPipe() throws {
+  @Test func reportsABrokenPipe() throws {
     signal(SIGPIPE, SIG_IGN)
     let pipe = Pipe()
     let results = Results()
@@ -372,7 +372,7 @@ import Testing
   }
 
   /// A pipe takes what it has room for, whatever the blocks are.
-  @Test(arguments: [1000, 20_000, 300_000]) func tellsHowMuchHasArrived(_ size: Int) throws {
+  @Test(arguments: [1000, 20_000, 300_000]) func reportsHowMuchHasArrived(_ size: Int) throws {
     let pipe = Pipe()
     let written = Guarded<[Int]>([])
     let writer = try FileWriter(.descriptor(FileDescriptor(pipe.output, name: "a pipe")))
@@ -440,7 +440,7 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["out"])
   }
 
-  @Test func tellsWhenThereIsRoom() throws {
+  @Test func reportsWhenThereIsRoom() throws {
     let pipe = Pipe()
     var options = FileWriter.Options()
     options.queueBytes = 200_000

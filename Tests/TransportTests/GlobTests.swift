@@ -32,7 +32,7 @@ import Testing
     #expect(Glob.expand(directory("*.log")).failures == [])
   }
 
-  @Test func tellsWhatCouldNotBeLookedInto() {
+  @Test func reportsWhatCouldNotBeLookedInto() {
     #expect(
       Glob.expand(directory("none/*.log")).failures == [PosixError("list", directory("none"), code: ENOENT)])
     mkdir(directory("x"), 0o700)

@@ -101,7 +101,7 @@ import Testing
     #expect(answer.hasSuffix("\r\n\r\n"))
   }
 
-  @Test func saysContinueBeforeTheBody() throws {
+  @Test func reportsContinueBeforeTheBody() throws {
     let echo = try Echo()
     let connection = try Connection(port: echo.port)
     connection.send(

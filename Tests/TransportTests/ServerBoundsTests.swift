@@ -103,7 +103,7 @@ import Testing
     #expect(waiting.server.bufferedBytes == 0)
   }
 
-  @Test(arguments: [true, false]) func whatIsLeftIsLetGo(_ resets: Bool) throws {
+  @Test(arguments: [true, false]) func leftoversAreReleased(_ resets: Bool) throws {
     let waiting = try Waiting { $0.halfClosedTimeout = .milliseconds(20) }
     for number in 1...100 {
       let connection = try waiting.connect()
@@ -143,7 +143,7 @@ import Testing
     #expect(connection.readAll().hasSuffix("yes"))
   }
 
-  @Test func whatIsAnsweredInPlaceOfThePipelineIsLetGo() throws {
+  @Test func requestsAnsweredForThePipelineAreReleased() throws {
     let waiting = try Waiting { $0.rules.replyTimeout = .milliseconds(20) }
     let connection = try waiting.connect()
     connection.send(Waiting.post(10_000))

@@ -121,6 +121,12 @@ class Letters(unittest.TestCase):
             self.assertEqual(letters.join()["status"], host.OK)
             self.assertEqual(letters.take(0), ([{"token": 0, "event": {"letter": "c"}}], place(300)))
 
+    def test_a_combining_mark_stays_with_its_letter(self):
+        with plugin.open("source", "exampleLetters", of="e\u0301a") as letters:
+            letters.start()
+            self.assertEqual(letters.join()["status"], host.OK)
+            self.assertEqual([item["event"]["letter"] for item in letters.take(0)[0]], ["e\u0301", "a"])
+
     def test_stops_while_it_has_no_credit(self):
         with plugin.open("source", "exampleLetters", of="x" * 1000) as letters:
             letters.start(credit=100)

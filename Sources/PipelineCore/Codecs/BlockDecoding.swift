@@ -7,7 +7,7 @@ import Synchronization
 public final class BlockDecoding: @unchecked Sendable {
   private let decoder: any EventDecoder
   private let free = Mutex<[Rows]>([])
-  /// As many as the reader hands over together for small files.
+  /// The number of blocks that the reader hands over together for small files.
   private static let mostFree = 16
 
   /// Reusable rows with the memory that they point into.
@@ -27,15 +27,15 @@ public final class BlockDecoding: @unchecked Sendable {
   /// See ``EventDecoder/joinsLines``.
   public var joinsLines: Bool { decoder.joinsLines }
 
-  /// Where the last block ended in the input.
+  /// The end of the last block in the input.
   private var reached: Int64 = 0
 
-  /// The event whose end has not come, as it is; nil: there is none.
+  /// Ends the incomplete event and returns it as far as it has been read; nil: there is none.
   public func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
     guard pendingOffset != nil else { return nil }
     let rows = free.withLock { $0.popLast() } ?? Rows()
     guard decoder.endRow(offset: reached, arena: rows.arena, into: rows.batch) else {
-      giveBack(rows)
+      recycle(rows)
       return nil
     }
     return (DecodedBlock(.empty, rows, self, end: reached), position(behind: reached))
@@ -44,7 +44,7 @@ public final class BlockDecoding: @unchecked Sendable {
   /// See ``EventDecoder/memory``.
   public var memory: [UInt8] { decoder.memory }
 
-  /// Starts another input, or goes on in its middle with the memory of another decoder.
+  /// Starts another input, or continues in the middle of one with the memory of another decoder.
   public func reset(memory: [UInt8] = []) {
     decoder.reset(memory: memory)
     reached = 0
@@ -71,9 +71,9 @@ public final class BlockDecoding: @unchecked Sendable {
     return DecodedBlock(slab, rows, self, end: reached)
   }
 
-  /// Decodes messages that came together, each as an input of its own.
+  /// Decodes messages that were received together, each as an input of its own.
   ///
-  /// - Parameter offset: Where the slab begins in the stream; rows have their places in that.
+  /// - Parameter offset: The offset of the slab in the stream; the offsets of rows count from the start of the stream.
   public func decode(_ slab: Slab, messages: [Range<Int>], offset: Int64) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
     for range in messages {
@@ -84,7 +84,7 @@ public final class BlockDecoding: @unchecked Sendable {
     return DecodedBlock(slab, rows, self, end: offset &+ Int64(slab.count))
   }
 
-  fileprivate func giveBack(_ rows: Rows) {
+  fileprivate func recycle(_ rows: Rows) {
     rows.batch.clear()
     rows.arena.reset()
     free.withLock { if $0.count < Self.mostFree { $0.append(rows) } }
@@ -97,7 +97,7 @@ public final class DecodedBlock: @unchecked Sendable {
   private let rows: BlockDecoding.Rows
   private let decoding: BlockDecoding
 
-  /// Where it ends in the input.
+  /// Its end in the input.
   let end: Int64
 
   fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding, end: Int64) {
@@ -107,7 +107,7 @@ public final class DecodedBlock: @unchecked Sendable {
     self.decoding = decoding
   }
 
-  deinit { decoding.giveBack(rows) }
+  deinit { decoding.recycle(rows) }
 
   var batch: RowBatch { rows.batch }
   var text: UnsafeRawBufferPointer { slab.bytes }

@@ -4,6 +4,7 @@
 
 /// How comma-separated values are read (RFC 4180, with LF or CRLF).
 public struct CSVDecoding: Sendable, Equatable {
+  /// The origin of the column names.
   public enum Header: Sendable, Equatable {
     /// The first row names the columns: rows become maps.
     case firstRow

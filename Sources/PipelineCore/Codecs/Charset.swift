@@ -5,12 +5,12 @@
 /// How the characters of an input are encoded, if not in UTF-8.
 public struct Charset: Sendable, Equatable {
   enum Kind: Sendable, Equatable {
-    /// Each byte is the character of that number.
+    /// Each byte is the code point of the same value.
     case latin1
     case windows1252
-    /// Two bytes a unit. Nil: a byte order mark says which comes first; without one it is the low byte.
+    /// Units of two bytes. Nil: a byte order mark gives their order; without one the low byte comes first.
     case utf16(isBig: Bool?)
-    /// Converted by the C library, a line at a time: its line feed and the letters of ASCII are those of ASCII.
+    /// Converted by the C library, a line at a time. The charset agrees with ASCII in the line feed and the letters.
     case library
   }
 
@@ -53,7 +53,7 @@ public struct Charset: Sendable, Equatable {
       guard letters.withUnsafeBytes({ converter.convert($0, replacing: false) }).text == letters else {
         throw CodecFailure(
           option: "charset",
-          message: "'\(name)' encodes line feeds and letters in another way than ASCII, which is not supported",
+          message: "'\(name)' is no extension of ASCII, which is not supported",
           help: "Convert the input with iconv(1), as the program of an 'exec' source")
       }
     }
@@ -77,7 +77,7 @@ final class CharsetConverter {
 
   deinit { iconv_close(handle) }
 
-  /// The text in UTF-8, and where the first byte is that is no character, or nil; with `replacing`, each such byte becomes U+FFFD.
+  /// Returns the text in UTF-8 and the offset of the first invalid byte, or nil. With `replacing`, each invalid byte becomes U+FFFD.
   func convert(_ input: UnsafeRawBufferPointer, replacing: Bool) -> (text: [UInt8], fault: Int?) {
     iconv(handle, nil, nil, nil, nil)
     var text: [UInt8] = []
@@ -100,7 +100,7 @@ final class CharsetConverter {
           buffer.withMemoryRebound(to: CChar.self) { room in
             var out = room.baseAddress
             var left = piece
-            // Without input it writes what a charset with shifts has still to say.
+            // Without input iconv writes the closing sequence of charsets with shift states.
             let result = rest > 0 ? iconv(handle, &next, &rest, &out, &left) : iconv(handle, nil, nil, &out, &left)
             code = result == -1 ? errno : 0
             ended = rest == 0 && code == 0
@@ -127,7 +127,7 @@ final class CharsetConverter {
 }
 
 extension Charset {
-  /// The characters of windows-1252 from 0x80 to 0x9F. The five bytes that it leaves open are control characters, as in browsers.
+  /// The characters of windows-1252 from 0x80 to 0x9F. Its five undefined bytes are control characters, as in browsers.
   static let windows: [UInt32] = [
     0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D, 0x017D,
     0x8F,

@@ -1,7 +1,7 @@
 /// Converts an input to UTF-8 for another decoder.
 ///
-/// Rows begin with lines, and keep the places of these in the input. A line with bytes that are no characters is rejected, or has
-/// U+FFFD in place of each fault, as `invalidUTF8` says.
+/// Rows have the offsets of their lines in the unconverted input. A line with invalid bytes is rejected, or has U+FFFD for each of them, as
+/// `invalidUTF8` says.
 final class CharsetDecoder: EventDecoder {
   private let inner: any EventDecoder
   private let charset: Charset
@@ -9,17 +9,17 @@ final class CharsetDecoder: EventDecoder {
   private let converter: CharsetConverter?
   private var converted: [UInt8] = []
 
-  /// The beginning of a UTF-16 line whose end has not come, and its offset; the low byte of a line feed comes first unless `isBig`.
+  /// The start of an incomplete UTF-16 line, and its offset; the low byte of a line feed comes first unless `isBig`.
   private var held: [UInt8] = []
   private var heldOffset: Int64 = 0
   private var isBig: Bool?
-  /// What is left of a line that is too long, and has been rejected; where that begins.
+  /// Whether the rest of a rejected line that is too long is being skipped, and the offset of that rest.
   private var isSkipping = false
   private var skipOffset: Int64 = 0
 
-  /// What came since the other decoder's pending place, as it came; the other decoder has it converted.
+  /// The unconverted input from the other decoder's pending offset on; the other decoder has the converted text.
   private var open: [(offset: Int64, bytes: [UInt8])] = []
-  /// Bytes between these were rejected.
+  /// Whether bytes between the pieces of `open` were rejected.
   private var hasGap = false
 
   init(_ inner: any EventDecoder, _ charset: Charset, _ invalid: InvalidUTF8) {
@@ -39,7 +39,7 @@ final class CharsetDecoder: EventDecoder {
     return isSkipping ? skipOffset : held.isEmpty ? nil : heldOffset
   }
 
-  /// A line of UTF-16 whose end has not come stays held.
+  /// An incomplete line of UTF-16 stays held.
   func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
     inner.endRow(offset: offset, arena: arena, into: rows)
   }
@@ -50,7 +50,7 @@ final class CharsetDecoder: EventDecoder {
     return open.flatMap(\.bytes) + held
   }
 
-  /// Notes what the other decoder has been given, as long as it is undecoded.
+  /// Records input that was passed to the other decoder until it is decoded.
   private func note(_ text: UnsafeRawBufferPointer, _ offset: Int64) {
     guard let pending = inner.pendingOffset else {
       if !open.isEmpty { open = [] }
@@ -109,7 +109,7 @@ final class CharsetDecoder: EventDecoder {
     }
   }
 
-  /// Which byte a byte order mark says comes first.
+  /// The byte order of a byte order mark: true for big-endian. Nil: there is no mark.
   private static func mark(_ text: UnsafeRawBufferPointer) -> Bool? {
     guard text.count >= 2 else { return nil }
     if text[0] == 0xFE, text[1] == 0xFF { return true }
@@ -148,7 +148,7 @@ final class CharsetDecoder: EventDecoder {
         skipOffset = heldOffset
       }
       if isSkipping {
-        // Half a unit is kept.
+        // An incomplete unit is kept.
         let odd = rest.count & 1
         heldOffset = heldOffset &+ Int64(rest.count - odd)
         rest = rest.part(rest.count - odd, rest.count)
@@ -182,7 +182,7 @@ final class CharsetDecoder: EventDecoder {
     arena.keep(slab)
     let known = rows.count
     inner.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
-    // Tokens of the next line take their place.
+    // The tokens of the next line overwrite theirs.
     rows.forgetTokens(from: known)
     note(text, offset)
   }

@@ -4,14 +4,15 @@ import CJSON
   import Glibc
 #endif
 
-/// What an input probably is, if its decoder does not fit: told from its beginning.
+/// Guesses the format of an input from its start if the configured decoder does not fit.
 enum DecoderAdvice {
-  /// How much of an input is looked at.
+  /// The length of the start that is examined.
   static let sampleBytes = 4096
 
-  /// What the input looks like, and what to write: `looks like CSV: write 'decode: csv'`. Nil: the decoder may be right.
+  /// The probable format and the advice: `looks like CSV: write 'decode: csv'`. Nil: the decoder may be right.
   ///
-  /// - Parameter hasRejected: Rows of the beginning were rejected. Otherwise only what no one can have meant is reported.
+  /// - Parameter hasRejected: Rows of the start were rejected. Without rejected rows, only formats that the decoder certainly misreads are
+  ///   reported.
   static func advice(_ options: DecoderOptions, startingAs input: UnsafeRawBufferPointer, hasRejected: Bool) -> String?
   {
     guard options.readsText else { return nil }
@@ -63,7 +64,7 @@ enum DecoderAdvice {
       return "looks like UTF-16: write 'charset: utf-16be'"
     }
     if sample.count >= 16, controls * 10 > sample.count { return "is no text: write 'decode: bytes'" }
-    // Half a character at the end of the sample is no fault.
+    // A character that is cut at the end of the sample is no error.
     if let at = UTF8Text.firstError(sample), at + 4 < sample.count, controls == 0 {
       return "is no UTF-8: write 'charset: windows-1252', or whichever it has"
     }
@@ -135,7 +136,7 @@ enum DecoderAdvice {
     return words.first.map(isPair) == true && words.count(where: isPair) >= 2
   }
 
-  /// What stands between the fields of both lines, as often in each. `besides`: this one does not.
+  /// The delimiter that occurs equally often in both lines, other than `besides`.
   private static func delimiter(
     _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, besides known: UInt8?
   ) -> (name: String, text: String)? {

@@ -1,7 +1,6 @@
-/// Events as a sink writes them, in one piece of memory: lines of the input that no step touches, or what a
-/// ``ParallelStage`` has encoded.
+/// Events as a sink writes them, in one piece of memory: unchanged lines of the input, or the output of a ``ParallelStage``.
 public struct EncodedEvents: @unchecked Sendable {
-  /// What a line is.
+  /// The kind of a line.
   public enum Lines: Sendable {
     /// Each line is a JSON document.
     case documents

@@ -24,19 +24,19 @@ public protocol EventDecoder: AnyObject {
   /// behind it.
   var pendingOffset: Int64? { get }
 
-  /// The bytes of the input from ``pendingOffset`` on, as they came, with which another decoder can begin. Empty if nothing is
-  /// pending; nil: some of them are gone.
+  /// The unchanged input from ``pendingOffset`` on, with which another decoder can begin. Empty if nothing is pending; nil: the
+  /// decoder has discarded a part of it.
   var undecoded: [UInt8]? { get }
 
-  /// Whether a row may consist of several lines, so that its end may have to be awaited.
+  /// Whether a row may consist of several lines, so that its end is known only with the next line or after a time.
   var joinsLines: Bool { get }
 
-  /// Ends a row of several lines whose end has not come; the input goes on behind it. Returns whether there was one.
+  /// Ends an incomplete row of several lines; the input continues behind it. Returns whether there was one.
   ///
   /// - Parameter offset: How far the input has been decoded.
   func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool
 
-  /// What decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
+  /// Data that decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
   /// needed.
   var memory: [UInt8] { get }
 
@@ -65,7 +65,7 @@ extension EventDecoder {
   }
 }
 
-/// Where in an input another decoder with the same options can continue.
+/// The place in an input at which another decoder with the same options can continue.
 public struct DecodingPosition: Sendable, Equatable {
   /// Everything before this offset has been decoded, in bytes.
   public var offset: Int64 = 0
@@ -124,7 +124,7 @@ public enum DecoderFormat: String, Sendable, CaseIterable {
   }
 }
 
-/// How text that is not UTF-8 is handled.
+/// The treatment of text that is not UTF-8.
 public enum InvalidUTF8: String, Sendable, CaseIterable {
   /// The row is rejected, with its bytes.
   case reject
@@ -143,9 +143,9 @@ public struct DecoderOptions: Sendable, Equatable {
   public var csv = CSVDecoding()
   public var logfmt = LogfmtDecoding()
   public var regex = RegexDecoding()
-  /// Which lines are one row; nil: each is.
+  /// The rule that joins lines to rows; nil: each line is a row.
   public var join: LineJoining?
-  /// How characters are encoded; nil: UTF-8.
+  /// The encoding of characters; nil: UTF-8.
   public var charset: Charset?
 
   public init(_ format: DecoderFormat = .text, unit: InputUnit = .stream) {
@@ -182,13 +182,13 @@ public struct DecoderOptions: Sendable, Equatable {
     return switch format {
     case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .statsd: framing == .lines
     // The first row of CSV may name the columns, and a quoted row may continue in the next block.
-    // So may a document.
+    // A document may continue there, too.
     case .csv, .whole, .prometheus, .bytes, .jsonDocuments: false
     }
   }
 
-  /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns.
-  /// A byte order mark says which byte of UTF-16 comes first.
+  /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns, and a byte order mark gives the
+  /// byte order of UTF-16.
   public var needsBeginning: Bool { format == .csv && csv.header == .firstRow || charset?.kind == .utf16(isBig: nil) }
 
   /// Makes a decoder for one input.
@@ -226,13 +226,13 @@ public struct DecoderOptions: Sendable, Equatable {
 public struct CodecFailure: Error, Sendable, Equatable {
   /// The option, as in the pipeline file: `pattern`, `csv.delimiter`.
   public var option: String
-  /// What is wrong and why.
+  /// The error and its reason, a clause.
   public var message: String
   /// The byte offset in the option's text, if known.
   public var offset: Int?
-  /// The option's text as it was probably meant; nil: unknown.
+  /// The corrected text of the option; nil: unknown.
   public var replacement: String?
-  /// What to do, a sentence; nil: no advice.
+  /// The advice, a sentence; nil: none.
   public var help: String?
 
   public init(

@@ -12,10 +12,10 @@ public protocol EventEncoder: AnyObject {
   /// Whether its output depends on earlier events, so that one encoder must see all of them.
   var keepsState: Bool { get }
 
-  /// The next event starts an output: a CSV header is due again.
+  /// Starts another output: before the next event, a CSV header is written again.
   func reset()
 
-  /// What another encoder with the same options needs to continue the output after the last event; empty: nothing.
+  /// The state with which another encoder with the same options continues the output after the last event; empty: none.
   var memory: [String] { get }
 
   /// Continues an output, before the first event. False: `memory` does not fit these options.
@@ -24,10 +24,10 @@ public protocol EventEncoder: AnyObject {
   /// Whether lines of this kind are encoded unchanged.
   func passes(_ lines: EncodedEvents.Lines) -> Bool
 
-  /// What each line of its output is, if every event is exactly one line from which it can be read again; nil: it is not so.
+  /// The kind of the output's lines if every event is exactly one line from which it can be read again; nil otherwise.
   var lines: EncodedEvents.Lines? { get }
 
-  /// Appends what an output of already encoded events must start with: the header of CSV.
+  /// Appends the start of an output whose events are encoded already: the header of CSV.
   func appendHeader(to output: OutputBuffer)
 }
 

@@ -2,7 +2,7 @@
 public enum InfluxPrecision: String, Sendable, CaseIterable {
   case ns, us, ms, s
 
-  /// Nanoseconds in one.
+  /// The length of the unit in nanoseconds.
   var nanoseconds: Int64 {
     switch self {
     case .ns: 1
@@ -157,8 +157,8 @@ final class InfluxEncoder: EventEncoder {
     return text.bytes
   }
 
-  /// A measurement, a name or the value of a tag: commas and spaces, and but in a measurement `=`, are escaped by a
-  /// backslash. A backslash itself has no escape, so at the end it would escape what follows.
+  /// Appends a measurement, a name or the value of a tag. Commas and spaces, and `=` except in a measurement, are escaped by a
+  /// backslash. A backslash has no escape, so one at the end would escape the next character.
   private func append(
     _ text: some Collection<UInt8>, isMeasurement: Bool = false, to output: OutputBuffer
   ) throws(EncodingFailure) {

@@ -29,13 +29,13 @@ final class JSONDocumentsDecoder: EventDecoder {
   /// The last byte was a line feed or a record separator, or there was none.
   private var isAtLineStart = true
 
-  /// Where the document, or what is skipped, begins in the input.
+  /// The input offset of the document, or of the skipped bytes.
   private var start: Int64 = 0
   /// The offset of the first fault in the document; -1: no fault.
   private var fault = -1
-  /// The bytes of the document from earlier ranges; only the beginning of one that is too long.
+  /// The bytes of the document from earlier ranges; of a document that is too long, only its start.
   private var held: [UInt8] = []
-  /// Where the last range ended in the input.
+  /// The input offset of the end of the last range.
   private var reached: Int64 = 0
 
   /// `true`, `false`, `null`, and a number, which the parser checks.
@@ -74,7 +74,7 @@ final class JSONDocumentsDecoder: EventDecoder {
   ) {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     reached = offset &+ Int64(text.count)
-    // Where the part of the document in this range begins.
+    // The start of the document's part in this range.
     var first = 0
     /// The document up to this byte, or its beginning.
     func whole(_ end: Int) -> UnsafeRawBufferPointer {
@@ -84,7 +84,7 @@ final class JSONDocumentsDecoder: EventDecoder {
       arena.keep(slab)
       return slab.bytes
     }
-    /// Keeps what this range has of the document, unless something before it is missing already.
+    /// Keeps the document's part in this range, unless an earlier part is missing.
     func keep(_ end: Int, upTo most: Int) {
       guard Int64(held.count) == offset &+ Int64(first) &- start else { return }
       held.append(contentsOf: text.part(first, end).prefix(max(0, most - held.count)))
@@ -151,7 +151,7 @@ final class JSONDocumentsDecoder: EventDecoder {
           }
           continue
         }
-        // A line break, or another control character, ends no string of JSON.
+        // Control characters, line breaks included, are not allowed in JSON strings.
         if state != .faulty { failed(at) }
         isInString = false
       }

@@ -9,8 +9,8 @@ public struct JournalEncoding: Sendable, Equatable {
 
 /// Writes events as entries of journald's native protocol.
 ///
-/// A map has the fields of the entry. Names are written with capital letters, digits and `_`; what else they contain becomes `_`. A map in a map
-/// adds its name in front of those of its members; a list of plain values is a field that stands several times. Names that begin
+/// A map has the fields of the entry. Names are written with capital letters, digits and `_`; other characters become `_`. The name of a nested
+/// map is prefixed to those of its members; a list of plain values is a field that occurs several times. Names that begin
 /// with `_` are left out: only journald may set those. Without `MESSAGE` the whole event is the message, as JSON.
 public final class JournalEncoder: EventEncoder {
   private let options: JournalEncoding
@@ -69,7 +69,7 @@ public final class JournalEncoder: EventEncoder {
     return nil
   }
 
-  /// Adds a key to the name; false: the name is one that only journald sets. Nil: it is no key.
+  /// Adds a key to the name. False: only journald may set a field of this name. Nil: the value cannot be a key.
   private func extend(by key: Value) -> Bool? {
     text.clear()
     switch key.what {
@@ -113,7 +113,7 @@ public final class JournalEncoder: EventEncoder {
 
   private func isName(_ text: StaticString) -> Bool { name.withUnsafeBytes { $0.equals(text) } }
 
-  /// The number of a priority that is written as a number or by name; nil: it is none.
+  /// The number of a priority that is written as a number or by name; nil: the text is no priority.
   private static func priority(_ text: UnsafeRawBufferPointer) -> Int? {
     if text.count == 1, text[0] &- 0x30 < 8 { return Int(text[0] - 0x30) }
     if let number = SyslogNames.number(of: text, in: SyslogNames.severities) { return number }

@@ -1,6 +1,6 @@
-/// Which lines of a stream make one event together.
+/// The rule that joins lines of a stream to events.
 public struct LineJoining: Sendable, Equatable {
-  /// What a line says about its neighbours.
+  /// How a line determines the boundary between events.
   public enum Rule: Sendable, Equatable {
     /// A line that matches begins an event.
     case start(String)
@@ -35,7 +35,7 @@ public struct LineJoining: Sendable, Equatable {
   public var rule: Rule
   /// How long the last event waits for further lines. The caller of the decoder keeps this time.
   public var wait: TimeSpan
-  /// An event that has so many lines, or would have more bytes with the next one, ends there; the next line begins another event.
+  /// The largest number of lines, and of bytes, of an event; the next line begins another event.
   public var maxLines: Int
   public var maxBytes: Int
 
@@ -50,7 +50,7 @@ public struct LineJoining: Sendable, Equatable {
   public static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog]
 }
 
-/// Joins lines, and gives each group of them to another decoder as one row.
+/// Joins lines, and passes each group of them to another decoder as one row.
 ///
 /// An event begins at the first line after the end of the one before it, so what was joined depends only on the lines since
 /// ``pendingOffset``: decoding can continue there without memory. `isLast` ends the event at hand, also where the input goes on.
@@ -59,15 +59,15 @@ final class JoiningDecoder: EventDecoder {
   private let joining: LineJoining
   private let pattern: Pattern?
   private let isIndentation: Bool
-  /// Whether the rule looks at the line behind the boundary; otherwise at the line before it.
+  /// Whether the rule examines the line after the boundary rather than the line before it.
   private let looksAhead: Bool
-  /// Whether a line that matches (or is indented) is one of several, so that there is no boundary.
+  /// Whether a line that matches, or is indented, excludes a boundary.
   private let matchJoins: Bool
 
-  /// The beginning of an event whose end has not come: its lines, each with its line feed.
+  /// The lines of the incomplete event, each with its line feed.
   private var held: [UInt8] = []
   private var heldOffset: Int64 = 0
-  /// How many lines of the event have come; 0: none is open.
+  /// The number of lines of the incomplete event; 0: there is none.
   private var lines = 0
 
   init(_ inner: any EventDecoder, _ joining: LineJoining) throws(CodecFailure) {
@@ -117,7 +117,7 @@ final class JoiningDecoder: EventDecoder {
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
     let text = slab.bytes
-    // The event at hand: its first byte in the slab; what came before is held.
+    // The first byte of the incomplete event in the slab; earlier lines are held.
     var first = range.lowerBound
     var at = range.lowerBound
     func end(at stop: Int) {

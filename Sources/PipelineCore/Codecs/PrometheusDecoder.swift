@@ -1,4 +1,4 @@
-/// `prometheus`: an exposition of metrics, in the text format of Prometheus or as OpenMetrics. Which one, its end says: `# EOF`.
+/// `prometheus`: an exposition of metrics, in the text format of Prometheus or as OpenMetrics, which ends with `# EOF`.
 ///
 /// Each sample is an event `{ name, type, labels, value }`, with `family` where the name of its metric is another one
 /// (`requests_bucket` of `requests`), and `timestamp`, `unit` and `exemplar` where they are given.
@@ -65,7 +65,7 @@ final class PrometheusDecoder: EventDecoder {
     }
   }
 
-  /// What a name of a sample may add to that of its metric.
+  /// The suffixes that the name of a sample may add to that of its metric.
   private static let suffixes: [StaticString] = [
     "_total", "_bucket", "_sum", "_count", "_created", "_info", "_gsum", "_gcount",
   ]
@@ -209,7 +209,7 @@ final class PrometheusDecoder: EventDecoder {
         let value = try quoted()
         if labels.contains(where: { $0.key.rawBytes.equals(key) }) {
           at = start
-          throw fault("a label that does not stand before")
+          throw fault("a label that does not come before")
         }
         if labels.count == PrometheusDecoder.labelLimit { throw .tooManyFields(limit: PrometheusDecoder.labelLimit) }
         labels.append((.string(key), value))

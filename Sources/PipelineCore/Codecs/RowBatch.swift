@@ -116,7 +116,7 @@ public final class RowBatch {
     count &+= 1
   }
 
-  /// Rows from that index on do not know their tokens any more, because ``lines`` is about to hold those of another text.
+  /// Forgets the tokens of the rows from that index on, because ``lines`` is about to hold those of another text.
   func forgetTokens(from first: Int) {
     for index in first..<max(first, count) { start[index].token = Row.none }
   }
@@ -125,11 +125,11 @@ public final class RowBatch {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
 
-  /// A row in front of which ``forEachRow(from:upTo:tokens:while:)`` has stopped.
+  /// The row before which ``forEachRow(from:upTo:tokens:while:)`` has stopped.
   struct Stop {
     /// The index of the row or document; in plain lines, the offset of the line in the piece.
     var next: Int
-    /// Where it starts, in bytes from the start of the input.
+    /// Its offset, in bytes from the start of the input.
     var offset: Int64
   }
 
@@ -137,7 +137,7 @@ public final class RowBatch {
   /// true; the known tokens of the value's text are in `indexed` then. Returns where it has stopped; nil: no row is left.
   ///
   /// - Parameters:
-  ///   - first: Where a call before has stopped (``Stop/next``).
+  ///   - first: Where an earlier call has stopped (``Stop/next``).
   ///   - end: Of a batch that has rows, the index behind the last one.
   @inline(__always)
   func forEachRow(
@@ -232,9 +232,9 @@ public enum RejectReason: Error, Sendable, Equatable {
   case emptyKey(at: Int)
   case tooManyFields(limit: Int)
   case noMatch
-  /// A syslog message that is not as its RFC says; what is expected at which byte.
+  /// A syslog message that violates its RFC, with the expectation at a byte.
   case syslog(expected: String, at: Int)
-  /// A line that is not as its format says; what is expected at which byte.
+  /// A line that violates its format, with the expectation at a byte.
   case malformed(DecoderFormat, expected: String, at: Int)
   /// The text of a field is not of its type.
   case type(FieldType, field: String)

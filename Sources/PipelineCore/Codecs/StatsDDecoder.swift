@@ -1,13 +1,13 @@
 /// `statsd`: each line is a metric, with the tags of DogStatsD.
 ///
-/// An event is `{ name, type, labels, value, sampleRate }`; of several values in a line each is an event. Counters, and gauges with a sign, are changes: `relative`
+/// An event is `{ name, type, labels, value, sampleRate }`; each of several values in a line is an event. Counters, and gauges with a sign, are changes: `relative`
 /// is true. The value of a set is the text that is counted.
 final class StatsDDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   let framing: Framing
   private var members: [Entry] = []
   private var tags: [(key: Value, value: Value)] = []
-  /// More tags, or values in a line, make it malformed.
+  /// The largest number of tags, and of values, in a line; a line with more is malformed.
   static let fieldLimit = 1000
 
   init(_ options: DecoderOptions) {

@@ -15,15 +15,15 @@ public enum SyslogNames {
   }
 }
 
-/// `syslog`: each line or message is a message of RFC 5424 or RFC 3164. Which one, its first bytes say.
+/// `syslog`: each line or message is a message of RFC 5424 or RFC 3164, which its first bytes determine.
 ///
-/// Strict: what is not as the RFC says is rejected, with its place. In messages of RFC 3164 the host may be missing, as in those that
-/// programs of this machine send, and the date may be one of RFC 3339.
+/// Strict: a message that violates its RFC is rejected with the offset of the error. In messages of RFC 3164 the host may be missing, as in
+/// those of local programs, and the date may be one of RFC 3339.
 final class SyslogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   let framing: Framing
   private let members = ScratchBuffer<Entry>()
-  /// More parameters of structured data make a message malformed.
+  /// The largest number of structured data parameters; a message with more is malformed.
   static let parameterLimit = 1000
 
   init(_ options: DecoderOptions) {
@@ -77,7 +77,7 @@ final class SyslogDecoder: EventDecoder {
 
     private func fault(_ expected: StaticString) -> RejectReason { .syslog(expected: "\(expected)", at: at) }
 
-    /// Passes over one byte.
+    /// Consumes one expected byte.
     private mutating func take(_ byte: UInt8, _ expected: StaticString) throws(RejectReason) {
       guard at < text.count, text[at] == byte else { throw fault(expected) }
       at += 1
@@ -197,7 +197,7 @@ final class SyslogDecoder: EventDecoder {
       return text.part(start, at)
     }
 
-    /// A text in quotes, where `\` keeps a quote, a `\` or a `]` from its meaning.
+    /// A text in quotes, where `\` escapes a quote, a `\` and a `]`.
     private mutating func quoted() throws(RejectReason) -> Value {
       try take(UInt8(ascii: "\""), "'\"' and a value")
       let start = at
@@ -251,7 +251,7 @@ final class SyslogDecoder: EventDecoder {
       }
       try take(0x20, "a space behind the date")
       let first = word(at)
-      // Without a host the name of the program comes first, which a ':' or a number of a process ends.
+      // Without a host the name of the program comes first; a ':' or a process ID ends it.
       if first.isTag || first.end == at {
         readTag()
       } else {
@@ -279,7 +279,7 @@ final class SyslogDecoder: EventDecoder {
       return (tens == 0x20 ? 0 : Int(tens - 0x30) * 10) + Int(ones - 0x30)
     }
 
-    /// Where the word ends, and whether it names a program: `cron:`, `sshd[123]:`.
+    /// The end of the word, and whether it names a program: `cron:`, `sshd[123]:`.
     private func word(_ start: Int) -> (end: Int, isTag: Bool) {
       var end = start
       while end < text.count, text[end] > 0x20 { end += 1 }
@@ -289,7 +289,7 @@ final class SyslogDecoder: EventDecoder {
       return (end, last == UInt8(ascii: ":") || last == UInt8(ascii: "]") && opens)
     }
 
-    /// The name of the program and the number of its process, if they are there.
+    /// Reads the name of the program and its process ID, if present.
     private mutating func readTag() {
       let found = word(at)
       guard found.isTag else { return }

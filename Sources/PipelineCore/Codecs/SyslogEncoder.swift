@@ -2,7 +2,7 @@
 public struct SyslogEncoding: Sendable, Equatable {
   /// RFC 3164 instead of RFC 5424.
   public var isOld = false
-  /// Where the event does not say: the numbers of facility and severity, and texts for the header; empty: none.
+  /// Defaults for events without these parts: the numbers of facility and severity, and texts for the header; empty: none.
   public var facility = 1
   public var severity = 6
   public var hostname = ""
@@ -15,7 +15,7 @@ public struct SyslogEncoding: Sendable, Equatable {
 /// Writes events as messages of RFC 5424 or RFC 3164, in the form in which `decode: syslog` reads them.
 ///
 /// A map has the parts of the message by their names; without `message` the whole event is the message, as JSON. Any other event is the
-/// message itself. What a part cannot contain becomes `_`, and what is longer than the RFC allows is cut.
+/// message itself. Characters that a part cannot contain become `_`, and parts longer than the RFC allows are cut.
 public final class SyslogEncoder: EventEncoder {
   private let options: SyslogEncoding
   private let parser = JSONParser()

@@ -42,7 +42,7 @@ struct Command: CommandComponent {
       are `NAME.values`; `NAME.executing` and `NAME.enabled`, which send the current state first and then changes \
       only; and `NAME.errors`, the failures of executions, which never end the command. An execution ends when its \
       signal completes or fails. The command ends when no step can execute it any more and nothing is running. \
-      A signal that may execute it and waits for what it sends would wait for ever: then it ends when nothing else \
+      A signal that may execute it and waits for its events would wait for ever: then it ends when nothing else \
       in the pipeline can happen.
 
       Late subscribers of `NAME.values` first receive the last `replay` values of the newest execution, finished or \
@@ -120,6 +120,6 @@ struct Command: CommandComponent {
 }
 
 extension Catalogue {
-  /// What `commands:` holds.
+  /// The entries of `commands:`.
   public static let commands = Catalogue([CatalogueEntry(command: Command.self, "command")])
 }

@@ -17,8 +17,8 @@ extension Command {
     private var backlog = Backlog()
     /// The latest value of the `enabled` signal.
     private var isPermitted = true
-    private var saysExecuting = false
-    private var saysEnabled = true
+    private var sentExecuting = false
+    private var sentEnabled = true
     private var isAdvancing = false
     /// How many executions are starting inside each other: what one sends may start the next.
     private var depth = 0
@@ -27,7 +27,7 @@ extension Command {
     private static let advance = 1
     /// A stop of the pipeline ended an execution early, so the command does not report that it is free again.
     private var isCut = false
-    /// All subscribers of the launch are attached.
+    /// Whether all subscribers of the launch are attached.
     private var isWired = false
     /// The events that late listeners receive first, oldest first; `lastValue` is the number of the last one.
     private var kept = Deque<OwnedEvent>()
@@ -84,7 +84,7 @@ extension Command {
       if !isClosed { endIfIdle() }
     }
 
-    // MARK: Who has to do with it
+    // MARK: Callers and listeners
 
     var isExecuting: Bool { !executions.isEmpty || !waiting.isEmpty }
 
@@ -293,18 +293,18 @@ extension Command {
       isAdvancing = false
     }
 
-    // MARK: Telling
+    // MARK: Notifying
 
     private func announce() {
       if isCut, !isExecuting { return }
       guard !isAdvancing || !executions.isEmpty else { return }
-      if saysExecuting != isExecuting {
-        saysExecuting = isExecuting
-        send(.executing, Event(.bool(saysExecuting)))
+      if sentExecuting != isExecuting {
+        sentExecuting = isExecuting
+        send(.executing, Event(.bool(sentExecuting)))
       }
-      if saysEnabled != isEnabled {
-        saysEnabled = isEnabled
-        send(.enabled, Event(.bool(saysEnabled)))
+      if sentEnabled != isEnabled {
+        sentEnabled = isEnabled
+        send(.enabled, Event(.bool(sentEnabled)))
       }
     }
 
@@ -313,7 +313,7 @@ extension Command {
     }
 
     private func endIfIdle() {
-      // A cancelled pipeline reports no end, and what a suspended one would say comes behind its saved state.
+      // A cancelled pipeline reports no end, and the state of a suspended one is saved already.
       guard !execution.isOver else { return }
       guard isWired, callers.isEmpty, holders == 0, executions.isEmpty, waiting.isEmpty else { return }
       finish()
@@ -333,8 +333,8 @@ extension Command {
     override func save(_ state: inout StateWriter) {
       state.write(newest)
       state.write(isPermitted)
-      state.write(saysExecuting)
-      state.write(saysEnabled)
+      state.write(sentExecuting)
+      state.write(sentEnabled)
       state.write(isWired)
       state.write(each: executions.sorted { $0.key < $1.key }) { state, execution in
         state.write(execution.key)
@@ -349,8 +349,8 @@ extension Command {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       newest = try state.read(in: 0...1 << 62)
       isPermitted = try state.read()
-      saysExecuting = try state.read()
-      saysEnabled = try state.read()
+      sentExecuting = try state.read()
+      sentEnabled = try state.read()
       isWired = try state.read()
       for _ in 0..<(try state.count()) {
         let number = try state.read(in: 1...max(1, newest))

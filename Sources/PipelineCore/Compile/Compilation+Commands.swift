@@ -150,6 +150,8 @@ extension Compilation {
     index: Int, type: EventType, signal: SignalPlan
   )? {
     guard let at = index[name.value], entries[at].kind == .command else {
+      // The error was reported at the definition.
+      if file.broken.contains(name.value) { return nil }
       let known = entries.filter { $0.kind == .command }.map(\.name.value)
       diagnostics.report(
         Diagnostic(

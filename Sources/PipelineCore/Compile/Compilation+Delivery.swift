@@ -49,7 +49,7 @@ extension Compilation {
       if let reason = withoutOutbox(node, component) {
         diagnostics.report(
           Diagnostic(
-            .noOutbox, "\(what) says what happens to events that wait on disk, and \(reason.why)",
+            .noOutbox, "\(what) concerns events that wait on disk, and \(reason.why)",
             at: option.key.location,
             help: reason.remedy))
       }

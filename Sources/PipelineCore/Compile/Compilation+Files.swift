@@ -21,7 +21,7 @@ extension Compilation {
     if source.readsStandardInput { standardInputs.append(location) }
   }
 
-  /// What the sinks write where a source may read it, each with the sources that its events come from.
+  /// The outputs of sinks that a source may read, each with the sources of its events.
   func outsideWays(_ sinks: [SinkPlan]) -> [OutsideWay] {
     if inlets.isEmpty { return [] }
     let byReader = Dictionary(grouping: readings, by: \.reader)
@@ -46,7 +46,7 @@ extension Compilation {
       }
   }
 
-  /// What the sources read that the events of `name` come from.
+  /// The inputs of the sources from which the events of `name` come.
   private func inlets(of name: String, _ byReader: [String: [Reading]]) -> [OutsideInlet] {
     var names = [name]
     var seen: Set<String> = [name]

@@ -1,4 +1,4 @@
-/// What the names of a file stand for.
+/// The meanings of the names of a file.
 extension Compilation {
   // MARK: Names
 
@@ -51,7 +51,7 @@ extension Compilation {
     if let sharing, sharing.within != nil, sharing.replay == 0, !context.diagnostics.hasErrors {
       diagnostics.report(
         Diagnostic(
-          .conflictingParameters, "'within' of 'share' says how old replayed events may be, but none are",
+          .conflictingParameters, "'within' of 'share' limits the age of replayed events, but none are replayed",
           at: option.key.location, help: "Add 'replay: N', or remove it"))
     }
     return sharing ?? Sharing()

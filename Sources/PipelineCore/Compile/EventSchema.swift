@@ -1,5 +1,6 @@
 /// Supplies the text of schema files; the compiler opens no files.
 public struct SchemaFiles: Sendable {
+  /// The result of reading a schema file.
   public enum Outcome: Sendable {
     /// The text, and the name to show in messages.
     case found(name: String, bytes: [UInt8])

@@ -1,7 +1,6 @@
 extension ExpressionSyntax {
-  /// A hash of what the expression says, whatever its spaces, comments, redundant parentheses, quotes and escapes, and numbers are written
-  /// like, and whether a field is read as `event.k` or `event['k']`. `functions`: the hashes of the file's functions, which count as a part
-  /// of what calls them.
+  /// A hash of the expression's meaning. It does not depend on spaces, comments, redundant parentheses, quotes, escapes and the spelling of
+  /// numbers, nor on whether a field is read as `event.k` or `event['k']`. `functions`: the hashes of the file's functions.
   func meaning(_ functions: [String: UInt64]) -> UInt64 {
     // Children come before their parents.
     var hashes: [UInt64] = []

@@ -1,6 +1,6 @@
 extension FrontEnd {
-  /// Reports what only one of the pipelines of a process can have, and what they send each other in a circle. An address that an
-  /// earlier one listens on, and a circle with earlier ones, is an error of the later one, which then has no plan; a shared name or
+  /// Reports resources that only one pipeline of a process can have, and circles of events through several pipelines. An address that an
+  /// earlier pipeline listens on, and a circle with earlier ones, is an error of the later one, which then has no plan; a shared name or
   /// standard input is a warning.
   public static func checkTogether(_ results: inout [Result]) {
     var listeners: [Plan.Listener] = []

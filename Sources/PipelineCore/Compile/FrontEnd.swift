@@ -1,9 +1,8 @@
-/// The way from the text of a pipeline file to its plan: read, fill in values, expand what is reused, parse, compile.
-/// The program, the embedding
-/// library and the tests all go this way.
+/// The way from the text of a pipeline file to its plan: read, interpolate, expand templates and included files, parse,
+/// compile. The program, the embedding library and all tests use it.
 public struct FrontEnd: Sendable {
   public var compiler: PipelineCompiler
-  /// What `${...}` stands for.
+  /// The values of `${...}`.
   public var values: Interpolation
   /// Finds the components of plugins.
   public var plugins: any PluginProvider = NoPlugins()
@@ -13,9 +12,9 @@ public struct FrontEnd: Sendable {
   public var included = IncludedFiles.none
   /// References to signals that are printed, each by a sink of its own: a file then needs no other.
   public var printed: [String] = []
-  /// Whether a text that only has what others include is checked as such; otherwise it is an error that nothing runs.
+  /// Whether a text that has only definitions for others to include is accepted; otherwise it is an error that nothing runs.
   public var acceptsLibraries = false
-  /// What the sinks of ``printed`` write.
+  /// The output form of the sinks of ``printed``.
   public var printedFormat = EncoderFormat.ndjson
 
   /// - Parameters:
@@ -38,7 +37,7 @@ public struct FrontEnd: Sendable {
     public var source: SourceText?
     /// The text as nodes, values filled in; nil if it is not YAML.
     public var node: YAMLNode?
-    /// As far as it could be understood; nil if the text is not YAML, or reuses what is not there.
+    /// As far as it could be parsed; nil if the text is not YAML, or uses a template or file that does not exist.
     public var file: PipelineFile?
     /// Set if the text has nothing that runs, only what others include.
     public var library: Library?
@@ -48,11 +47,11 @@ public struct FrontEnd: Sendable {
     /// The files of plugins that the text may use.
     public var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
-    /// Pipelines of the templates that nothing uses, for what can be said of them.
+    /// A pipeline for each template that nothing uses, in order to check it.
     fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
     fileprivate var digests: [String] = []
-    /// Equal for two texts that say the same with what is filled in, and use the same plugins. The values of secrets do not count.
+    /// A hash that is equal for two texts with the same meaning after interpolation and the same plugins. The values of secrets do not count.
     public var meaning: UInt64 {
       guard let node, let catalogue else { return 0 }
       var print = Fingerprint()
@@ -61,7 +60,7 @@ public struct FrontEnd: Sendable {
       return print.value
     }
 
-    /// The functions of the text, which need not be a whole pipeline; what is wrong with them goes to `diagnostics`.
+    /// The functions of the text, which need not be a whole pipeline. Reports their errors.
     public func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
       let functions = checkFunctions(into: &diagnostics)
       // A function whose form is wrong is reported with the text.
@@ -130,8 +129,8 @@ public struct FrontEnd: Sendable {
   /// How many proposed fixes are tried out.
   private static let triedFixes = 50
 
-  /// Removes the fixes with which the file would have no fewer errors of form: the name of another program for something similar here, which
-  /// has other parameters. A misspelt name is replaced in any case: what else is wrong was wrong before.
+  /// Removes fixes that would not reduce the number of errors, such as the name of a similar component that has other parameters. The
+  /// correction of a misspelt name is kept in any case: the other errors existed before.
   private func removeFixes(from result: inout Result, of source: SourceText) {
     func errors(_ diagnostics: [Diagnostic]) -> Int {
       diagnostics.count { $0.severity == .error && $0.code.name.hasPrefix("RX2") }
@@ -174,7 +173,7 @@ public struct FrontEnd: Sendable {
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
     if isWhole { check(result.unused, compiler, into: &diagnostics) }
     var found = diagnostics.withOrigins().all
-    // A plugin of the directory that cannot be used is news for a file that has a component which nobody offers.
+    // An unusable plugin of the directory is reported only if the file has an unknown component.
     if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
       found.removeAll { $0.code == .unusablePlugin }
     }

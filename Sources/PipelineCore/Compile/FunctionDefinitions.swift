@@ -121,7 +121,7 @@ private struct FunctionDefinitions {
       diagnostics.report(
         Diagnostic(
           .functionForm, reason, at: node.name.location,
-          help: "Give the function another name; 'rxd describe \(name)' shows what there is"))
+          help: "Give the function another name; 'rxd describe \(name)' shows the built-in one"))
       isSound = false
     }
     func type(_ node: YAMLNode) -> ExpressionType? {

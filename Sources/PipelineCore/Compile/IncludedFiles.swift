@@ -1,5 +1,6 @@
 /// Supplies the files that pipeline files include.
 public struct IncludedFiles: Sendable {
+  /// The result of reading an included file.
   public enum Outcome: Sendable {
     /// The text, and the name to show in messages; a file has one name however it is included.
     case found(name: String, bytes: [UInt8])

@@ -3,7 +3,6 @@
 /// Constraints that no type expresses are ignored: bounds, patterns, formats. A property that is not required may be
 /// null or absent. A property that is not declared cannot be read unless `additionalProperties` allows it explicitly,
 /// although JSON Schema by default allows everything.
-/// many words, though JSON Schema by itself allows everything.
 struct JSONSchema {
   private let root: YAMLNode
   private var diagnostics: [Diagnostic] = []

@@ -1,4 +1,4 @@
-/// A file that has nothing that runs, only what other files include.
+/// A file that runs nothing: its definitions are for other files to include.
 public struct Library: Sendable {
   public var functions = 0
   /// Conditions that examples of the functions state.
@@ -9,8 +9,8 @@ public struct Library: Sendable {
   /// Nil: the file is a pipeline, or is to be one.
   ///
   /// - Parameters:
-  ///   - file: As it was written.
-  ///   - expanded: With what it includes.
+  ///   - file: The file as written.
+  ///   - expanded: The file with the definitions of the files that it includes.
   init?(of file: YAMLNode, expanded: YAMLNode) {
     let keys = ["functions", "templates", "patterns", "include", "description"]
     guard let entries = file.entries, let all = expanded.entries,
@@ -36,7 +36,7 @@ public struct Library: Sendable {
     let parts = [count(functions, "function"), count(templates, "template"), count(patterns, "pattern")].compactMap {
       $0
     }
-    guard let last = parts.last else { return "what it includes" }
+    guard let last = parts.last else { return "its includes" }
     return parts.count == 1 ? last : parts.dropLast().joined(separator: ", ") + " and " + last
   }
 }

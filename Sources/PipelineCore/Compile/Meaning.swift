@@ -1,7 +1,7 @@
-/// What a file's parameters mean, as a hash.
+/// Computes hashes of the meaning of a file and its parts.
 ///
-/// Equal for two spellings of one thing: `60s`, `1m` and `${AFTER:-60s}`, `take: 5` and `take: { count: 5 }`, a default that is given,
-/// `event.k` and `(event['k'])`, the order of parameters. Different where events would be: the order of the members that `map` makes, for one.
+/// Equal for two spellings of one meaning: `60s`, `1m` and `${AFTER:-60s}`, `take: 5` and `take: { count: 5 }`, a default that is given,
+/// `event.k` and `(event['k'])`, the order of parameters. Different where the events differ, as by the order of the members that `map` makes.
 /// Secrets are left out, because stored bytes must reveal nothing about them; the text around them counts.
 struct Meaning {
   let catalogue: Catalogue
@@ -10,8 +10,7 @@ struct Meaning {
 
   // MARK: Files
 
-  /// A hash of everything in a pipeline file that affects how the pipeline runs: not of comments, the description and the tests. Its values are
-  /// filled in.
+  /// A hash of everything in an interpolated pipeline file that affects how the pipeline runs: not of comments, the description and the tests.
   func of(file root: YAMLNode) -> UInt64 {
     var print = Fingerprint()
     var meaning = self
@@ -33,8 +32,8 @@ struct Meaning {
     return print.value
   }
 
-  /// The hashes of functions by name: of their parameters, their result, and their values with those of the functions that these call. What
-  /// calls a function has that hash as a part of its own.
+  /// The hashes of functions by name: of their parameters, their result, and their values with those of the functions that these call. The
+  /// hash of an expression includes those of the functions that it calls.
   static func functions(_ section: YAMLNode?) -> [String: UInt64] {
     var parts: [String: (syntax: ExpressionSyntax, own: UInt64)] = [:]
     for entry in section?.entries ?? [] {
@@ -245,7 +244,7 @@ struct Meaning {
     return print.value
   }
 
-  /// By what it says; a text that is no expression as it stands.
+  /// The hash of an expression by its meaning; that of the text if it is no expression.
   private func expression(_ scalar: YAMLScalar) -> UInt64 {
     var diagnostics = Diagnostics()
     guard !scalar.containsSecret, let syntax = ExpressionSyntax.parse(scalar.text, into: &diagnostics) else {

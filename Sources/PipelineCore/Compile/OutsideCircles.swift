@@ -2,11 +2,11 @@
   import Glibc
 #endif
 
-/// Finds sinks whose output comes back to them, also by way of other sinks: their events would circulate for ever.
+/// Finds sinks whose output returns to them, directly or through other sinks: their events would circulate for ever.
 ///
-/// What a step drops on the way is not known here, so a circle that a `filter` breaks is one, too.
+/// Steps that drop events are not considered, so a circle that a `filter` breaks is reported, too.
 struct OutsideCircles {
-  /// One part of a circle, against the way of the events: what `inlet` reads, the sink of `way` writes.
+  /// One part of a circle, upstream: the sink of `way` writes the input of `inlet`.
   struct Part {
     var inlet: OutsideInlet
     var way: Int
@@ -32,7 +32,7 @@ struct OutsideCircles {
     }
   }
 
-  /// The shortest way from a sink back to what is read from it, against the way of the events; nil: there is none.
+  /// The shortest way upstream from a sink to itself; nil: there is none.
   ///
   /// - Parameter isUsed: Whether the search may pass a sink.
   func circle(through start: Int, _ isUsed: (Int) -> Bool = { _ in true }) -> [Part]? {

@@ -1,10 +1,10 @@
-/// A value that takes the place of one in a pipeline file: `sources.typed.stdin.decode=lines`, as `--set` takes it.
+/// A value that replaces one in a pipeline file: `sources.typed.stdin.decode=lines`, as `--set` takes it.
 ///
 /// The path has the keys from the top of the file, and the indexes of list items from 0, between dots; `\\.` is a dot within a key.
-/// The value is YAML. Where a component or a parameter has its short form (`stdin: lines`), a path to one of its parameters gives it
-/// the long one. What the value means is checked with the rest of the file; its locations are in the text of the option.
+/// The value is YAML. Where a component or a parameter has its short form (`stdin: lines`), a path to one of its parameters changes it
+/// to the long form. The value is checked with the rest of the file; its locations are in the text of the option.
 struct Override {
-  /// What diagnostics call the text.
+  /// The name of the text in diagnostics.
   static let sourceName = "--set"
 
   private struct Part {
@@ -77,7 +77,7 @@ struct Override {
     }
   }
 
-  /// What is known about a value on the way.
+  /// Knowledge about a value on the path.
   private struct Place {
     /// The value as messages name it: `the file`, `'sources.typed'`.
     var name = "the file"
@@ -124,7 +124,7 @@ struct Override {
       location: part.location)
   }
 
-  /// What is known about the value of the part at `depth`.
+  /// Knowledge about the value of the part at `depth`.
   private func inner(_ depth: Int, _ place: Place, _ catalogue: Catalogue, isItem: Bool = false) -> Place {
     let name = path[depth].name
     var inner = Place(name: "'\(path[...depth].map(\.name).joined(separator: "."))'")

@@ -45,11 +45,11 @@ final class Compilation: SignalCompiler {
   var entries: [Entry] = []
   /// The names of signals that execute a command.
   var executing: Set<String> = []
-  /// Which signals read which.
+  /// The dependencies among the named entries.
   var readings: [Reading] = []
-  /// What sources read that a sink may have written, by the names that contain them.
+  /// The inputs of sources that a sink may have written, by the names that contain the sources.
   var inlets: [String: [OutsideInlet]] = [:]
-  /// Where requests go that sources make, by the names that contain them.
+  /// The targets of the requests of sources, by the names that contain the sources.
   var requests: [String: [(TargetAddress, SourceLocation)]] = [:]
   /// The databases that sources read.
   var databases: [FilePathParameter] = []
@@ -475,7 +475,7 @@ final class Compilation: SignalCompiler {
     diagnostics.report(
       Diagnostic(
         .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
-        help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' shows what there is",
+        help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' lists them",
         fixIts: elsewhere == nil
           ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))
     return nil

@@ -1,8 +1,8 @@
-/// Finds what the plugins of this machine, and those that a pipeline file names, offer.
+/// Finds the components of the plugins of this machine and of those that a pipeline file names.
 public protocol PluginProvider: Sendable {
   /// The components that the file may use beside the built-in ones. Reports what cannot be found or used.
   func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent]
-  /// The files of the plugins that the file may use: when one of them has changed, the file means something else.
+  /// The files of the plugins that the file may use. A change of one of them changes the meaning of the file.
   func files(of file: PipelineFile) -> [String]
 }
 
@@ -17,7 +17,7 @@ public struct OfferedComponent: Sendable {
   public var plugin: String
   /// Nil: the plugin is in the plugin directory.
   public var location: SourceLocation?
-  /// Another one: the plugin has changed.
+  /// Differs if the plugin has changed.
   public var digest: String
 
   public init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?, digest: String = "") {

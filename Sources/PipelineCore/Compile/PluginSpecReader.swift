@@ -1,4 +1,4 @@
-/// Reads the document in which a plugin says what it offers; docs/plugin-contract.md describes it.
+/// Reads the spec document of a plugin; docs/plugin-contract.md describes it.
 public struct PluginSpecReader {
   private var diagnostics = Diagnostics()
 
@@ -126,7 +126,7 @@ public struct PluginSpecReader {
 
   // MARK: The reference
 
-  /// What an example shows of an operator; nil: nothing, or it is not right, which is reported.
+  /// The marbles of an operator's example; nil: there are none, or they have an error, which is reported.
   private mutating func marbles(_ example: YAMLNode, _ spec: PluginComponentSpec) -> PluginExample.Marbles? {
     guard let given = example["in"] ?? example["out"] ?? example["values"] else { return nil }
     guard spec.kind == .operator else {
@@ -182,7 +182,7 @@ public struct PluginSpecReader {
     "nothing": .nothing, "system": .system, "disk": .disk, "receiver": .receiver,
   ]
 
-  /// What depends on the values of parameters.
+  /// The promises that depend on the values of parameters.
   private mutating func cases(_ component: YAMLNode, _ spec: PluginComponentSpec) -> [PluginComponentSpec.Case] {
     guard let list = component["when"] else { return [] }
     let member = spec.kind == .source ? "recovery" : "confirmation"

@@ -1,4 +1,4 @@
-/// What all presets of AWS have alike: the parameters of credentials, and their use in requests.
+/// The common part of the AWS presets: the parameters of credentials, and their use in requests.
 private enum AWSSigning {
   static let parameters = lines(
     [
@@ -39,7 +39,7 @@ extension Preset {
           suffix: { type: text, default: .ndjson.gz, description: "What names end with." }
           \#(AWSSigning.parameters)
           encode: { type: any, default: ndjson, description: "As of the sink http." }
-          compress: { type: text, default: gzip, description: "gzip, zstd or none; 'suffix' should say so." }
+          compress: { type: text, default: gzip, description: "gzip, zstd or none; 'suffix' should match." }
           contentType: { type: text, default: application/x-ndjson, description: "The type of the objects." }
           count: { type: int, default: 10000, description: "The largest number of events in an object." }
           bytes: { type: size, default: 8MiB, description: "The largest size of an object, before it is compressed." }
@@ -118,7 +118,7 @@ extension Preset {
     templates:
       kinesis:
         description: |
-          PutRecords. The answer has an entry for each record: what a shard had no room for is sent again, so records of a
+          PutRecords. The answer has an entry for each record: those that a shard had no room for are sent again, so records of a
           shard may change their order. A request that Kinesis does not accept because of a record is halved until
           the record is alone, which goes to the errors output.
         parameters:

@@ -70,7 +70,7 @@ extension Preset {
         description: |
           PagerDuty's Events API v2: each event is an action. 'trigger' opens an incident, and further ones with the same
           dedupKey belong to it until 'resolve' closes it. PagerDuty answers 429 where it gets too many, and the event is
-          sent again; what it refuses with 400 goes to the errors output with its reasons.
+          sent again; messages refused with 400 go to the errors output with the reasons.
         parameters:
           url: { type: text, default: "https://events.pagerduty.com", description: "https://events.eu.pagerduty.com in Europe." }
           key: { type: text, description: "The integration key, a secret." }

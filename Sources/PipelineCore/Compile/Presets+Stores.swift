@@ -7,7 +7,7 @@ extension Preset {
         description: |
           Each event is a document of the index. The answer has a status for each document: those that are refused go to
           the errors output, and those that the server has no room for are sent again. With an id, a document that is
-          there already counts as indexed, so what is delivered twice is indexed once. OpenSearch has the same interface;
+          there already counts as indexed, so an event that is delivered twice is indexed once. OpenSearch has the same interface;
           on AWS, 'auth' is { awsSigV4: ... } with the service es.
         parameters:
           url: { type: text, description: "The server, such as http://127.0.0.1:9200." }

@@ -25,7 +25,7 @@ extension Reuse {
   mutating func preset(_ name: String) -> Template? {
     guard let preset = Preset.named(name) else { return nil }
     var found = Diagnostics()
-    let source = SourceText(name: "preset:\(name)", text: preset.text)
+    let source = SourceText(name: SourceText.presetPrefix + name, text: preset.text)
     let root = YAMLReader.read(source, into: &found)
     guard let entry = root?["templates"]?.entries?.first, let template = template(entry) else {
       preconditionFailure("the preset \(name) is no template: \(found.all)")

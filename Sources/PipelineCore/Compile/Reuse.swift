@@ -1,10 +1,10 @@
-/// Expands what a pipeline file reuses: `include`, `templates`, `foreach` and keys that begin with `x-`.
+/// Expands the reuse in a pipeline file: `include`, `templates`, `foreach` and keys that begin with `x-`.
 ///
 /// The phase lies between the reading of nodes and the parsing of the grammar, and is pure. Its result is the file as it would be
-/// without reuse, so no later phase knows of it. Every node keeps its place: the nodes of a template have a copy of their source
+/// without reuse, so no later phase knows of it. Every node keeps its location: the nodes of a template have a copy of their source
 /// whose ``SourceText/origin`` is the use, so that a diagnostic can name both.
 struct Reuse {
-  /// What a template may stand for.
+  /// The kinds of definitions that a template can replace.
   enum Kind: String, CaseIterable {
     case chain, signal, source, sink
   }
@@ -23,10 +23,10 @@ struct Reuse {
   var templates: [String: Template] = [:]
   /// The names of templates whose definition has an error.
   var brokenTemplates: Set<String> = []
-  /// The top of the file as it becomes.
+  /// The top level of the expanded file.
   private var result: [YAMLEntry] = []
   private var blocks: [YAMLNode] = []
-  /// An included file could not be read: what it defines is not known.
+  /// Whether an included file could not be read, so that its definitions are unknown.
   var lacksFiles = false
   /// The names of the included files, in the order in which they were read.
   private var included: Set<String> = []
@@ -45,7 +45,7 @@ struct Reuse {
     self.files = files
   }
 
-  /// The file without reuse, and pipelines of the templates that nothing uses; nil after an error, because the rest would mislead.
+  /// The expanded file, and a pipeline for each template that nothing uses; nil after an error, because further messages would mislead.
   static func expand(
     _ root: YAMLNode, _ catalogue: Catalogue, _ values: Interpolation, _ files: IncludedFiles,
     into diagnostics: inout Diagnostics
@@ -247,7 +247,7 @@ struct Reuse {
     }
   }
 
-  /// A source, a signal or a sink with what its `use`, its chain and its inputs stand for.
+  /// A source, a signal or a sink with its `use`, its chain and its inputs expanded.
   ///
   /// - Parameter stack: The names of the templates that this is a part of.
   mutating func expand(_ node: YAMLNode, as kinds: [Kind], _ stack: [String]) -> YAMLNode {
@@ -348,7 +348,7 @@ struct Reuse {
     return node
   }
 
-  /// What a template stands for, with the keys beside its use: they take the place of its own, except that chains are joined.
+  /// The expansion of a template with the keys beside its use, which replace those of the template; chains are joined.
   private static func merged(_ made: YAMLNode, _ use: YAMLNode, _ kind: Kind) -> YAMLNode {
     let beside = (use.entries ?? []).filter { !["use", "with"].contains($0.name) }
     var entries = made.entries ?? []

@@ -1,7 +1,7 @@
-// Copies nodes, with the values of `$(NAME)` in their places.
+// Copies nodes and inserts the values of `$(NAME)`.
 
 extension Reuse {
-  /// A copy of `node`; nil if it is nothing but an optional parameter without a value.
+  /// A copy of `node`; nil if it consists of an optional parameter without a value.
   ///
   /// - Parameter scope: Nil outside of templates and repetitions, where `$(` is text.
   mutating func build(_ node: YAMLNode, _ scope: ReuseScope?) -> YAMLNode? {
@@ -79,7 +79,7 @@ extension Reuse {
     var path: [String]
   }
 
-  /// The first `$(...)` that stands in the file as it is: not one that is written `$$(`, nor one of a value of the environment.
+  /// The first `$(...)` that is written in the file: neither `$$(` nor a part of an environment value counts.
   private static func reference(in text: LocatedText, from start: Int) -> Reference? {
     let bytes = text.text
     var at = start
@@ -163,7 +163,7 @@ extension Reuse {
     return node
   }
 
-  /// The value of a reference that is all there is; nil: there is none.
+  /// The value of a reference that makes up the whole scalar; nil: the parameter has no value.
   private mutating func whole(_ binding: ReuseScope.Binding, _ scalar: YAMLScalar) -> YAMLNode? {
     guard var node = binding.node?.inserted(.init("inserted here", at: scalar.location)) else { return nil }
     // A text is a text also where an expression or a template is asked for.
@@ -182,7 +182,7 @@ extension Reuse {
       help: "Give the parameter the type template")
   }
 
-  /// What a reference stands for; nil after an error.
+  /// The binding of a reference; nil after an error.
   private mutating func value(_ reference: Reference, _ scalar: YAMLScalar, _ scope: ReuseScope) -> ReuseScope.Binding?
   {
     let place = scalar.text.location(reference.range.lowerBound, reference.range.upperBound)
@@ -212,7 +212,7 @@ extension Reuse {
     return binding
   }
 
-  /// The text that a value is within a longer one, after `before`; nil after an error.
+  /// The text of a value that is inserted into a longer text after `before`; nil after an error.
   private mutating func part(
     _ binding: ReuseScope.Binding, _ reference: Reference, _ scalar: YAMLScalar, _ before: [UInt8]
   ) -> YAMLScalar? {

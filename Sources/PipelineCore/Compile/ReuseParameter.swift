@@ -7,7 +7,7 @@ struct ReuseParameter {
 
   var name: Located<String>
   var form: Form
-  /// Whether it may be left out without a default; then so is what it alone makes up.
+  /// Whether it may be left out without a default. A value that consists of it alone is then left out, too.
   var isOptional = false
   var fallback: YAMLNode?
   var help: String?
@@ -54,7 +54,7 @@ extension Reuse {
         report(
           .duplicateName, "the name '\(entry.key.shown)' is used twice", entry.key.location,
           notes: [.init("first used here", at: first)],
-          help: "Templates of a file and of what it includes share their names")
+          help: "Templates of a file and of its includes share their names")
         continue
       }
       if let template = template(entry) { templates[entry.name] = template } else { brokenTemplates.insert(entry.name) }
@@ -89,7 +89,7 @@ extension Reuse {
     guard bodies.count == 1, let kind = Kind(rawValue: bodies[0].name) else {
       if isSound {
         report(
-          .templateForm, bodies.isEmpty ? "the template stands for nothing" : "a template stands for one thing",
+          .templateForm, bodies.isEmpty ? "the template is empty" : "a template has one part",
           bodies.isEmpty ? entry.key.location : bodies[1].key.location, help: "Write one of \(Suggestion.list(kinds))")
       }
       return nil

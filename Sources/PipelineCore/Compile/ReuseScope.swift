@@ -1,4 +1,4 @@
-/// What `$(NAME)` stands for in one copy of a template or of a repetition.
+/// The values of `$(NAME)` in one copy of a template or of a repetition.
 struct ReuseScope {
   struct Binding {
     /// Nil: an optional parameter without a value.
@@ -9,7 +9,7 @@ struct ReuseScope {
   var bindings: [String: Binding] = [:]
   private let instance: Instance
 
-  /// `origin`: what made the copy.
+  /// `origin`: the use that made the copy.
   init(origin: Diagnostic.Note) { instance = Instance(origin) }
 
   /// The copies of the sources of the template's nodes.
@@ -39,7 +39,7 @@ struct ReuseScope {
 }
 
 extension YAMLNode {
-  /// The same with `origin` as what brought it to its place, unless it has such a note already.
+  /// The same node with `origin` as its origin, unless it has one already.
   func inserted(_ origin: Diagnostic.Note) -> YAMLNode {
     if location.text.origin != nil { return self }
     return relocated(ReuseScope(origin: origin))
@@ -59,8 +59,8 @@ extension YAMLNode {
 }
 
 extension Diagnostics {
-  /// The same, each with notes that say by which uses of templates, repetitions and files its place came about. What is
-  /// reported of one place for several uses is one diagnostic.
+  /// The same, each with notes that name the uses of templates, repetitions and files that lead to its location. Diagnostics of one
+  /// location for several uses become one.
   func withOrigins() -> Diagnostics {
     var found: [Diagnostic] = []
     var further: [Int: Int] = [:]

@@ -1,8 +1,9 @@
 // Templates that nothing uses.
 
 extension Reuse {
-  /// A pipeline for each template of the file itself that nothing uses, made of its body with placeholders for its parameters: what does not
-  /// depend on them can be checked. A template of an included file is checked where it is used, for it may need what another file has.
+  /// A pipeline for each template of the file itself that nothing uses, made of its body with placeholders for its parameters, so that parts
+  /// that do not depend on parameters can be checked. A template of an included file is checked where it is used, because it may need
+  /// definitions of another file.
   mutating func unusedTemplates(beside entries: [YAMLEntry]) -> [YAMLNode] {
     let unused = templates.values.filter { !used.contains($0.name.value) && $0.name.location.text.origin == nil }
     return unused.sorted { $0.name.location.offset < $1.name.location.offset }.compactMap { template in
@@ -46,7 +47,7 @@ extension Reuse {
     guard var node = YAMLReader.read(SourceText(name: "", text: text), into: &ignored), var scalar = node.scalar else {
       return nil
     }
-    // Whole values that need no text are not looked at.
+    // Whole values that need no text are not examined.
     scalar.isPlaceholder = parameter.form != .expression
     node.content = .scalar(scalar)
     node.location = parameter.name.location
@@ -86,12 +87,12 @@ extension Reuse {
 }
 
 extension Diagnostic {
-  /// Whether it concerns a template that nothing uses, and holds whatever its parameters are and wherever it would stand.
+  /// Whether it concerns a template that nothing uses, and holds for all values of its parameters at any place of use.
   var concernsUnusedTemplate: Bool {
     guard severity == .error, let location else { return false }
     // Not of the value of a parameter.
     guard location.text.origin?.message == Reuse.unusedNote else { return false }
-    // The place of what a parameter makes up is that of the `$(...)`.
+    // The location of a parameter's value is that of the `$(...)`.
     let bytes = location.text.bytes
     let end = min(location.offset + max(location.length, 2), bytes.count)
     if location.offset < end, bytes[location.offset..<end].firstRange(of: "$(".utf8) != nil { return false }

@@ -1,4 +1,4 @@
-/// What a pipeline keeps on disk for its events: `delivery:` of a pipeline file. From the weakest to the strongest.
+/// How a pipeline stores its events on disk: `delivery:` of a pipeline file. From the weakest to the strongest.
 public enum Delivery: String, Sendable, CaseIterable, Comparable {
   /// Nothing: events that were read and not yet written are lost when the process is killed.
   case bestEffort
@@ -47,6 +47,7 @@ public enum DeliveryRequirement: String, Sendable, CaseIterable {
 
 /// How much may wait for a sink in its outbox, and what happens beyond: `buffer:` and `whenFull:` beside a sink.
 public struct OutboxLimit: Sendable {
+  /// What happens when the outbox is full: `whenFull`.
   public enum Policy: String, Sendable, CaseIterable {
     case block, dropOldest, dropNewest
 

@@ -1,7 +1,7 @@
 /// A pipeline file in the one layout of `rxd fmt`.
 ///
-/// The order of the top level is that of ``order``; everything else stays in its order. Values, comments, anchors and aliases stay what they
-/// are, which is checked: a file whose meaning would change is refused.
+/// The order of the top level is that of ``order``; everything else stays in its order. Values, comments, anchors and aliases stay
+/// unchanged, which is checked: a file whose meaning would change is refused.
 public struct FormattedFile: Sendable {
   /// The keys of the top level: what a pipeline is, what it needs, what it does, and its tests.
   public static let order = [
@@ -52,7 +52,7 @@ public struct FormattedFile: Sendable {
     self.bytes = bytes
   }
 
-  /// Behind the line `---` that a document may begin with, and a byte order mark.
+  /// The offset after a byte order mark and the line `---` with which a document may begin.
   private static func documentStart(_ bytes: [UInt8]) -> Int {
     var line = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0
     let first = line
@@ -66,7 +66,7 @@ public struct FormattedFile: Sendable {
     return first
   }
 
-  /// Where a block scalar is whose header says how far it is indented, or that the empty lines at its end count.
+  /// The location of a block scalar with an indentation or keep indicator in its header.
   private static func oddity(of node: YAMLLayoutNode, _ bytes: [UInt8]) -> Int? {
     if case .scalar(let style) = node.kind, style == .literal || style == .folded {
       let header = bytes[node.range].prefix { $0 > 0x20 }

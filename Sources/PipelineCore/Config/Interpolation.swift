@@ -4,6 +4,7 @@
 /// Works on parsed values, so inserted text cannot change the structure: a plain value may become a number, never a
 /// mapping. `$NAME` is text.
 public struct Interpolation: Sendable {
+  /// The result of looking up a variable or a secret.
   public enum Lookup: Sendable {
     case found([UInt8])
     case missing
@@ -233,7 +234,7 @@ public struct Interpolation: Sendable {
       } else if rest.starts(with: "-".utf8) {
         let written = "${\(Printable.cut(name)):-\(Printable.cut(rest.dropFirst()))}"
         report(
-          .interpolationSyntax, "a default stands behind ':-', not behind '-'", whole,
+          .interpolationSyntax, "a default follows ':-', not '-'", whole,
           help: "Write \(written), which also takes the default where the variable is empty",
           fixIts: [.init(scalar.text.location(index, index), ":")])
         return nil

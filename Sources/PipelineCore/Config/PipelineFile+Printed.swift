@@ -1,8 +1,8 @@
 extension PipelineFile {
-  /// What the name of a sink begins with that was added to print a signal; no file can name one so.
+  /// The prefix of the names of sinks that were added to print a signal; no name in a file can begin with it.
   static let printedPrefix = "--print "
 
-  /// Adds a sink for each of the signals, which writes it to standard output. They promise nothing, so they change no guarantee.
+  /// Adds a sink for each of the signals, which writes it to standard output. These sinks promise no delivery, so they change no guarantee.
   ///
   /// - Parameter signals: References as texts: `NAME` or `NAME.errors`.
   mutating func print(_ signals: [String], as format: EncoderFormat, into diagnostics: inout Diagnostics) {

@@ -11,7 +11,7 @@ public struct PipelineFile: Sendable {
   public var delivery: Located<Delivery>?
   /// The least guarantee of every path; nil: none is required.
   public var require: Located<DeliveryRequirement>?
-  /// What becomes of time that passed while the pipeline was down; nil: ``WhenLate/fire``.
+  /// The treatment of time that passed while the pipeline was down; nil: ``WhenLate/fire``.
   public var whenLate: Located<WhenLate>?
   /// The range of `threads`.
   static let threadRange = 1...256
@@ -128,6 +128,7 @@ public struct ReferenceNode: Sendable, Equatable {
 /// A signal: the origin of its events, and the steps. Also the form of inner signals, which are made anew for each
 /// event.
 public struct SignalNode: Sendable {
+  /// The first element of a signal.
   public indirect enum Origin: Sendable {
     case reference(ReferenceNode)
     /// A source defined in place; it is cold.
@@ -154,6 +155,7 @@ public struct SignalNode: Sendable {
 
 /// `merge: [a, b]`, `combineLatest: { user: account, pass: password }`, `if`, `switch`.
 public struct CombiningNode: Sendable {
+  /// The key of a combination.
   public enum Keyword: String, Sendable, CaseIterable {
     case merge, concat, zip, combineLatest, race
     case `if`, `switch`
@@ -179,6 +181,7 @@ public struct CombiningNode: Sendable {
 
 /// One input of a combining signal.
 public struct InputNode: Sendable {
+  /// The role of an input in its combination.
   public enum Role: Sendable, Equatable {
     case input
     /// `if`'s `condition`, `switch`'s `by`.
@@ -215,6 +218,7 @@ public indirect enum SignalInput: Sendable {
   }
 }
 
+/// A sink with its input and its steps.
 public struct SinkNode: Sendable {
   public var from: SignalInput
   public var chain: [ComponentNode]

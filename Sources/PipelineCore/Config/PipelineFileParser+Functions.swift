@@ -10,7 +10,7 @@ extension PipelineFileParser {
         report(
           .duplicateName, "the name '\(entry.key.shown)' is used twice", entry.key.location,
           notes: [.init("first used here", at: first)],
-          help: "Functions of a file and of what it includes share their names")
+          help: "Functions of a file and of its includes share their names")
         continue
       }
       names[entry.name] = entry.key.location

@@ -264,8 +264,8 @@ extension PipelineFileParser {
       report(
         .missingKey, "the test has no '\(key)'", node.location.start,
         help: key == "name"
-          ? "Say in a few words what the test shows"
-          : "Write what comes: 'expect: { NAME: [ ... ] }', with [] for nothing")
+          ? "Describe in a few words what the test shows"
+          : "List the expected events: 'expect: { NAME: [ ... ] }', with [] for nothing")
     }
     return test
   }

@@ -2,7 +2,6 @@
 ///
 /// Reports every error of the grammar and continues; definitions with errors are left out. Pure: it knows no
 /// components, so any key that is not reserved counts as one.
-/// left out. Pure: it knows no component, so it takes any key that is not reserved for one.
 public struct PipelineFileParser {
   var diagnostics: [Diagnostic] = []
   private var stepCount = 0
@@ -359,7 +358,7 @@ public struct PipelineFileParser {
     case .mapping(let entries):
       if let entry = entries.first(where: { ReservedKeys.combining.contains($0.name) }) {
         report(
-          .misplacedKey, "'\(entry.name)' stands in place of 'from', not inside it",
+          .misplacedKey, "'\(entry.name)' replaces 'from'; it cannot be inside it",
           entry.key.location, help: "Write '\(entry.name): ...' without 'from'")
         return nil
       }
@@ -392,7 +391,7 @@ public struct PipelineFileParser {
   ) -> [ComponentNode] {
     if keyword != .combineLatest, keyword != .zip {
       report(
-        .unsuitableReduce, "'reduce' stands only behind 'combineLatest' or 'zip'",
+        .unsuitableReduce, "'reduce' is possible only after 'combineLatest' or 'zip'",
         entry.key.location,
         help: "A fold over time is 'scan' (each step) or 'aggregate' (only the end)")
       return []
@@ -551,7 +550,7 @@ public struct PipelineFileParser {
           ? "Write for example '\(place.example)'"
           : rest.first == 0x3A
             ? "The ':' behind '\(keyword)' must be followed by a space"
-            : "Parameters stand behind a ':', as in '\(keyword): ...'")
+            : "Parameters follow a ':', as in '\(keyword): ...'")
       return nil
     }
     guard componentName(scalar) else { return nil }

@@ -1,4 +1,4 @@
-/// What becomes of time that passed while a pipeline was down: from its last saved state to the start that restores it.
+/// The treatment of time that passed while a pipeline was down: from its last saved state to the start that restores it.
 public enum WhenLate: String, Sendable, CaseIterable {
   /// The clock went on: what was due happens at the start, in the order of its times and before new input.
   case fire
@@ -10,8 +10,8 @@ public enum WhenLate: String, Sendable, CaseIterable {
   /// For the reference, a clause.
   public var help: String {
     switch self {
-    case .fire: "what was due meanwhile happens at the start, in the order of its times and before new input"
-    case .skip: "what was due meanwhile is left out"
+    case .fire: "missed times are made up at the start, in their order and before new input"
+    case .skip: "missed times are skipped"
     case .resume: "the pipeline's clock stood still, so everything comes after its remaining time"
     }
   }

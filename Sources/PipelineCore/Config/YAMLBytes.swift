@@ -133,7 +133,7 @@ enum YAMLBytes {
             + "double quotes")
       case 0xFEFF:
         return Diagnostic(
-          .controlCharacter, "a byte order mark may stand only at the start of the file", at: place,
+          .controlCharacter, "a byte order mark is allowed only at the start of the file", at: place,
           help: "Remove it; files that were joined often carry one")
       case 0xFFFE, 0xFFFF:
         return Diagnostic(
@@ -141,7 +141,7 @@ enum YAMLBytes {
       case 0x202A...0x202E, 0x2066...0x2069:
         return Diagnostic(
           .bidirectionalControl,
-          "the invisible character \(name) makes the text look different from what it is",
+          "the invisible character \(name) makes the text look different from its content",
           at: place,
           help: "Remove it, or write \"\\u\(Printable.hex(value, digits: 4))\" between "
             + "double quotes")

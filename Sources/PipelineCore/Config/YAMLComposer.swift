@@ -140,7 +140,7 @@ struct YAMLComposer: YAMLEventTarget {
     case .open(let start):
       stop(
         Diagnostic(
-          .aliasCycle, "*\(Printable.cut(name)) stands inside what it names, so it would never end",
+          .aliasCycle, "*\(Printable.cut(name)) is inside the value that it names, so it would never end",
           at: place, notes: [.init("the anchor is here", at: start)]))
     case .done(let node, let size, let height, let defined):
       if size > limits.expandedNodes - expandedCount {
@@ -346,7 +346,7 @@ struct YAMLComposer: YAMLEventTarget {
     } else {
       report(
         Diagnostic(
-          .tag, "'\(scalar.shown)' is not what its tag !!\(kind) says", at: scalar.location))
+          .tag, "'\(scalar.shown)' does not fit its tag !!\(kind)", at: scalar.location))
     }
   }
 

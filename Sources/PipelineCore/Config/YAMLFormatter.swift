@@ -1,9 +1,9 @@
 /// Writes a YAML text anew with one layout: two spaces a level, one quote character, flow style where it is short. Values, comments,
 /// anchors and aliases stay what they are.
 ///
-/// What comes out must be compared with the text (``FormattedFile``): the layout of YAML has more forms than this knows.
+/// The result must be compared with the text (``FormattedFile``): YAML has forms that this formatter does not know.
 struct YAMLFormatter {
-  /// What a line with a flow collection may have at most, in code points.
+  /// The longest line with a flow collection, in code points.
   static let width = 120
 
   private struct Comment {
@@ -18,7 +18,7 @@ struct YAMLFormatter {
   /// The comments that have been written.
   private var written: [Bool] = []
   private var output: [UInt8] = []
-  /// Where the line begins that is being written.
+  /// The start of the line being written.
   private var lineStart = 0
   /// The keys of the top level, in the order in which they are to stand; nil: as they do.
   private let order: [Int]?
@@ -38,7 +38,7 @@ struct YAMLFormatter {
 
   // MARK: Comments
 
-  /// Comments stand between the scalars; there is nothing else that `#` may begin there.
+  /// Between scalars, `#` can begin only a comment.
   private mutating func findComments(from start: Int, _ root: YAMLLayoutNode) {
     var ranges: [Range<Int>] = []
     func collect(_ node: YAMLLayoutNode) {
@@ -72,7 +72,7 @@ struct YAMLFormatter {
     }
   }
 
-  /// What the comments say.
+  /// The texts of the comments.
   var commentTexts: [String] { comments.map { String(decoding: bytes[$0.range], as: UTF8.self) } }
 
   /// The index of the first comment that does not begin before `offset`.
@@ -214,7 +214,7 @@ struct YAMLFormatter {
   }
 
   /// - Parameters:
-  ///   - from: Where what stands before the first entry ends: comments behind it belong to the entry.
+  ///   - from: The end of the text before the first entry: comments after it belong to the entry.
   ///   - limit: Where the next value of an enclosing collection begins.
   ///   - outer: The column of the enclosing collection in the text.
   ///   - isOpen: The line is begun: `- `.
@@ -268,7 +268,7 @@ struct YAMLFormatter {
     indexes(in: range).first { !written[$0] }.map { comments[$0].range.lowerBound }
   }
 
-  /// Comments between a dash and what follows get lines of their own, behind the dash.
+  /// Comments between a dash and its value get lines of their own, after the dash.
   private mutating func leadingOpen(_ offset: Int, after start: Int) {
     guard firstComment(in: start..<max(start, offset)) != nil else { return }
     let indent = output.count - lineStart
@@ -338,7 +338,7 @@ struct YAMLFormatter {
     if let text = inlined(node, after: key) {
       output += text.isEmpty ? [] : space + text
       output += endOfLine(behind: node.range.isEmpty && !hasProperties ? from : node.end)
-      // A comment that stood between them.
+      // A comment between the key or dash and the value.
       let between = indexes(in: from..<max(from, node.range.lowerBound))
       if let own = between.first(where: { !written[$0] }), !endsInComment {
         written[own] = true

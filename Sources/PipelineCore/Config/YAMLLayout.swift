@@ -1,4 +1,4 @@
-/// What receives a parser's events, in order. Offsets are byte offsets in the file.
+/// The receiver of a parser's events, in order. Offsets are byte offsets in the file.
 protocol YAMLEventTarget {
   associatedtype Result
   /// True after an error that makes it pointless to continue.
@@ -37,9 +37,9 @@ final class YAMLLayoutNode {
     self.isFlow = isFlow
   }
 
-  /// Where it begins, with anchor and tag.
+  /// Its start, with anchor and tag.
   var start: Int { properties.isEmpty ? range.lowerBound : properties.lowerBound }
-  /// Where it ends; an empty value ends where it begins.
+  /// Its end; that of an empty value is its start.
   var end: Int { range.upperBound }
   var isCollection: Bool {
     switch kind {

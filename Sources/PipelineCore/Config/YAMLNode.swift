@@ -2,6 +2,7 @@
 ///
 /// Aliases are already replaced; such a node has the location of its anchor.
 public struct YAMLNode: Sendable {
+  /// The kind of a value, with its content.
   public enum Content: Sendable {
     case scalar(YAMLScalar)
     case sequence([YAMLNode])
@@ -35,6 +36,7 @@ public struct YAMLEntry: Sendable {
 
 /// A text, number, boolean or null.
 public struct YAMLScalar: Sendable {
+  /// The notation of a scalar.
   public enum Style: Sendable { case plain, singleQuoted, doubleQuoted, literal, folded }
 
   /// The kind of the text by YAML 1.2's core schema. Only plain scalars are anything but strings, unless a core tag

@@ -241,7 +241,7 @@ private struct View {
       ]
     }
     return Diagnostic(
-      .indentation, "a key cannot stand here, because the line above already has a value",
+      .indentation, "a key is not possible here, because the line above already has a value",
       at: line.key.map { place($0.lowerBound, $0.count) } ?? place(error.offset, 1), notes: notes,
       help: help)
   }
@@ -272,12 +272,12 @@ private struct View {
     }
     if !isList, isItem {
       return Diagnostic(
-        .indentation, "a list item stands where a key is expected", at: place, notes: [note],
+        .indentation, "found a list item where a key is expected", at: place, notes: [note],
         help: "Put the list below a key of its own")
     }
     if isList, isFirst {
       return Diagnostic(
-        .indentation, "a list goes on only with '- ', but a key stands here", at: place,
+        .indentation, "a list continues only with '- ', but here is a key", at: place,
         notes: [note], help: "Indent the key by less than the list, or begin the line with '- '")
     }
     return Diagnostic(
@@ -364,7 +364,7 @@ private struct View {
     let byte = byte(error.offset)
     if byte == UInt8(ascii: "]") || byte == UInt8(ascii: "}") || byte == UInt8(ascii: ",") {
       return Diagnostic(
-        .bracket, "'\(Printable.cut([byte]))' stands where a value is expected",
+        .bracket, "found '\(Printable.cut([byte]))' where a value is expected",
         at: place(error.offset, 1), help: "Remove it, or quote the value")
     }
     let context = error.context.isEmpty ? "" : " (\(error.context))"

@@ -9,7 +9,7 @@ public struct CodeExample: Sendable {
     case source
     /// One step of a chain.
     case step
-    /// No text: `wrong` is a sentence that says when the code is reported, and `right` what to do.
+    /// No text: `wrong` is a sentence about the situation in which the code is reported, and `right` one about the remedy.
     case situation
   }
 
@@ -252,7 +252,7 @@ public struct CodeExample: Sendable {
     "RX324": source(
       "stdin: { decode: json }\nschema: missing.schema.json", "stdin: { decode: json }\nschema: { id: int }"),
     "RX325": when(
-      "A JSON Schema refers to another file or uses a keyword that says nothing of types.",
+      "A JSON Schema refers to another file or uses a keyword that does not describe types.",
       do: "Bring the definition into the file, below '$defs', or leave it: the part is taken for any value."),
     "RX326": file(
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8080 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }",
@@ -312,7 +312,7 @@ public struct CodeExample: Sendable {
       "delivery: durable\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }"
     ),
     "RX338": when(
-      "Two files that run together say 'name: shop', or have one name but for their directories.",
+      "Two files that run together have 'name: shop', or differ in their directories only.",
       do: "Give each its own 'name': state and figures are kept under it."),
 
     // Expressions
@@ -345,7 +345,7 @@ public struct CodeExample: Sendable {
     "RX501": when(
       "A source with 'decode: json' reads the line {\"a\": 1",
       do:
-        "Mend what writes the lines, or decode them as what they are. 'from: NAME.errors' gives the lines that were refused."
+        "Correct the program that writes the lines, or decode their actual format. 'from: NAME.errors' gives the refused lines."
     ),
     "RX502": when(
       "An expression reads event.a of {\"a\": tru}: 'decode: json' looks at the outline of a line only.",
@@ -378,8 +378,8 @@ public struct CodeExample: Sendable {
       "The process of rxd ends three times while it works on the same event of a file, and starts again.",
       do: "Look at the event with 'rxd deadletters show' and report the crash; all other events flow."),
     "RX551": when(
-      "The program of 'exec: { command: [...] }' in a chain ends, or says nothing within 'timeout', while it has the line of an event.",
-      do: "Read what it wrote to its standard error in the log. It is started again, and gets the events that come."),
+      "The program of 'exec: { command: [...] }' in a chain ends, or does not answer within 'timeout', while it has the line of an event.",
+      do: "Its standard error is in the log. It is started again, and gets the events that come."),
     "RX520": running(
       "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
       "{ \"n\": 5 }"),
@@ -446,10 +446,10 @@ public struct CodeExample: Sendable {
       do: "Look at the path and 'ls -l'; a service runs as another user than you."),
     "RX711": when(
       "A plugin is not there, may be written by others, or does not start.",
-      do: "Do what the message says; 'rxd plugin check FILE' tries it out."),
+      do: "Follow the message; 'rxd plugin check FILE' tries it out."),
     "RX713": when(
       "A plugin's spec lacks a member, or one has the wrong type.",
-      do: "Report it to the author of the plugin; docs/plugin-contract.md says what a spec contains."),
+      do: "Report it to the author of the plugin; docs/plugin-contract.md describes specs."),
     "RX714": when(
       "A file in the plugin directory may be written by others, is no plugin, or its spec is not known yet.",
       do: "Run 'rxd plugin check FILE', or remove the file."),

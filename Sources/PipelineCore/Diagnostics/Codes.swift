@@ -13,7 +13,7 @@ extension Diagnostic.Code {
   public static let severalDocuments = Self("RX106", "A file holds one document.")
   public static let directive = Self("RX107", "YAML directives are not supported.")
   public static let bidirectionalControl = Self(
-    "RX108", "Invisible characters can make a text look different from what it is.",
+    "RX108", "Invisible characters can make a text look different from its content.",
     severity: .warning)
   public static let outOfMemory = Self("RX109", "There is not enough memory to read the file.")
   public static let tooDeep = Self("RX110", "Mappings and lists may be nested 64 levels deep.")
@@ -98,7 +98,7 @@ extension Diagnostic.Code {
   public static let formerName = Self(
     "RX226", "A parameter has another name now; the old one still works.", severity: .warning)
   public static let doubtfulValue = Self(
-    "RX227", "A value is allowed, but probably not what was meant.", severity: .warning)
+    "RX227", "A value is allowed, but probably not intended.", severity: .warning)
   public static let duration = Self(
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   public static let size = Self(
@@ -167,7 +167,7 @@ extension Diagnostic.Code {
   public static let marbleSyntax = Self("RX601", "A marble string is malformed.")
   public static let unknownSubject = Self(
     "RX602", "A test names an input or output that the pipeline does not have.")
-  public static let expectationFailed = Self("RX603", "The result differs from what the test expects.")
+  public static let expectationFailed = Self("RX603", "The result differs from the expectation.")
   public static let testStep = Self("RX604", "A step of a test is malformed.")
 
   public static let requestWithoutStub = Self("RX605", "A request of a test has no stub that answers it.")
@@ -191,7 +191,7 @@ extension Diagnostic.Code {
     "RX704", "The value of an environment variable or secret is not UTF-8, or too long.")
   public static let unreadableFile = Self("RX710", "A file cannot be read.")
   public static let pluginFailed = Self("RX711", "A plugin cannot be loaded.")
-  public static let pluginSpec = Self("RX713", "What a plugin says of itself is not what the contract asks for.")
+  public static let pluginSpec = Self("RX713", "A plugin's description of itself does not follow the contract.")
   public static let unusablePlugin = Self(
     "RX714", "A plugin of the plugin directory cannot be used.", severity: .warning)
   public static let unreadableParameterFile = Self(
@@ -202,7 +202,7 @@ extension Diagnostic.Code {
     pluginFailed, unreadableParameterFile, pluginSpec, unusablePlugin,
   ]
 
-  // MARK: RX9xx ourselves
+  // MARK: RX9xx rxd itself
 
   public static let internalError = Self("RX901", "A bug in rxd; please report it.")
 

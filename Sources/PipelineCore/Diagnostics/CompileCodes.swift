@@ -25,9 +25,9 @@ extension Diagnostic.Code {
   public static let raisedDelivery = Diagnostic.Code(
     "RX339", "A source or sink can leave its pipeline's delivery guarantee, but not choose one of its own.")
   public static let lateWithoutMeaning = Diagnostic.Code(
-    "RX340", "A source or step cannot do what 'whenLate' says.")
+    "RX340", "A source or step does not support the value of 'whenLate'.")
   public static let noOutbox = Diagnostic.Code(
-    "RX341", "Only a sink whose pipeline keeps events on disk can say what happens when too many wait for it.")
+    "RX341", "Only a sink whose pipeline keeps events on disk can have a policy for too many waiting events.")
   public static let unknownTemplate = Diagnostic.Code(
     "RX352", "'use' names a template of the file, of an included file, or a preset.")
   public static let templateForm = Diagnostic.Code(
@@ -35,13 +35,13 @@ extension Diagnostic.Code {
   public static let templateArgument = Diagnostic.Code(
     "RX354", "The parameters given to a template are those that it declares, with values of their types.")
   public static let templateKind = Diagnostic.Code(
-    "RX355", "A template stands where its kind can: a chain in a chain, a sink in 'sinks'.")
+    "RX355", "A template is used where its kind is allowed: a chain in a chain, a sink in 'sinks'.")
   public static let insertion = Diagnostic.Code(
-    "RX356", "$(NAME) inserts the value of a parameter into a template, or that of 'each' into what is repeated.")
+    "RX356", "$(NAME) inserts the value of a parameter into a template, or that of 'each' into a repeated part.")
   public static let templateTooLarge = Diagnostic.Code(
     "RX357", "A template must not use itself, and templates may make at most 100,000 values.")
   public static let foreachForm = Diagnostic.Code(
-    "RX358", "'foreach' has 'each', the name of a variable, 'in', a list, and what is repeated.")
+    "RX358", "'foreach' has 'each', the name of a variable, 'in', a list, and the part to repeat.")
   public static let include = Diagnostic.Code(
     "RX359", "'include' names files in the directory of the file, or below it, that do not include it.")
   public static let includedKey = Diagnostic.Code(

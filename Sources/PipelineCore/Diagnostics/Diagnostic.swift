@@ -1,5 +1,6 @@
 /// One error or warning about the user's input, and what to do about it.
 public struct Diagnostic: Error, Sendable, Equatable {
+  /// The severity of a diagnostic.
   public enum Severity: String, Sendable, Comparable {
     case note, warning, error
     public static func < (a: Severity, b: Severity) -> Bool { a.rank < b.rank }
@@ -33,7 +34,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
   /// Nil only if no file is concerned.
   public var location: SourceLocation?
   public var notes: [Note]
-  /// What to do, one sentence.
+  /// The remedy, one sentence.
   public var help: String?
   public var fixIts: [FixIt]
 
@@ -58,7 +59,7 @@ extension Diagnostic {
       + (help.map { "; \(Self.continued($0))" } ?? "") + origins
   }
 
-  /// A sentence as it goes on behind a semicolon: its first word begins small, unless it is an abbreviation.
+  /// A sentence for use after a semicolon: its first word begins with a small letter, unless it is an abbreviation.
   private static func continued(_ sentence: String) -> String {
     let letters = Array(sentence.utf8.prefix(2))
     guard letters.count == 2, 0x41...0x5A ~= letters[0], !(0x41...0x5A ~= letters[1]), !(0x30...0x39 ~= letters[1])
@@ -66,7 +67,7 @@ extension Diagnostic {
     return String(decoding: [letters[0] | 0x20] + sentence.utf8.dropFirst(), as: UTF8.self)
   }
 
-  /// By which uses of templates and files its place came about: the place alone does not say which pipeline it is in.
+  /// The uses of templates and files that lead to the location, which alone does not identify the pipeline.
   private var origins: String {
     var text = ""
     var origin = location?.text.origin

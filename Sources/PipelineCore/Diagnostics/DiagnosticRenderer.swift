@@ -54,7 +54,7 @@ public struct DiagnosticRenderer: Sendable {
       if count > 0 { counts.append("\(count) \(noun)\(count == 1 ? "" : "s")") }
     }
     if counts.isEmpty { counts = ["no errors"] }
-    // What is in an included file is a part of the file that includes it.
+    // Locations in an included file count for the file that includes it.
     let files = Set(diagnostics.compactMap { $0.location?.text.outermost.name })
     let place =
       files.isEmpty
@@ -122,7 +122,7 @@ public struct DiagnosticRenderer: Sendable {
     return block
   }
 
-  /// A passage of a source with a title and remarks, in the form of a diagnostic; it is no mistake.
+  /// A passage of a source with a title and remarks, in the form of a diagnostic. It reports no error.
   public func passage(_ title: String, at location: SourceLocation?, _ remarks: [(kind: String, text: String)])
     -> String
   {

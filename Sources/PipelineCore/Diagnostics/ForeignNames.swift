@@ -12,7 +12,7 @@ enum ForeignNames {
   static func nothing(for name: String) -> String? {
     advice[name] ?? advice[Suggestion.camelCase(name)]
       ?? (name.hasPrefix("RAC") || name.hasPrefix("rac_")
-        ? "docs/reactivecocoa.md says what stands here for each name of ReactiveCocoa" : nil)
+        ? "docs/reactivecocoa.md has the counterpart of each name of ReactiveCocoa" : nil)
   }
 
   private static let advice: [String: String] = {
@@ -29,7 +29,7 @@ enum ForeignNames {
       "subscribe subscribeNext subscribeError subscribeCompleted sink assign bindTo setKeyPath toProperty"
     ),
     (
-      "Nothing waits here: what comes behind the end is 'then', and a process ends with its pipelines",
+      "Nothing waits here: 'then' continues after the end, and a process ends with its pipelines",
       "waitUntilCompleted asynchronouslyWaitUntilCompleted toPromise blockLast await"
     ),
     (
@@ -137,7 +137,7 @@ enum ForeignNames {
       "concatMap flatMapConcat concatMapTo"
     ),
     (
-      "flattenMap", "Use 'flattenMap' with 'policy: exhaust', which ignores what comes meanwhile",
+      "flattenMap", "Use 'flattenMap' with 'policy: exhaust', which ignores events that come meanwhile",
       "exhaustMap flatMapFirst"
     ),
     (
@@ -146,7 +146,7 @@ enum ForeignNames {
       "defer using create createSignal startEagerlyWithScheduler startLazilyWithScheduler"
     ),
     (
-      "execute", "A signal that goes on with what it sends is a command: 'commands:', and the step 'execute'",
+      "execute", "A signal that is run on request is a command: 'commands:', and the step 'execute'",
       "expand recurse mergeScan switchScan scheduleRecursiveBlock"
     ),
     ("switchToLatest", "", "switchAll switchLatest flattenLatest exhaust"),
@@ -194,7 +194,7 @@ enum ForeignNames {
       "route exclusive_route exclusiveRoute swimlanes partition splitWhen"
     ),
     (
-      "filter", "'filter: has(event.field)' leaves out what has no value; what follows is 'map'",
+      "filter", "'filter: has(event.field)' drops events without a value; 'map' follows",
       "compactMap mapNotNull filterMap ofType notNull"
     ),
     ("map", "", "select transform remap mapping apply bloblang project jq cast replaceNil"),
@@ -252,7 +252,7 @@ enum ForeignNames {
     ("repeat", "", "repeatWhen repeatUntil loop"),
     ("error", "", "throwError throw fail failWith failed"),
     (
-      "any", "'any' says whether a signal sends anything; 'try: event' behind it fails where it does not",
+      "any", "'any' tells whether a signal sends anything; a following 'try: event' fails if it does not",
       "throwIfEmpty defaultIfEmpty switchIfEmpty replaceEmpty"
     ),
     ("materialize", "", "materialise asEvents notifications"),
@@ -271,7 +271,7 @@ enum ForeignNames {
       "tap doOnNext doNext handleEvents peek inspect forEach on injectObjectWeakly"
     ),
     (
-      "do", "'do' runs a signal on the side, 'when' says at what: 'do: { when: [error], signal: NAME }'",
+      "do", "'do' runs a signal on the side, 'when' names the occasions: 'do: { when: [error], signal: NAME }'",
       "doError doCompleted doOnError doOnComplete doOnCompleted doOnTerminate doOnEach"
     ),
     ("log", "", "tap debug print logAll logNext breakpoint"),
@@ -279,7 +279,7 @@ enum ForeignNames {
     ("finally", "", "finalize onEnd doFinally ensure doDisposed doOnDispose"),
     ("initially", "", "onStart doOnSubscribe"),
     (
-      "share", "Names are shared; how is said by the option 'share', e.g. 'share: { replay: 1 }'",
+      "share", "Names are shared; the option 'share' sets how, e.g. 'share: { replay: 1 }'",
       "publish multicast shareReplay replay replayLast replayLazily replayAll refCount autoconnect connectable connect "
         + "publishBehavior publishLast publishReplay makeConnectable cache"
     ),
@@ -288,7 +288,7 @@ enum ForeignNames {
 
     // Sources and sinks
     ("values", "", "return just of fromArray fromIterable fromIter single range justFrom sequence toSignal"),
-    ("file", "'file' with 'follow: true' goes on with what is added", "tail filelog logfile"),
+    ("file", "'file' with 'follow: true' reads added lines", "tail filelog logfile"),
     ("stdin", "", "console file_descriptor standardInput"),
     (
       "stdin", "Another program's output is read from 'stdin': journalctl -f -o json | rxd FILE",

@@ -7,7 +7,7 @@ public final class SourceText: Sendable {
   public let bytes: [UInt8]
   /// Byte offset of the first byte of each line.
   private let lineStarts: [Int]
-  /// What brought this copy of the text to its place, such as the use of a template; nil for the text itself.
+  /// The use of a template, a repetition or an include that made this copy of the text; nil for the text itself.
   public let origin: Diagnostic.Note?
 
   /// The same text, copied for `origin`.
@@ -54,7 +54,20 @@ public final class SourceText: Sendable {
     return start..<end
   }
 
-  /// The text that brought this copy to its place, through all templates and included files; itself, if nothing did.
+  /// The name of the text of a preset begins with this; the name of the preset follows.
+  package static let presetPrefix = "preset:"
+
+  /// The preset whose text this is, or from whose text this copy comes; nil: neither.
+  package var preset: String? {
+    var text: SourceText? = self
+    while let one = text {
+      if one.name.hasPrefix(Self.presetPrefix) { return String(one.name.dropFirst(Self.presetPrefix.count)) }
+      text = one.origin?.location?.text
+    }
+    return nil
+  }
+
+  /// The text that leads to this copy through all templates and included files; the text itself if it is no copy.
   package var outermost: SourceText {
     var text = self
     while let other = text.origin?.location?.text { text = other }

@@ -41,7 +41,7 @@ public enum Suggestion {
     camelCase(word) == name || nearest(to: word, among: [name]) == name
   }
 
-  /// What to do for a foreign name without a counterpart, a sentence; nil: the name is unknown.
+  /// The advice for a foreign name without a counterpart, a sentence; nil: the name is unknown.
   public static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
 
   /// The name here for a foreign name, and the explanation, in any context; nil: it is unknown.

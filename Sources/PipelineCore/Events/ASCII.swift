@@ -18,12 +18,12 @@ enum ASCII {
 }
 
 extension Sequence<UInt8> {
-  /// Whether `{{` is in it: only then can it be a template. The standard library's search for a part prepares a table first.
+  /// Whether the text contains `{{`, without which it is no template. Faster than the standard library's search, which prepares a table.
   var hasOpeningBraces: Bool {
-    var isBehindBrace = false
+    var followsBrace = false
     for byte in self {
-      if byte == 0x7B, isBehindBrace { return true }
-      isBehindBrace = byte == 0x7B
+      if byte == 0x7B, followsBrace { return true }
+      followsBrace = byte == 0x7B
     }
     return false
   }

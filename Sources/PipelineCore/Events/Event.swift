@@ -12,7 +12,7 @@ public final class Origin: Sendable {
   public let fields: OwnedValue
   /// Answers the request that contained the events, if it waits for an answer.
   public let reply: (any ReplyTarget)?
-  /// Names the events, where somebody asks for their names; nil: nobody does, or they have none.
+  /// Names the events; nil: the pipeline does not use names, or the events have none.
   public let identity: EventIdentity?
 
   public init(
@@ -42,7 +42,7 @@ public final class Origin: Sendable {
   public static let none = Origin(source: "")
 }
 
-/// What names the events of an origin, and names them again when they are read again, or delivered again from an outbox. Unique in its pipeline.
+/// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique in its pipeline.
 public enum EventIdentity: Sendable, Equatable {
   /// The name of a source, a file or a request. With its position, each event of it has a name of its own.
   case origin(String)
@@ -95,7 +95,7 @@ public struct Event {
 
   private static let none = Unmanaged.passUnretained(Origin.none)
 
-  /// The name of the event, reproducible when it is read or delivered again; nil: it has none, or nobody asks for names
+  /// The name of the event, reproducible when it is read or delivered again; nil: it has none, or the pipeline does not use names
   /// (``Execution/namesEvents``).
   public var id: String? {
     origin._withUnsafeGuaranteedRef { origin in

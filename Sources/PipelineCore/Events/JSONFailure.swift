@@ -2,7 +2,7 @@ import CJSON
 
 /// Why, and where, a text is not a JSON document or exceeds the limits.
 public struct JSONFailure: Error, Sendable, Equatable {
-  /// What is wrong.
+  /// The kind of the fault.
   public enum Reason: UInt32, Sendable, CaseIterable {
     case empty = 1
     case expectedValue = 2

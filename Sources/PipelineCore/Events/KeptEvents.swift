@@ -20,7 +20,7 @@ final class KeptEvents {
     var sibling: Pointer?
 
     fileprivate(set) var value: Value
-    /// What expressions read of the value: a map of these fields, or the value itself.
+    /// The part of the value that expressions read: a map of these fields, or the value itself.
     fileprivate(set) var seen: Value
     fileprivate var key: Value
     /// Retained by the chunk.

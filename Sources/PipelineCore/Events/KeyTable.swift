@@ -20,7 +20,7 @@ final class KeyTable {
     var text: (UInt64, UInt64, UInt64) = (0, 0, 0)
   }
   private struct Place {
-    /// The high bits of the hash: whether it is worth looking at the entry.
+    /// The high bits of the hash; if they differ, the entry need not be compared.
     var tag: UInt32
     /// -1: nothing there.
     var number: Int32

@@ -10,7 +10,7 @@ public typealias Value = rx_value
 /// One member of a map.
 public typealias Entry = rx_entry
 
-// CJSON is ours: nobody else can add these conformances.
+// CJSON belongs to this package, so no other module can add these conformances.
 // swift-format-ignore: AvoidRetroactiveConformances
 extension Value: @unchecked @retroactive Sendable {}
 // swift-format-ignore: AvoidRetroactiveConformances

@@ -38,7 +38,7 @@ public struct CheckedExpression: Sendable {
   public let canFail: Bool
 
   public var text: LocatedText { syntax.text }
-  /// Whether a secret stands in it, or in a function that it calls: what it gives may be that secret.
+  /// Whether the expression, or a function that it calls, contains a secret: its result may be that secret.
   public var isSecret: Bool { text.isSecret || syntax.inserted.contains(where: \.isSecret) }
 
   /// The type of the value that is read, without the optional.

@@ -1,8 +1,8 @@
 // Calls of functions that the pipeline file defines.
 
 extension Checker {
-  /// The type of a call. The body is checked for the types of these arguments: where a parameter leaves them open, the result is known
-  /// more exactly, and so is what cannot work.
+  /// The type of a call. The body is checked for the types of these arguments, which gives a more exact result and finds more errors where a
+  /// parameter leaves its type open.
   mutating func apply(_ id: SyntaxTree.ID, _ application: SyntaxTree.Application) -> ExpressionType {
     let function = application.function
     let before = locals.count
@@ -40,7 +40,7 @@ extension Checker {
     return fits(type, declared)
   }
 
-  /// The type of a value of type `type` where `declared` is declared. What a list or a map contains is known better from the value.
+  /// The type of a value of type `type` where `declared` is declared. The elements of a list or a map have the types of the value.
   static func narrowed(_ type: ExpressionType, to declared: ExpressionType) -> ExpressionType {
     switch (type, declared) {
     case (_, .dyn): return type

@@ -387,7 +387,7 @@ struct Checker {
       }
       if case .literal(let literal) = tree[member.key].kind {
         if seen.contains(where: { $0.isSameKey(as: literal) }) {
-          report(.expressionMapKey, "this key stands in the map already", at: member.key)
+          report(.expressionMapKey, "the map has this key already", at: member.key)
         }
         seen.append(literal)
       }

@@ -1,9 +1,9 @@
 // Calls of functions that the pipeline file defines.
 
 extension Compiler {
-  /// What stands for a parameter in the body.
+  /// The replacement of a parameter in the body.
   enum Substitute {
-    /// The value of an operation that nothing else needs, or a constant.
+    /// The value of an operation with a single use, or a constant.
     case operation(Int32)
     /// The argument itself, because it only reads: fields of it are then paths of the event.
     case argument(SyntaxTree.ID)
@@ -41,7 +41,7 @@ extension Compiler {
     return result
   }
 
-  /// Decides what stands for a parameter; returns the operation that must be evaluated before the body, if any.
+  /// Chooses the replacement of a parameter; returns the operation that must be evaluated before the body, if any.
   private mutating func place(
     _ argument: SyntaxTree.ID, _ slot: Int, _ application: SyntaxTree.Application, _ index: Int
   ) -> Int32? {
@@ -87,7 +87,7 @@ extension Compiler {
     return false
   }
 
-  /// Reads whether the value of a path is there, and its kind.
+  /// Reads whether the value of a path is present, and its kind.
   private mutating func presence(_ id: SyntaxTree.ID) -> Int32 {
     guard let projection, let path = path(id), let last = path.fields.last, declaredField(id) == nil else {
       return compile(id)

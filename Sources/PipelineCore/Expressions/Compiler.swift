@@ -18,7 +18,7 @@ struct Compiler {
   private var owned: [OwnedValue] = []
   /// The number of live loop variables here.
   var localDepth = 0
-  /// What parameters of functions are, by their index among the live locals, unless they are locals themselves.
+  /// The replacements of functions' parameters that are no locals themselves, by their index among the live locals.
   var substitutes: [Int: Substitute] = [:]
   /// The number of enclosing loops here.
   private var loopDepth = 0

@@ -84,7 +84,7 @@ private struct ComparisonAdvice {
   }
 
   mutating func visit() {
-    // What a function says is advised on where it is defined.
+    // The body of a function gets its advice where it is defined.
     for id in tree.nodes.indices.map(SyntaxTree.ID.init) where tree[id].text == 0 {
       switch tree[id].kind {
       case .binary(let op, let left, let right): comparison(id, op, left, right)

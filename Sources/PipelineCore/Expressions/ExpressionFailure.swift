@@ -52,7 +52,7 @@ enum ExpressionFailure: UInt16, Sendable, CaseIterable {
     case .malformedJSON: return "malformed JSON" + (note.map { ": \($0)" } ?? "")
     case .emptyOptional: return "optional.none() has no value"
     case .notOptional: return "a value of type \(note ?? "this") is not an optional"
-    case .notBoolean: return "a value of type \(note ?? "this") stands where a bool is needed"
+    case .notBoolean: return "a value of type \(note ?? "this") is used where a bool is needed"
     case .tooLarge: return "the result is larger than allowed"
     case .badPattern: return "malformed pattern" + (note.map { ": \($0)" } ?? "")
     }

@@ -190,7 +190,7 @@ struct ExpressionLexer {
     let message = "'=>' makes no function here"
     if opened > 0 {
       return SyntaxError(
-        .expressionSyntax, message, before, at + 2, help: "The name stands before a comma: list.map(x, x * 2).",
+        .expressionSyntax, message, before, at + 2, help: "The name precedes a comma: list.map(x, x * 2).",
         replacement: ",")
     }
     let name = bytes[..<before].filter { $0 != 0x20 && $0 != 0x28 && $0 != 0x29 }

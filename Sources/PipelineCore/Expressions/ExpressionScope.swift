@@ -1,5 +1,6 @@
 /// The scope of an expression: its variables, and the strictness.
 public struct ExpressionScope: Sendable {
+  /// A variable with its type.
   public struct Variable: Sendable, Equatable {
     public var name: String
     public var type: ExpressionType
@@ -9,6 +10,7 @@ public struct ExpressionScope: Sendable {
     }
   }
 
+  /// The profile of the language.
   public enum Mode: Sendable {
     /// The profile for JSON events: `has` and `.?` find nothing in null and scalars; whole numbers and doubles mix in
     /// arithmetic if a type is unknown.
@@ -51,6 +53,7 @@ public struct ExpressionScope: Sendable {
   public var event = EventForm.any
   public var outer = EventForm.any
 
+  /// Facts about an event besides its type.
   public enum EventForm: Sendable {
     case any
     /// A text read by the source.

@@ -71,7 +71,7 @@ public struct ExpressionSyntax: Sendable {
     guard text.quoting == .plain, error.code == .expressionSyntax, let end = text.offsets.last,
       end >= 0, Int(end) < text.source.bytes.count, text.source.bytes[Int(end)] == 0x2C
     else { return nil }
-    return "Quote the expression: within braces a comma ends what is not quoted."
+    return "Quote the expression: within braces a comma ends unquoted text."
   }
 
   /// The text in which the nodes with this number lie.

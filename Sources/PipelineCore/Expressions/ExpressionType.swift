@@ -37,6 +37,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
   /// A type that only functions make and read, such as `net.IP`.
   case abstract(String, [ExpressionType])
 
+  /// A field of a map type.
   public struct Field: Sendable, Equatable {
     public var name: String
     public var type: ExpressionType

@@ -74,7 +74,7 @@ public struct FunctionOverload: Sendable {
     case fault(Int, message: String, help: String? = nil)
   }
 
-  /// What is known about a call before it runs.
+  /// The constant parts of a call, known before it runs.
   struct Constants {
     /// The constant arguments; nil for the others.
     let arguments: [Value?]

@@ -371,7 +371,7 @@ public final class Program: @unchecked Sendable {
     return nil
   }
 
-  /// Whether a secret stands in the expression, or in a function that it calls.
+  /// Whether the expression, or a function that it calls, contains a secret.
   var isSecret: Bool { text.isSecret || inserted.contains(where: \.isSecret) }
 
   private func text(of span: Span) -> LocatedText { span.text == 0 ? text : inserted[Int(span.text) - 1] }

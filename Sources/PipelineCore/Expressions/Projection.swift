@@ -5,7 +5,7 @@ import CJSON
 /// First every expression of the run is compiled with the projection, which collects the paths; then it is frozen and
 /// shared; then it fills the slots of a frame for each event in one pass.
 public final class Projection: @unchecked Sendable {
-  /// What a slot is read for.
+  /// The part of a value that a slot must provide.
   public enum Need: Sendable {
     /// The presence and kind of the value.
     case presence

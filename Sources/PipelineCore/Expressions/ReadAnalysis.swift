@@ -12,8 +12,8 @@ struct ReadAnalysis {
   private var negated = false
   /// Within `optional.try(...)`, where nothing fails.
   private var isTried = false
-  /// What parameters of functions stand for here, by their index among the live locals: a path, and the argument of the call in
-  /// the expression itself.
+  /// The arguments of functions' parameters, by their index among the live locals: a path, and the argument of the call in the expression
+  /// itself.
   private var arguments: [Int: (chain: Chain?, node: SyntaxTree.ID)] = [:]
 
   init(

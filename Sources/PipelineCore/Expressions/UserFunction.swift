@@ -1,8 +1,9 @@
 /// A function that a pipeline file defines: an expression with typed parameters.
 ///
-/// It sees nothing but its parameters and other functions, none of which calls it, so it always ends. A call becomes a part of
+/// It sees only its parameters and other functions that do not call it, so it always ends. A call becomes a part of
 /// the expression that contains it (``ExpressionSyntax/expanded(_:into:)``): nothing is looked up or allocated at run time.
 public final class UserFunction: Sendable {
+  /// A parameter of the function.
   public struct Parameter: Sendable {
     public let name: String
     public let type: ExpressionType
@@ -122,7 +123,7 @@ extension ExpressionSyntax {
     return result
   }
 
-  /// Where a node names the function that it calls.
+  /// The location at which a node names the function that it calls.
   func nameLocation(_ node: SyntaxTree.Node) -> SourceLocation {
     guard case .call(_, let function, let at, _) = node.kind else { return text.location }
     let length = function.utf8.count - (function.utf8.first == UInt8(ascii: ".") ? 1 : 0)

@@ -98,7 +98,7 @@ struct Absence: OperatorComponent {
 
     override var mayGoOn: Bool { !parameters.again || !execution.isStopping }
 
-    /// Nobody listened: the silence is counted anew.
+    /// The pipeline was down: the silence is counted anew.
     override func skipped(_ token: Int, _ late: Lateness) {
       guard last + parameters.after <= late.restored else {
         woke(token)

@@ -33,7 +33,7 @@ struct BufferWithTime: OperatorComponent {
     lateness: .leavesOut("A list that was due is dropped."),
     knownAs: ["RxJS bufferTime (periodic)"],
     useCases: [
-      .init(.gathering, "gather what comes within a second of each other into one list", "bufferWithTime: 1s"),
+      .init(.gathering, "gather events that follow each other within a second into one list", "bufferWithTime: 1s"),
       .init(
         .gathering, "send batches that are full or old enough, whichever comes first",
         "bufferWithTime: { every: 2s, count: 500 }"),

@@ -11,7 +11,7 @@ struct Concat: CombiningOperator {
       """,
     examples: [
       .marbles(
-        "what came too early is gone", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
+        "events that came too early are lost", "concat: [a, b]", in: ["a": "-1--|", "b": "--2---3-|"],
         out: "-1----3-|")
     ],
     edges: EdgeCases(

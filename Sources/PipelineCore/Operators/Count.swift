@@ -1,4 +1,4 @@
-/// `count`: how many events there were.
+/// `count`: the number of events.
 struct CountEvents: OperatorComponent {
   var condition = ExpressionParameter()
 

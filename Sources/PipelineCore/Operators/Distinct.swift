@@ -8,7 +8,7 @@ struct Distinct: FusableOperator {
 
   static let spec = ComponentSpec<Distinct>(
     "distinct",
-    summary: "Drops events that have come before, as far as it remembers.",
+    summary: "Drops events that have come before, as far as its memory reaches.",
     details: """
       It remembers the last `memory` different values that it passed on and then forgets the oldest; with `within`, \
       it remembers each value for that time. A forgotten value passes again. Values are compared by content: lists \
@@ -41,7 +41,7 @@ struct Distinct: FusableOperator {
     },
     knownAs: ["RxJS distinct", "Benthos dedupe", "Vector dedupe"],
     useCases: [
-      .init(.choosing, "drop what has come before, however long ago", "distinct"),
+      .init(.choosing, "drop repeated values, however long ago", "distinct"),
       .init(.choosing, "let each client through once", "distinct: { by: event.client, memory: 100000 }"),
       .init(.choosing, "suppress the same alarm for an hour", "distinct: { by: event.alarm, within: 1h }"),
     ],

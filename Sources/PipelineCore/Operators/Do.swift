@@ -61,7 +61,7 @@ struct Do: OperatorComponent {
     knownAs: ["RxJS tap", "Combine handleEvents", "ReactiveCocoa doNext:, doError:, doCompleted:"],
     useCases: [
       .init(.living, "call a webhook for each event without changing the stream", "do: { signal: other }"),
-      .init(.living, "notify somebody when a signal fails", "do: { signal: other, when: [error] }"),
+      .init(.living, "send a notification when a signal fails", "do: { signal: other, when: [error] }"),
     ],
     seeAlso: ["log", "initially", "finally", "flattenMap"])
 

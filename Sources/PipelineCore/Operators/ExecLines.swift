@@ -34,8 +34,8 @@ struct ExecLines: OperatorComponent {
       Its standard error goes to the log, twenty lines a second at most.
 
       At most `inFlight` events are with the program, 1 by default; more cost less time for each, if it reads on before it has answered. If it ends, or does not answer the first of them within `timeout` (it is then ended), \
-      all events that are with it go to the errors output (RX551): it may have done with them what it does. It is started again after a pause of `delay`, which doubles with each failure in a row up to `maxDelay`, \
-      and gets the events that wait. A line that nobody has asked for ends it too, because the answers would be those of other events from then on. An event whose text has a line break in it (`encode: text`) and an answer that is no JSON are rejected alone.
+      all events that are with it go to the errors output (RX551): it may have acted on them. It is started again after a pause of `delay`, which doubles with each failure in a row up to `maxDelay`, \
+      and gets the events that wait. A line without a request ends it too, because the answers would be those of other events from then on. An event whose text has a line break in it (`encode: text`) and an answer that is no JSON are rejected alone.
 
       `to` makes the new event of `event` and `answer`; without it, the answer is the new event.
       """,
@@ -58,7 +58,7 @@ struct ExecLines: OperatorComponent {
     examples: [
       .snippet("each text in capitals", "exec: { command: [stdbuf, -oL, tr, a-z, A-Z], encode: text, answer: text }"),
       .pipeline(
-        "what a model says of each event",
+        "the answer of a model to each event",
         """
         name: scores
         sources:
@@ -139,17 +139,18 @@ struct ExecLines: OperatorComponent {
     private var given = 0
     private var backlog = Backlog()
     private var program: (any ProgramDialogue)?
-    /// Counts programs: what an earlier one still says is of no interest.
+    /// The number of the program; parts of earlier ones are ignored.
     private var generation = 0
-    private var failures = 0
+    private var attempts: Attempts
     private var hasAnswered = false
-    /// While the program has events: when the first must be answered. Otherwise, while there is no program: when it is started again.
+    /// The deadline for the first answer while the program has events; the restart while there is no program.
     private var timer = Wake.none
     private var isEnding = false
     private static let starts = 1
 
     init(_ parameters: ExecLines, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
+      attempts = Attempts(parameters.delay, most: parameters.maxDelay)
       encoder = parameters.encode.makeEncoder()
       builder = parameters.to.isGiven ? parameters.to.makeBuilder() : nil
       super.init(nodeContext, downstream: downstream)
@@ -174,7 +175,7 @@ struct ExecLines: OperatorComponent {
     // MARK: The program
 
     private func open() {
-      // A dry run has the events of a running pipeline, and they are not for another process.
+      // A dry run must not pass the events of a running pipeline to another process.
       guard !isClosed, !execution.isDryRun, program == nil else { return }
       generation += 1
       hasAnswered = false
@@ -214,8 +215,7 @@ struct ExecLines: OperatorComponent {
       given -= 1
       if !hasAnswered {
         hasAnswered = true
-        if failures > 0 { log(.info, "'\(name)' answers again") }
-        failures = 0
+        if attempts.succeed() > 0 { log(.info, "'\(name)' answers again") }
       }
       cancelWake(&timer)
       backlog.removed(entry.event, entries.count, parameters.limit, self)
@@ -259,7 +259,7 @@ struct ExecLines: OperatorComponent {
       switch result {
       case .failure(let failure):
         reason = "'\(name)' \(failure.message)"
-        // It has never run, and waiting does not bring it.
+        // The program cannot be started at all, so no later attempt would succeed.
         if failure.kind == .start, generation == 1 {
           return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
         }
@@ -272,7 +272,7 @@ struct ExecLines: OperatorComponent {
       again(because: reason)
     }
 
-    /// Ends the program, which goes wrong.
+    /// Ends a program that does not keep to the protocol.
     private func end(_ reason: String, hint: String = "") {
       let running = program
       program = nil
@@ -280,12 +280,13 @@ struct ExecLines: OperatorComponent {
       again(because: reason, hint: hint)
     }
 
-    /// What the program had is rejected; another one gets what waits, after a pause.
+    /// Rejects the events that the program had, and starts it again after a pause for those that wait.
     private func again(because reason: String, hint: String = "") {
       cancelWake(&timer)
-      failures += 1
+      attempts.fail()
       countRetry()
-      let pause = parameters.delay.doubled(after: failures, most: parameters.maxDelay)
+      // One program of this machine: no other client retries at the same time.
+      let pause = attempts.pause(nil)
       log(.warning, "\(reason)\(hint); it is started again after \(pause)")
       let lost = (0..<given).compactMap { _ in entries.popFirst() }
       given = 0
@@ -305,7 +306,7 @@ struct ExecLines: OperatorComponent {
       if token == Self.starts { return open() }
       end(
         "'\(name)' has not answered within \(parameters.timeout)",
-        // The commonest reason, and one that its own output cannot tell.
+        // The most frequent reason, which the program itself does not report.
         hint: hasAnswered ? "" : " (it must write each line out at once, as with 'stdbuf -oL')")
     }
 

@@ -25,7 +25,7 @@ struct Gate: OperatorComponent {
     summary: "Passes on events while the newest event of another signal is true.",
     details: """
       That signal sends true and false (a number counts as false if it is 0; anything else goes to the errors \
-      output). Before its first event the gate is as `open` says; when it completes, the gate stays as it is. If \
+      output). Before its first event `open` decides; when it completes, the gate stays as it is. If \
       more than `limit` events are held, the oldest goes to the errors output. A completion waits until held events \
       have been sent, or until the gate can no longer open. An error of either signal ends it at once.
       """,

@@ -22,7 +22,7 @@ struct Sample: OperatorComponent {
         "again and again", "{ from: a, chain: [ { sample: { at: b } } ] }",
         in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1-1-2-2|"),
       .marbles(
-        "only what is new", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
+        "only new events", "{ from: a, chain: [ { sample: { at: b, onlyNew: true } } ] }",
         in: ["a": "-1---2-----|", "b": "--x-x-x-x|"], out: "--1---2--|"),
     ],
     edges: EdgeCases(

@@ -43,7 +43,7 @@ struct Throttle: OperatorComponent {
         out: "-1------4-|"),
       .marble(
         "the first and the last", "throttle: { quiet: 3ms, edge: both }", in: "-123----4-|", out: "-1----3-4-|"),
-      .marble("an error drops what is held", "throttle: 5ms", in: "-1-#", out: "---#"),
+      .marble("an error drops the held event", "throttle: 5ms", in: "-1-#", out: "---#"),
       .marble(
         "a bound for steady streams", "throttle: { quiet: 3ms, maxWait: 5ms }",
         in: "-1-2-3-4-5|", out: "------3---(5|)"),

@@ -68,7 +68,7 @@ struct TimeoutBetween: OperatorComponent {
       }
     }
 
-    /// Nobody listened: the gap is counted anew.
+    /// The pipeline was down: the gap is counted anew.
     override func skipped(_ token: Int, _ late: Lateness) {
       guard last + gap <= late.restored else {
         woke(token)

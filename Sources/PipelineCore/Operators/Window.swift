@@ -176,7 +176,7 @@ struct Window: FusableOperator {
     }
     if aggregate.isGiven, to.isGiven {
       conflict(
-        "'aggregate' and 'to' of 'window' both say what to send",
+        "'aggregate' and 'to' of 'window' exclude each other",
         "Compute around the aggregates: 'aggregate: { n: count(), at: start }'")
     }
     if let count, count > bound {

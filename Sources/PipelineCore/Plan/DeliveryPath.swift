@@ -1,14 +1,14 @@
-/// What is promised for the events on the way from one source to one sink.
+/// The delivery guarantee for the events on the way from one source to one sink.
 public struct DeliveryPath: Sendable, Equatable {
   /// From the weakest to the strongest.
   public enum Level: Int, Sendable, Comparable {
     /// A crash loses events under way.
     case bestEffort
-    /// What the source has read is safe once it is committed; the rest goes with the process.
+    /// Committed input is safe; other input is lost with the process.
     case onceCommitted
     /// A killed process loses no event; some are delivered again.
     case atLeastOnce
-    /// Neither a killed process nor a power cut loses what the source was answered for; some are delivered again.
+    /// Neither a killed process nor a power cut loses input that was acknowledged to the sender; some events are delivered again.
     case durable
 
     public static func < (a: Level, b: Level) -> Bool { a.rawValue < b.rawValue }
@@ -27,13 +27,13 @@ public struct DeliveryPath: Sendable, Equatable {
   public struct Limit: Sendable, Equatable {
     /// The highest level that a path with it has.
     public var level: Level
-    /// What may happen, a clause.
+    /// The possible loss or repetition, a clause.
     public var effect: String
-    /// Why, a clause; nil: it is what the pipeline's mode is.
+    /// The reason, a clause; nil: the mode of the pipeline.
     public var cause: String?
-    /// What to do, a sentence.
+    /// The remedy, a sentence.
     public var remedy: String
-    /// Nil: no line of the file is the reason.
+    /// Nil: the reason is no line of the file.
     public var location: SourceLocation?
   }
 
@@ -94,7 +94,7 @@ extension Plan {
     return (paths, others, weakest, weakestOther)
   }
 
-  /// The name of a source, or of what contains it: `http in books`.
+  /// The name of a source, with its container if it is inner: `http in books`.
   fileprivate func name(of source: PlannedSource, _ sourceNames: Set<String>) -> String {
     let step = steps[source.step.number]
     return sourceNames.contains(step.owner) ? step.owner : "\(step.keyword) in \(step.owner)"
@@ -145,18 +145,18 @@ extension Plan {
       limits.append(
         mode == .durable
           ? .init(
-            level: .onceCommitted, effect: "what was read and not yet committed goes with the process", cause: cause,
-            remedy: remedy, location: step.location)
+            level: .onceCommitted, effect: "events that were read and not yet committed are lost with the process",
+            cause: cause, remedy: remedy, location: step.location)
           : .init(
-            level: .bestEffort, effect: "a crash loses what came since the last checkpoint", cause: cause,
-            remedy: "Write 'delivery: durable', which loses only what is not yet committed", location: step.location))
+            level: .bestEffort, effect: "a crash loses events since the last checkpoint", cause: cause,
+            remedy: "Write 'delivery: durable', which loses only uncommitted events", location: step.location))
     case .sender:
       if mode == .light, let kept = weakness.keeps {
         limits.append(
           .init(
             level: .bestEffort,
             effect: "a crash loses what '\(steps[kept.number].keyword)' keeps since the last checkpoint",
-            cause: "the senders of '\(step.keyword)' do not send again what was answered",
+            cause: "the senders of '\(step.keyword)' do not send answered requests again",
             remedy: "Write 'delivery: durable', or leave 'delivery' out",
             location: requestedDelivery?.location ?? step.location))
       }
@@ -189,7 +189,7 @@ extension Plan {
     case .system:
       return [
         .init(
-          level: .atLeastOnce, effect: "a power cut can lose what is not yet on a disk",
+          level: .atLeastOnce, effect: "a power cut can lose data that is not yet on a disk",
           cause: "'\(step.keyword)' leaves its data to the system", remedy: "Use a 'file' or 'http'",
           location: step.location)
       ]
@@ -208,7 +208,7 @@ extension SourceRecovery {
   fileprivate var belongsToOuter: Bool { self == .made || self == .request }
 }
 
-// MARK: What 'require' asks for
+// MARK: Requirements
 
 extension Plan {
   /// An error for each reason why a path has less than `require` asks for, in the order of the file. Nothing if the file
@@ -251,10 +251,9 @@ extension Plan {
 
 // MARK: All paths
 
-/// The paths of a plan, and what limits each. There may be as many as sources times sinks, so what they have in common is
-/// made once.
+/// The paths of a plan, each with its limits. There may be as many as sources times sinks, so common parts are made once.
 private struct DeliveryMap {
-  /// A path, by the indexes of its ends, with what limits it at its source.
+  /// A path, by the indexes of its ends, with the weaknesses on the way from its source.
   struct Path {
     var source: Int
     var sink: Int
@@ -282,7 +281,7 @@ private struct DeliveryMap {
   func visit(_ body: (Path) -> Void) {
     func level(_ limits: [DeliveryPath.Limit]) -> DeliveryPath.Level { limits.map(\.level).min() ?? .durable }
     let ofMode = level(ofMode)
-    /// What begins the sinks' own steps: many sinks read one signal.
+    /// The origins of the sinks' chains, cached because many sinks read one signal.
     var known: [Int: [Int: SourceReach.Weakness]] = [:]
     /// The limits of sources on ways without weakness.
     var usual: [Int: [DeliveryPath.Limit]] = [:]
@@ -325,10 +324,10 @@ private struct DeliveryMap {
 
 // MARK: The way upstream
 
-/// From which sources the events of a signal come, and what the steps on the way do with them. Signals may be thousands
-/// in a row, so nothing here calls itself.
+/// The sources of a signal's events, and the weaknesses of the steps on the way. There may be thousands of signals in a row, so nothing here
+/// is recursive.
 private struct SourceReach {
-  /// What on the way from a source limits the guarantee.
+  /// The steps on the way from a source that limit the guarantee.
   struct Weakness {
     /// A step with state.
     var keeps: StepID?
@@ -351,8 +350,7 @@ private struct SourceReach {
     callers = plan.named.contains { $0.kind == .command } ? Self.callers(plan) : [:]
   }
 
-  /// The named signal that a chain begins with, and what its steps keep; or a signal further downstream, if the chain is
-  /// not that simple.
+  /// The named signal with which a chain begins, and the weaknesses of its steps; a signal further downstream if the chain is not linear.
   func origin(of signal: SignalPlan) -> (signal: SignalPlan, weakness: Weakness) {
     var signal = signal
     var weakness = Weakness()
@@ -407,7 +405,7 @@ private struct SourceReach {
         weakness.add(component, signal.step)
         for inner in component.innerPlans { waiting.append((inner, weakness)) }
         if type(of: component).onlyListens {
-          // An output of a command: its events come of those that execute the command.
+          // An output of a command: its events come from the signals that execute the command.
           for case .named(let index) in inputs.map(\.kind) { addWhole(index, weakness) }
         } else {
           for input in type(of: component).isHidden ? inputs.prefix(1) : inputs[...] {
@@ -461,7 +459,7 @@ extension SourceReach.Weakness {
 }
 
 extension Component {
-  /// Whether a step keeps something that it cannot save. The graph saves inner signals.
+  /// Whether a step has state that it cannot save. The graph saves inner signals.
   fileprivate var forgetsState: Bool {
     ownSpec.persistence == .nothing && !ownSpec.memory.isEmpty && innerPlans.isEmpty
   }

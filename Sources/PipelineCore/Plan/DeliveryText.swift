@@ -3,7 +3,7 @@ extension Plan {
   /// At most this many paths have a line of their own.
   static let maximumPathLines = 100
 
-  /// The mode and its reason, a line for each path, and what holds without a state directory. Lines after the first are
+  /// The mode and its reason, a line for each path, and the guarantee without a state directory. Lines after the first are
   /// indented.
   public func deliveryLines() -> [String] {
     var lines = [modeLine]
@@ -37,7 +37,7 @@ extension Plan {
     return "\(name), because '\(step.keyword)' cannot repeat its events (\(place(step.location)))"
   }
 
-  /// What a run promises, one sentence without a full stop; without a state directory, also what it would promise with
+  /// The guarantee of a run, one sentence without a full stop; without a state directory, also what it would promise with
   /// one.
   public func deliveryNote(hasStateDirectory: Bool) -> String {
     let weakest = deliveryPaths(hasStateDirectory: true, atMost: 0).weakest

@@ -1,11 +1,11 @@
-/// What a source reads that a sink of the same process may have written.
+/// An input of a source that a sink of the same process may write.
 struct OutsideInlet: Sendable {
   enum Kind: Sendable {
     /// A file, or the files of a pattern; `pattern`: its absolute form.
     case files(FilePathParameter, pattern: String)
-    /// What is sent to this address; `rules`: those of an HTTP server.
+    /// The data sent to this address; `rules`: those of an HTTP server.
     case address(ListenAddress, ServingRules?)
-    /// What the server at this address sends to its clients.
+    /// The feed of the server at this address.
     case feed(TargetAddress)
   }
   /// The source, signal, command or sink that contains it.
@@ -22,7 +22,7 @@ struct OutsideInlet: Sendable {
   }
 }
 
-/// What a sink writes where a source may read it, and the sources that its events come from.
+/// An output of a sink that a source may read, with the sources of its events.
 struct OutsideWay: Sendable {
   enum Outlet: Sendable {
     /// `resolved`: a pattern where events give the name.
@@ -30,17 +30,17 @@ struct OutsideWay: Sendable {
     case address(TargetAddress)
     /// A request of a chain, for each of its events.
     case request(TargetAddress)
-    /// What is sent to all clients of this address.
+    /// The feed for all clients of this address.
     case feed(ListenAddress)
   }
   /// Its name; of a request, that of the signal or command that makes it.
   var sink: String
   var outlet: Outlet
   var location: SourceLocation
-  /// The inlets of the sources that its events come from: directly, through signals and commands, or as errors of other sinks.
+  /// The inlets of the sources of its events, which come directly, through signals and commands, or as errors of other sinks.
   var inlets: [OutsideInlet]
 
-  /// Whether it is known what it writes: no expression gives the name, and no step decides which events are asked for.
+  /// Whether the target is certain: no expression gives the name, and no step decides which requests are made.
   var isSure: Bool {
     switch outlet {
     case .file(let path, _): path.fixedDirectory == nil

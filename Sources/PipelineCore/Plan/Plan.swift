@@ -21,8 +21,8 @@ public final class Plan: Sendable {
   public let standardInput: SourceLocation?
   /// The mode that the file asks for; see ``delivery(hasStateDirectory:)``.
   let requestedDelivery: Located<Delivery>?
-  /// What the file says becomes of time that passed while the pipeline was down; nil: ``WhenLate/fire``. ``StepPlan/whenLate`` is what holds
-  /// for a step.
+  /// The file's `whenLate`, the rule for time that passed while the pipeline was down; nil: ``WhenLate/fire``. ``StepPlan/whenLate`` is the rule
+  /// of a step.
   public let whenLate: Located<WhenLate>?
   /// The least guarantee that the file asks for.
   let requirement: Located<DeliveryRequirement>?
@@ -34,7 +34,7 @@ public final class Plan: Sendable {
   /// Sources and operators, by the numbers of their steps.
   let components: [Int: any Component]
 
-  /// What the sinks write where sources, also those of other pipelines, may read it.
+  /// The outputs of the sinks that sources, also those of other pipelines, may read.
   let outsideWays: [OutsideWay]
 
   /// The parallel stages, by the step IDs of sources.
@@ -89,6 +89,7 @@ public enum ErrorsOwner: Hashable, Sendable {
 
 /// A named source or signal: it runs once and is shared, unless it is cold.
 public struct NamedPlan: Sendable {
+  /// The kind of a named part.
   public enum Kind: String, Sendable {
     case source, signal, command
     /// An output of a command, or the signal that enables it.
@@ -121,6 +122,7 @@ extension SignalPlan {
   }
 }
 
+/// A sink with its input.
 public struct SinkPlan: Sendable {
   public var name: String
   public var step: StepID
@@ -156,15 +158,15 @@ public struct StepPlan: Sendable {
   var fingerprint: UInt64
   /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.
   public var delivery: Located<Delivery>?
-  /// What becomes of time that passed while the pipeline was down.
+  /// The rule for time that passed while the pipeline was down.
   public var whenLate = WhenLate.fire
-  /// Whether the file says so beside the step.
+  /// Whether the file gives the rule beside the step.
   var ownsWhenLate = false
-  /// What the file says of it, for drawings.
+  /// The settings in the file, for drawings.
   public var settings = StepSettings()
 }
 
-/// What happens to an event for which a step fails.
+/// The treatment of an event for which a step fails.
 public enum ErrorPolicy: String, Sendable, CaseIterable {
   /// The event is dropped and counted; the first of each kind is logged.
   case drop
@@ -178,6 +180,7 @@ public enum ErrorPolicy: String, Sendable, CaseIterable {
 
 /// A signal in the plan: a tree of steps over references.
 public final class SignalPlan: Sendable {
+  /// The kind of a signal, with its parts.
   public enum Kind: Sendable {
     /// The named source or signal with this index in `Plan.named`.
     case named(Int)
@@ -193,7 +196,7 @@ public final class SignalPlan: Sendable {
   public let kind: Kind
   public let step: StepID
   public let type: EventType
-  /// Over which edge of the plan its events go. Set when the plan is made, never after.
+  /// The edge of the plan over which its events go. Set when the plan is made, never after.
   nonisolated(unsafe) var edge = EdgeID.none
   /// The key of a reference in a saved state; unique in the plan.
   let reference: String
@@ -229,6 +232,7 @@ public struct FusedRunPlan: Sendable {
     public var segment: Segment
     public var steps: [Step]
   }
+  /// One fused step.
   public struct Step: Sendable {
     public var id: StepID
     public var component: any FusableOperator

@@ -21,19 +21,19 @@ extension Plan {
     return canRepeat ? .light : .durable
   }
 
-  /// Whether the file takes this source or sink out of the promise: what a sink takes counts as delivered, and the events
-  /// of a source are acknowledged, at once.
+  /// Whether the file excludes this source or sink from the guarantee: events that the sink takes count as delivered at once, and events of
+  /// the source are acknowledged at once.
   public func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
 }
 
 extension Plan {
-  /// An error for each source that has nothing to give once, because it waits for what others send.
+  /// An error for each source that `--once` cannot run, because it waits for events that others send.
   public var sourcesWithoutEnd: [Diagnostic] {
     sources.filter { !$0.isInner && $0.component.once == nil }.map { source in
       let step = steps[source.step.number]
       return Diagnostic(
         .endlessSource,
-        "'\(step.keyword)' waits for what others send, so nothing says when it has given all that is there",
+        "'\(step.keyword)' waits for others to send, so it has no present end",
         at: step.location,
         help: "Leave --once out, and end the run with --limit; or put 'values' or 'file' in its place")
     }

@@ -1,7 +1,9 @@
 /// A plan as boxes and arrows, for `rxd graph`.
 public struct PlanDrawing: Sendable {
+  /// The kind of a box.
   public enum Shape: String, Sendable { case source, step, sink }
 
+  /// A step as a box.
   public struct Box: Sendable {
     public var id: String
     public var shape: Shape
@@ -18,12 +20,14 @@ public struct PlanDrawing: Sendable {
     var label: String { detail.isEmpty ? keyword : "\(keyword): \(detail)" }
   }
 
+  /// The kind of an arrow.
   public enum Line: String, Sendable {
     case events, errors
     /// From a step to the inner signal or chain that it runs.
     case inner
   }
 
+  /// An edge between two boxes.
   public struct Arrow: Sendable {
     public var from: String
     public var to: String

@@ -8,6 +8,7 @@ public struct EdgeID: Hashable, Sendable {
 
 /// An edge of the graph as written in the pipeline file. All subscriptions of a signal share its edge.
 public struct EdgePlan: Hashable, Sendable {
+  /// An end of an edge.
   public enum End: Hashable, Sendable {
     case step(StepID)
     /// A named source or signal, which sends to each reader.

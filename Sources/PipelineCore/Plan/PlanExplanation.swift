@@ -145,7 +145,7 @@ public struct PlanExplanation {
       say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (\(plan.place(checked.text.location)))")
       // The types and paths of an expression with a secret could reveal its literals.
       if checked.isSecret {
-        say(depth + 2, "a secret stands in it, so what it reads and gives is not shown")
+        say(depth + 2, "it contains a secret, so its fields and result are not shown")
         continue
       }
       say(depth + 2, "gives \(Self.name(checked.type))\(canFail)")

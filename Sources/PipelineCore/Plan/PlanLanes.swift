@@ -1,4 +1,4 @@
-/// Which edges show what a step does: for the live page, and for tests that are made of what was seen.
+/// The edges that show the work of a step, for the live page and for recorded tests.
 extension Plan {
   /// The edges by which events leave the sources that a step depends on, inner ones included, in the order of the plan.
   public func sources(of step: StepID) -> [EdgeID] {

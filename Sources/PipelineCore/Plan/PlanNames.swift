@@ -1,4 +1,4 @@
-/// Names of events: who asks for them, and where they tell events apart.
+/// Names of events: where they are used, and where they are unique.
 extension Plan {
   /// Whether an expression reads `meta.id`, or the whole of `meta`.
   var readsNames: Bool {
@@ -10,20 +10,20 @@ extension Plan {
   /// Whether each event that a sink takes has a name that no other event of the sink has, however often the pipeline starts: every source
   /// names its events and reaches the sink in one way, and every step between sends each event at most once, or a list of its own for it.
   /// Events without a name, such as lists of several, may be among them.
-  func tellsEventsApart(at sink: SinkPlan) -> Bool {
+  func distinguishesEvents(at sink: SinkPlan) -> Bool {
     var seen: Set<Int> = []
-    return tellsApart(sink.input, &seen)
+    return distinguishes(sink.input, &seen)
   }
 
-  private func tellsApart(_ signal: SignalPlan, _ seen: inout Set<Int>) -> Bool {
+  private func distinguishes(_ signal: SignalPlan, _ seen: inout Set<Int>) -> Bool {
     switch signal.kind {
     case .named(let index):
-      return !plan(index).isCold && plan(index).sharing.replay == 0 && tellsApart(plan(index).body, &seen)
+      return !plan(index).isCold && plan(index).sharing.replay == 0 && distinguishes(plan(index).body, &seen)
     case .source(let component, _): return component.namesEvents && seen.insert(signal.step.number).inserted
-    case .run(_, let input): return tellsApart(input, &seen)
+    case .run(_, let input): return distinguishes(input, &seen)
     case .node(let component, _, let inputs):
       guard component.keepsNames else { return false }
-      return inputs.allSatisfy { tellsApart($0, &seen) }
+      return inputs.allSatisfy { distinguishes($0, &seen) }
     case .errors, .input: return false
     }
   }

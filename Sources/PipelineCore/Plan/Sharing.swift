@@ -1,11 +1,13 @@
 /// How the references to a named source or signal share it: the option `share`.
 public struct Sharing: RecordParameter, Equatable {
+  /// When a shared signal starts.
   public enum Start: String, ChoiceParameter {
     case lazy, eager
     public var help: String {
-      self == .lazy ? "with the first who refers to it" : "with the pipeline, even if nobody listens yet"
+      self == .lazy ? "with the first who refers to it" : "with the pipeline, even without listeners"
     }
   }
+  /// When a shared signal stops.
   public enum Stop: String, ChoiceParameter {
     case unused, never
     public var help: String {

@@ -1,4 +1,4 @@
-/// Which named signals a pipeline may still run, according to the plan and to what runs now.
+/// The named signals that a pipeline may still run, according to the plan and to the running signals.
 struct SignalReach {
   enum Referrer {
     case sink(Int)
@@ -23,7 +23,7 @@ struct SignalReach {
   }
 
   /// The signals whose errors are printed (``FrontEnd/printed``) and that no sink and none of `roots` makes run. A sink that reads the errors of a
-  /// signal does not make it run; who asks to see them expects it to.
+  /// signal does not make it run, but a user who prints the errors expects it to run.
   static func unread(ofPrintedErrors sinks: [SinkPlan], _ named: [NamedPlan], besides roots: [Int]) -> [Int] {
     let printed = sinks.compactMap { sink -> Int? in
       guard sink.printedSignal != nil, case .errors(.named(let index)) = sink.input.kind else { return nil }
@@ -66,7 +66,7 @@ struct SignalReach {
     isCold = plan.named.map(\.isCold)
   }
 
-  /// What runs now.
+  /// The present state of the graph.
   struct State {
     /// Whether a sink still takes events.
     var isOpen: (Int) -> Bool

@@ -1,5 +1,6 @@
-/// What the file says of a step, as text for drawings. Secrets are masked, and every text is bounded.
+/// The settings of a step in the file, as text for drawings. Secrets are masked, and every text is bounded.
 public struct StepSettings: Sendable, Equatable {
+  /// One setting.
   public struct Entry: Sendable, Equatable {
     /// The parameter, or the field of a mapping; empty: the value stands for the whole.
     public var name: String

@@ -295,7 +295,7 @@ struct RegexParser {
         guard pass(")") else { throw fault("missing )", at: start) }
         return tree
       default:
-        throw fault("'(?' is followed by what is no group and no flag", help: "The flags are i, m and s.", at: start)
+        throw fault("'(?' is followed by neither a group nor a flag", help: "The flags are i, m and s.", at: start)
       }
     }
     throw fault("missing )", at: start)

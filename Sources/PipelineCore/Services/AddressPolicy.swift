@@ -2,6 +2,7 @@ import Glibc
 
 /// Decides which addresses requests may go to, by the address itself and not by the name.
 public enum AddressPolicy {
+  /// The decision about an address.
   public enum Verdict: Sendable, Equatable {
     case allowed
     /// Loopback or private: allowed for hosts that the pipeline file gives as an address, or allows.
@@ -19,7 +20,7 @@ public enum AddressPolicy {
     }
   }
 
-  /// Whether a host, as a URL has it, may stand for a private address: it is an address itself, or `localhost`.
+  /// Whether the host of a URL may be a private address: it is an address itself, or `localhost`.
   public static func maySayPrivate(host: String) -> Bool {
     let lowered = host.lowercased()
     return bytes(ofHost: host) != nil || lowered == "localhost" || lowered.hasSuffix(".localhost")

@@ -15,7 +15,7 @@ public enum DatabaseValue: Sendable, Equatable {
   case text([UInt8])
   case blob([UInt8])
 
-  /// Bytes that it takes, about.
+  /// Its approximate size in bytes.
   public var size: Int {
     switch self {
     case .null, .int, .real: 16
@@ -39,7 +39,7 @@ public struct DatabaseQuery: Sendable, Equatable {
   /// The most rows and bytes. With a key more rows are left for the next query; otherwise they are an error.
   public var maxRows = 1000
   public var maxBytes = 16 << 20
-  /// How long it may take, with what it waits for others that write.
+  /// How long it may take, waiting for locks included.
   public var timeout = TimeSpan.seconds(30)
   /// How long it waits for others that have locked the file.
   public var busyTimeout = TimeSpan.seconds(5)
@@ -55,7 +55,7 @@ public struct DatabaseQuery: Sendable, Equatable {
   }
 }
 
-/// What a query has found.
+/// The result of a query.
 public struct DatabaseRows: Sendable, Equatable {
   public var columns: [String]
   public var rows: [[DatabaseValue]]
@@ -74,10 +74,11 @@ public struct DatabaseRows: Sendable, Equatable {
 
 /// Why there are no rows.
 public struct DatabaseFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable {
     /// The library cannot be loaded.
     case unavailable
-    /// The file or the statement is not what it should be, which waiting does not mend.
+    /// The file or the statement is not usable; another attempt would fail, too.
     case refused
     case busy, timeout, failed
   }
@@ -90,7 +91,7 @@ public struct DatabaseFailure: Error, Sendable, Equatable {
   }
 }
 
-/// Where there are no databases.
+/// Refuses all databases.
 final class NoDatabases: DatabaseReader {
   func read(
     _ query: DatabaseQuery, _ completion: @escaping @Sendable (Result<DatabaseRows, DatabaseFailure>) -> Void

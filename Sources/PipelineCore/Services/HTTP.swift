@@ -6,11 +6,11 @@ public protocol HTTPClient: AnyObject, Sendable {
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable
 
-  /// Starts a request whose answer comes bit by bit: `timeout` does not limit it, and no redirect is followed. `receive` is called
+  /// Starts a request with a streamed answer: `timeout` does not limit it, and no redirect is followed. `receive` is called
   /// on any thread, in the order of the parts, until the last one or until the exchange is cancelled.
   func stream(_ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void) -> any HTTPStream
 
-  /// Fetches an access token, or gives one that it has. `completion` is called once, on any thread, unless it is cancelled before.
+  /// Fetches an access token, or returns a cached one. `completion` is called once, on any thread, unless it is cancelled before.
   /// - Parameters:
   ///   - options: Those of the connection that presents it; their `auth` is OAuth 2.0.
   ///   - refused: A token that a server no longer accepts.
@@ -30,7 +30,7 @@ extension HTTPClient {
     _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
   ) -> any Cancellable {
     completion(.failure(HTTPFailure(.unavailable, "there is no client for the token endpoint")))
-    return NothingUnderWay()
+    return NoCall()
   }
 }
 
@@ -39,12 +39,13 @@ public protocol Cancellable: AnyObject, Sendable {
   func cancel()
 }
 
-/// What is over already.
-public final class NothingUnderWay: Cancellable {
+/// An activity that has ended already.
+public final class NoCall: Cancellable {
   public init() {}
   public func cancel() {}
 }
 
+/// A header of a request or a response.
 public struct HTTPHeader: Sendable, Equatable {
   public var name: String
   public var value: String
@@ -62,6 +63,7 @@ public struct HTTPHeader: Sendable, Equatable {
   }
 }
 
+/// A request to an HTTP server.
 public struct HTTPRequest: Sendable, Equatable {
   public var method: String
   /// Absolute, `http` or `https`. Print ``shownURL``.
@@ -111,11 +113,12 @@ public struct HTTPOptions: Sendable, Equatable {
   public var proxy: String?
   /// The path of a Unix socket that the server listens on, whatever the URL's host; nil: the host is connected to.
   public var unixSocket: String?
-  /// Where connections are counted; nil: nowhere.
+  /// The counters of connections; nil: they are not counted.
   public var connections: HTTPConnections?
   /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
   public var sink: String?
 
+  /// The authentication of a request.
   public enum Auth: Sendable, Equatable {
     case none
     case basic(user: String, password: Secret)
@@ -128,6 +131,7 @@ public struct HTTPOptions: Sendable, Equatable {
   public init() {}
 }
 
+/// The TLS settings of a request.
 public struct TLSOptions: Sendable, Equatable {
   /// A file of PEM certificates to trust instead of the system's.
   public var caFile: String?
@@ -138,6 +142,7 @@ public struct TLSOptions: Sendable, Equatable {
   public init() {}
 }
 
+/// The answer of an HTTP server.
 public struct HTTPResponse: Sendable, Equatable {
   public var status: Int
   public var headers: [HTTPHeader]
@@ -156,6 +161,7 @@ public struct HTTPResponse: Sendable, Equatable {
 
 /// Why there is no response.
 public struct HTTPFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable {
     /// The URL cannot be used: wrong scheme, not a URL.
     case badRequest

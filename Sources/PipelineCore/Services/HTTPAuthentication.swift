@@ -1,7 +1,7 @@
 extension HTTPOptions {
   /// Client credentials of OAuth 2.0 (RFC 6749, 4.4). Requests with equal ones share a token.
   public struct OAuth2: Sendable, Hashable {
-    /// Where the token comes from; http or https, without secrets.
+    /// The URL of the token request; http or https, without secrets.
     public var tokenURL: String
     public var clientID: Secret
     public var clientSecret: Secret
@@ -12,6 +12,7 @@ extension HTTPOptions {
     /// Whether the credentials are parameters of the token request rather than its header Authorization.
     public var sendsCredentialsInBody = false
 
+    /// A parameter of the token request.
     public struct Parameter: Sendable, Hashable {
       public var name: String
       public var value: String

@@ -1,13 +1,13 @@
-/// A part of an answer that comes bit by bit.
+/// A part of a streamed answer.
 public enum HTTPStreamPart: Sendable {
   /// Status and headers, without a body; before the other parts.
   case head(HTTPResponse)
   case bytes([UInt8])
-  /// The last part: the answer is complete, or why there is none, or no more of it.
+  /// The last part. Nil: the answer is complete; otherwise the reason why it is missing or incomplete.
   case end(HTTPFailure?)
 }
 
-/// A request whose answer comes bit by bit.
+/// A request with a streamed answer.
 public protocol HTTPStream: Cancellable {
   /// Reports that bytes of the answer have been handled. The number of unhandled bytes is limited, so without this call no more arrive.
   func handled(_ bytes: Int)

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// What events that wait in queues may have in memory, for all pipelines of a process together. While the queues hold more, each has an eighth of
-/// its usual room: it lets wait what fills it, or leaves on the disk what is there. Thread-safe.
+/// The memory limit of queued events, for all pipelines of a process together. While the queues exceed it, each has an eighth of its usual
+/// limit: its senders wait, or it leaves events on the disk. Thread-safe.
 public final class MemoryBudget: Sendable {
   public static let standard = 256 << 20
 
@@ -14,16 +14,16 @@ public final class MemoryBudget: Sendable {
   /// The bytes that queues hold.
   public var held: Int { used.load(ordering: .relaxed) }
 
-  /// The room of a queue that usually has `usual` bytes.
+  /// The present limit of a queue whose usual limit is `usual` bytes.
   public func room(_ usual: Int) -> Int { held > limit ? usual / 8 : usual }
 
-  /// What the queues of one pipeline's steps usually have together.
+  /// The usual limit of the queues of one pipeline's steps together.
   public var usualOfSteps: Int { limit / 2 }
 
   fileprivate func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
-/// What one queue has of a budget, in steps of 64 KiB. Released with it. Used by one thread at a time.
+/// The share of one queue in a budget, in steps of 64 KiB. Given back when it is freed. Used by one thread at a time.
 public struct MemoryShare: ~Copyable {
   private let budget: MemoryBudget
   private var steps = 0
@@ -32,7 +32,7 @@ public struct MemoryShare: ~Copyable {
 
   deinit { budget.add(-steps << 16) }
 
-  /// The queue holds this many bytes now.
+  /// Reports the bytes that the queue holds.
   @inline(__always)
   public mutating func set(_ bytes: Int) {
     let new = (bytes + 0xFFFF) >> 16
@@ -51,6 +51,6 @@ public final class LockedMemoryShare: @unchecked Sendable {
 
   public init(of budget: MemoryBudget) { share = MemoryShare(of: budget) }
 
-  /// The queue holds this many bytes now. With the lock of the queue held.
+  /// Reports the bytes that the queue holds. Call it with the lock of the queue held.
   public func set(_ bytes: Int) { share.set(bytes) }
 }

@@ -1,9 +1,9 @@
-/// What keeps one pipeline's state, outbox and dead letters on disk, between runs of the process.
+/// Stores one pipeline's state, outbox and dead letters on disk, between runs of the process.
 ///
-/// A commit is one transaction: all of it is on the disk, or nothing. The core asks; `Storage` implements it on SQLite, tests in memory.
+/// A commit is one transaction: all of it is on the disk, or nothing. `Storage` implements it on SQLite, tests in memory.
 public protocol PipelineStore: AnyObject, Sendable {
-  /// Commits `transaction` behind those before it. `done` is called once, on any thread, when it is on the disk. While the disk
-  /// does not take it, the store tries again; if it is closed before, `done` is released without a call.
+  /// Commits `transaction` after the earlier ones. `done` is called once, on any thread, when it is on the disk. If the disk fails, the
+  /// store tries again; if it is closed before, `done` is released without a call.
   func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void)
 
   /// Reads outbox rows of `sink` with numbers above `number`, in order: at least one if there is one, then as many as fit in `bytes`.
@@ -11,7 +11,7 @@ public protocol PipelineStore: AnyObject, Sendable {
   /// `done` is called once, on any thread.
   func read(rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void)
 
-  /// What the outbox holds of each sink, all commits included that are done.
+  /// The contents of the outbox of each sink, after all finished commits.
   var backlogs: [String: OutboxBacklog] { get }
 
   /// The highest number that a row has ever had.
@@ -21,12 +21,13 @@ public protocol PipelineStore: AnyObject, Sendable {
   var identity: UInt64 { get }
 }
 
-/// What one commit changes.
+/// The changes of one commit.
 public struct StoreTransaction: Sendable {
+  /// The change of the saved state.
   public enum StateChange: Sendable {
-    /// The state of the commit before stays.
+    /// The state of the earlier commit stays.
     case keep
-    /// From now on a new run goes on from this state.
+    /// A new run goes on from this state.
     case replace(SavedState)
     /// The pipeline has completed: a new run begins anew.
     case clear
@@ -50,7 +51,7 @@ public struct StoreTransaction: Sendable {
 /// The bytes of a saved state, in parts of which a store writes only those that have changed.
 public struct SavedState: Sendable, Equatable {
   public var bytes: [UInt8]
-  /// Where parts end, ascending; the last is `bytes.count`.
+  /// The ends of the parts, ascending; the last is `bytes.count`.
   public var ends: [Int]
 
   public init(_ bytes: [UInt8], ends: [Int] = []) {
@@ -75,7 +76,7 @@ public struct OutboxRow: Sendable {
   }
 }
 
-/// What a row was that is not needed any more.
+/// A row that is not needed any more.
 public struct RemovedRow: Sendable {
   public var number: Int64
   public var sink: String
@@ -91,12 +92,12 @@ public struct RemovedRow: Sendable {
   }
 }
 
-/// How much a sink has to deliver.
+/// The undelivered rows of a sink.
 public struct OutboxBacklog: Sendable, Equatable {
   public var rows = 0
   public var events = 0
   public var bytes = 0
-  /// A number that no row of it is below, and that of its last row; 0: it has none.
+  /// A lower bound of its row numbers, and the number of its last row; 0: it has none.
   public var first: Int64 = 0
   public var last: Int64 = 0
   public init() {}

@@ -11,7 +11,7 @@ public struct PluginCall: Sendable, Equatable {
   }
 }
 
-/// The events that a plugin makes of one.
+/// The events with which a plugin answers one event.
 public struct PluginReply: Sendable {
   public var events: [OwnedValue]
   /// Whether the output completes behind them.

@@ -6,11 +6,11 @@ public protocol ProgramRunner: AnyObject, Sendable {
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   ) -> any Cancellable
 
-  /// Starts a program that answers lines of its standard input on its standard output, for as long as it likes. `receive` is called on any thread,
+  /// Starts a program that answers lines of its standard input on its standard output, without a time limit. `receive` is called on any thread,
   /// never before this returns.
   ///
   /// - Parameters:
-  ///   - call: Its input, time-out and limit of output do not count.
+  ///   - call: Its input, timeout and output limit are ignored.
   ///   - maxLine: A longer line ends the program.
   func converse(
     _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
@@ -25,7 +25,7 @@ public struct ProgramCall: Sendable, Equatable {
   public var arguments: [String]
   /// The arguments with `(secret)` in place of the secrets of the pipeline file; nil: they have none.
   public var maskedArguments: [String]?
-  /// What the program reads from its standard input, which then ends.
+  /// The contents of its standard input.
   public var input: [UInt8] = []
   public var options = ProgramOptions()
 
@@ -37,7 +37,7 @@ public struct ProgramCall: Sendable, Equatable {
   /// The arguments for messages.
   public var shownArguments: [String] { maskedArguments ?? arguments }
 
-  /// Where programs without a `/` are looked for, whatever the environment says.
+  /// The directories in which programs without a `/` are searched for, independent of the environment.
   public static let searchPath = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
 }
 
@@ -76,6 +76,7 @@ public struct ProgramResult: Sendable, Equatable {
 
 /// Why there is no result.
 public struct ProgramFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable {
     /// It cannot be started.
     case start
@@ -95,7 +96,7 @@ public struct ProgramFailure: Error, Sendable, Equatable {
   }
 }
 
-/// Where no programs may be run.
+/// Refuses to run programs.
 final class NoPrograms: ProgramRunner {
   func run(
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
@@ -111,7 +112,7 @@ final class NoPrograms: ProgramRunner {
 
 // MARK: - Programs that answer
 
-/// What comes from a program that answers lines.
+/// An output of a program that answers lines.
 public enum ProgramPart: Sendable {
   /// A line of its standard output, without its end.
   case line([UInt8])
@@ -125,7 +126,7 @@ public enum ProgramPart: Sendable {
 public protocol ProgramDialogue: Cancellable {
   /// Writes lines, each with its end. Never blocks.
   func write(_ bytes: [UInt8])
-  /// Its input ends behind what has been written; it ends by itself then, or is ended.
+  /// Ends its input after the written lines; the program then ends by itself, or is ended.
   func close()
 }
 

@@ -1,5 +1,6 @@
 /// The outside services of a running pipeline. The daemon passes the real ones, tests their own.
 public struct Services: Sendable {
+  /// The level of a log record.
   public enum Level: String, Sendable, CaseIterable, Comparable {
     case debug, info, warning, error
     public static func < (a: Level, b: Level) -> Bool {
@@ -10,7 +11,7 @@ public struct Services: Sendable {
   public var http: any HTTPClient
   public var programs: any ProgramRunner = NoPrograms()
   public var databases: any DatabaseReader = NoDatabases()
-  /// What stands for plugins; nil: they run.
+  /// The replacement of plugins in tests; nil: plugins run.
   public var plugins: (any PluginStandIn)?
   /// Writes one line to the log: level, component, message.
   public var log: @Sendable (Level, String, String) -> Void
@@ -24,7 +25,7 @@ public struct Services: Sendable {
   /// Makes a worker that runs jobs off the pipeline thread; the text names its purpose. The default runs everything in
   /// the turns.
   public var worker: @Sendable (String) -> any Worker
-  /// What the queues of all pipelines that share it may hold.
+  /// The memory limit of the queues of all pipelines that share it.
   public var memory = MemoryBudget()
 
   public init(

@@ -1,4 +1,4 @@
-/// What a component's parameters ask of the compiler that binds them.
+/// The compiler's services for binding a component's parameters.
 protocol SignalCompiler: AnyObject {
   /// The grok patterns that the file defines.
   var patterns: GrokDefinitions { get }
@@ -10,7 +10,7 @@ protocol SignalCompiler: AnyObject {
   func policy(of step: StepID) -> ErrorPolicy?
   /// The index of a named scheduler, in the order in which the file names them.
   func number(ofScheduler name: String) -> Int
-  /// What the name of a step in a saved state is.
+  /// The name of a step in a saved state.
   func path(of step: StepID) -> String
   /// Compiles an inner signal; nil after an error, which is reported.
   func signal(_ node: SignalNode, _ context: SignalContext) -> SignalPlan?
@@ -25,8 +25,7 @@ protocol SignalCompiler: AnyObject {
   )?
 }
 
-/// What a component's parameters are bound with: the types of its inputs, the variables they may use, and the compiler
-/// that binds them.
+/// The context for binding a component's parameters: the types of its inputs, the variables they may use, and the compiler.
 public struct Binder {
   public var diagnostics = Diagnostics()
   /// The types of the events that the component's expressions see as `event`.

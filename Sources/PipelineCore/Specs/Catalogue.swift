@@ -72,14 +72,14 @@ public struct CatalogueEntry: Sendable {
   public var examples: [Example] { description.value.examples }
   public var edges: EdgeCases { description.value.edges }
   public var memory: String { description.value.memory }
-  /// What of a running one outlives the process.
+  /// The state of a running component that outlives the process.
   public var persistence: Persistence { description.value.persistence }
-  /// What `whenLate` may be, a sentence or two; nil: a running one keeps no time.
+  /// The values and effect of `whenLate`, a sentence or two; nil: the component keeps no time.
   public var lateness: String? { description.value.lateness }
   public var knownAs: [String] { description.value.knownAs }
   public var useCases: [UseCase] { description.value.useCases }
   public var seeAlso: [String] { description.value.seeAlso }
-  /// What a crash means for the events of a source or sink with default parameters; nil: an operator.
+  /// The effect of a crash on the events of a source or sink with default parameters; nil: an operator.
   public var afterCrash: String? { description.value.afterCrash }
   /// The name in the component's own spec; `name` must equal it.
   var nameInSpec: String { description.value.name }

@@ -1,5 +1,6 @@
 /// How a client's requests authenticate: `auth: { oauth2: { ... } }`.
 public struct ClientAuth: RecordParameter {
+  /// OAuth 2.0 with client credentials.
   public struct OAuth2: RecordParameter {
     enum Placement: String, ChoiceParameter {
       case basic, body
@@ -34,11 +35,15 @@ public struct ClientAuth: RecordParameter {
         return
       }
       if let problem = URLSyntax.problem(Array(tokenURL.utf8)) {
-        context.badValue(url, "'tokenURL' of 'oauth2': \(problem.message)", help: problem.help)
+        context.badValue(
+          url, "'tokenURL' of 'oauth2': \(problem.message)",
+          help: problem.isCredentials
+            ? "Leave it out: 'clientID' and 'clientSecret' are the credentials of the token request" : problem.help)
       }
     }
   }
 
+  /// Signatures of AWS, version 4.
   public struct AWSSigV4: RecordParameter {
     var region = ""
     var service = ""

@@ -15,18 +15,19 @@ public protocol Component: Sendable {
   /// Whether a mapping with these keys is the primary parameter itself rather than a list of parameters; nil: the names
   /// of the parameters decide.
   static func isPrimary(_ keys: [String]) -> Bool?
+  /// The state that outlives the process: that of the spec, unless the parameters decide.
+  var persistence: Persistence { get }
   /// Checks parameters against each other. The types of the parameters check single values.
   func validate(_ context: inout DecodingContext)
-  /// Prepares what depends on the types of the inputs, beyond the parameters' own expressions.
+  /// Binds parts that depend on the types of the inputs, beyond the parameters' own expressions.
   mutating func bind(_ binder: inout Binder)
 }
 
 extension Component {
   /// The signals and chains in the parameters, in the order of the parameters.
   var innerPlans: [SignalPlan] { ownSpec.parameters.flatMap { $0.inner?(self) ?? [] } }
-  /// What of a running one outlives the process.
-  var persistence: Persistence { ownSpec.persistence }
 
+  public var persistence: Persistence { ownSpec.persistence }
   public var ownSpec: ComponentSpec<Self> { Self.spec }
   public static func isPrimary(_ keys: [String]) -> Bool? { nil }
   public static var seesError: Bool { false }
@@ -54,7 +55,7 @@ public protocol SourceComponent: Component {
   var listens: ListenAddress? { get }
   /// The server whose feed it follows, as far as it is known: what the server sends to its clients are its events.
   var follows: TargetAddress? { get }
-  /// Where its requests go, as far as that is known.
+  /// The target of its requests, as far as that is known.
   var asks: TargetAddress? { get }
   /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }
@@ -70,12 +71,12 @@ public protocol SourceComponent: Component {
   var recovery: SourceRecovery { get }
   /// Whether its events have names that come again with them (``Event/id``): their positions in it, in a file, in a request.
   var namesEvents: Bool { get }
-  /// The source that gives what is there once and then completes: a file up to its present end, the answer of one request. Nil: the source
-  /// waits for what others send, and nothing says when that is all.
+  /// The source that sends the existing input once and then completes: a file up to its present end, the answer of one request. Nil: the
+  /// source waits for events that others send, which have no end.
   var once: (any SourceComponent)? { get }
   /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
-  /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it cannot be told.
+  /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it is unknown.
   static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
@@ -167,7 +168,7 @@ extension FusableOperator {
   }
 }
 
-/// What `commands:` names: work on demand.
+/// A component of `commands:`, which works on demand.
 public protocol CommandComponent: OperatorComponent {
   /// Its index in ``Plan/named``.
   var index: Int { get set }
@@ -209,16 +210,16 @@ public protocol SinkComponent: Component {
   var sendsRequests: Bool { get }
   /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
   var encoding: EncodeParameter? { get }
-  /// What it encodes for an event; nil: the event.
+  /// The value that it encodes for an event; nil: the event.
   var sentValue: MappingParameter? { get }
-  /// An encoder of what is written of an event, to show it, where ``encoding`` does not say it; nil: that of ``encoding``, or JSON.
+  /// The encoder that shows how the sink writes an event; nil: that of ``encoding``, or JSON.
   var shownEncoder: (any EventEncoder)? { get }
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
   /// each event.
   var streamEncoding: EncodeParameter? { get }
   /// Whether it sends the names of events to its receiver (``RunningSink/deliveryID(of:)``).
   var namesDeliveries: Bool { get }
-  /// What is certain of an event that it has acknowledged.
+  /// The guarantee for an event that it has acknowledged.
   var confirmation: SinkConfirmation { get }
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }

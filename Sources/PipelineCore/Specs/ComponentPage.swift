@@ -1,6 +1,6 @@
 /// The page of one component in Markdown, for the reference and for `rxd describe --format markdown`.
 package struct ComponentPage {
-  /// What the page can refer to.
+  /// The targets of links in the page.
   package struct Surroundings: Sendable {
     /// The lines at the head of the page.
     var note: String

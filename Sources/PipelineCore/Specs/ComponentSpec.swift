@@ -8,17 +8,17 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var details: String
   public var parameters: [Parameter<C>]
   public var examples: [Example]
-  /// What happens at the edges of a signal's life.
+  /// The behaviour on empty input, error, completion and disposal.
   public var edges: EdgeCases
-  /// What a running one holds in memory, and until when; empty: nothing.
+  /// The contents of a running component's memory, and how long it keeps them; empty: none.
   public var memory: String
-  /// What of that outlives the process.
+  /// The part of that memory that outlives the process.
   public var persistence: Persistence
-  /// What `whenLate` may say; nil: a running one keeps no time.
+  /// The rule for `whenLate`; nil: the component keeps no time.
   public var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
   public var knownAs: [String]
-  /// What users want to do with it; makes the index of the reference.
+  /// The tasks of users, for the index of the reference.
   public var useCases: [UseCase]
   public var seeAlso: [String]
   /// Makes a component with the defaults.
@@ -47,6 +47,7 @@ public struct ComponentSpec<C: Component>: Sendable {
 
 /// An example: the reference shows it and a test runs it.
 public struct Example: Sendable {
+  /// The kind of an example, with its text.
   public enum Body: Sendable {
     /// One step over marbles; `inputs` are `a` and further named signals.
     case marble(step: String, inputs: [(name: String, marbles: String)], output: String, values: [(String, String)])
@@ -149,13 +150,14 @@ public struct Parameter<C: Component>: Sendable {
 public struct ExpressionUse: Sendable {
   public var variables: [Variable]
   public var expecting: ExpressionType?
+  /// A variable that the expression sees.
   public struct Variable: Sendable {
     public var name: String
     public var type: ExpressionType
   }
 }
 
-/// What the catalogue shows of a parameter.
+/// The description of a parameter in the catalogue.
 public struct ParameterInfo: Sendable {
   public var name: String
   public var help: String
@@ -237,6 +239,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
     }
   }
 
+  /// A value that a parameter can have.
   public struct Choice: Sendable, Equatable {
     public var name: String
     public var help: String

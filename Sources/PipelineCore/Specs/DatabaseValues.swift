@@ -109,7 +109,7 @@ extension DatabaseValue {
     public var message: String
   }
 
-  /// What SQLite stores of a value: a boolean as 0 or 1, a time or duration as text, a list or map as JSON.
+  /// The form in which SQLite stores a value: a boolean as 0 or 1, a time or duration as text, a list or map as JSON.
   public init(_ value: Value, _ frame: EventFrame) throws(Refusal) {
     var value = value.unwrapped
     if value.is(.optional) { value = (value.wrapped ?? .null).unwrapped }

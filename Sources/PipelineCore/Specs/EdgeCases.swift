@@ -1,4 +1,4 @@
-/// What a component does at the edges of a signal's life, a sentence each.
+/// The behaviour of a component on empty input, error, completion and disposal, a sentence each.
 ///
 /// The defaults describe most operators; a test runs the examples' steps over an empty and a failing input where the
 /// defaults apply.
@@ -35,6 +35,7 @@ public struct EdgeCases: Sendable {
 
 /// A use case of a component: it completes "I want to ...".
 public struct UseCase: Sendable {
+  /// The heading under which the reference lists a use case.
   public enum Topic: String, Sendable, CaseIterable {
     case reading = "Bring events in"
     case choosing = "Choose events"

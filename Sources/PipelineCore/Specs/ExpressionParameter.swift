@@ -85,8 +85,8 @@ public struct ExpressionParameter: ParameterValue {
       fixIts: [.init(node.location, quoted)])
   }
 
-  /// Checks that environment values in an expression are a number, a boolean, or part of a text between quotes that needs no escapes. What
-  /// else is inserted is escaped when the expression is parsed.
+  /// Checks that environment values in an expression are a number, a boolean, or part of a text between quotes that needs no escapes. Other
+  /// inserted values are escaped when the expression is parsed.
   private static func isStructureOwn(_ scalar: YAMLScalar, _ context: inout DecodingContext) -> Bool {
     guard scalar.isInterpolated else { return true }
     let text = scalar.text.text
@@ -336,7 +336,7 @@ final class ValueBuilder {
   private let kind: Kind
   // Raw memory: an event needs neither bounds checks nor retain and release.
   private let parts: UnsafeMutableBufferPointer<Part>
-  /// Retains what the parts point to.
+  /// Retains the objects to which the parts point.
   private let owned: [AnyObject]
   /// Owns the texts of the keys.
   private let keys: [OwnedValue]

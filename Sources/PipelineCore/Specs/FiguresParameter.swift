@@ -6,7 +6,7 @@ enum AggregateFunction: String, CaseIterable {
   var form: String { self == .count ? "count(CONDITION)" : "\(rawValue)(VALUE, CONDITION)" }
 }
 
-/// Expressions over aggregates of many events, or a mapping of such: `{ n: count(), top: max(event.price) }`.
+/// Expressions over aggregates of many events, or a mapping of these: `{ n: count(), top: max(event.price) }`.
 ///
 /// The arguments of an aggregate are evaluated for each event; the surrounding expression is evaluated once, after the
 /// last event.
@@ -55,7 +55,7 @@ public struct FiguresParameter: ParameterValue {
     return parameter
   }
 
-  // MARK: Taking expressions apart
+  // MARK: Splitting expressions
 
   private mutating func extract(
     _ expression: ExpressionParameter, _ diagnostics: inout Diagnostics

@@ -60,7 +60,7 @@ public struct FilePathParameter: ParameterValue {
 }
 
 extension DecodingContext {
-  /// Refuses what cannot be the path of a Unix socket. One that comes from the environment, which was not read, passes.
+  /// Refuses a text that cannot be the path of a Unix socket. A placeholder for a variable that was not read passes.
   public mutating func checkSocketPath(_ path: String, at parameter: String) {
     if path.contains("${") { return }
     let what = "the path of a Unix socket"

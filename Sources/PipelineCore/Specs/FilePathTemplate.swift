@@ -5,7 +5,7 @@ public struct FilePathTemplate: ParameterValue {
   public private(set) var literal = FilePathParameter()
   /// The path with expressions; nil: it is literal.
   public private(set) var template: TemplateParameter?
-  /// How many bytes of the text the directory has, with the slash behind it. What follows names a file below it.
+  /// The length of the directory in the text, with its slash, in bytes. The rest names a file below it.
   public private(set) var directoryBytes = 0
 
   public init() {}
@@ -48,7 +48,7 @@ public struct FilePathTemplate: ParameterValue {
     return nil
   }
 
-  /// What is wrong with the text beside the expressions.
+  /// The error in the text beside the expressions; nil: there is none.
   private func problem(of pattern: [UInt8], _ template: ExpressionTemplate) -> (message: String, help: String)? {
     if pattern.contains(where: { $0 < 0x20 || $0 == 0x7F }) {
       return ("holds a control character", "Remove it from the file name")

@@ -1,5 +1,6 @@
 /// How requests authenticate: `auth: { bearer: ${secret:token} }`.
 public struct HTTPAuth: RecordParameter {
+  /// A user name and a password.
   public struct Basic: RecordParameter {
     public var user = Secret("")
     public var password = Secret("")
@@ -30,7 +31,7 @@ public struct HTTPAuth: RecordParameter {
   /// Checks that a mapping of credentials has one of these ways. Missing credentials, or ones that cannot be sent, would admit
   /// every client or none.
   ///
-  /// - Parameter ways: Their names, and the value of one that is a single secret.
+  /// - Parameter ways: The names of the ways, each with its value if that is a single secret.
   static func validate(
     _ node: YAMLNode, _ ways: [(name: String, value: Secret?)], _ basic: Basic?, _ context: inout DecodingContext
   ) {
@@ -123,7 +124,7 @@ public struct TLSParameter: RecordParameter {
 /// that the file gives.
 public enum URLConfinement {
   /// Checks the template of a URL in the file.
-  /// - Parameter scheme: That without encryption; the other one ends with an `s` more.
+  /// - Parameter scheme: The scheme without encryption; the encrypted scheme adds an `s`.
   public static func validate(_ url: TemplateParameter, scheme: String = "http", _ context: inout DecodingContext) {
     guard let template = url.template, let location = url.location else { return }
     let prefix = template.literalPrefix
@@ -151,8 +152,17 @@ public enum URLConfinement {
         at: location, "the host of a URL must be written out, not come from an event",
         help: "Put a / between the host and the first {{ }}")
     } else if let problem = URLSyntax.problem(Array(prefix.utf8)) {
-      context.badValue(at: location, problem.message, help: problem.help)
+      let help = problem.isCredentials ? accountHelp(location) : problem.help
+      context.badValue(at: location, problem.message, help: help)
     }
+  }
+
+  /// How to give the user name and password that a URL contains. The parameters of `http` do not help the user of a preset.
+  private static func accountHelp(_ location: SourceLocation) -> String {
+    guard let preset = location.text.preset else {
+      return "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'"
+    }
+    return "Leave it out of the URL; 'rxd describe preset \(preset)' lists the parameters for credentials"
   }
 
   /// Checks the address of a proxy in the file.
@@ -172,7 +182,7 @@ public enum URLConfinement {
     }
   }
 
-  /// Where the path of a URL starts: after the scheme, the host and the port.
+  /// The start of the path of a URL: after the scheme, the host and the port.
   private static func authorityEnd(_ url: [UInt8]) -> Int {
     let start = url.firstRange(of: Array("://".utf8))?.upperBound ?? 0
     return url[start...].firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }

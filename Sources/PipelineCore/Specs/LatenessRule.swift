@@ -1,16 +1,16 @@
-/// What `whenLate` means for a component that keeps time: timers, or the ages of what it keeps.
+/// The meaning of `whenLate` for a component that keeps time: timers, or the ages of kept events.
 public struct LatenessRule<C: Component>: Sendable {
-  /// What `skip` does, one sentence; nil: it has no meaning.
+  /// The effect of `skip`, one sentence; nil: it has no meaning.
   public var skip: String?
   /// Why `skip` has no meaning, a clause; empty if it has.
   let withoutSkip: String
   /// Why a value has no meaning with these parameters, a clause; nil: it has one.
   let refusal: @Sendable (C, WhenLate) -> String?
 
-  /// The component does what `skip` says with ``OperatorNode/skipped(_:_:)`` or ``LateStep/timeSkipped(_:_:)``.
+  /// The component implements `skip` with ``OperatorNode/skipped(_:_:)`` or ``LateStep/timeSkipped(_:_:)``.
   ///
   /// - Parameters:
-  ///   - skip: what `skip` does, one sentence.
+  ///   - skip: the effect of `skip`, one sentence.
   ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
   public static func leavesOut(
     _ skip: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
@@ -18,7 +18,7 @@ public struct LatenessRule<C: Component>: Sendable {
     LatenessRule(skip: skip, withoutSkip: "", refusal: refusal)
   }
 
-  /// Nothing of the component can be left out: what was due happens, or its clock stands still.
+  /// The component can leave nothing out: due timers fire, or its clock stands still.
   ///
   /// - Parameters:
   ///   - reason: why, a clause.

@@ -13,12 +13,12 @@ public struct ListenAddress: Sendable, Equatable {
   /// The location in the file, if it is given there.
   public var location: SourceLocation?
   let kind: Kind
-  /// What is served there over HTTP; nil: the address is for one component alone.
+  /// The part that is served over HTTP; nil: the address is for one component alone.
   var site: Site?
 
   /// The part of an address that one HTTP server has.
   public struct Site: Sendable, Equatable {
-    /// Nil: all that no other one has.
+    /// Nil: all paths that no other server has.
     public var path: String?
     public var methods: [String]?
     /// The files of the certificate; empty: connections are not encrypted.
@@ -65,7 +65,7 @@ public struct ListenAddress: Sendable, Equatable {
   /// One spelling of the address: two servers with the same can share it.
   package var place: String { kind == .socket ? FileProbe.normal(host) : "\(Self.canonical(host)):\(port)" }
 
-  /// What two addresses have in common if both can be the same place.
+  /// A key that is equal for two addresses that can be the same place.
   struct Key: Hashable {
     var kind: Kind
     var port: Int
@@ -103,11 +103,11 @@ public struct ListenAddress: Sendable, Equatable {
     /// Both serve HTTP and could share the address if it were written in one way.
     case spelling
     case tls
-    /// What both serve.
+    /// The site that both serve.
     case site(String)
   }
 
-  /// Whether what this machine sends to this address arrives at a listener of the other. Names are not resolved, so another
+  /// Whether data that this machine sends to this address arrives at a listener of the other. Names are not resolved, so another
   /// name of this machine goes unnoticed.
   func arrives(at listener: ListenAddress) -> Bool {
     guard shares(listener) else { return false }
@@ -137,7 +137,7 @@ public struct ListenAddress: Sendable, Equatable {
 /// The address that a sink sends to.
 public struct TargetAddress: Sendable {
   public var address: ListenAddress
-  /// What is asked for there by HTTP; nil: no HTTP.
+  /// The HTTP request; nil: no HTTP.
   var request: Request?
 
   struct Request: Sendable {
@@ -150,7 +150,7 @@ public struct TargetAddress: Sendable {
 
   public init(_ address: ListenAddress) { self.address = address }
 
-  /// That of a URL of http or ws; nil: it is not known yet.
+  /// The address of a URL of http or ws; nil: it is not known yet.
   public init?(url: String, method: String, at location: SourceLocation?) {
     guard let target = URLSyntax.target(Array(url.utf8)) else { return nil }
     address = ListenAddress(host: target.host, port: target.port, location: location)
@@ -159,13 +159,13 @@ public struct TargetAddress: Sendable {
       isWebSocket: target.scheme.hasPrefix("ws"))
   }
 
-  /// That of a template; nil: a part of it is not known yet.
+  /// The address of a template; nil: a part of it is not known yet.
   public init?(_ url: TemplateParameter, method: String) {
     guard let template = url.template, template.isConstant, !template.literalPrefix.contains("${") else { return nil }
     self.init(url: template.literalPrefix, method: method, at: url.location)
   }
 
-  /// Whether what listens there, by these rules, gets what is sent. Who speaks neither HTTP nor TLS gets it of those that do neither.
+  /// Whether a listener with these rules receives the data. Without HTTP and TLS on either side, it always does.
   func arrives(at listener: ListenAddress, _ rules: ServingRules?) -> Bool {
     guard address.arrives(at: listener) else { return false }
     guard let request, let site = listener.site else { return request == nil && listener.site == nil && rules == nil }

@@ -19,7 +19,7 @@ public final class MappedValues {
   }
 }
 
-/// The values that a sink sends of events, for a stub or a printed form.
+/// The values that a sink sends for events, for a stub or a printed form.
 public final class SentValues {
   private let values: MappedValues
   private let frame: EventFrame
@@ -37,6 +37,7 @@ public final class SentValues {
   }
 }
 
+/// The reason why an event has no mapped values.
 public struct MappingFailure: Error, Sendable {
   public var message: String
 }

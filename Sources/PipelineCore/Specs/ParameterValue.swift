@@ -368,6 +368,7 @@ extension RecordParameter {
   public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {}
 }
 
+/// A field of a record parameter.
 public struct RecordField<R: RecordParameter>: Sendable {
   public var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout R, inout DecodingContext) -> Void

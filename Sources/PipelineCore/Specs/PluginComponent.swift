@@ -1,10 +1,10 @@
-/// A component that a plugin offers. What it is called and which parameters it has is known only when the plugin is, so its spec
-/// belongs to the value and not to the type.
+/// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the value and not to the
+/// type.
 public protocol PluginComponent: Component {
-  /// What the plugin says of it.
+  /// The plugin's spec of it.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
-  /// Where the component counts by itself, for all executions of its plan; nil: each execution counts for itself.
+  /// The component's own counters, shared by all executions of its plan; nil: each execution has its own.
   var sharedMeter: PluginMeter? { get }
   /// Why the component cannot start, as far as that is known before it does; nil: it can.
   ///
@@ -25,7 +25,7 @@ extension PluginComponent {
 public struct PluginArguments: Sendable {
   /// In the order of the spec; nil: neither given nor with a default.
   public internal(set) var values: [PluginValue?]
-  /// Where the file gives them.
+  /// Their locations in the file.
   public internal(set) var locations: [SourceLocation?]
 
   public init(of spec: PluginComponentSpec) {
@@ -53,7 +53,7 @@ extension PluginComponentSpec {
     return spec
   }
 
-  /// The state of an operator belongs to its parameters; what a sink holds and where a source is do not.
+  /// The state of an operator depends on its parameters; the queue of a sink and the position of a source do not.
   private var persistence: Persistence {
     switch kind {
     case .sink: .position(version: 1)

@@ -1,4 +1,4 @@
-/// What a plugin says of itself and of its components; docs/plugin-contract.md has the document that it is read from.
+/// The spec of a plugin and of its components; docs/plugin-contract.md describes the document.
 public struct PluginSpec: Sendable {
   /// Its name: letters, digits, `-`, `_`.
   public var name: String
@@ -15,7 +15,7 @@ public struct PluginSpec: Sendable {
   public static let contract = 1
 }
 
-/// What a plugin says of one component.
+/// The spec of one component of a plugin.
 public struct PluginComponentSpec: Sendable {
   /// How an operator answers.
   public enum Form: Sendable {
@@ -50,7 +50,7 @@ public struct PluginComponentSpec: Sendable {
   /// How many unanswered inputs it takes at once.
   public var credit = 1024
   public var examples: [PluginExample] = []
-  /// What it does at the edges of a signal's life.
+  /// The behaviour on empty input, error, completion and disposal.
   public var edges = EdgeCases()
   public var useCases: [UseCase] = []
   public var knownAs: [String] = []
@@ -64,7 +64,7 @@ public struct PluginComponentSpec: Sendable {
     self.summary = summary
   }
 
-  /// What holds in place of ``recovery`` or ``confirmation`` where a parameter has a value.
+  /// The ``recovery`` or ``confirmation`` that applies where a parameter has a value.
   public struct Case: Sendable {
     /// The index of the parameter: a boolean, an integer, a text or a choice.
     public var parameter: Int
@@ -91,7 +91,7 @@ public struct PluginComponentSpec: Sendable {
   /// Whether a source has positions, with some of its parameters.
   var mayHavePosition: Bool { recovery == .position || cases.contains { $0.recovery == .position } }
 
-  /// What a crash means for the events of a source or sink: with the defaults, and with what else a parameter makes of it.
+  /// The effect of a crash on the events of a source or sink: with the defaults, and with other values of a parameter.
   var afterCrash: String {
     func meaning(_ spec: PluginComponentSpec) -> String {
       spec.kind == .source ? spec.recovery.meaning : spec.confirmation.meaning
@@ -118,9 +118,10 @@ public struct PluginExample: Sendable {
   public var title: String
   /// The component as a pipeline file has it.
   public var yaml: String
-  /// Of an operator: what it makes of an input; nil: the example is only checked.
+  /// Of an operator: input and output; nil: the example is only checked.
   public var marbles: Marbles?
 
+  /// Input and output as marble diagrams.
   public struct Marbles: Sendable {
     public var input: String
     public var output: String

@@ -1,7 +1,7 @@
-// What the components that run programs have in common: the parameters `command`, `shell` and `environment`.
+// The common parameters of components that run programs: `command`, `shell` and `environment`.
 
 extension DecodingContext {
-  /// Reports what is wrong with a program whose texts are constant.
+  /// Reports the errors of a program whose texts are constant.
   ///
   /// - Parameter example: A value of `command`, such as `[logger, -t, shop]`.
   public mutating func checkProgram(

@@ -20,13 +20,13 @@ public enum SourceRecovery: Sendable, Equatable {
     }
   }
 
-  /// What happens to events of the source after a crash, for the reference.
+  /// The fate of the source's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .never:
       """
-      What was read cannot be read again: in a durable pipeline it is safe once it is committed, in others a crash loses \
-      what came since the last checkpoint.
+      Events cannot be read again: in a durable pipeline they are safe once committed, in others a crash loses \
+      events since the last checkpoint.
       """
     case .sender: "Senders that have no answer send their events again."
     case .request: "With a state directory it asks again; the server may answer differently."
@@ -36,14 +36,14 @@ public enum SourceRecovery: Sendable, Equatable {
   }
 }
 
-/// What is certain of an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to the
+/// The guarantee for an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to the
 /// strongest.
 public enum SinkConfirmation: Sendable, Equatable {
-  /// Nothing: the sink does not know what became of it.
+  /// None: the sink does not learn the outcome.
   case nothing
   /// The sink drops its events on purpose.
   case dropped
-  /// The event is an answer on the connection of a client, which asks again if none comes.
+  /// The event is an answer on the connection of a client, which repeats its request if no answer comes.
   case client
   /// The system has the bytes of the event: they survive this process, but not a power cut.
   case system
@@ -52,16 +52,16 @@ public enum SinkConfirmation: Sendable, Equatable {
   /// The receiver has acknowledged the event.
   case receiver
 
-  /// What happens to events of the sink after a crash, for the reference.
+  /// The fate of the sink's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .nothing: "Events may be lost: the sink does not know what arrives."
     case .dropped: "Events are dropped on purpose, so none is lost."
     case .client: "A client that has no answer asks again."
-    case .system: "What it has written survives a crash; a power cut can lose what is not yet on a disk."
+    case .system: "Written data survives a crash; a power cut can lose data that is not yet on a disk."
     case .disk:
       """
-      With a state directory what it has acknowledged is on the disk; without one a power cut can lose what the system \
+      With a state directory acknowledged data is on the disk; without one a power cut can lose data that the system \
       has not yet written to it.
       """
     case .receiver: "Events that the receiver has not acknowledged are sent again."

@@ -113,7 +113,7 @@ public struct SchemaWriter {
       ),
       (
         "whenLate",
-        Self.choice(Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: fire.")
+        Self.choice(Self.lateWords, "How time that passed while the pipeline was down is treated. Default: fire.")
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
@@ -272,7 +272,7 @@ public struct SchemaWriter {
     var step = component(.operator, ReservedKeys.step)
     step.append(.object([("enum", .array(bareWords(.operator)))]))
     let use: Members = [
-      ("use", Self.described(Self.type("string"), "The template that stands here.")),
+      ("use", Self.described(Self.type("string"), "The template to insert.")),
       ("with", Self.described(Self.type("object"), "The values of its parameters.")),
     ]
     step.append(Self.closed(use, required: ["use"]))
@@ -352,7 +352,7 @@ public struct SchemaWriter {
         return (
           key,
           Self.choice(
-            Self.lateWords, "What becomes of time that passed while the pipeline was down. Default: that of the file.")
+            Self.lateWords, "How time that passed while the pipeline was down is treated. Default: that of the file.")
         )
       case "whenFull":
         return (

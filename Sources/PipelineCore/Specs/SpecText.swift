@@ -1,4 +1,4 @@
-/// What a component's spec says, in words, for help texts and reference pages.
+/// The texts of a component's spec for help and reference pages.
 package enum SpecText {
   /// The memory of a running component, at least a sentence.
   package static func kept(_ entry: CatalogueEntry) -> String {

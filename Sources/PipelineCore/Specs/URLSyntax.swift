@@ -5,6 +5,8 @@ enum URLSyntax {
     /// One sentence without a full stop. It quotes nothing that may be a password.
     var message: String
     var help: String?
+    /// The URL contains a user name or a password. How to give them depends on the component, so `help` is nil.
+    var isCredentials = false
   }
 
   /// Checks an absolute URL of http or https, or the start of one up to its host.
@@ -24,8 +26,7 @@ enum URLSyntax {
     if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
       let hasPassword = authority[..<at].contains(UInt8(ascii: ":"))
       return Problem(
-        message: "the URL contains a \(hasPassword ? "password" : "user name")",
-        help: "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'")
+        message: "the URL contains a \(hasPassword ? "password" : "user name")", isCredentials: true)
     }
     if authority.first == UInt8(ascii: "[") {
       guard let close = authority.firstIndex(of: UInt8(ascii: "]")) else {
@@ -40,7 +41,7 @@ enum URLSyntax {
     return problem(port: port) ?? problem(host: String(decoding: host, as: UTF8.self))
   }
 
-  /// What stands between `://` and the path; nil: there is no `://`.
+  /// The part between `://` and the path; nil: there is no `://`.
   private static func authority(of url: [UInt8]) -> ArraySlice<UInt8>? {
     guard let scheme = url.firstRange(of: Array("://".utf8)) else { return nil }
     let rest = url[scheme.upperBound...]
@@ -55,7 +56,7 @@ enum URLSyntax {
     return (authority[..<colon], authority[(colon + 1)...])
   }
 
-  /// Where a URL leads.
+  /// The server of a URL.
   struct Target {
     /// In small letters: http, https, ws or wss.
     var scheme: String
@@ -68,7 +69,7 @@ enum URLSyntax {
     static func isSecure(_ scheme: String) -> Bool { scheme == "https" || scheme == "wss" }
   }
 
-  /// Where a URL of http or ws leads; nil: it is no such URL, or a part of it is not known yet.
+  /// The server of a URL of http or ws; nil: it is no such URL, or a part of it is not known yet.
   static func target(_ url: [UInt8]) -> Target? {
     let scheme = String(decoding: url.prefix { $0 != UInt8(ascii: ":") }, as: UTF8.self).lowercased()
     guard ["http", "https", "ws", "wss"].contains(scheme), problem(url) == nil, let authority = authority(of: url)

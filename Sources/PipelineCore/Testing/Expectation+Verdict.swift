@@ -109,7 +109,7 @@ extension PipelineTest.Expectation {
     }
   }
 
-  // MARK: Saying it
+  // MARK: Messages
 
   private func failure(
     _ item: Item?, _ came: SignalHistory.Entry?, _ index: Int?, _ expected: [SignalHistory.Entry],

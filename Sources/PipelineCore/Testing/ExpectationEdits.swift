@@ -92,7 +92,7 @@ struct ExpectationEdits {
     var names = MarbleNames(letters)
     guard let text = MarbleText.write(entries, tick: expectation.tick, &names) else {
       throw Refusal(
-        "marbles of \(expectation.tick) a character cannot say what came", help: "Write it as a list with 'at:'")
+        "marbles of \(expectation.tick) a character cannot show the events", help: "Write it as a list with 'at:'")
     }
     let added = names.known.dropFirst(letters.count).filter { MarbleNames.letter($0.value) != $0.name }
       .map { "\($0.name): \(YAMLFlowText.write($0.value))" }
@@ -199,7 +199,7 @@ struct ExpectationEdits {
   }
 
   private mutating func list(_ node: YAMLNode, _ nodes: [YAMLNode]) throws(Refusal) {
-    guard nodes.count == expectation.items.count else { throw Refusal("it has steps that say nothing") }
+    guard nodes.count == expectation.items.count else { throw Refusal("it has steps without content") }
     let changes = try align()
     for case .change(let index, let entry) in changes { try rewrite(nodes[index], expectation.items[index], entry) }
     let isTimed = nodes.isEmpty || expectation.items.contains { $0.at != nil }

@@ -72,20 +72,20 @@ public struct ExpectationUpdate {
   private func same(_ old: YAMLNode, _ new: YAMLNode, _ other: (String, YAMLNode, YAMLNode) -> Bool?) -> Bool {
     guard let olds = old.entries, let news = new.entries, olds.count == news.count else { return false }
     return zip(olds, news).allSatisfy { old, new in
-      old.name == new.name && (other(old.name, old.value, new.value) ?? old.value.saysTheSame(as: new.value))
+      old.name == new.name && (other(old.name, old.value, new.value) ?? old.value.isEquivalent(as: new.value))
     }
   }
 }
 
 extension YAMLNode {
   /// Whether two nodes have the same content, whatever their location and style.
-  func saysTheSame(as other: YAMLNode) -> Bool {
+  func isEquivalent(as other: YAMLNode) -> Bool {
     switch (content, other.content) {
     case (.scalar(let a), .scalar(let b)): a.text.text == b.text.text && a.kind == b.kind
     case (.sequence(let a), .sequence(let b)):
-      a.count == b.count && zip(a, b).allSatisfy { $0.saysTheSame(as: $1) }
+      a.count == b.count && zip(a, b).allSatisfy { $0.isEquivalent(as: $1) }
     case (.mapping(let a), .mapping(let b)):
-      a.count == b.count && zip(a, b).allSatisfy { $0.name == $1.name && $0.value.saysTheSame(as: $1.value) }
+      a.count == b.count && zip(a, b).allSatisfy { $0.name == $1.name && $0.value.isEquivalent(as: $1.value) }
     default: false
     }
   }

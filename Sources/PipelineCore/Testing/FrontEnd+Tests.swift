@@ -1,5 +1,5 @@
 extension FrontEnd.Result {
-  /// The tests of the file; what is wrong with them goes to `diagnostics`. `recompile`: the same file with other values of
+  /// The tests of the file. Reports their errors. `recompile`: the same file with other values of
   /// some variables; nil if it cannot be compiled anew.
   public func tests(
     into diagnostics: inout Diagnostics, recompile: @escaping (_ variables: [String: String]) -> FrontEnd.Result?

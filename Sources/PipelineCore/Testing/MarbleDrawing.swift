@@ -12,6 +12,7 @@ public struct MarbleDrawing {
   /// How many empty ticks are drawn before they become a pause.
   private static let longestDash = 24
 
+  /// The drawing of several histories.
   public struct Picture {
     /// One line for each history.
     public var lines: [String]

@@ -14,6 +14,7 @@ public enum SignalMoment: Sendable, Equatable {
 /// `|` completion; `#` an error; `^` and `!` the start and the cancellation of a subscription; a duration between
 /// spaces lets that time pass; spaces have no meaning.
 public struct Marbles: Sendable, Equatable {
+  /// One event of a diagram.
   public struct Entry: Sendable, Equatable {
     /// The time since the start of the diagram.
     public var at: TimeSpan

@@ -32,6 +32,7 @@ public struct PipelineTest: Sendable {
 
   /// The expected events of one signal, sink or output.
   public struct Expectation: Sendable {
+    /// The place of the expected events.
     public enum Target: Sendable, Equatable {
       case sink(String)
       /// A named source or signal, by its index in ``Plan/named``.
@@ -50,7 +51,9 @@ public struct PipelineTest: Sendable {
       }
     }
 
+    /// One expected event.
     public struct Item: Sendable {
+      /// The kind of an expected event.
       public enum Moment: Sendable, Equatable {
         case next(TestValue)
         case complete

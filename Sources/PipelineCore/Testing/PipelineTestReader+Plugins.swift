@@ -23,7 +23,7 @@ extension PipelineTestReader {
     }
     guard let given = node["operator"] else {
       report(
-        .testStep, "the stub does not say for which operator it stands", node.location,
+        .testStep, "the stub names no operator", node.location,
         help: "Add 'operator:', the name of an operator of a plugin")
       return nil
     }

@@ -25,7 +25,7 @@ extension PipelineTestReader {
     }
     guard node["url"] != nil || node["sink"] != nil else {
       report(
-        .testStep, "the stub does not say which requests it answers", node.location,
+        .testStep, "the stub names no requests", node.location,
         help: "Add 'url:', in which * stands for any text, or 'sink:' for the requests of an http sink")
       return nil
     }
@@ -142,7 +142,7 @@ extension PipelineTestReader {
     return response
   }
 
-  /// What `json` or `text` says.
+  /// The body that `json` or `text` gives.
   private mutating func body(_ node: YAMLNode) -> [UInt8] {
     guard let json = node["json"] else { return node["text"].map { Array((text($0, "'text'") ?? "").utf8) } ?? [] }
     if let text = node["text"] { report(.testStep, "a reply has 'json' or 'text', not both", text.location) }
@@ -174,7 +174,7 @@ extension PipelineTestReader {
     guard check(keys: entries, ["command", "sequence"] + Self.answerKeys, "a stub of a program") else { return nil }
     guard let command = node["command"] else {
       report(
-        .testStep, "the stub does not say for which program it stands", node.location,
+        .testStep, "the stub names no program", node.location,
         help: "Add 'command:', the program and its arguments, in which * stands for any text")
       return nil
     }
@@ -229,7 +229,7 @@ extension PipelineTestReader {
     guard check(keys: entries, ["query", "sequence"] + Self.answerKeys, "a stub of a database") else { return nil }
     guard let query = node["query"] else {
       report(
-        .testStep, "the stub does not say which queries it answers", node.location,
+        .testStep, "the stub names no queries", node.location,
         help: "Add 'query:', the statement, in which * stands for any text")
       return nil
     }

@@ -185,8 +185,8 @@ public struct PipelineTestReader {
       guard case .signal(let index) = target, plan.named[index].kind != .part, plan.named[index].references > 0
       else {
         report(
-          .testStep, "when '\(node.name.value)' is subscribed and cancelled cannot be told", mark.location,
-          help: "It can be told of named sources and signals that something refers to")
+          .testStep, "the subscriptions of '\(node.name.value)' cannot be observed", mark.location,
+          help: "They can be observed for named sources and signals that something refers to")
         return nil
       }
     }
@@ -220,8 +220,8 @@ public struct PipelineTestReader {
           return .replies(index)
         }
         report(
-          .unknownSubject, "nobody waits for an answer to the events of '\(parts[0])'", subject.location,
-          help: "'replies' are what the clients of an httpServer hear")
+          .unknownSubject, "the events of '\(parts[0])' have no answers", subject.location,
+          help: "'replies' are the answers to clients of an httpServer")
         return nil
       }
       report(
@@ -385,7 +385,7 @@ public struct PipelineTestReader {
         report(
           .testStep,
           kinds.isEmpty
-            ? "the step says when, but not what" : "a step is one of 'next', 'error' and 'complete'",
+            ? "the step has a time, but nothing that happens" : "a step is one of 'next', 'error' and 'complete'",
           node.location, help: "Write { at: 20ms, next: VALUE }, { error: TEXT } or { complete: true }")
         continue
       }

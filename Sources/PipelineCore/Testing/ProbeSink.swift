@@ -1,6 +1,8 @@
 /// A sink that records events and their times.
 public struct ProbeSink: SinkComponent {
+  /// The events that a sink has recorded.
   public final class Recording: @unchecked Sendable {
+    /// One recorded event.
     public enum Moment: Sendable {
       case next(OwnedValue)
       case complete
@@ -35,7 +37,7 @@ public struct ProbeSink: SinkComponent {
   public init(_ recording: Recording) { self.recording = recording }
 
   public static let spec = ComponentSpec<ProbeSink>(
-    "probe", summary: "Remembers what came.")
+    "probe", summary: "Records events.")
 
   public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 

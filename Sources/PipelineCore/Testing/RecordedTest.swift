@@ -1,10 +1,10 @@
-/// A test of a pipeline that is made of what was seen on its edges while it ran: the inputs of its sources, the answers to the requests of its
+/// A test of a pipeline that is made from the events on its edges while it ran: the inputs of its sources, the answers to the requests of its
 /// inner sources, and the events of one signal or sink, which the test expects.
 ///
 /// Times are rounded to milliseconds. The expected times are those of virtual time: a running pipeline is always a little late. So the
-/// test is run, and is as it was seen if the same events come in the same order, each at most ``tolerance`` from when it was seen.
+/// test is run, and matches if the same events come in the same order, each at most ``tolerance`` from its recorded time.
 public struct RecordedTest: Sendable {
-  /// Something that passed an edge.
+  /// An event, or an end, that passed an edge.
   public struct Sighting: Sendable {
     public var edge: EdgeID
     /// On the monotonic clock.
@@ -18,10 +18,11 @@ public struct RecordedTest: Sendable {
     }
   }
 
+  /// The test made from a recording.
   public struct Outcome: Sendable {
     /// A `tests:` block for the pipeline file.
     public var text: String
-    /// Why the test does not show what was seen; nil: it passes.
+    /// Why the test does not reproduce the recording; nil: it passes.
     public var problem: String?
   }
 
@@ -32,7 +33,7 @@ public struct RecordedTest: Sendable {
   }
 
   public static let tolerance = TimeSpan.milliseconds(100)
-  /// More events make no test that a person reads.
+  /// The largest number of events of a readable test.
   public static let mostEvents = 400
 
   /// Longer ones are broken up.
@@ -48,7 +49,7 @@ public struct RecordedTest: Sendable {
   private let end: TimeSpan
 
   /// - Parameters:
-  ///   - step: The step that was looked at: the signal or sink that contains it is what the test expects.
+  ///   - step: The selected step: the test expects the events of the signal or sink that contains it.
   ///   - end: When the recording ended, on the same clock as the sightings.
   ///   - sightings: In the order in which they were seen, of the edges `sources(of:)`, `signalEdges(of:)` and the inputs of steps with inner
   ///     signals.
@@ -90,8 +91,8 @@ public struct RecordedTest: Sendable {
     }
   }
 
-  /// One answer for each request: each event that came to the step with the inner signal made one, and what came from the source before the next of
-  /// them is its answer; nil: there was none.
+  /// The answers to the requests: each event of the step with the inner signal makes a request, and the events of the inner source before the
+  /// next of them are its answer; nil: there was none.
   private static func answers(
     _ plan: Plan, _ edge: EdgeID, _ source: StepID, _ replies: [SignalHistory.Entry],
     _ entries: (EdgeID) -> [SignalHistory.Entry]
@@ -137,7 +138,7 @@ public struct RecordedTest: Sendable {
       return Outcome(
         text: text,
         problem: """
-          The test does not show what was seen: its pipeline begins anew, the one that was watched may have kept something of before, \
+          The test does not reproduce the recording: its pipeline begins anew, the one that was watched may have kept something of before, \
           or have asked for more than was seen.
           \(report)
           """)

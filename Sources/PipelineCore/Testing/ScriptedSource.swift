@@ -1,5 +1,6 @@
 /// A source that sends a script on the executor's time.
 public struct ScriptedSource: SourceComponent {
+  /// One entry of a script.
   public enum Moment: Sendable {
     case next(OwnedValue)
     case complete
@@ -90,7 +91,7 @@ public struct ScriptedSource: SourceComponent {
       }
     }
 
-    /// The event's name; nil: nobody asks for it. Its position is no name, because the source that it stands for may have none.
+    /// The event's name; nil: it is not needed. Its position is no name, because the source that it replaces may have none.
     private func identity(of index: Int) -> EventIdentity? {
       guard case .origin(let name)? = origin.identity else { return nil }
       return .event("\(name):\(index)")

@@ -1,5 +1,6 @@
 /// The events of a signal with their times since the start of the test: the common form of expectations and results.
 public struct SignalHistory: Sendable, Equatable {
+  /// The kind of an event.
   public enum Moment: Sendable, Equatable {
     case next(TestValue)
     case complete
@@ -13,6 +14,7 @@ public struct SignalHistory: Sendable, Equatable {
     var isMark: Bool { self == .subscribe || self == .cancel }
   }
 
+  /// An event with its time.
   public struct Entry: Sendable, Equatable {
     public var at: TimeSpan
     public var moment: Moment

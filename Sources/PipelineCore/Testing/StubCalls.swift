@@ -4,14 +4,16 @@ protocol StubbedCall: Sendable, Equatable {
   associatedtype Failure: Error, Sendable
   /// How long the caller waits.
   var timeout: TimeSpan { get }
-  /// What the caller gets after `timeout`, and where no stub answers it.
+  /// The failure that the caller receives after `timeout`, or if no stub matches.
   var noAnswer: Failure { get }
   var noStub: Failure { get }
 }
 
 /// The stubbed answers to some calls.
 public struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
+  /// The answer to one call.
   public struct Answer: Sendable {
+    /// The kind of an answer.
     public enum What: Sendable {
       case reply(Reply)
       case failure(Failure)
@@ -44,7 +46,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     var stub: Int?
   }
 
-  /// Which calls each stub answers, and its answers in turn; the last one repeats.
+  /// The calls that each stub answers, and its answers in turn; the last one repeats.
   private let stubs: [(matches: (Call) -> Bool, answers: [Answer])]
   private unowned var executor: Executor
   private var served: [Int]

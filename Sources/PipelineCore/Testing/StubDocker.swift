@@ -1,4 +1,4 @@
-/// What a test says of Docker: its containers with their lines, and its events. Times count from the start of the test.
+/// Docker in a test: its containers with their lines, and its events. Times count from the start of the test.
 struct DockerStub: Sendable {
   struct Line: Sendable {
     var at: TimeSpan
@@ -35,9 +35,9 @@ struct DockerStub: Sendable {
   }
 }
 
-/// Answers what the source `docker` asks, as Docker's API does, on the executor's time.
+/// Answers the requests of the source `docker`, as Docker's API does, on the executor's time.
 ///
-/// It has no state: a restarted pipeline asks again, and `since` says what it knows.
+/// It has no state: a restarted pipeline repeats its requests, with its position in `since`.
 final class StubDocker: @unchecked Sendable {
   private let stub: DockerStub
   private(set) var executor: Executor
@@ -102,7 +102,7 @@ final class StubDocker: @unchecked Sendable {
   private func events(_ query: String, _ since: Int64) -> [(at: Instant, text: String)] {
     var found: [(at: TimeSpan, text: String)]
     if query.contains("%22start%22") {
-      // What the source asks for beside the logs: containers that start from now on.
+      // Beside the logs, the source requests containers that start later.
       found = stub.containers.filter { $0.starts > now && Self.hasLabels($0.labels, query) }.map { container in
         let event = DockerStub.Event(at: container.starts, type: "container", action: "start", id: container.id)
         return (event.at, text(event))

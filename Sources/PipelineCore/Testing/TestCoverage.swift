@@ -4,6 +4,7 @@
 /// runs in production.
 public final class TestCoverage {
 
+  /// A kind of points that tests can reach.
   public enum Category: String, Sendable, CaseIterable {
     case operators, branches, errors, sinks
   }
@@ -13,14 +14,14 @@ public final class TestCoverage {
     public var category: Category
     public var location: SourceLocation
     public var isReached: Bool
-    /// What is not covered, a sentence without a full stop.
+    /// The uncovered point, a sentence without a full stop.
     public var message: String
     /// Whether the message of the step itself already implies it.
     public var isImplied = false
   }
 
   private let plan: Plan
-  /// What the tests so far have sent over each edge of the plan.
+  /// The counts of each edge of the plan over all tests so far.
   public private(set) var edges: [PipelineStatistics.Edge]
 
   public init(_ plan: Plan) {
@@ -28,21 +29,21 @@ public final class TestCoverage {
     edges = plan.edges.map { PipelineStatistics.Edge($0) }
   }
 
-  /// Adds what `execution` has counted, which ran the plan, or the plan with other values of the environment.
+  /// Adds the counts of `execution`, which ran the plan, or the plan with other values of the environment.
   func add(_ execution: Execution) {
     let counted = execution.statistics.edges
     guard counted.map(\.plan) == edges.map(\.plan) else { return }
     for index in edges.indices { edges[index].add(counted[index]) }
   }
 
-  /// What has passed the edges that fulfil a condition.
+  /// The sum of the counts of the edges that fulfil a condition.
   private func count(
     _ number: (PipelineStatistics.Edge) -> UInt64 = \.events, where isMeant: (EdgePlan) -> Bool
   ) -> UInt64 {
     edges.reduce(0) { $0 + (isMeant($1.plan) ? number($1) : 0) }
   }
 
-  // MARK: What is there, and what of it was reached
+  // MARK: Points and reached points
 
   public var points: [Point] {
     var walk = Walk(plan: plan)

@@ -1,5 +1,6 @@
 /// Reports the results of tests.
 public struct TestReport: Sendable {
+  /// A test and its result.
   public struct Case: Sendable {
     public var result: TestResult
     /// Wall-clock time, measured by the caller: the core has no clock.

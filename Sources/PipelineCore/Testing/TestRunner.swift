@@ -35,6 +35,7 @@ public struct TestResult: Sendable {
 
   public var passed: Bool { failures.isEmpty }
 
+  /// A failure of a test.
   public struct Failure: Sendable {
     /// The failure and its location.
     public var diagnostic: Diagnostic
@@ -409,7 +410,7 @@ private final class TestRun {
       Glob.distance($0.command, exchange.call.line) < Glob.distance($1.command, exchange.call.line)
     }
     return Diagnostic(
-      .requestWithoutStub, "no stub stands for the program '\(line)', run at \(at)",
+      .requestWithoutStub, "there is no stub for the program '\(line)', run at \(at)",
       at: nearest?.location ?? test.stubsLocation ?? test.name.location,
       help: nearest.map { "The nearest stub is for '\($0.command)'" }
         ?? "Add 'stubs: { exec: [ { command: \"...\", reply: { text: ... } } ] }' to the test")

@@ -13,6 +13,7 @@ public indirect enum TestValue: Sendable, Hashable {
   /// Sorted by key; of equal keys the first counts.
   case object([Member])
 
+  /// A key with its value.
   public struct Member: Sendable, Hashable {
     public var key: [UInt8]
     public var value: TestValue

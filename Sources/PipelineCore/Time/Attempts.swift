@@ -1,10 +1,10 @@
-/// Attempts that fail in a row, and the pauses between them: each is twice as long as the one before, up to a limit, and shortened by a random
-/// part of up to half, so that not all who wait try at once.
+/// Counts attempts that fail in a row and computes the pauses between them. Each pause is twice as long as the one before, up to a limit, and
+/// shortened by a random part of up to half, so that many clients do not retry at once.
 public struct Attempts: Sendable {
   /// The pause after the first failure, and the longest.
   public var delay: TimeSpan
   public var maxDelay: TimeSpan
-  /// How many have failed in a row.
+  /// How many attempts have failed in a row.
   public private(set) var failures = 0
 
   public init(_ delay: TimeSpan, most maxDelay: TimeSpan) {
@@ -12,19 +12,29 @@ public struct Attempts: Sendable {
     self.maxDelay = max(delay, maxDelay)
   }
 
-  /// The pause before the next attempt: at least a millisecond, and at least what the other side has asked for.
-  public func pause(_ random: UInt64, asked: TimeSpan? = nil) -> TimeSpan {
-    max(delay.doubled(after: failures, most: maxDelay).shortened(by: random), asked ?? .zero, .milliseconds(1))
+  /// The pause before the next attempt: at least a millisecond, and at least the time that the other side has asked for.
+  ///
+  /// - Parameter random: Chooses the random part; nil: the pause is not shortened.
+  public func pause(_ random: UInt64?, asked: TimeSpan? = nil) -> TimeSpan {
+    let pause = delay.doubled(after: failures, most: maxDelay)
+    return max(random.map { pause.shortened(by: $0) } ?? pause, asked ?? .zero, .milliseconds(1))
   }
 
-  /// Counts a failure; whether it is the first in a row.
+  /// The same count with other pauses.
+  public func with(delay: TimeSpan, most maxDelay: TimeSpan) -> Attempts {
+    var changed = Attempts(delay, most: maxDelay)
+    changed.failures = failures
+    return changed
+  }
+
+  /// Counts a failure. Returns whether it is the first in a row.
   @discardableResult
   public mutating func fail() -> Bool {
     failures &+= 1
     return failures == 1
   }
 
-  /// Counts a success; how many had failed before it.
+  /// Counts a success. Returns how many attempts had failed before it.
   @discardableResult
   public mutating func succeed() -> Int {
     defer { failures = 0 }

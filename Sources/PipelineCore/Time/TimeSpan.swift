@@ -15,14 +15,14 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
     return TimeSpan(nanoseconds: overflow ? (a.nanoseconds < 0 ? .min : .max) : sum)
   }
 
-  /// The pause after so many failures in a row, at least one: it doubles with each, up to `most`.
+  /// The pause after a number of failures in a row: it doubles with each failure after the first, up to `most`.
   public func doubled(after failures: Int, most: TimeSpan) -> TimeSpan {
     var pause = self
     for _ in 1..<max(1, min(failures, 64)) where pause < most { pause = pause.scaled(by: 2) }
     return min(pause, most)
   }
 
-  /// Less a part of up to half, which a random number chooses: then not all who wait go on at once.
+  /// Shortened by a random part of up to half, so that waiting clients do not continue at the same time.
   public func shortened(by random: UInt64) -> TimeSpan {
     scaled(by: 0.5 + Double(random >> 11) / Double(1 << 54))
   }

@@ -2,9 +2,9 @@
 public protocol TimerTarget: AnyObject {
   /// `token` is the value passed to `schedule`; the target defines its meaning.
   func woke(_ token: Int)
-  /// The time of a restored timer came while the pipeline was down, and what was due is to be left out. The default does it all the same.
+  /// The time of a restored timer came while the pipeline was down, and is to be left out. The default calls ``woke(_:)`` nevertheless.
   func skipped(_ token: Int, _ late: Lateness)
-  /// Whether events may come of it when it wakes, or an end: not of a sink, which only writes what it has. The default is true.
+  /// Whether waking it may cause events or an end. False for a sink, which only writes. The default is true.
   var mayGoOn: Bool { get }
 }
 
@@ -21,7 +21,7 @@ public struct Lateness: Sendable {
   public var restored: Instant
 }
 
-/// Leaves out what a restored timer was set for.
+/// Skips a restored timer.
 final class SkippedTimer: TimerTarget {
   let target: any TimerTarget
   private let late: Lateness

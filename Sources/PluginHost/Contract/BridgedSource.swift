@@ -86,7 +86,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
 
   func take(_ sent: SentBatch, of instance: any PluginSourceInstance) {
     sent.isTaken = true
-    counts.tell()
+    counts.report()
     let batch = sent.batch
     // A token for each event and rejection, or as they come.
     var tokens = batch.tokens[...]
@@ -105,7 +105,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
       reject(before: index)
       output.flush()
       guard awaitCredit() else {
-        // Nobody takes them: what they hold is not done.
+        // No receiver takes them, so their events count as failed.
         instance.acknowledge(Array(tokens), problem: "the source has ended before")
         return
       }
@@ -126,7 +126,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
   }
 
   func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance) {
-    counts.tell()
+    counts.report()
     switch end {
     case .complete: output.write("{\"from\":\(number),\"complete\":true}\n")
     case .failed(let reason, let place):

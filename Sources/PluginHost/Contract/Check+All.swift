@@ -19,7 +19,7 @@ extension Check {
     return .ok("")
   }
 
-  /// Nothing can be tried with these parameters; but a refusal is no end of the process.
+  /// Checks that the process goes on after it has refused these parameters.
   static func refused(_ trial: ContractTrial, _ why: String) throws(ContractBreach) -> Verdict {
     let program = try trial.program()
     defer { program.kill() }
@@ -59,7 +59,7 @@ extension Check {
     return .ok("\(variants.count) openings, \(refused) refused")
   }
 
-  /// Openings: what is odd about each, and its parameters.
+  /// Openings with unusual parameters: a description and the parameters.
   private static func variants(_ trial: ContractTrial) -> [(String, String)] {
     guard let owned = JSON.owned(Array(trial.one.parameters.utf8)), case .object(let members) = TestValue(owned.value)
     else { return [] }
@@ -151,7 +151,7 @@ extension Check {
       throw ContractBreach(
         expected: "events of the type in 'output' of the spec",
         came: "\(Printable.cut(event.description, limit: 160)): \(problem)",
-        help: "Correct 'output', or what is sent: 'rxd check' believes it, and later steps may fail")
+        help: "Correct 'output', or what is sent: 'rxd check' relies on it, and later steps may fail")
     }
     return sent.isEmpty ? .notApplicable("it sent nothing") : .ok(Printable.count(sent.count, "event"))
   }
@@ -175,7 +175,7 @@ extension Check {
     return .ok("\(steps.count) inputs, up to \(most) at once")
   }
 
-  /// Outcomes of events, of which so many wait at once, with pings between them.
+  /// Outcomes of events, a number of which wait at once, with pings between them.
   private static func run(
     _ trial: ContractTrial, _ steps: [TestedStep], atOnce most: Int
   ) throws(ContractBreach) -> [TestedAnswer.Outcome] {
@@ -292,9 +292,9 @@ extension Check {
     try send(3000, for: .seconds(2))
     if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
     let warm = sent
-    guard let before = program.memory else { return .notApplicable("the system does not say how much it uses") }
+    guard let before = program.memory else { return .notApplicable("its memory use is unknown") }
     try send(15_000, for: .seconds(20))
-    guard let after = program.memory else { return .notApplicable("the system does not say how much it uses") }
+    guard let after = program.memory else { return .notApplicable("its memory use is unknown") }
     let grown = after - before
     let each = grown / max(1, sent - warm)
     let figures = "\(grown >> 10) KiB more after \(sent - warm) events"
@@ -303,7 +303,7 @@ extension Check {
     throw ContractBreach(
       expected: "memory that does not grow with the events: the spec has no 'memory'",
       came: "\(figures), \(each) bytes each",
-      help: "Free what an event needed, or say in 'memory' of the spec what is kept, and bound it by a parameter")
+      help: "Free the memory of an event, or declare it in 'memory' of the spec, and bound it by a parameter")
   }
 
   static func log(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
@@ -333,7 +333,7 @@ extension Check {
       expected: "at most a line or two for an event",
       came: "\(program.loudestSecond) lines within a second, for \(count) events",
       help:
-        "rxd logs 20 lines a second of standard error and counts the others: say what happens often once, and count it")
+        "rxd logs 20 lines of standard error a second: report frequent events once, and count them")
   }
 
   // MARK: Shared libraries
@@ -341,7 +341,7 @@ extension Check {
   static func lifetimes(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
     if trial.varies { return .notApplicable("its answers differ from run to run") }
     var found: [[TestedAnswer.Outcome]] = []
-    // The allocator overwrites what is freed, and fills what is new.
+    // The allocator overwrites freed memory, and fills new memory.
     for byte in [0xA5, 0x3C] {
       let program = try trial.program(
         environment: ["GLIBC_TUNABLES": "glibc.malloc.perturb=\(byte):glibc.malloc.tcache_count=0"])
@@ -358,7 +358,7 @@ extension Check {
       try trial.compare(
         expected, outcomes, "where the allocator overwrites freed and new memory",
         help:
-          "What rxd hands over is valid until the function returns: copy what is kept. Build with -fsanitize=address")
+          "Data from rxd is valid until the function returns: copy it to keep it. Build with -fsanitize=address")
     }
     return .ok("")
   }

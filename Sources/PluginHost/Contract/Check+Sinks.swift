@@ -46,7 +46,7 @@ extension Check {
         if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
         left = program.unansweredSteps
       }
-      // In the same directory: what it had begun is there.
+      // In the same directory, where its unfinished work is.
       let program = try trial.program()
       defer { program.kill() }
       let instance = try trial.open(program)

@@ -2,7 +2,7 @@ import PipelineCore
 
 // Checks of sources.
 extension Check {
-  /// Waits until there are so many events, or the source has ended, or nothing more comes. Whether it goes on.
+  /// Waits until there is that number of events, or the source has ended or is silent. Returns whether it goes on.
   static func collect(
     _ trial: ContractTrial, _ program: TestedProgram, _ instance: TestedInstance, _ most: Int
   ) throws(ContractBreach) -> Bool {
@@ -132,7 +132,7 @@ extension Check {
           expected:
             "\(Printable.cut(expected.description, limit: 160)) as event \(offset + 1) behind the position \(events[index].position ?? "")",
           came: found.map { Printable.cut($0.description, limit: 160) } ?? "nothing",
-          help: "A position says all that is needed to go on behind the event that it came with")
+          help: "A position has all that is needed to continue after the event that it came with")
       }
       try finish(trial, program, instance)
     }
@@ -151,7 +151,7 @@ extension Check {
       }
       try finish(trial, program, instance)
     }
-    // Nobody says anything any more.
+    // No frame is sent to it any more.
     let program = try trial.program()
     defer { program.kill() }
     let instance = try trial.open(program)

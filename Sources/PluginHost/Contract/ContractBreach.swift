@@ -1,11 +1,11 @@
 import Glibc
 
-/// What a plugin did that the contract forbids, or did not do that it demands.
+/// A violation of the contract by a plugin.
 package struct ContractBreach: Error, Sendable {
   /// Each without a full stop.
   package var expected: String
   package var came: String
-  /// What its author can do.
+  /// Advice for its author.
   package var help: String
   /// Whether its process has ended by itself.
   var isEnd = false
@@ -19,7 +19,7 @@ package struct ContractBreach: Error, Sendable {
 }
 
 extension ContractBreach {
-  /// What to do about a process that has ended; by the status of `waitpid`.
+  /// Advice about a process that has ended, by the status of `waitpid`.
   static func helpOnEnd(_ status: Int32) -> String {
     switch status & 0x7F {
     case 0: "It may end only when its standard input ends; answer what cannot be done with 'error'"

@@ -14,8 +14,8 @@ struct ContractCase: Sendable {
   ///
   /// - Parameters:
   ///   - yaml: the component and its parameters.
-  ///   - catalogue: what else the example may name.
-  /// - Returns: The case, or what is wrong with the example.
+  ///   - catalogue: the other components that the example may name.
+  /// - Returns: The case, or the error in the example.
   static func make(
     _ spec: PluginComponentSpec, _ label: String, _ yaml: String, events: [OwnedValue], catalogue: Catalogue,
     beside others: [PluginComponentSpec]
@@ -108,9 +108,9 @@ struct ContractCase: Sendable {
 }
 
 extension LoadedPlugin {
-  /// What is wrong with the examples of its spec, a sentence for each fault.
+  /// The errors in the examples of its spec, a sentence each.
   ///
-  /// - Parameter catalogue: what they may name beside the plugin.
+  /// - Parameter catalogue: the components that they may name beside the plugin.
   package func exampleProblems(_ catalogue: Catalogue) -> [String] {
     spec.components.flatMap { component in
       component.examples.flatMap { example -> [String] in
@@ -125,7 +125,7 @@ extension LoadedPlugin {
   }
 }
 
-/// What is wrong with the pictures of an example.
+/// The errors in the marbles of an example.
 private func mistakes(_ marbles: PluginExample.Marbles) -> [String] {
   [("in", marbles.input), ("out", marbles.output)].compactMap { name, text -> String? in
     do throws(Marbles.Mistake) {
@@ -153,7 +153,7 @@ enum JSON {
   }
 }
 
-/// A plugin that writes down what it is opened with and what it is given, and answers with nothing.
+/// A plugin that records its openings and inputs and answers none.
 private final class CaptureMaker: PluginMaker, @unchecked Sendable {
   let file = PluginFile(path: "", directory: "")
   var opening: PluginOpening?

@@ -4,7 +4,7 @@ import Transport
 
 /// The contract as checks that run against any plugin: `rxd plugin test`.
 package struct ContractSuite {
-  /// What a check has found.
+  /// The result of a check.
   package struct Finding: Sendable {
     package enum Verdict: Sendable {
       /// With a remark, or an empty text.
@@ -31,7 +31,7 @@ package struct ContractSuite {
   }
 
   package var file: PluginFile
-  /// What plays the program: itself, or for a shared library a program that speaks the protocol for it.
+  /// The program under test: the plugin itself or, for a shared library, a program that speaks the protocol for it.
   private let program: (path: String, arguments: [String])
   /// rxd itself.
   let rxd: String
@@ -46,7 +46,7 @@ package struct ContractSuite {
   package var events: [String]?
   /// A directory whose files lie in the working directory of each check.
   package var files: String?
-  /// What examples may name beside the plugin.
+  /// The components that examples may name beside the plugin.
   package var catalogue: Catalogue
 
   /// - Parameter host: the program and the arguments that speak the protocol for a shared library, whose path follows.
@@ -66,7 +66,7 @@ package struct ContractSuite {
   package static let checks: [(id: String, title: String)] =
     ContractSuite.ofPlugin.map { ($0.id, $0.title) } + Check.all.map { ($0.id, $0.title) }
 
-  /// Runs the checks and says what they have found, one after the other.
+  /// Runs the checks one after the other and reports their results.
   package func run(_ report: (Finding) -> Void) {
     func say(_ index: Int, _ verdict: Finding.Verdict) {
       let check = Self.ofPlugin[index]
@@ -211,7 +211,7 @@ package struct ContractSuite {
       throw ContractBreach(
         expected: "a spec of contract \(PluginSpec.contract), or an end, when contract \(contract) is offered",
         came: diagnostics.all.first?.message ?? "another spec",
-        help: "The spec says what the plugin was written for, not what rxd offers")
+        help: "The spec says what the plugin was written for, not those of rxd")
     }
     return .ok("")
   }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// A component with parameters under test, and what its checks share.
+/// A component with parameters under test, and the common state of its checks.
 final class ContractTrial {
   let suite: ContractSuite
   let one: ContractCase
@@ -62,7 +62,7 @@ final class ContractTrial {
 
   // MARK: Runs of an operator
 
-  /// What an operator was given, one after the other on virtual time, and its answers.
+  /// The inputs of an operator in order, on virtual time, and its answers.
   struct Timeline {
     var steps: [(step: TestedStep, now: Int64)] = []
     var outcomes: [TestedAnswer.Outcome] = []
@@ -124,7 +124,7 @@ final class ContractTrial {
     return outcomes
   }
 
-  /// Throws at the first difference. `what`: what was done otherwise than in the plain run.
+  /// Throws at the first difference. `what`: the change from the plain run.
   func compare(
     _ expected: [TestedAnswer.Outcome], _ found: [TestedAnswer.Outcome], _ what: String, help: String
   ) throws(ContractBreach) {

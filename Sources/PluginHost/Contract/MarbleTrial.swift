@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import PipelineCore
 import Transport
@@ -94,16 +95,20 @@ struct MarbleTrial {
       }
     }
     guard code == 0 else { return (-1, "rxd test cannot be started: \(PosixError.text(code))") }
+    let ending = rx_end_watch(process)
+    defer { if ending >= 0 { close(ending) } }
+    let limit = suite.timeout.nanoseconds &+ 30_000_000_000
+    let deadline = monotonicNow() &+ limit
     var status: Int32 = 0
-    var waited: Int64 = 0
-    while waitpid(process, &status, WNOHANG) == 0 {
-      guard waited < suite.timeout.nanoseconds &+ 30_000_000_000 else {
+    while rx_has_ended(process, &status) == 0 {
+      let left = deadline &- monotonicNow()
+      guard left > 0 else {
         kill(process, SIGKILL)
         waitpid(process, &status, 0)
-        return (-1, "no end of the test")
+        return (-1, "the test has not ended within \(limit / 1_000_000_000) s")
       }
-      usleep(2000)
-      waited += 2_000_000
+      // Systems without pidfd_open cannot wait for the end with a limit, so its status is polled.
+      _ = rx_wait_readable(ending, ending < 0 ? min(left, 10_000_000) : left)
     }
     return (status, PluginFile.contents(output).map { String(decoding: $0, as: UTF8.self) } ?? "")
   }

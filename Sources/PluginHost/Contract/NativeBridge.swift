@@ -4,15 +4,15 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A shared library behind the line protocol: what it does wrong ends a process of its own. States and positions, which are bytes, are
-/// texts in base64.
+/// A shared library behind the line protocol, so that its faults end a process of its own. States and positions, which are bytes, are texts
+/// in base64.
 package final class NativeBridge {
   package struct Options {
     /// The contract that the library is offered; nil: that of `hello`.
     package var contract: Int?
     /// On how many threads at once a pure function is called with each event; all must give the same.
     package var threads = 1
-    /// Values that JSON has not are written as objects with one member, and read from them: `$timestamp`, `$duration` in nanoseconds,
+    /// Values without a JSON form are written as objects with one member, and read from them: `$timestamp`, `$duration` in nanoseconds,
     /// `$bytes` in base64.
     package var isTyped = false
     package init() {}
@@ -97,7 +97,7 @@ package final class NativeBridge {
     }
   }
 
-  /// Answers what was handed over.
+  /// Answers the inputs that were handed over.
   private func work() throws(PluginFault) {
     for instance in operators.values where instance.isBusy { try instance.work() }
   }
@@ -134,7 +134,7 @@ package final class NativeBridge {
       step: frame["step"].text, pipeline: frame["pipeline"].text,
       parameters: component.arguments(frame["parameters"], isTyped: options.isTyped), state: Self.bytes(frame["state"]),
       stateVersion: version.is(.int) ? Int(version.asInt) : 0, position: Self.bytes(frame["position"]),
-      isTest: frame["test"].isTrue, tellsGiven: false)
+      isTest: frame["test"].isTrue, passesGiven: false)
     let log: @Sendable (Services.Level, String) -> Void = { [output] level, message in
       output.write("{\"log\":\"\(level.rawValue)\",\"message\":\(JSONText.string(message).text)}\n")
       output.flush()
@@ -163,22 +163,22 @@ package final class NativeBridge {
   private static func bytes(_ text: Value) -> [UInt8]? { text.is(.string) ? Base64.decode(text.text) : nil }
 }
 
-/// What an instance counts, as frames.
+/// The counts of an instance, as frames.
 final class BridgedCounts: Sendable {
   let meter = PluginMeter()
   private let output: BridgeOutput
-  private let told = Mutex<[String: UInt64]>([:])
+  private let reported = Mutex<[String: UInt64]>([:])
 
   init(_ output: BridgeOutput) { self.output = output }
 
-  /// Writes what was counted since the last time.
-  func tell() {
+  /// Writes the counts since the last call.
+  func report() {
     let counts = meter.now.counts
     guard !counts.isEmpty else { return }
-    told.withLock { told in
-      for (name, count) in counts.sorted(by: { $0.key < $1.key }) where count > told[name] ?? 0 {
-        output.write("{\"count\":\(JSONText.string(name).text),\"by\":\(count - (told[name] ?? 0))}\n")
-        told[name] = count
+    reported.withLock { reported in
+      for (name, count) in counts.sorted(by: { $0.key < $1.key }) where count > reported[name] ?? 0 {
+        output.write("{\"count\":\(JSONText.string(name).text),\"by\":\(count - (reported[name] ?? 0))}\n")
+        reported[name] = count
       }
     }
   }
@@ -205,7 +205,7 @@ final class BridgeOutput: Sendable {
       while at < bytes.count {
         let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + at, $0.count - at) }
         if count < 0, errno == EINTR { continue }
-        // Nobody reads any more.
+        // The reader has gone.
         guard count > 0 else { _exit(1) }
         at += count
       }
@@ -289,12 +289,12 @@ final class BridgedInstance {
     }
   }
 
-  /// Answers what waits.
+  /// Answers the waiting inputs.
   func work() throws(PluginFault) {
     let inputs = Array(pause.admit(waiting))
     waiting = []
     guard !inputs.isEmpty else { return }
-    defer { counts.tell() }
+    defer { counts.report() }
     if let row { return try work(row, inputs) }
     let (answers, fault) = handle.run(inputs, pausing: pause)
     write(answers)

@@ -64,7 +64,7 @@ extension PluginParameterType {
   }
 }
 
-/// Values that JSON has not, as objects with one member.
+/// Values without a JSON form, as objects with one member.
 enum TypedJSON {
   /// Valid until `arena` is reset.
   static func read(_ value: Value, in arena: Arena) -> Value {

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Events for the components of a plugin under test: such as no author thinks of, and such as fit the component.
+/// Events for the components of a plugin under test: unusual ones, and ones that fit the component.
 enum TestEvents {
   /// JSON texts.
   static let odd: [String] = [
@@ -12,7 +12,7 @@ enum TestEvents {
     "{" + (0..<200).map { "\"member\($0)\":\($0)" }.joined(separator: ",") + "}",
   ]
 
-  /// What a member may hold.
+  /// Values of members.
   private static let fillings = [
     "\"text\"", "\"Ä text\"", "7", "\"text\"", "null", "-2.5", "[1,\"a\"]", "{\"a\":1}", "true",
   ]

@@ -53,7 +53,7 @@ enum TestedStep: Sendable, Equatable {
   }
 }
 
-/// What has come back for one input.
+/// The answer to one input.
 final class TestedAnswer {
   let id: Int
   let instance: TestedInstance
@@ -73,7 +73,7 @@ final class TestedAnswer {
     self.step = step
   }
 
-  /// What another run must repeat.
+  /// The part of the answer that another run must repeat.
   struct Outcome: Equatable {
     var events: [TestValue]
     var error: String?

@@ -15,7 +15,7 @@ struct TestedCommand: Sendable {
   var timeout: TimeSpan
 }
 
-/// One process of a plugin under test, and rxd's side of the protocol towards it, played strictly: what the contract does not allow is a
+/// One process of a plugin under test, and rxd's side of the protocol towards it, strictly: anything that the contract does not allow is a
 /// ``ContractBreach``. One thread uses it.
 final class TestedProgram {
   private let command: TestedCommand
@@ -90,7 +90,7 @@ final class TestedProgram {
 
   deinit { kill() }
 
-  // MARK: What rxd sends
+  // MARK: Frames of rxd
 
   private func send(_ text: String) { outgoing += Array(text.utf8) }
 
@@ -209,7 +209,7 @@ final class TestedProgram {
       throw ContractBreach(
         expected: "an end with status 0 when standard input ends",
         came: "it \(PluginProcess.description(status ?? 0))\(lastWords)",
-        help: "Leave the loop over the lines at the end of the input, and close what is open")
+        help: "Leave the loop over the lines at the end of the input, and close files and connections")
     }
   }
 
@@ -286,7 +286,7 @@ final class TestedProgram {
     }
   }
 
-  /// Reads and writes for so long, or until the condition holds; whether it does.
+  /// Reads and writes for that time, or until the condition holds. Returns whether it holds.
   @discardableResult
   func run(for time: TimeSpan, until condition: () -> Bool = { false }) throws(ContractBreach) -> Bool {
     let deadline = monotonicNow() + time.nanoseconds
@@ -368,7 +368,7 @@ final class TestedProgram {
     } catch {
       throw ContractBreach(
         expected: "frames of at most \(PluginProcess.frameLimit >> 20) MiB", came: "a longer one",
-        help: "Divide what is large into several events, or refuse it with 'error'")
+        help: "Divide a large result into several events, or refuse it with 'error'")
     }
     guard let (lines, block) = found else { return }
     for line in lines { try take(line) }
@@ -494,7 +494,7 @@ final class TestedProgram {
     guard frame["id"].is(.int), Int(frame["id"].asInt) == answer.id else {
       throw ContractBreach(
         expected: "the answer to \(answer.id): answers come in the order of the ids", came: shown,
-        help: "Answer each input once, in order; keep what is ready early until its turn")
+        help: "Answer each input once, in order; keep early answers until their turn")
     }
     let instance = answer.instance
     if !frame["error"].isAbsent, !frame["error"].isNull {

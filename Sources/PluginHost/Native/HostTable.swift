@@ -218,8 +218,8 @@ enum HostTable {
   private static func speak(_ host: inout rxd_host) {
     host.fail = { scope, message, place in
       guard let scope else { return }
-      if let before = scope.pointee.failure { Unmanaged<NativeScope.Said>.fromOpaque(before).release() }
-      let said = NativeScope.Said(Printable.cut(message.string, limit: 500), place.string)
+      if let before = scope.pointee.failure { Unmanaged<NativeScope.Message>.fromOpaque(before).release() }
+      let said = NativeScope.Message(Printable.cut(message.string, limit: 500), place.string)
       scope.pointee.failure = Unmanaged.passRetained(said).toOpaque()
     }
     host.log = { instance, level, message in

@@ -6,7 +6,7 @@ extension NativeHandle {
   /// Hands inputs to the plugin.
   ///
   /// - Parameter pause: begins if a sink asks for one.
-  /// - Returns: What it has answered, and why it has failed; then it must not be called again.
+  /// - Returns: The answers and, after a failure, the reason; then it must not be called again.
   func run(_ inputs: [PluginInput], pausing pause: RetryPause) -> (answers: [PluginAnswer], fault: PluginFault?) {
     let answers = NativeAnswers(inputs)
     var scope = NativeScope(answers.arena)
@@ -73,14 +73,14 @@ extension NativeHandle {
   }
 }
 
-/// What a native plugin makes of a batch. The plugin has a pointer to it during the call.
+/// The answers of a native plugin to a batch. The plugin has a pointer to it during the call.
 final class NativeAnswers {
-  /// What the answers point to.
+  /// The memory to which the answers point.
   let arena = Arena()
   var state: [UInt8]?
   private let inputs: [PluginInput]
   private var answers: [PluginAnswer]
-  /// The input that the last call was for: what is sent for an earlier one is sent for this one.
+  /// The input of the last call: events that are sent for an earlier input count for this one.
   private var reached = 0
   private var isAnswered: [Bool]
   /// The input with which the output completes: later ones count as not taken.
@@ -95,7 +95,7 @@ final class NativeAnswers {
   func send(_ index: Int, _ value: Value) {
     guard isTaken(index) else { return }
     reached = max(reached, min(index, inputs.count - 1))
-    // What the plugin has made is in this arena; what it passes on lives as long as the input. An absent value is no event.
+    // Values made by the plugin are in this arena; values of the input live as long as the input. An absent value is no event.
     if !value.isAbsent, !value.isError { answers[reached].events.append(value) }
   }
 
@@ -145,7 +145,7 @@ final class NativeAnswers {
 
   func answered() -> [PluginAnswer] { answers.indices.filter { isAnswered[$0] }.map { answers[$0] } }
 
-  /// Keeps what the values of answers point to.
+  /// Keeps the memory to which the values of answers point.
   private final class Keeper {
     let arena: Arena
     let inputs: [PluginInput]

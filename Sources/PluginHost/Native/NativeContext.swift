@@ -2,9 +2,9 @@ import CPlugin
 import PipelineCore
 import Synchronization
 
-/// What belongs to one instance of a native plugin: its log and its counters. The plugin has a pointer to it.
+/// The log and the counters of one instance of a native plugin, which has a pointer to it.
 final class NativeContext: Sendable {
-  /// Nobody waits for what the instance does any more.
+  /// Whether the instance is being closed, so that its results are ignored.
   let isClosing = Atomic(false)
   private let write: @Sendable (Services.Level, String) -> Void
   private let meter: PluginMeter
@@ -65,7 +65,7 @@ final class NativeHandle: @unchecked Sendable {
             raw.component = component.name
             let given = opening.parameters.given(spec)
             return given.withUnsafeBufferPointer { given in
-              raw.given = opening.tellsGiven ? given.baseAddress : nil
+              raw.given = opening.passesGiven ? given.baseAddress : nil
               raw.given_count = given.count
               return open(&raw, &made)
             }
@@ -90,7 +90,7 @@ final class NativeHandle: @unchecked Sendable {
     raw.deallocate()
   }
 
-  /// The state behind everything that `process` was given; nil: it could not be had, which is logged.
+  /// The state after all inputs of `process`; nil: the plugin could not save it, which is logged.
   func save() -> [UInt8]? {
     guard let save = component.save else { return nil }
     let arena = Arena()

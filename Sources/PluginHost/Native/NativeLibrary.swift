@@ -9,7 +9,7 @@ final class NativeLibrary: @unchecked Sendable {
   let document: [UInt8]
   private let plugin: rxd_plugin
 
-  /// What has been loaded from one path.
+  /// The libraries that have been loaded from one path.
   private struct Versions {
     var byDigest: [String: Result<NativeLibrary, PluginFault>] = [:]
     /// The files that are mapped, and their digests without what they use.
@@ -17,7 +17,7 @@ final class NativeLibrary: @unchecked Sendable {
   }
   private static let loaded = Mutex<[String: Versions]>([:])
 
-  /// Whether the library is loaded, and so has read what it reads at its start.
+  /// Whether the library is loaded, and has read the files that it reads at its start.
   static func isLoaded(_ file: PluginFile, digest: String) -> Bool {
     loaded.withLock { $0[file.path]?.byDigest[digest] != nil }
   }

@@ -14,18 +14,18 @@ struct NativeScope {
     withUnsafeMutablePointer(to: &raw, body)
   }
 
-  /// What `fail` said, and forgets it.
+  /// Removes and returns the failure that `fail` reported.
   mutating func takeFailure() -> PluginFault {
     guard let failure = raw.failure else { return PluginFault("it failed without saying why") }
     raw.failure = nil
-    let said = Unmanaged<Said>.fromOpaque(failure).takeRetainedValue()
+    let said = Unmanaged<Message>.fromOpaque(failure).takeRetainedValue()
     return PluginFault(said.message, at: said.place)
   }
 
-  /// Frees what a plugin said though it did not fail.
+  /// Frees the message of a plugin that called `fail` and then did not fail.
   mutating func end() { if raw.failure != nil { _ = takeFailure() } }
 
-  final class Said {
+  final class Message {
     let message: String
     let place: String
     init(_ message: String, _ place: String) {

@@ -14,7 +14,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     var acks: [rxd_ack] = []
     var isStopping = false
     var isClosed = false
-    /// The stop has ended a wait.
+    /// Whether the stop has ended a wait.
     var isStopKnown = false
     /// How many events of those that were handed over are not acknowledged.
     var unacknowledged = 0
@@ -45,7 +45,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   }
 
   deinit {
-    if let failure = rawScope.pointee.failure { Unmanaged<NativeScope.Said>.fromOpaque(failure).release() }
+    if let failure = rawScope.pointee.failure { Unmanaged<NativeScope.Message>.fromOpaque(failure).release() }
     raw.deallocate()
     rawScope.deallocate()
   }
@@ -107,14 +107,14 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
     let status = handle.component.run?(handle.pointer, rawScope, raw) ?? Int32(RXD_FAILED.rawValue)
     if status == 0 || status == Int32(RXD_STOP.rawValue) {
-      // What it has added and not handed over.
+      // Events that it has added and not handed over.
       _ = flush()
       end(.complete)
     } else {
       var said = PluginFault("it failed without saying why")
       if let failure = rawScope.pointee.failure {
         rawScope.pointee.failure = nil
-        let text = Unmanaged<NativeScope.Said>.fromOpaque(failure).takeRetainedValue()
+        let text = Unmanaged<NativeScope.Message>.fromOpaque(failure).takeRetainedValue()
         said = PluginFault(text.message, at: text.place)
       }
       end(.failed("the plugin failed: \(said.message)", place: said.place))

@@ -34,7 +34,7 @@ final class LineBlock: @unchecked Sendable {
   }
 }
 
-/// Takes bytes apart into lines.
+/// Splits bytes into lines.
 struct LineReader {
   private var block = LineBlock(64 << 10)
   private var searched = 0
@@ -42,7 +42,7 @@ struct LineReader {
 
   init(limit: Int) { self.limit = limit }
 
-  /// Where the next bytes are read to.
+  /// The memory for the next bytes.
   mutating func room() -> UnsafeMutableRawBufferPointer {
     if block.room.count < 4096 { block.grow() }
     return block.room

@@ -5,7 +5,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// What a program's frames go to. Called on the thread of the program.
+/// The receiver of a program's frames. Called on the thread of the program.
 protocol FrameHandler: AnyObject {
   /// One frame, an object; it lives as long as `block`. Returns why the program broke the contract, or nil.
   func take(_ frame: Value, _ block: LineBlock) -> String?
@@ -13,7 +13,7 @@ protocol FrameHandler: AnyObject {
   func tookAll()
   /// The program has ended, or was killed, without being asked to. `isFinal`: it makes no sense to start it again.
   func ended(_ reason: String, isFinal: Bool)
-  /// Since when something is unanswered, on the monotonic clock; nil: nothing is.
+  /// The time since which an input is unanswered, on the monotonic clock; nil: none is.
   var waitingSince: Int64? { get }
 }
 
@@ -34,7 +34,7 @@ final class PluginProcess: @unchecked Sendable {
   private let shared = Mutex(Shared())
   private let awake: WakeEvent?
 
-  // What follows belongs to the thread.
+  // The rest belongs to the thread.
   private var process: pid_t = 0
   private var descriptors: [Int32] = [-1, -1, -1]
   private var writing: [UInt8] = []
@@ -89,7 +89,7 @@ final class PluginProcess: @unchecked Sendable {
     text.withUTF8 { send(UnsafeRawBufferPointer($0)) }
   }
 
-  /// Ends it; the handler hears no more.
+  /// Ends it; the handler is not called any more.
   func close() {
     shared.withLock { $0.isClosing = true }
     awake?.wake()
@@ -151,7 +151,7 @@ final class PluginProcess: @unchecked Sendable {
   /// Runs until it has ended.
   func run() { while step(until: nil) {} }
 
-  /// Waits for something to happen and does what is to be done. Returns false when the program has ended and everything is said.
+  /// Waits for an event of the program and handles it. Returns false when the program has ended and everything is reported.
   ///
   /// - Parameter deadline: On the monotonic clock; nil: waits as long as nothing happens.
   func step(until deadline: Int64?) -> Bool {
@@ -184,7 +184,7 @@ final class PluginProcess: @unchecked Sendable {
     return !isDone
   }
 
-  /// When something must be looked at even if nothing happens.
+  /// The time of the next check without an event.
   private func due(_ now: Int64) -> Int64? {
     // Its end is seen by the end of its output, or here where a child of it keeps that open.
     var dues = [now + (closedAt > 0 || descriptors[1] < 0 ? Self.second / 100 : Self.pingInterval)]
@@ -343,7 +343,7 @@ final class PluginProcess: @unchecked Sendable {
   }
 
   private func over(_ what: String) {
-    // What it has still said.
+    // The rest of its standard error.
     while descriptors[2] >= 0, fault == nil {
       let before = descriptors[2]
       var one = pollfd(fd: before, events: Int16(POLLIN), revents: 0)

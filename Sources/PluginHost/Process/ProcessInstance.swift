@@ -11,7 +11,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   private let finished = Atomic(false)
   // In turns.
   private var program: SharedProgram?
-  /// What it is given first was given to a process that has ended.
+  /// Its first inputs were also given to a process that has ended.
   private var isRepeating = false
   let pause = RetryPause()
 

@@ -98,7 +98,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
 
   // MARK: On the thread of the program
 
-  /// A source may have nothing to say for as long as it likes.
+  /// A source may be silent without a limit.
   var waitingSince: Int64? { nil }
 
   func take(_ frame: Value, _ block: LineBlock) -> String? {
@@ -179,7 +179,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
 
   func ended(_ reason: String, isFinal: Bool) {
     flush()
-    // The program has no other way to end than to say that it is complete.
+    // A program that ends without `complete` has failed.
     guard !isComplete else { return }
     end(isFinal ? .refused(reason, place: "") : .died(reason))
   }

@@ -3,9 +3,9 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A running program with all instances of one step: what it was given in one order, because the ids of all instances ascend.
+/// A running program with all instances of one step. Its inputs have one order, because the ids of all instances ascend.
 ///
-/// It lives as long as its process. What a step keeps from one process to the next is in its ``ProgramSlot``.
+/// It lives as long as its process. The state of a step between processes is in its ``ProgramSlot``.
 final class SharedProgram: FrameHandler, @unchecked Sendable {
   private let plugin: ProcessPlugin
   private let process: PluginProcess
@@ -14,7 +14,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private let services: PluginServices
   private let slot: ProgramSlot
 
-  /// What an answer is awaited for.
+  /// An input or request that awaits an answer.
   private struct Awaited {
     enum Kind {
       case input
@@ -69,7 +69,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   // MARK: In turns
 
-  /// Starts the program; its instances hear what comes of it.
+  /// Starts the program; its instances are notified of the result.
   func start() {
     if services.isImmediate {
       do throws(PluginFault) { try process.start() } catch { cannotStart(error.message) }
@@ -142,7 +142,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     if services.isImmediate { pump() }
   }
 
-  /// What this instance has been given, it will be given again: a sink has asked for a pause.
+  /// Forgets the inputs of an instance, which are given again: a sink has asked for a pause.
   func forget(_ instance: ProcessInstance) {
     shared.withLock { shared in
       shared.awaited.removeAll { $0.instance === instance }
@@ -331,7 +331,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       if answer.finishes { finish(awaited.instance, &shared) }
     }
     if case .again = answer.verdict {
-      // What has been handed over since is ignored by the plugin.
+      // The plugin ignores later inputs.
       awaited.instance.pause.begin()
       forget(awaited.instance)
     }
@@ -422,7 +422,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   }
 }
 
-/// What a step keeps of its program from one process to the next.
+/// The state of a step's program between processes.
 final class ProgramSlot: Sendable {
   private struct State {
     weak var program: SharedProgram?
@@ -458,6 +458,6 @@ final class ProgramSlot: Sendable {
     }
   }
 
-  /// It has answered what it had not before.
+  /// Notes that it has answered a new input.
   func works() { state.withLock { $0.pause = Self.shortest } }
 }

@@ -83,7 +83,7 @@ final class ConfigWatch {
   /// Checks the files; returns whether to load them.
   func check(at now: Instant) -> Bool {
     checkAt = inotify == nil ? now + Self.pollInterval : nil
-    // Whatever happens after this makes an event.
+    // Every later change makes an event.
     _ = inotify?.read()
     let files = files()
     watch(files)

@@ -7,7 +7,7 @@ import Transport
 enum ControlSocket {
   static let variable = "RXD_CONTROL_SOCKET"
   static let name = "control.sock"
-  /// Where the service's socket is.
+  /// The path of the service's socket.
   static let usual = "/run/rxd/control.sock"
 
   /// The path of a process's own socket; nil: it has none.
@@ -15,7 +15,7 @@ enum ControlSocket {
   /// - Parameters:
   ///   - given: The path of the command line, `none` for no socket.
   ///   - state: The state directory.
-  /// - Returns: `isAsked`: a person has named the path, so it must work.
+  /// - Returns: `isAsked`: the path was given explicitly, so it must work.
   static func path(_ given: String?, state: String?) -> (path: String, isAsked: Bool)? {
     if let asked = named(given) { return asked == "none" ? nil : (asked, true) }
     return [runtimeDirectory, state].compactMap { $0 }.first.map { (file(in: $0), false) }
@@ -86,7 +86,7 @@ struct ControlRequest: Sendable {
   /// All values of a name of the query, in their order.
   func all(_ name: String) -> [String] { request.query.filter { $0.name == name }.map(\.value) }
 
-  /// Answers with lines that come one by one. Nil: the client has left.
+  /// Answers with a stream of lines. Nil: the client has left.
   func stream(_ type: String, closed: @escaping @Sendable () -> Void) -> ResponseStream? {
     request.stream(status: 200, headers: [("Content-Type", type)], closed: closed)
   }
@@ -105,7 +105,7 @@ struct ControlRequest: Sendable {
 struct ControlRoom {
   var method: String
   var path: String
-  /// Where else than on the control socket it is served.
+  /// The further interfaces on which it is served.
   var isServed: Set<ControlRequest.Entrance> = []
   /// A longer body is refused.
   var mostBytes = 64 << 10

@@ -63,7 +63,7 @@ final class DeadLetters: Sendable {
       }
     case .failed(let name, let lines, let error):
       let pipeline = String(name.dropLast(".ndjson".count))
-      log.write(.error, pipeline, "\(error.message); rejected events are told here instead")
+      log.write(.error, pipeline, "\(error.message); rejected events are logged here instead")
       for line in lines { line.withUnsafeBytes { log.reject(UnsafeRawBufferPointer(rebasing: $0.dropLast())) } }
     }
   }

@@ -7,7 +7,7 @@ extension Metrics {
     var processes = MetricFamily("rxd_plugin_processes", .gauge, "Processes of the step's plugin")
     var memory = MetricFamily("rxd_plugin_memory_bytes", .gauge, "Memory of these processes that is in RAM")
     var inHand = MetricFamily(
-      "rxd_plugin_in_hand_events", .gauge, "Events that the plugin was given and has not answered or settled")
+      "rxd_plugin_in_hand_events", .gauge, "Events that the plugin has received and neither answered nor acknowledged")
     var restarts = MetricFamily(
       "rxd_plugin_restarts", .counter, "Starts of the plugin's program after it had ended by itself")
     var poisoned = MetricFamily(

@@ -46,7 +46,7 @@ struct Metrics {
     cpu.add([], seconds: span(usage.ru_utime) + span(usage.ru_stime))
     var memory = MetricFamily("process_resident_memory_bytes", .gauge, "Memory of the process that is in RAM")
     if let bytes = ResidentMemory.bytes() { memory.add([], bytes) }
-    var reloads = MetricFamily("rxd_reloads", .counter, "Reloads by what became of them")
+    var reloads = MetricFamily("rxd_reloads", .counter, "Reloads by result")
     for result in ["reloaded", "refused", "failed"] { reloads.add([("result", result)], view.reloads[result] ?? 0) }
     var last = MetricFamily(
       "rxd_last_reload_successful", .gauge,
@@ -102,7 +102,8 @@ struct Metrics {
       "rxd_component_sent_events", .counter, "Events that the component sent; of a sink, those that it delivered")
     var made = MetricFamily(
       "rxd_component_made_events", .counter, "Events of the component's own, such as sums and windows")
-    var kept = MetricFamily("rxd_component_kept_events", .counter, "Events that the component used for what it makes")
+    var kept = MetricFamily(
+      "rxd_component_kept_events", .counter, "Events that the component keeps or has combined into others")
     var discarded = MetricFamily(
       "rxd_component_discarded_events", .counter,
       "Events left out: dropped as the component is there to do, superseded by newer ones, or not delivered")

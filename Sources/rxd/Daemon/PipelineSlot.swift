@@ -37,11 +37,11 @@ final class PipelineSlot {
   var saved: [UInt8]?
   /// The state is that of a run that is being replaced: the pipeline was not down.
   var isMoved = false
-  /// Where the state is kept; nil: nowhere, or it has not been opened.
+  /// The store of the state; nil: there is none, or it has not been opened.
   var store: DiskStore?
   /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its state.
   var isTrying = false
-  /// Which event is in hand, as long as the store is open.
+  /// The record of the event in hand, as long as the store is open.
   var inHand: InHand?
   /// The version before a reload, in case the new version does not start.
   var previous: Version?
@@ -72,7 +72,7 @@ final class PipelineSlot {
   var past = PastCounts()
   /// Events that did not pass, of all runs.
   let stopped = StoppedEvents()
-  /// How often it has failed and was to start again.
+  /// The number of restarts after failures.
   private(set) var restarts = 0
 
   /// Restarts in a row; reset after a minute without a failure.

@@ -14,7 +14,7 @@ final class PrintedOutput: Sendable {
     var failure: PosixError?
   }
   private let state = Mutex(State())
-  /// Held while blocks are handed to the writer, so that they keep their order.
+  /// Locked while blocks are handed to the writer, so that they keep their order.
   private let handingOver = Mutex(())
   private let writer: FileWriter
   /// A block of this size is handed over before the turn ends.

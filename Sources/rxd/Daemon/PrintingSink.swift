@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Stands in for a sink and prints what the sink would send, in its encoding.
+/// Replaces a sink and prints its events, in the sink's encoding.
 struct PrintingSink: SinkComponent {
   enum Style: Sendable {
     /// The encoded event, without the name of the sink.

@@ -11,10 +11,10 @@ struct ProcessView {
     /// When `state` began: wall-clock nanoseconds since 1970.
     var since: Int64
     var isRunning: Bool
-    /// How often it has failed and was started again.
+    /// The number of restarts after failures.
     var restarts: Int
     var plan: Plan
-    /// Changes with what the file says.
+    /// Changes with the meaning of the file.
     var revision: String
     /// Includes the counts of earlier runs.
     var statistics: PipelineStatistics

@@ -33,7 +33,7 @@ struct ReloadVerdict {
     var kind: Kind
     var name: String
     var file: String
-    /// The steps that go on with what they kept.
+    /// The steps that go on from their state.
     var kept: [String] = []
     /// The state that could not be taken over, and why: one line each.
     var lost: [String] = []

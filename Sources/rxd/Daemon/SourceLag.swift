@@ -9,7 +9,7 @@ final class SourceLag: Sendable {
   private let isBusy = Atomic(false)
 
   /// Measures the files of several sources; `done` is called on another thread, with nil where no file was found. False: an earlier measurement
-  /// has not come to its end.
+  /// is still running.
   func measure(
     _ sources: [[PipelineStatistics.ReadFile]], _ done: @escaping @Sendable ([Int64?]) -> Void
   ) -> Bool {

@@ -54,7 +54,7 @@ final class StateDirectory: Sendable {
     return [given, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }.first { !$0.isEmpty }
   }
 
-  /// The holder of a directory's lock, `process 4711`; nil: nobody holds it. Changes nothing.
+  /// The holder of a directory's lock, `process 4711`; nil: it is free. Changes nothing.
   static func user(of path: String) -> String? {
     let number = Glibc.open(path + "/lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard number >= 0 else { return nil }
@@ -76,7 +76,7 @@ final class StateDirectory: Sendable {
     var status = stat()
     guard fstat(directory.number, &status) == 0 else { throw refusal("examine", directory.name) }
     guard status.st_uid == geteuid() || status.st_uid == 0 else {
-      throw .unusable("\(directory.name) belongs to another user, so what is kept there would be theirs")
+      throw .unusable("\(directory.name) belongs to another user, who could change the stored data")
     }
     guard status.st_mode & 0o022 == 0 else {
       throw .unusable("others may write to \(directory.name): 'chmod go-w' it, or name another directory")

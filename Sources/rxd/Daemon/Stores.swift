@@ -25,10 +25,10 @@ final class Stores: Sendable {
     return "\(real.map { String(cString: $0) } ?? state)/\(folder)/\(pipeline).db"
   }
 
-  /// The file with the names of the pipelines that this process has files of, one a line.
+  /// The file with the names of the pipelines of this process, one per line.
   static let names = "names"
 
-  /// Notes which pipelines there are files of, for `rxd state ls`.
+  /// Records the pipelines that have files, for `rxd state ls`.
   func note(_ pipelines: [String]) {
     let text = Array(pipelines.map { $0 + "\n" }.joined().utf8)
     let path = "\(state.path)/\(Self.folder)/\(Self.names)"

@@ -57,7 +57,7 @@ extension Supervisor {
 }
 
 extension PipelineSlot {
-  /// How the pipeline is, in a word of `GET /status`.
+  /// The state of the pipeline, as one word of `GET /status`.
   var stateName: String {
     switch state {
     case .running: hasLaunched ? "running" : "starting"
@@ -68,7 +68,7 @@ extension PipelineSlot {
     }
   }
 
-  /// How the pipeline is, for `GET /status`.
+  /// The state of the pipeline, for `GET /status`.
   fileprivate var document: JSONText {
     var members: [(String, JSONText)] = [
       ("name", .string(name)), ("file", .string(path)), ("state", .string(stateName)),

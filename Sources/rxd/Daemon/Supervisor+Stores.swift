@@ -4,7 +4,7 @@ import PipelineRuntime
 import Storage
 
 extension Supervisor {
-  /// Opens the store of a slot unless it is open, and takes over what an earlier process has left.
+  /// Opens the store of a slot unless it is open, and takes over the state of an earlier process.
   /// - Returns: How the run keeps its state; nil: it keeps nothing.
   func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }

@@ -17,7 +17,7 @@ struct Observation {
 }
 
 extension Supervisor {
-  /// How long an event may keep a pipeline busy before it is left out of a view, and how long files may take to say their size.
+  /// How long an event may keep a pipeline busy before it is left out of a view, and how long determining the sizes of files may take.
   private static let patience = TimeSpan.seconds(1)
   private static let filePatience = TimeSpan.milliseconds(500)
 
@@ -65,7 +65,7 @@ extension Supervisor {
     deliver(view)
   }
 
-  /// Everything has answered, or the time is over.
+  /// All have answered, or the time is over.
   func endObservation() {
     guard let observation else { return }
     if let view = observation.view { return deliver(view) }
@@ -132,7 +132,7 @@ extension Supervisor {
       .object([("status", .string(isStopping ? "stopping" : "ok")), ("pipelines", .string(status))]))
   }
 
-  /// `GET /ready`: whether every pipeline runs, or has done all that it had to do.
+  /// `GET /ready`: whether every pipeline runs, or has completed.
   func answerReadiness(_ request: ControlRequest) {
     let waiting = slots.filter { !$0.isReady }
     let isReady = waiting.isEmpty && !isStopping

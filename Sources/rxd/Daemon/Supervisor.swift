@@ -33,7 +33,7 @@ final class Supervisor {
     var control: LocalSocket?
     /// Serves metrics over TCP.
     var metrics: MetricsListener?
-    /// Where the live page is served over TCP, and whether its address is printed.
+    /// The TCP address of the live page, and whether it is printed.
     var page: PageGate?
     var showsPage = false
     /// The options of trying out: `--dry-run`, `--print`, `--limit`, `--once`.
@@ -77,7 +77,7 @@ final class Supervisor {
   var lastReload: ReloadVerdict? {
     didSet { if let result = lastReload?.result { reloadCounts[result.rawValue, default: 0] += 1 } }
   }
-  /// How many reloads had which result.
+  /// The number of reloads by result.
   var reloadCounts: [String: Int] = [:]
   /// A snapshot of all pipelines that is being taken.
   var observation: Observation?
@@ -89,7 +89,7 @@ final class Supervisor {
   var taps: [TapSession] = []
   /// The readers of the live page.
   let page = PageFeed()
-  /// Where the live page is served over TCP.
+  /// The TCP listener of the live page.
   var pageURL: String?
   /// When listening sockets that were kept for new versions of their pipelines are closed.
   var keepingEnd: Instant?
@@ -145,7 +145,7 @@ final class Supervisor {
     }
   }
 
-  /// Takes what has come since the last time.
+  /// Takes the messages that have come since the last call.
   func messages() -> [Message] {
     mailbox.messages.withLock { box in
       defer { box = [] }

@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// An address to listen on, as `--metrics-listen` and `--ui-listen` have it.
+/// An address to listen on, the value of `--metrics-listen` and `--ui-listen`.
 struct TCPAddress {
   var host: String
   var port: Int

@@ -3,16 +3,16 @@ import PipelineCore
 
 /// How a run differs from that of a service: `--dry-run`, `--print`, `--limit`, `--once`.
 struct Trial: Sendable {
-  /// Sinks print what they would send; nothing is acknowledged and nothing is stored.
+  /// Sinks print their events instead of sending them; nothing is acknowledged and nothing is stored.
   var isDry = false
-  /// Every source gives what is there once.
+  /// Every source reads its present content once.
   var isOnce = false
   /// Each pipeline ends when its sinks have received this many events.
   var limit: Int?
-  /// How many signals are printed, and in which form.
+  /// The number of printed signals, and the form.
   var printed = 0
   var format = EncoderFormat.ndjson
-  /// Where everything is printed; nil: nothing is.
+  /// The output for everything printed; nil: nothing is printed.
   var output: PrintedOutput?
 
   /// Sets up an execution before its launch.

@@ -11,7 +11,7 @@ struct Watchdog {
   /// When the watchdog is fed next.
   private(set) var next: Instant
 
-  /// Nil: the service manager expects nothing.
+  /// Nil: the service manager has no watchdog.
   init?(_ notify: Notify, at now: Instant) {
     guard let limit = notify.watchdogMicroseconds else { return nil }
     self.notify = notify

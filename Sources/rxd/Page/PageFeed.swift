@@ -2,25 +2,25 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// What the readers of the live page are sent: all counts at first, then what has changed, up to four times a second. Used on the main thread;
+/// The messages to readers of the live page: all counts at first, then changes, up to four times a second. Used on the main thread;
 /// nothing happens here while there is no reader.
 ///
 /// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that differ from what the
-/// reader knows, under their names in `GET /stats`; a member that is gone is null. `gone` has the elements that are no more.
+/// reader knows, under their names in `GET /stats`; a member that is gone is null. `gone` has the elements that have vanished.
 final class PageFeed {
   /// The most readers, and the time between two readings.
   static let mostReaders = 16
   private static let interval = TimeSpan.milliseconds(250)
-  /// Making a look may take this part of the time: large graphs are looked at less often.
+  /// Readings may take this part of the time: large graphs are read less often.
   private static let share: Int64 = 50
-  /// A message is at most about so long; what does not fit comes with the next.
+  /// The approximate limit of a message; further changes come with the next one.
   private static let mostBytes = 160 << 10
   /// How long the counts are kept from which sentences are made.
   private static let window = 60_000_000_000
 
   /// One open page.
   final class Reader {
-    /// Steps and edges are wanted of this pipeline; nil: of all.
+    /// The pipeline whose steps and edges are wanted; nil: all.
     let pipeline: String?
     let stream: ResponseStream
     /// The members that the reader knows, as JSON, by the keys of their elements.
@@ -36,9 +36,9 @@ final class PageFeed {
   private(set) var readers: [(identity: Int, reader: Reader)] = []
   /// How many readers have been given an identity.
   var identities = 0
-  /// When to look next; nil: nobody is there.
+  /// When to read next; nil: there is no reader.
   var pollAt: Instant?
-  /// Looks of the last minute, one a second, the oldest first.
+  /// Readings of the last minute, one per second, the oldest first.
   private var readings: [LiveStatistics] = []
   private var sentences: [String] = []
 
@@ -97,7 +97,7 @@ final class PageFeed {
   /// A pipeline, a step or an edge.
   private struct Element {
     var key: String
-    /// What names it: members of each change.
+    /// The members of each change that name it.
     var names: String
     var members: [(name: String, value: String)]
 

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// Where the live page is asked for over TCP: its files by anybody who can connect, everything else with the token.
+/// Serves the live page over TCP: its files to every client, everything else with the token.
 ///
 /// The token stands in the fragment of the page's address, which browsers send nowhere; the page sends it as
 /// `Authorization: Bearer ...`. A loopback address answers only requests whose `Host` is one of this machine's own names, so
@@ -10,14 +10,14 @@ struct PageGate: Sendable {
   let address: TCPAddress
   let token: Secret
 
-  /// A token that nobody guesses.
+  /// An unpredictable token.
   static func randomToken() -> Secret {
     var generator = SystemRandomNumberGenerator()
     return Secret(
       (0..<4).map { _ in Printable.hex(UInt32.random(in: 0 ... .max, using: &generator), digits: 8) }.joined())
   }
 
-  /// What a browser is given: with the token, so not for logs.
+  /// The address for a browser: with the token, so not for logs.
   func url(port: Int) -> String {
     let safe = token.revealed.utf8.map { byte in
       isUnreserved(byte) ? String(UnicodeScalar(byte)) : "%" + Printable.hex(UInt32(byte), digits: 2)

@@ -10,7 +10,7 @@ struct PagePicture {
     self.revision = revision
   }
 
-  /// What an edge is to a step.
+  /// The relation of an edge to a step.
   enum Role: String {
     /// It leaves a source that the step depends on.
     case source
@@ -69,7 +69,7 @@ struct PagePicture {
     ])
   }
 
-  /// The lines of the file that describe what stands at `location`: its line, and those that are indented further.
+  /// The lines of the file that describe the element at `location`: its line, and those that are indented further.
   private func lines(at location: SourceLocation) -> String {
     let source = location.text
     let (first, column) = source.position(at: location.offset)

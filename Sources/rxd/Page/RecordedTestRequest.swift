@@ -3,7 +3,7 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
-/// What the page asks for with "save as a test": a line with the step and the end of the recording, then lines of a tap as they came.
+/// The request of "save as a test": a line with the step and the end of the recording, then lines of a tap as they came.
 struct RecordedTestRequest: Sendable {
   static let mostBytes = 1 << 20
   private static let isBusy = Mutex(false)
@@ -56,7 +56,7 @@ struct RecordedTestRequest: Sendable {
         throw RecordedTest.Refusal(message: "the pipeline has changed since: record again")
       }
       if line["cut"]?.bool == true {
-        throw RecordedTest.Refusal(message: "an event is longer than what was seen of it, so a test cannot compare it")
+        throw RecordedTest.Refusal(message: "an event was recorded in part only, so a test cannot compare it")
       }
       let moment: SignalHistory.Moment =
         switch line["end"]?.text {
@@ -71,7 +71,7 @@ struct RecordedTestRequest: Sendable {
 }
 
 extension Supervisor {
-  /// `POST /ui/test`: a `tests:` block of what was seen.
+  /// `POST /ui/test`: a `tests:` block from recorded events.
   func answerRecordedTest(_ request: ControlRequest) {
     let name = request.query["pipeline"] ?? ""
     guard let slot = slots.first(where: { $0.name == name }) else {

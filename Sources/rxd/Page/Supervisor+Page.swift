@@ -17,14 +17,14 @@ extension Supervisor {
     page.add(identity, pipeline: request.query["pipeline"], stream, at: now)
   }
 
-  /// Looks at all pipelines for the open pages.
+  /// Reads the counts of all pipelines for the open pages.
   func pollForPage() {
-    // Until the look is done; its answer says when the next one is due.
+    // Until the reading is done, which sets the time of the next one.
     page.pollAt = nil
     observe { [self] view in page.show(view) { SystemClock.shared.now } }
   }
 
-  /// `GET /ui`: where the page is, for who may use the control socket.
+  /// `GET /ui`: the address of the page, for users of the control socket.
   func answerPageAddress(_ request: ControlRequest) {
     request.answer(200, .object([("url", pageURL.map(JSONText.string) ?? .null)]))
   }

@@ -9,8 +9,8 @@ struct Check: ParsableCommand {
     discussion: """
       Reads only the files and the environment, checks whether the directories of sinks exist, and starts nothing. \
       Several files are checked as if they ran in one process, with one report. The exit status is 78 if a file has \
-      errors, 66 if one is missing. With --fix, what the report proposes as a fix is written into the files, unless \
-      there is a choice; the report says what is left.
+      errors, 66 if one is missing. With --fix, the fixes that the report proposes are written into the files, unless \
+      there is a choice; the report has the remaining errors.
       """,
     aliases: ["validate", "lint"])
 

@@ -10,7 +10,7 @@ enum ExitStatus {
   /// A pipeline or a test failed.
   static let failure = ExitCode(1)
   static let usage = ExitCode(64)
-  /// An input file has not the form that it must have.
+  /// An input file is malformed.
   static let data = ExitCode(65)
   /// An input file is missing.
   static let noInput = ExitCode(66)

@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Where a verb finds the process that it asks.
+/// The process that a verb asks.
 struct ControlOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
@@ -24,7 +24,7 @@ struct ControlOptions: ParsableArguments {
 }
 
 extension ControlClient {
-  /// Asks for an answer that comes bit by bit, until it ends.
+  /// Requests a streamed answer and reads it to its end.
   ///
   /// - Parameters:
   ///   - idle: After such a time without bytes `take` is called without any, once.
@@ -143,7 +143,7 @@ extension ControlClient {
 }
 
 extension ControlClient.Answer {
-  /// Ends the program with the reason of an answer that is not what was asked for; a misspelt name is corrected.
+  /// Ends the program with the reason given in an answer of failure; a misspelt name is corrected.
   ///
   /// - Parameters:
   ///   - pipeline: The pipeline that was asked for.

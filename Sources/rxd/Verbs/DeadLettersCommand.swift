@@ -197,9 +197,9 @@ struct DeadLettersVerb: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Gives events that a sink could not deliver to that sink once more.",
       discussion: """
-        They are delivered when the pipeline starts, in their order, and are dead letters no more. Other steps cannot be \
+        They are delivered when the pipeline starts, in their order, and are no longer dead letters. Other steps cannot be \
         given an event: --print writes theirs to standard output, one JSON value a line, to be fed to a source.
-        What JSON has no form for (bytes, times, durations) is text in a dead letter, and of the metadata only source, \
+        Values without a form in JSON (bytes, times, durations) are text in a dead letter, and of the metadata only source, \
         path and offset are kept.
         """)
 
@@ -300,7 +300,7 @@ struct DeadLettersVerb: ParsableCommand {
   }
 }
 
-/// What becomes of dead letters that are replayed.
+/// The result of replaying dead letters.
 struct ReplayPlan {
   let prints: Bool
   private(set) var rows: [OutboxRow] = []
@@ -345,7 +345,7 @@ struct ReplayPlan {
   }
 }
 
-/// Where dead letters are.
+/// The place of dead letters.
 enum DeadLetterFiles {
   /// Calls `body` for each line of the files of a pipeline, without the line end.
   static func lines(_ pipeline: String, _ folder: StateFolder?, _ body: ([UInt8]) -> Void) {

@@ -49,7 +49,7 @@ struct Describe: ParsableCommand {
       // A foreign name is a better hint than a similar spelling.
       let help =
         Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
-        ?? Suggestion.correction(for: name, among: Self.known(catalogue))?.help ?? "'rxd list' shows what there is"
+        ?? Suggestion.correction(for: name, among: Self.known(catalogue))?.help ?? "'rxd list' lists them"
       Console.printError("there is nothing called \(Printable.quote(name)). \(help)")
       throw ExitStatus.usage
     }
@@ -67,7 +67,7 @@ struct Describe: ParsableCommand {
     guard name == "preset", let found = Preset.named(preset) else {
       Console.printError(
         name == "preset"
-          ? "there is no preset called \(Printable.quote(preset)). 'rxd list --presets' shows what there is"
+          ? "there is no preset called \(Printable.quote(preset)). 'rxd list --presets' lists them"
           : "'rxd describe' takes one name, or 'preset' and a name")
       throw ExitStatus.usage
     }

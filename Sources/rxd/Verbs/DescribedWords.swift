@@ -54,7 +54,7 @@ struct DescribedWord {
       details: """
         A template is one of chain, signal, source and sink. $(NAME) is the value of a parameter. The types are text, template, \
         expression, int, number, bool, duration, size, name, list, mapping, chain and any; with '?' the parameter may be \
-        left out, and what it alone makes up is left out too.
+        left out, and so is anything that consists of it alone.
         """,
       example: """
         templates:
@@ -140,7 +140,7 @@ struct DescribedWord {
       example: "orders: { stdin: { decode: json }, schema: { id: int, note: string? } }"),
     .init(
       name: "delivery", kind: "key of the file, a source or a sink",
-      summary: "Decides what is kept on disk for the events of the pipeline, if there is a state directory.",
+      summary: "Decides how the events of the pipeline are stored, if there is a state directory.",
       details:
         words(Delivery.allCases.map { ($0.rawValue, $0.help) })
           + """
@@ -166,7 +166,7 @@ struct DescribedWord {
       seeAlso: ["buffer", "delivery"]),
     .init(
       name: "buffer", kind: "key of a sink",
-      summary: "Limits what the events that wait for the sink may take on disk: 1MiB to 1TiB, 1GiB by default.",
+      summary: "Limits the space on disk of events that wait for the sink: 1MiB to 1TiB, 1GiB by default.",
       example: "sinks:\n  shop: { from: orders, http: 'http://127.0.0.1:9000/', buffer: 256MiB }", seeAlso: ["whenFull"]
     ),
     .init(
@@ -178,7 +178,7 @@ struct DescribedWord {
       example: "require: atLeastOnce", seeAlso: ["delivery"]),
     .init(
       name: "whenLate", kind: "key of the file, a source or a step",
-      summary: "Decides what becomes of time that passed while the pipeline was down, if there is a state directory.",
+      summary: "Decides how time that passed while the pipeline was down is treated, if there is a state directory.",
       details:
         words(WhenLate.allCases.map { ($0.rawValue, $0.help) })
           + """

@@ -40,7 +40,7 @@ struct Eval: ParsableCommand {
   @Flag(help: "Print the type of the expression instead of evaluating it.")
   var type = false
 
-  @Flag(help: "Print what the expression reads and the program it becomes instead of evaluating it.")
+  @Flag(help: "Print the fields that the expression reads and its program instead of evaluating it.")
   var explain = false
 
   @Flag(name: .shortAndLong, help: "Print texts as they are, without quotes.")

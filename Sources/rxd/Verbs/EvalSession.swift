@@ -125,7 +125,7 @@ final class EvalSession {
     (":load", ":load FILE", "takes the events of a file, one a line"),
     (":next", ":next", "goes on to the next event of the file"),
     (":type", ":type EXPRESSION", "prints the type"),
-    (":explain", ":explain EXPRESSION", "prints what is read, and the program"),
+    (":explain", ":explain EXPRESSION", "prints the fields that are read, and the program"),
     (":describe", ":describe NAME", "describes a function"), (":quit", ":quit", "ends; so does control-D"),
   ]
 

@@ -9,7 +9,7 @@ struct FileSelection {
   private(set) var paths: [String] = []
   /// Paths that do not exist or cannot be listed.
   private(set) var missing: [Diagnostic] = []
-  /// The directories that were searched: what appears there may belong to the selection.
+  /// The directories that were searched: new files there may belong to the selection.
   private(set) var directories: Set<String> = []
 
   /// Adds the files of `argument`. An existing path stands for itself, with any characters.
@@ -37,7 +37,7 @@ struct FileSelection {
     }
   }
 
-  /// Whether the word has what verbs have not: a dot or a slash.
+  /// Whether the word has a dot or a slash, which no verb has.
   private static func isPath(_ word: String) -> Bool { word.utf8.contains { $0 == 0x2E || $0 == 0x2F } }
 
   private mutating func miss(_ message: String, help: String? = nil) {

@@ -10,7 +10,7 @@ struct Initialize: ParsableCommand {
     commandName: "init",
     abstract: "Writes a first pipeline file, with a test.",
     discussion: """
-      On a terminal, asks what comes in, what is done with it, and where it goes, unless an option says it. Elsewhere what no option says has \
+      On a terminal, asks for the input, the operator and the output, unless options name them. Elsewhere the rest has \
       its default: lines of JSON from standard input, filtered, to standard output. The file has a test that passes. NAME:VALUE gives a \
       source or sink its file, URL or address.
       """)
@@ -133,7 +133,7 @@ struct Initialize: ParsableCommand {
     }
   }
 
-  /// A line of standard input; nil: an empty one, or nobody is asked.
+  /// A line of standard input; nil: an empty one, or there is no terminal.
   private func line(_ prompt: String) throws -> String? {
     guard isAsking else { return nil }
     do throws(PosixError) { try FileDescriptor.standardError.write(Array(prompt.utf8)) } catch {
@@ -149,7 +149,7 @@ struct Initialize: ParsableCommand {
 
   // MARK: The file
 
-  /// The text of the sketch with what its test sees, formatted.
+  /// The text of the sketch with the results of its test, formatted.
   private func finished(_ sketch: PipelineSketch) throws -> [UInt8] {
     let front = PipelineLoader()
     let source = SourceText(name: file, text: sketch.text)

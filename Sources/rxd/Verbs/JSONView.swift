@@ -8,7 +8,7 @@ struct JSONView {
   /// Nil: it is not JSON.
   init?(_ text: [UInt8]) {
     arena = Arena()
-    // What is parsed points into the text.
+    // The parsed document points into the text.
     let memory = Slab(text)
     document = memory
     value = JSONParser().parse(memory.bytes, into: arena)

@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineRuntime
 
-/// What `run` asks of files besides that they compile.
+/// The conditions of `run` for files that compile.
 extension PipelineLoader.Loaded {
   /// Refused if the file requires more than a run without a state directory can promise.
   var withoutStateDirectory: Self {

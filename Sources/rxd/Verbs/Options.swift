@@ -120,7 +120,7 @@ struct InputSettings {
   }
 }
 
-/// Where plugins are.
+/// The directories of plugins.
 struct PluginOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(

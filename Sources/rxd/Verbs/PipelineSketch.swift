@@ -2,11 +2,11 @@ import PipelineCore
 
 /// A first pipeline file, made of a few choices: `rxd init`.
 struct PipelineSketch {
-  /// Something to choose, with what it needs besides.
+  /// A choice, with the value that it needs.
   struct Choice {
     var name: String
     var help: String
-    /// What its value is, as a question, and the default; nil: it has none.
+    /// The question for its value, and the default; nil: it has no value.
     var value: (question: String, usual: String)?
   }
 
@@ -15,9 +15,9 @@ struct PipelineSketch {
     Choice(name: "file", help: "a file, once", value: ("Which file?", "events.ndjson")),
     Choice(name: "follow", help: "a file as it grows", value: ("Which file?", "/var/log/app.log")),
     Choice(name: "http", help: "a URL, asked every ten seconds", value: ("Which URL?", "http://127.0.0.1:8080/status")),
-    Choice(name: "httpServer", help: "what is posted to this machine", value: ("Which address?", "127.0.0.1:8080")),
+    Choice(name: "httpServer", help: "requests to this machine", value: ("Which address?", "127.0.0.1:8080")),
     Choice(
-      name: "exec", help: "what a program prints, every ten seconds", value: ("Which program?", "cat /proc/loadavg")),
+      name: "exec", help: "the output of a program, every ten seconds", value: ("Which program?", "cat /proc/loadavg")),
     Choice(name: "syslog", help: "syslog messages", value: ("Which address?", "127.0.0.1:5514")),
     Choice(name: "interval", help: "a tick", value: ("How often?", "10s")),
   ]
@@ -55,7 +55,7 @@ struct PipelineSketch {
   /// Whether lines of the source are decoded as the format says.
   static func hasFormat(_ source: String) -> Bool { !["syslog", "interval"].contains(source) }
 
-  /// What an event looks like.
+  /// An example of an event.
   private enum Shape { case order, text, line, message, tick, total }
 
   private var shape: Shape {
@@ -66,7 +66,7 @@ struct PipelineSketch {
     }
   }
 
-  /// The file. The test expects nothing yet: what it has is for whoever runs it to fill in.
+  /// The file. The test expects nothing yet: `rxd init` fills in the results.
   var text: String {
     """
     # \(steps == ["pass"] ? "Passes events on" : "Sends what \(steps.joined(separator: ", ")) makes of events").

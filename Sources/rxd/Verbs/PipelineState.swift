@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Storage
 
-/// What the store of one pipeline has, for `rxd state ls` and `show`.
+/// The contents of the store of one pipeline, for `rxd state ls` and `show`.
 struct PipelineState {
   let name: String
   let store: String

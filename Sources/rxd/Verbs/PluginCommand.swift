@@ -4,7 +4,7 @@ import PipelineCore
 import PipelineRuntime
 import PluginHost
 
-/// `rxd plugin`: what there is to do with plugins.
+/// `rxd plugin`: the commands for plugins.
 struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "plugin", abstract: "Lists, describes, checks, tests and begins plugins.",
@@ -96,7 +96,7 @@ struct PluginList: ParsableCommand {
 /// `rxd plugin info FILE`
 struct PluginInfo: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "info", abstract: "Describes what a plugin offers.",
+    commandName: "info", abstract: "Describes the components of a plugin.",
     discussion: "Starts the plugin if its spec is not known yet. 'rxd describe NAME' describes its components in full.")
 
   @OptionGroup var argument: PluginArgument
@@ -197,7 +197,7 @@ extension LoadedPlugin {
     }
   }
 
-  /// What a program reads of it.
+  /// Its JSON form, for programs.
   var report: JSONText {
     .object([
       ("plugin", .string(spec.name)), ("version", .string(spec.version)), ("summary", .string(spec.summary)),

@@ -6,7 +6,7 @@ struct PluginTemplate {
     var isProgram = false
   }
 
-  /// Where the package RxdPlugin is.
+  /// The path of the package RxdPlugin.
   enum SwiftPackage {
     case path(String)
     case url(String)

@@ -12,7 +12,7 @@ struct PluginTest: ParsableCommand {
     discussion: """
       Plays rxd, strictly: many inputs at once, frames in pieces, odd events and parameters, saved states, kills and stops \
       at many instants. Each component is tried with each example of its spec, in an empty working directory; a shared \
-      library runs in a process of its own. A sink under test writes what it is given to where the example says. The exit status is 1 \
+      library runs in a process of its own. A sink under test writes events to the place that the example names. The exit status is 1 \
       if a check fails.
       """)
 
@@ -129,7 +129,7 @@ struct PluginHostVerb: ParsableCommand {
   @Option(help: ArgumentHelp("The contract that it is offered, instead of that of 'hello'.", valueName: "number"))
   var contract: Int?
 
-  @Option(help: ArgumentHelp("Call pure functions on so many threads at once.", valueName: "count"))
+  @Option(help: ArgumentHelp("The number of threads that call pure functions at once.", valueName: "count"))
   var threads = 1
 
   @Flag(
@@ -148,7 +148,7 @@ struct PluginHostVerb: ParsableCommand {
   }
 }
 
-/// Prints what the checks find.
+/// Prints the results of the checks.
 private struct ContractReport {
   private let label: String
   private let isText: Bool

@@ -10,8 +10,8 @@ struct Reload: ParsableCommand {
     abstract: "Has the running rxd read its files again.",
     discussion: """
       The files are checked first. If one has errors, nothing changes, and the report of 'rxd check' is printed. \
-      Pipelines whose files mean the same are not touched; others go on with their state, as far as their steps are the \
-      same. With --wait the verdict names what became of each pipeline, step by step.
+      Pipelines whose files mean the same are not touched; others continue from their state, as far as their steps are the \
+      same. With --wait the verdict has the result for each pipeline, step by step.
 
       The exit status is 0 if the new files run (without --wait: if they have no errors), 78 if they were refused, 1 \
       if a pipeline does not run from its new file, 69 if no process answers, 75 if the answer takes too long.
@@ -19,7 +19,7 @@ struct Reload: ParsableCommand {
 
   enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
 
-  @Flag(help: "Wait until the new files run, and print what became of each pipeline.")
+  @Flag(help: "Wait until the new files run, and print the result for each pipeline.")
   var wait = false
 
   @Option(help: ArgumentHelp("How long to wait for the answer; default is 60.", valueName: "seconds"))
@@ -109,7 +109,7 @@ struct ControlClient {
   func send(
     _ method: String, _ target: String, body: [UInt8] = [], over connection: FileDescriptor
   ) throws(Failure) {
-    // With `close` the answer is all that comes.
+    // With `close` the connection ends after the answer.
     let request = Array(
       "\(method) \(target) HTTP/1.1\r\nHost: rxd\r\nConnection: close\r\nContent-Length: \(body.count)\r\n\r\n".utf8)
     var rest = (request + body)[...]

@@ -33,7 +33,7 @@ struct Run: ParsableCommand {
       """
       The state directory, used by this process only. It keeps what pipelines must not lose when the process ends: \
       state, positions, events to deliver, and dead letters: rejected events without a reader. Without a state \
-      directory nothing is kept, and dead letters are printed to standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
+      directory nothing is stored, and dead letters are printed to standard error. (RXD_STATE_DIR, STATE_DIRECTORY)
       """, valueName: "dir"), completion: .directory)
   var stateDirectory: String?
 
@@ -228,7 +228,7 @@ struct RunSettings {
       var results = selection.missing.map { PipelineLoader.Loaded(unreadable: "", $0) }
       results += front.load(selection.paths)
       used.note(results)
-      // A dry run delivers nothing, so it need not promise anything.
+      // A dry run delivers nothing, so it needs no guarantee.
       if !keepsState, !isDry { results = results.map(\.withoutStateDirectory) }
       if isOnce { results = results.map(\.withEnds) }
       results = results.map(\.withOwnInput)
@@ -276,7 +276,7 @@ struct RunSettings {
     (try? flag(trial.isDry, "RXD_DRY_RUN")) == true ? nil : StateDirectory.named(stateDirectory)
   }
 
-  /// What notices changes of the files; nil: nothing does.
+  /// The method that notices changes of the files; nil: none.
   private func watch(_ used: UsedFiles) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
@@ -286,7 +286,7 @@ struct RunSettings {
     }
   }
 
-  /// Where metrics are served over TCP; nil: nowhere.
+  /// The TCP address of metrics; nil: none.
   private func metrics() throws -> MetricsListener? {
     guard let text = try setting(metricsListen, "RXD_METRICS_LISTEN") else { return nil }
     guard let address = TCPAddress(text) else {
@@ -303,7 +303,7 @@ struct RunSettings {
     return MetricsListener(address: address, token: try token(path))
   }
 
-  /// Where the live page is served over TCP; nil: nowhere.
+  /// The TCP address of the live page; nil: none.
   private func page() throws -> PageGate? {
     let given = try setting(uiListen, "RXD_UI_LISTEN")
     guard try flag(ui, "RXD_UI") || given != nil else { return nil }
@@ -409,7 +409,7 @@ private final class UsedFiles {
 
   func note(_ results: [PipelineLoader.Loaded]) {
     let found = Set(results.flatMap(\.uses))
-    // A text with errors may not have come to all of them.
+    // Compiling a text with errors may not have reached all of them.
     further = results.contains(where: \.hasErrors) ? further.union(found) : found
   }
 

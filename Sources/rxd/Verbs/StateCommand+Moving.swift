@@ -8,7 +8,7 @@ extension StateVerb {
     static let configuration = CommandConfiguration(
       abstract: "Moves all that a pipeline keeps to another name.",
       discussion: """
-        State, events to deliver and dead letters belong to the name of a pipeline. After its file has got another 'name', or \
+        State, events to deliver and dead letters belong to the name of a pipeline. If its file has another 'name' now, or \
         is called differently, this lets it go on where it was.
         """)
 
@@ -49,7 +49,7 @@ extension StateVerb {
 
   struct Delete: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Removes all that a pipeline keeps: state, events to deliver and dead letters.",
+      abstract: "Removes everything stored for a pipeline: state, events to deliver and dead letters.",
       discussion: "For pipelines that are gone: 'rxd state ls' names those that the last start had no file of.")
 
     @Argument(help: "The pipeline.")
@@ -83,7 +83,7 @@ extension StateFolder {
     [".ndjson.1", ".ndjson"].map { "\(path)/\(DeadLetters.folder)/\(pipeline)\($0)" }
   }
 
-  /// Has the names in the directory of a file survive a power cut.
+  /// Syncs the directory of a file, so that its names survive a power cut.
   fileprivate static func sync(_ path: String) throws {
     try exits { () throws(StoreRefusal) in try StoreEditor.syncDirectory(of: path) }
   }

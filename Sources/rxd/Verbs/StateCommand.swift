@@ -5,7 +5,7 @@ import PipelineRuntime
 import Storage
 import Transport
 
-/// `rxd state`: what pipelines keep on disk.
+/// `rxd state`: the stored state of pipelines.
 struct StateVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "state", abstract: "Shows, saves, restores and resets what pipelines keep in a state directory.",
@@ -124,7 +124,7 @@ struct StateVerb: ParsableCommand {
     var name: String
     @Argument(help: "The document, or - for standard input.", completion: .file(extensions: ["json"]))
     var file: String
-    @Flag(help: "Replace what the pipeline keeps now without a question.")
+    @Flag(help: "Replace the present state without a question.")
     var yes = false
     @OptionGroup var directory: StateDirectoryOptions
 

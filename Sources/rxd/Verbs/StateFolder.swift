@@ -4,7 +4,7 @@ import PipelineCore
 import PipelineRuntime
 import Storage
 
-/// The state directory, for the verbs that look at it.
+/// The state directory, for the verbs that read it.
 struct StateDirectoryOptions: ParsableArguments {
   @Option(
     name: .customLong("state-dir"),
@@ -38,7 +38,7 @@ struct StateFolder {
   /// The pipelines that have a store, by name.
   func pipelines() throws -> [String] { try names(in: Stores.folder, ending: ".db") }
 
-  /// The pipelines that the last start or reload had files of; nil: that is not known.
+  /// The pipelines with a file at the last start or reload; nil: unknown.
   var named: Set<String>? {
     guard let text = try? ExportedState.read("\(path)/\(Stores.folder)/\(Stores.names)") else { return nil }
     return Set(text.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) })
@@ -143,7 +143,7 @@ struct StateFolder {
     }
   }
 
-  /// Lets through what destroys something: `--yes`, or a person's consent at a terminal.
+  /// Requires consent to a destructive action: `--yes`, or an answer at a terminal.
   static func confirm(_ question: String, _ yes: Bool) throws {
     if yes { return }
     guard isatty(0) == 1, isatty(2) == 1 else {

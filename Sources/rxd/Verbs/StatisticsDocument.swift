@@ -108,7 +108,7 @@ extension PipelineStatistics.Plugin {
     return .object(members)
   }
 
-  /// What the plugin has counted, by name.
+  /// The counts of the plugin, by name.
   var sortedCounts: [(name: String, count: UInt64)] {
     counts.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map { ($0.key, $0.value) }
   }

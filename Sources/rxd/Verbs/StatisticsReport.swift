@@ -55,7 +55,7 @@ struct StatisticsReport {
     return lines.joined(separator: "\n")
   }
 
-  /// What the plugin behind a step has counted, and what became of its program; nil: nothing.
+  /// The counts of the plugin behind a step, and the restarts of its program; nil: nothing.
   private static func sentence(_ plugin: PipelineStatistics.Plugin) -> String? {
     var parts = plugin.sortedCounts.map { "\($0.name) \($0.count)" }
     for (count, text) in [

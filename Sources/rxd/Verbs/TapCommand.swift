@@ -15,7 +15,7 @@ struct TapVerb: ParsableCommand {
 
       Each event is a line of JSON, with what the step did with it: passed, kept, dropped, superseded, undecided, \
       rejected, failed. Secrets are masked. A tap goes on over a reload. It never slows the pipeline down for its reader: \
-      what the reader does not take in time, and what is more than 1,000 events a second, is left out and counted.
+      events that the reader does not take in time, or beyond 1,000 a second, are left out and counted.
       """)
 
   @Argument(help: "The pipeline's name; * stands for any text.")
@@ -119,7 +119,7 @@ struct TapVerb: ParsableCommand {
 private struct TapOutput {
   private var marbles: TapMarbles?
   private var rest: [UInt8] = []
-  /// The answer has ended as it should.
+  /// The answer is complete.
   private(set) var isDone = false
   private(set) var report: String?
 
@@ -128,7 +128,7 @@ private struct TapOutput {
   /// How long a picture waits for further events.
   var patience: TimeSpan? { marbles?.span }
 
-  /// Takes bytes of the answer; none: nothing has come for a while.
+  /// Takes bytes of the answer; none: a while without bytes.
   mutating func take(_ bytes: ArraySlice<UInt8>) {
     if bytes.isEmpty { return flush() }
     rest += bytes

@@ -6,7 +6,7 @@ struct TapMarbles {
     var nanoseconds: Int
     var verdict: String?
     var moment: SignalHistory.Moment
-    /// It says what became of an event that came earlier.
+    /// The line is the verdict of an earlier event.
     var isChange: Bool
   }
 
@@ -60,7 +60,7 @@ struct TapMarbles {
     return lanes.count - 1
   }
 
-  /// Draws what has come: a lane for each edge and, below it, one for each verdict other than `passed`.
+  /// Draws the events so far: a lane for each edge and, below it, one for each verdict other than `passed`.
   mutating func finish() -> String {
     guard let start else { return "" }
     var rows: [(label: String, history: SignalHistory)] = []
@@ -91,7 +91,7 @@ struct TapMarbles {
     return text + "\n"
   }
 
-  /// The end of a long label says more.
+  /// The end of a long label tells more than its beginning.
   private static func cut(_ label: String) -> String {
     let shown = Printable.cut(label, limit: 300)
     guard shown.unicodeScalars.count > labelWidth else { return shown }

@@ -8,14 +8,14 @@ extension EncoderFormat: ExpressibleByArgument {}
 struct TrialOptions: ParsableArguments {
   @Flag(
     help: """
-      Send nothing: sinks print what they would send. Nothing is acknowledged to senders, and nothing is stored; sources are read, and \
+      Send nothing: sinks print their events. Nothing is acknowledged to senders, and nothing is stored; sources are read, and \
       requests within chains are made. (RXD_DRY_RUN)
       """)
   var dryRun = false
 
   @Flag(
     help: """
-      Read what is there, and end: files up to their present end, one request, one run or one tick instead of a periodic one. \
+      Read the present content, and end: files up to their present end, one request, one run or one tick instead of a periodic one. \
       (RXD_ONCE)
       """)
   var once = false
@@ -66,7 +66,7 @@ struct TrialSettings {
       )
     }
     if format != nil, printed.isEmpty {
-      throw ValidationError("--format says how --print writes: name a signal by --print.")
+      throw ValidationError("--format is the form of --print: name a signal by --print.")
     }
     trial.format = format ?? .ndjson
     trial.printed = Set(printed).count

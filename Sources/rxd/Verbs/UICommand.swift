@@ -13,7 +13,7 @@ struct UIVerb: ParsableCommand {
     discussion: """
       A process that was started with --ui-listen serves the page itself: its address is printed. For any other one, this \
       verb serves the page on a port of 127.0.0.1 until it ends, and asks the process over its control socket, so that a \
-      service needs no port. The address has a token, without which nobody gets an answer.
+      service needs no port. The address has a token, without which no request is answered.
       """)
 
   @Option(
@@ -101,7 +101,7 @@ final class PageRelay: Sendable {
     }
   }
 
-  /// What comes bit by bit, until one of both sides leaves.
+  /// Relays a streamed answer until one of both sides leaves.
   private func stream(_ request: ServerRequest) throws(ControlClient.Failure) {
     let connection = Mutex<FileDescriptor?>(nil)
     let type = request.path == "/tap" ? "application/x-ndjson" : "text/event-stream"
@@ -117,7 +117,7 @@ final class PageRelay: Sendable {
             connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
           }
         }
-        // A browser that does not keep up gets nothing more, rather than a part: it asks anew.
+        // A browser that does not keep up gets nothing more, rather than a part: it sends a new request.
         if body?.send(Array(bytes)) != true {
           connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
         }

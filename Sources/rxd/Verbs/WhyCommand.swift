@@ -39,7 +39,7 @@ struct WhyVerb: ParsableCommand {
     help: ArgumentHelp("Only this verdict: dropped, superseded, undecided, rejected or failed.", valueName: "verdict"))
   var verdict: [String] = []
 
-  @Option(help: ArgumentHelp("Not before: so long ago (10m), or a time (2026-01-31T12:00:00Z).", valueName: "time"))
+  @Option(help: ArgumentHelp("The earliest time: an age (10m), or a time (2026-01-31T12:00:00Z).", valueName: "time"))
   var since: String?
 
   @Option(help: ArgumentHelp("Not after, in the same forms.", valueName: "time"))

@@ -127,7 +127,7 @@ import Testing
     #expect(try decoded(options, Array(text.utf8), cuts: cuts).count == 1)
   }
 
-  @Test func knowsWhatIsPendingAndGoesOnWithItsHeader() throws {
+  @Test func knowsWhatIsPendingAndContinuesWithItsHeader() throws {
     let decoder = try options().decoder()
     let arena = Arena()
     let rows = RowBatch()

@@ -56,7 +56,7 @@ import Testing
   }
 
   /// What continues in the middle knows the mark.
-  @Test func decodingGoesOn() throws {
+  @Test func decodingContinues() throws {
     let options = try options("utf-16")
     let input = units("ab\ncd\nef", isBig: true, mark: true)
     for cut in 2..<input.count {
@@ -127,7 +127,7 @@ import Testing
   @Test func names() {
     for (name, message) in [
       ("utf-61", "there is no charset 'utf-61'"), ("x//TRANSLIT", "there is no charset"),
-      ("utf-32", "'utf-32' encodes line feeds and letters in another way than ASCII"),
+      ("utf-32", "'utf-32' is no extension of ASCII"),
     ] {
       #expect {
         _ = try Charset(name)
@@ -156,7 +156,7 @@ import Testing
       (.text, "\0h\0e\0l\0l\0o\0\n", "UTF-16: write 'charset: utf-16be'"),
       (.text, "\u{1}\u{2}\u{3}\0ab\u{4}cdefghijkl", "is no text: write 'decode: bytes'"),
     ])
-  func whatTheInputLooksLike(_ format: DecoderFormat, _ input: String, _ advice: String) throws {
+  func theFormatOfTheInput(_ format: DecoderFormat, _ input: String, _ advice: String) throws {
     #expect(
       DecoderAdvice.advice(DecoderOptions(format), Array(input.utf8), hasRejected: true)?.contains(advice) == true)
   }
@@ -168,7 +168,7 @@ import Testing
       (.regex, "hello\n"), (.bytes, "\0\0\0\0\0\0"), (.text, ""), (.jsonDocuments, "{\"a\":1}{\"b\""),
       (.text, "[2026-01-01] text\n"), (.syslog, "[x] text\n"),
     ])
-  func nothingIsSaidOfOtherInputs(_ format: DecoderFormat, _ input: String) {
+  func otherInputsCauseNoMessage(_ format: DecoderFormat, _ input: String) {
     #expect(
       DecoderAdvice.advice(
         DecoderOptions(format), Array(input.utf8), hasRejected: format == .regex || format == .jsonDocuments) == nil)

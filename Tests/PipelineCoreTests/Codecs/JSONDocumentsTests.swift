@@ -55,7 +55,7 @@ import Testing
     ("{\"a\":[1", ["!malformed_json@0:{\"a\":[1"]), ("\"open", ["!malformed_json@0:\"open"]),
   ]
 
-  @Test(arguments: faulty) func goesOnBehindAFault(_ input: String, _ rows: [String]) throws {
+  @Test(arguments: faulty) func continuesBehindAFault(_ input: String, _ rows: [String]) throws {
     #expect(try decoded(options(), input) == rows)
     try expectSameForAllCuts(options(), Array(input.utf8))
   }
@@ -124,7 +124,7 @@ import Testing
     }
   }
 
-  @Test func decodingGoesOnAtThePendingDocument() throws {
+  @Test func decodingContinuesAtThePendingDocument() throws {
     let input = Array(Self.mixed.utf8)
     let whole = try decoded(options(), input)
     for cut in 1..<input.count {

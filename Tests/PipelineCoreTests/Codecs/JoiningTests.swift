@@ -89,7 +89,7 @@ import Testing
   }
 
   /// Wherever an event is pending, a fresh decoder that begins there finds the same events: nothing needs to be remembered.
-  @Test(arguments: rules) func decodingGoesOnAtThePendingEvent(_ rule: LineJoining.Rule) throws {
+  @Test(arguments: rules) func decodingContinuesAtThePendingEvent(_ rule: LineJoining.Rule) throws {
     let input = Array((Self.trace + "x\ne\n\ty\n z\n").utf8)
     for maxLines in [2, 1000] {
       let options = options(rule, maxLines: maxLines)

@@ -54,7 +54,7 @@ import Testing
 
   private static let two = "{ from: { marbles: '--x-y|' } }"
 
-  @Test func executesAndSaysSo() throws {
+  @Test func executesAndReportsIt() throws {
     try check(
       "-a--------|", run: Self.two,
       gives: [
@@ -82,7 +82,7 @@ import Testing
       ])
   }
 
-  @Test func onlyTheNewestIsHeard() throws {
+  @Test func onlyTheNewestIsReceived() throws {
     try check(
       "-a-b-------|", run: Self.two, "allowsConcurrentExecution: true\n    deliver: newest",
       gives: ["work.values": "-----x-y---|"])
@@ -106,7 +106,7 @@ import Testing
       gives: ["results": "-----x-y---|", "work.executing": "FT------F--|"])
   }
 
-  @Test func enabledIsTrueUntilItIsSaidOtherwise() throws {
+  @Test func enabledIsTrueByDefault() throws {
     try check(
       "-a-----b-----|", run: "{ from: { marbles: '-x|' } }", enabled: "----F--------|",
       gives: ["results": "--x----------|", "work.enabled": "TF-TF--------|"])
@@ -124,7 +124,7 @@ import Testing
       gives: ["results": "-------------|", "work.executing": "FT-F---T-F---|"])
   }
 
-  @Test func failuresAreTold() throws {
+  @Test func failuresAreReported() throws {
     let plan = try PipelineRun.compile(
       """
       sources: { clicks: { scripted: {} } }
@@ -263,6 +263,25 @@ import Testing
       Issue.record("it compiles")
     } catch {
       #expect("\(error)".contains(message), "\(error)")
+    }
+  }
+
+  /// One mistake gives one message: who executes a command that has errors is not told that it does not exist.
+  @Test(arguments: ["{ rn: { from: clicks } }", "[ run ]", "{ run: { from: clicks, chian: [ count ] } }", "{}"])
+  func anIncorrectCommandIsNotMissing(_ command: String) throws {
+    let yaml = """
+      sources: { clicks: { scripted: {} } }
+      signals:
+        results: { from: clicks, chain: [ { execute: work } ] }
+        more: { from: work.values }
+      commands: { work: \(command) }
+      sinks: { out: { from: results, probe: {} }, other: { from: more, probe: {} } }
+      """
+    do {
+      _ = try PipelineRun.compile(yaml)
+      Issue.record("it compiles")
+    } catch {
+      #expect(!"\(error)".contains("there is no"), "\(error)")
     }
   }
 

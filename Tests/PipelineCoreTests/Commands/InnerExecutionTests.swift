@@ -74,7 +74,7 @@ import Testing
   }
 
   /// An inner signal that is left cancels nothing that it has begun.
-  @Test func whatIsLeftGoesOn() throws {
+  @Test func theRestContinues() throws {
     try check(
       "-a-b---------|",
       "results: { from: clicks, chain: [ { switchToLatest: { signal: { from: \(Self.each), chain: [ { execute: work } ] } } } ] }",

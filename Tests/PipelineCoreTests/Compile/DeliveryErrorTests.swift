@@ -146,17 +146,17 @@ import Testing
     ),
     (
       "delivery: light\nsources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, whenFull: dropOldest } }",
-      "p.yaml:3:39: error[RX341]: 'whenFull' says what happens to events that wait on disk, and with 'delivery: light' none do: the input waits for the sink",
+      "p.yaml:3:39: error[RX341]: 'whenFull' concerns events that wait on disk, and with 'delivery: light' none do: the input waits for the sink",
       "Write 'delivery: durable' at the top of the file, or remove 'whenFull'"
     ),
     (
       "sources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, delivery: bestEffort, buffer: 2MiB } }",
-      "p.yaml:2:61: error[RX341]: 'buffer' says what happens to events that wait on disk, and with 'delivery: bestEffort' none do",
+      "p.yaml:2:61: error[RX341]: 'buffer' concerns events that wait on disk, and with 'delivery: bestEffort' none do",
       "Remove one of the two"
     ),
     (
       "sources: { a: { httpServer: 8080 } }\nsinks: { out: { from: a, reply: {}, whenFull: block } }",
-      "p.yaml:2:37: error[RX341]: 'whenFull' says what happens to events that wait on disk, and 'reply' answers a client that waits",
+      "p.yaml:2:37: error[RX341]: 'whenFull' concerns events that wait on disk, and 'reply' answers a client that waits",
       "Remove it"
     ),
     (

@@ -143,7 +143,7 @@ import Testing
           "  lines -> late: at least once: after a crash, events since the last checkpoint are delivered again",
           "  lines -> safe: at least once: after a crash, events since the last checkpoint are delivered again",
           "  lines -> sent: at least once: after a crash, events since the last checkpoint are delivered again",
-          "  lines -> seen: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose what is not yet on a disk (p.yaml:7: 'stdout' leaves its data to the system)",
+          "  lines -> seen: at least once: after a crash, events since the last checkpoint are delivered again; a power cut can lose data that is not yet on a disk (p.yaml:7: 'stdout' leaves its data to the system)",
           "  without a state directory: best effort: a crash loses events under way",
         ])
   }
@@ -163,10 +163,10 @@ import Testing
           d: { from: taken, http: 'http://127.0.0.1:1/' }
         """) == [
           "delivery: durable, because 'stdin' cannot repeat its events (p.yaml:2)",
-          "  typed -> a: at least once from the commit on: what was read and not yet committed goes with the process (p.yaml:2: 'stdin' cannot be read again)",
+          "  typed -> a: at least once from the commit on: events that were read and not yet committed are lost with the process (p.yaml:2: 'stdin' cannot be read again)",
           "  sent -> b: durable: neither a crash nor a power cut loses an event; those under way are delivered again",
-          "  sent -> c: at least once: a power cut can lose what is not yet on a disk (p.yaml:8: 'stdout' leaves its data to the system)",
-          "  taken -> d: at least once from the commit on: what was read and not yet committed goes with the process (p.yaml:4: 'httpServer' answers its clients before their events are safe)",
+          "  sent -> c: at least once: a power cut can lose data that is not yet on a disk (p.yaml:8: 'stdout' leaves its data to the system)",
+          "  taken -> d: at least once from the commit on: events that were read and not yet committed are lost with the process (p.yaml:4: 'httpServer' answers its clients before their events are safe)",
           "  without a state directory: best effort: a crash loses events under way",
         ])
   }
@@ -193,7 +193,7 @@ import Testing
     #expect(
       try lines("delivery: light\n" + rest.replacing("file: in.log", with: "stdin: {}")) == [
         "delivery: light, as the file says (p.yaml:1)",
-        "  a -> out: best effort: a crash loses what came since the last checkpoint (p.yaml:2: 'stdin' cannot be read again)",
+        "  a -> out: best effort: a crash loses events since the last checkpoint (p.yaml:2: 'stdin' cannot be read again)",
         "  without a state directory: best effort: a crash loses events under way",
       ])
   }
@@ -233,7 +233,7 @@ import Testing
     )
     #expect(
       try level("{ filter: event.n > 1 }, { throttle: 5s }")[1]
-        == "  a -> out: best effort: a crash loses what 'throttle' keeps since the last checkpoint (p.yaml:1: the senders of 'httpServer' do not send again what was answered)"
+        == "  a -> out: best effort: a crash loses what 'throttle' keeps since the last checkpoint (p.yaml:1: the senders of 'httpServer' do not send answered requests again)"
     )
   }
 

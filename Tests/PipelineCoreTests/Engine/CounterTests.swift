@@ -258,7 +258,7 @@ import Testing
     ("gate: { signal: b, whileClosed: latest }", ["1", "2", "3"]),
     ("delay: 5ms", []),
   ])
-  func whatIsReplacedIsTold(_ step: String, _ expected: [String]) throws {
+  func replacedEventsAreReported(_ step: String, _ expected: [String]) throws {
     final class Replaced: EdgeObserver {
       var values: [String] = []
       var order: [String] = []

@@ -183,7 +183,7 @@ import Testing
     }
   }
 
-  @Test func aRetryHearsWhatComesNext() throws {
+  @Test func aRetryReceivesLaterEvents() throws {
     let run = try out("{ map: 6 / event, onError: fail }, retry", "-1-0-2-0-3|")
     #expect(events(run) == ["1ms 6", "5ms 3", "9ms 2", "10ms the completion"])
   }

@@ -70,7 +70,7 @@ import Testing
     #expect(executor.turns == 4)
   }
 
-  @Test func whatIsDiscardedHoldsNothing() {
+  @Test func discardedEventsHoldNothing() {
     var executor: Executor? = Executor(clock: VirtualTime())
     weak let seen = executor
     for isInner in [false, true] { executor?.postBatch(inner: isInner) { [executor] in _ = executor } }

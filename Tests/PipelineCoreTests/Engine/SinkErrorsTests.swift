@@ -303,7 +303,7 @@ import Testing
         """), "\(text)")
   }
 
-  @Test func theWayOfACircleIsTold() {
+  @Test func theWayOfACircleIsReported() {
     let text = check(
       """
       signals:

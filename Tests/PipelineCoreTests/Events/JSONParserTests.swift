@@ -127,7 +127,7 @@ import Testing
     #expect(UTF8Text.firstError(exact.bytes) == offset)
   }
 
-  @Test func saysWhereInOneSentence() {
+  @Test func reportsWhereInOneSentence() {
     let text = ExactText("{\"first\": \"value\" x}")
     #expect(parser.validate(text.bytes).map(\.description) == "expected ',' or '}' at byte 18")
     let short = ExactText("{\"a\":1")

@@ -42,7 +42,7 @@ import Testing
       ("{'a': 1}.b", "RX414 9+1 there is no field 'b' | Did you mean 'a'?"),
       ("event.a.matches('(')", "RX416 16+3 the pattern does not compile"),
       ("{1.5: 2}", "RX417 1+3 a double cannot be the key of a map"),
-      ("{'a': 1, 'a': 2}", "RX417 9+3 this key stands in the map already"),
+      ("{'a': 1, 'a': 2}", "RX417 9+3 the map has this key already"),
       ("timestamp('yesterday')", "RX418 10+11 this is no timestamp"),
       ("duration('1 day')", "RX418 9+7 this is no duration"),
       ("event.x / 2", "RX421 0+11 this is whole-number division whenever event.x is a whole number"),

@@ -68,7 +68,7 @@ import Testing
   }
 
   /// Told to stop in the midst of rounds, whatever they send.
-  @Test(arguments: ["|", "(1|)", "#"]) func aStopIsHeard(_ script: String) throws {
+  @Test(arguments: ["|", "(1|)", "#"]) func aStopIsNoticed(_ script: String) throws {
     let (_, run) = try rounds(
       script, script == "#" ? "retry" : "repeat, { filter: event == 0 }", until: .milliseconds(50), drainAt: .zero,
       turnLimit: 20)
@@ -94,7 +94,7 @@ import Testing
     #expect(run.pendingTimers == 0)
   }
 
-  @Test func theSavedPaceGoesOn() throws {
+  @Test func theSavedPaceContinues() throws {
     var options = PipelineRun.Options()
     options.until = .milliseconds(100)
     options.cutAfter = { _ in true }

@@ -113,10 +113,10 @@ import Testing
     ("aggregate: { n: 'sum(string(event.x))' }", "takes numbers or durations"),
     ("aggregate: { n: 'sum(event.x, 1)' }", "a bool is needed here"),
     ("aggregate: { figures: count(), next: running }", "not both"), ("aggregate: { start: 0 }", "needs figures"),
-    ("window: { every: 1s, aggregate: count(), to: size(events) }", "both say what to send"),
+    ("window: { every: 1s, aggregate: count(), to: size(events) }", "exclude each other"),
     ("aggregate: { n: count(, }", "expected"),
   ])
-  func mistakesAreTold(_ step: String, _ wanted: String) throws {
+  func mistakesAreReported(_ step: String, _ wanted: String) throws {
     do {
       _ = try PipelineRun.compile(Self.pipeline("{ \(step) }"))
       Issue.record("'\(step)' was taken")

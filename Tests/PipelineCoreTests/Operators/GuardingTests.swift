@@ -153,7 +153,7 @@ import Testing
     ("not", "-x|"), ("and", "-1|"), ("dematerialize", "-1|"), ("{ any: dyn(event) }", "-1|"),
     ("{ window: { gap: 1s, time: dyn(event) } }", "-1|"),
   ])
-  func whatNobodyCanUseIsGivenUp(_ text: String, _ marbles: String) throws {
+  func unusableConnectionsAreGivenUp(_ text: String, _ marbles: String) throws {
     let run = try step(text, marbles)
     #expect(run.deadLetters.count == 1, "\(run.deadLetters)")
     #expect(run.outcome == .completed)
@@ -236,7 +236,7 @@ import Testing
       """, ["a": marbles, "b": when])
   }
 
-  @Test func aLateListenerIsToldOfWhatCameBefore() throws {
+  @Test func aLateListenerLearnsOfEarlierEvents() throws {
     try expect(try late("{ replay: 2 }", "-1-2-3-4-|", when: "------x|"), "------(23)4-|")
     try expect(try late("{ replay: 2, within: 2ms }", "-1-2-3-4-|", when: "------x|"), "------34-|")
     try expect(try late("{}", "-1-2-3-4-|", when: "------x|"), "-------4-|")

@@ -57,7 +57,7 @@ import Testing
   // MARK: The limit
 
   /// One warning and a number, not a line for each event.
-  @Test func theLimitIsToldOnce() throws {
+  @Test func theLimitIsReportedOnce() throws {
     let run = try run("12345|", "-----4|", "within: 1s, limit: 2, key: event, otherKey: other")
     #expect(run.texts["out"] == ["[4,4]"])
     #expect(run.deadLetters.isEmpty)

@@ -199,7 +199,7 @@ import Testing
     "{ from: b, chain: [ { delay: 9ms } ] }", "{ from: b, chain: [ { bufferWithTime: 9ms } ] }",
     "{ from: b, chain: [ { throttle: 9ms } ] }", "{ from: b, chain: [ { map: event / 0, onError: fail } ] }",
   ])
-  func everythingIsLetGo(_ signal: String) throws {
+  func everythingIsReleased(_ signal: String) throws {
     let text = """
       name: t
       sources: { a: { counted: {}, cold: true }, b: { counted: {}, cold: true }, e: { counted: {}, cold: true } }

@@ -38,7 +38,7 @@ import Testing
 
   private func text(_ run: PipelineRun) -> String { run.texts["out", default: []].joined(separator: " ") }
 
-  private static let reason = "a value of type int stands where a bool is needed"
+  private static let reason = "a value of type int is used where a bool is needed"
 
   @Test(arguments: cases) func aConditionThatIsNoBooleanHasFailed(_ one: Case) throws {
     let kept = try run(one.step, "keep")

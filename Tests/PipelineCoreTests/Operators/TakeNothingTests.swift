@@ -39,7 +39,7 @@ import Testing
     #expect(run.texts["out"] == ["[7,0]", "[8,0]"])
   }
 
-  @Test func theLogHearsOfTheEnd() throws {
+  @Test func theLogHasTheEnd() throws {
     let run = try PipelineRun(
       """
       sources: { a: { values: [7] } }

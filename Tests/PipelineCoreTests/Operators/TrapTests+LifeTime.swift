@@ -96,7 +96,7 @@ extension TrapTests {
   }
 
   /// 51: an error that nobody handles ends the pipeline, and says so.
-  @Test func unhandledErrorsAreTold() throws {
+  @Test func unhandledErrorsAreReported() throws {
     let run = try PipelineRun(
       """
       name: t
@@ -143,7 +143,7 @@ extension TrapTests {
     37: "intervalTicksAfterOnePeriod", 43: "aLateCallerDoesNotWait", 44: "replayStartsWhenItSaysSo",
     45: "takeEndsAnEndlessSource", 46: "teardownComesFirst", 47: "deliveryIsDepthFirst",
     48: "deliverOnKeepsTheOrderOfErrors", 49: "subscribeOnMovesTheSubscriptionOnly", 50: "oneBadEventEndsNothing",
-    51: "unhandledErrorsAreTold", 52: "stateBelongsToTheSubscription", 53: "retryAboveReplayEnds",
+    51: "unhandledErrorsAreReported", 52: "stateBelongsToTheSubscription", 53: "retryAboveReplayEnds",
     54: "aColdSignalUsedTwiceRunsTwice", 55: "fullQueuesHoldBackTheInput",
   ]
 

@@ -204,7 +204,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     ("{ takeWhile: { where: event < 2, inclusive: true } }", "1-2-3|"),
     ("{ take: 2 }, { map: event + 1 }, { take: 3 }", "1-2-3|"),
   ])
-  func stepsBehindAnEndHearOfIt(_ ending: String, _ events: String) throws {
+  func downstreamStepsReceiveTheEnd(_ ending: String, _ events: String) throws {
     let run = try PipelineRun(
       """
       name: t

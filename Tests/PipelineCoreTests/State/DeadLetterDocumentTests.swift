@@ -31,7 +31,7 @@ import Testing
     #expect(try #require(document(#"{"error":"e","code":"\#(code)","step":"\#(step)","event":1}"#)).sink == sink)
   }
 
-  @Test func saysThatItIsCut() throws {
+  @Test func reportsThatItIsCut() throws {
     let long = String(repeating: "x", count: 4096)
     let cut = try #require(
       document(#"{"error":"e","code":"RX501","step":"n file","source":"n","path":"/a","offset":7,"event":"\#(long)"}"#))

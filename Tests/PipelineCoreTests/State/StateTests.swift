@@ -89,10 +89,10 @@ import Testing
     #expect(refusal.location?.line == 3)
   }
 
-  @Test func aStepThatIsGoneIsTold() throws {
+  @Test func aStepThatIsGoneIsReported() throws {
     let run = try run(pipeline(sum), later: pipeline("{ skip: 1 }"), ["a": "1-2-3|"], cutAfter: 2)
     #expect(events(run) == ["0s 1", "2ms 3", "5ms the completion"])
-    #expect(run.refusals.map(\.message) == ["the pipeline has no step 's/scan' any more, so what it kept is dropped"])
+    #expect(run.refusals.map(\.message) == ["the pipeline has no step 's/scan' any more, so its state is dropped"])
   }
 
   @Test func aNameHoldsAStepTogether() throws {

@@ -275,7 +275,7 @@ import Testing
         """)
   }
 
-  @Test func requestsAreRewrittenInWhatIsSaidOfThem() throws {
+  @Test func messagesHaveTheRewrittenRequests() throws {
     let text = """
       sources: { a: { stdin: {} } }
       signals: { s: { from: a, chain: [ { flattenMap: { signal: { http: { url: "http://127.0.0.1:1/{{ event }}", method: PUT, body: x } } } } ] } }
@@ -313,7 +313,7 @@ import Testing
     }
     #expect(
       try refusal("\"-2|\"", input: "{ marbles: \"1-2\", tick: 100us }") == [
-        "marbles of 1ms a character cannot say what came"
+        "marbles of 1ms a character cannot show the events"
       ])
     #expect(
       try refusal("{ events: [ { next: 7 } ], more: true }") == ["'more: true' leaves open which events it is about"])

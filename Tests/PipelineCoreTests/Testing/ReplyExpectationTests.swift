@@ -48,7 +48,7 @@ import Testing
     #expect(try failures(trigger(replies)) == [])
   }
 
-  @Test func whatDiffersIsTold() throws {
+  @Test func differencesAreReported() throws {
     let found = try failures(trigger("[ { at: 1ms, next: 202 }, { at: 3ms, next: { status: 200 } }, { next: 503 } ]"))
     #expect(found.count == 1)
     #expect(found.first?.hasPrefix("'clicks.replies': at 3ms: {\"status\":200} was expected, but") == true, "\(found)")

@@ -169,7 +169,7 @@ import Testing
     #expect(late == ["'b': the subscription came at 3ms, not at 2ms"])
     #expect(
       complaints(text.replacing("first: \"^-1-(2|)\"", with: "out: \"^\"")) == [
-        "when 'out' is subscribed and cancelled cannot be told"
+        "the subscriptions of 'out' cannot be observed"
       ])
     #expect(complaints(text.replacing("b: \"-4|\" }", with: "b: \"^-4|\" }")).first?.contains("no meaning") == true)
   }

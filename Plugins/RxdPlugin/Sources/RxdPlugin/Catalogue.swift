@@ -168,7 +168,7 @@ extension Example {
 }
 
 extension EdgeCases {
-  /// What is not the usual.
+  /// Settings other than the defaults.
   var document: [(String, JSONDocument)] {
     [
       ("empty", empty, Self.passesEmpty), ("error", error, Self.passesError),

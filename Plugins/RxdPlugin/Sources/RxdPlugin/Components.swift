@@ -5,7 +5,7 @@ public protocol Component: Sendable {
   static var spec: ComponentSpec<Self> { get }
   /// How many unanswered inputs it takes at once, 1 to 65,536.
   static var credit: Int { get }
-  /// Checks parameters against each other, and what no type can: `context.badValue(at: "path", "no such file")`.
+  /// Checks that no type can express, also of several parameters: `context.badValue(at: "path", "no such file")`.
   func validate(_ context: inout DecodingContext)
 }
 
@@ -77,7 +77,7 @@ extension PureOperator {
 public protocol SinkComponent: Component {
   /// The type of the events that it takes.
   static var inputType: EventType { get }
-  /// What is certain of an event that it has acknowledged. Where it depends on a parameter that is a boolean or a choice, rxd knows.
+  /// The durability of an acknowledged event. Where it depends on a parameter that is a boolean or a choice, rxd knows.
   var confirmation: SinkConfirmation { get }
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
@@ -91,7 +91,7 @@ extension SinkComponent {
 public enum SourceRecovery: String, Sendable, Equatable {
   /// They do not.
   case never
-  /// Their sender waits for an answer, and sends again what has none: events have a token.
+  /// Their sender waits for an answer and repeats unanswered ones: events have a token.
   case sender
   /// The source asks for them again, and may receive others.
   case request
@@ -99,9 +99,9 @@ public enum SourceRecovery: String, Sendable, Equatable {
   case position
 }
 
-/// What is certain of an event that a sink has acknowledged.
+/// The durability of an event that a sink has acknowledged.
 public enum SinkConfirmation: String, Sendable, Equatable {
-  /// Nothing: the sink does not know what became of it.
+  /// None: the sink gets no confirmation.
   case nothing
   /// The system has the bytes of the event.
   case system

@@ -1,9 +1,9 @@
 import CRxdPlugin
 
-/// What an instance belongs to: its log, its clock, its place in the pipeline.
+/// The environment of an instance: its log, its clock, its place in the pipeline.
 public final class Execution: @unchecked Sendable {
   public let services: Services
-  /// What the present call was told of the time.
+  /// The time of the present call.
   var times: (wall: Int64, monotonic: Int64) = (0, 0)
 
   init(_ services: Services) { self.services = services }
@@ -11,6 +11,7 @@ public final class Execution: @unchecked Sendable {
 
 /// The log and the counters of an instance; may be used on any thread, until it is released.
 public struct Services: @unchecked Sendable {
+  /// The level of a log record.
   public enum Level: String, Sendable { case debug, info, warning, error }
   let instance: OpaquePointer?
   /// Whether time is virtual, as in `rxd test`.
@@ -22,7 +23,7 @@ public struct Services: @unchecked Sendable {
   }
   /// Adds to a counter of the step; at most 100 names.
   public func count(_ name: String, by number: Int64 = 1) { name.withText { host.count_up(instance, $0, number) } }
-  /// Nobody waits for what the instance does any more.
+  /// The results of the instance are no longer needed.
   public var isClosing: Bool { host.is_closing(instance) != 0 }
 }
 
@@ -34,7 +35,7 @@ public struct Executor {
   public var now: Instant { Instant(nanoseconds: execution.times.monotonic) }
 }
 
-/// What a running node belongs to and may use.
+/// The environment of a running node.
 public struct NodeContext {
   public let execution: Execution
   /// Where it stands in the pipeline file: "out/2 geoip".
@@ -51,6 +52,7 @@ public struct NodeContext {
 
 /// Why a signal ends.
 public struct SignalFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable { case timeout, source, sink, limit, expression, user, plugin }
   public var kind: Kind
   /// One sentence without a full stop.
@@ -66,6 +68,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
 
 /// The kinds of refusals. rxd gives those of a plugin one code, RX514.
 public enum Diagnostic {
+  /// The code of a failure.
   public enum Code: Sendable {
     case pluginRefusal, eventNotReadable, expressionFailed, eventNotDeliverable, eventRefused, unexpectedValue
   }

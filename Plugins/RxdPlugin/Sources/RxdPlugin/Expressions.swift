@@ -58,14 +58,15 @@ public enum JSONWriter {
   }
 }
 
-/// What an expression gives for each event.
+/// A compiled expression, evaluated for each event.
 public final class Program: Sendable {
   private let place: Int
   init(_ place: Int) { self.place = place }
 
+  /// The result of a condition.
   public enum Truth: Sendable {
     case yes, no
-    /// It has failed. Never here: rxd rejects the event.
+    /// It has failed. Never in a plugin: rxd rejects the event.
     case failed
   }
 
@@ -88,7 +89,7 @@ public final class EventFrame {
 
   init() {}
 
-  /// What is made for this event.
+  /// The result for this event.
   public var arena: Arena { Arena(scope: scope) }
   /// Itself.
   public var frame: EventFrame { self }

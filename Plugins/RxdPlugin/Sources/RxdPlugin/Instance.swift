@@ -6,7 +6,7 @@ struct Failure: Error {
   var place = ""
 }
 
-/// What an instance is opened with. Valid until it is open.
+/// The settings with which an instance is opened. Valid until it is open.
 struct Opening {
   private let raw: rxd_opening
   let scope: OpaquePointer?

@@ -8,7 +8,7 @@ open class OperatorNode: Downstream {
   public private(set) var isClosed = false
   let frame = EventFrame()
   let timers = Timers()
-  /// Takes what is made of the input with ``index``; nil: no input is being worked on.
+  /// Takes the results for the input with ``index``; nil: no input is being processed.
   var output: OpaquePointer?
   var index = 0
   /// Why the signal ends.
@@ -19,7 +19,7 @@ open class OperatorNode: Downstream {
 
   public final var execution: Execution { nodeContext.execution }
   public final var executor: Executor { Executor(execution: nodeContext.execution) }
-  /// What is made for this input.
+  /// The results for this input.
   public final var arena: Arena { Arena.current }
   public final var now: Instant { executor.now }
 
@@ -35,7 +35,7 @@ open class OperatorNode: Downstream {
   open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
   /// Called once, before the first input, unless the node is restored. It sends nothing.
   open func start() {}
-  /// Frees what only this class knows. Called once.
+  /// Frees resources of the subclass. Called once.
   open func stop() {}
   /// How many of the events that came it holds.
   open var heldCount: Int { 0 }
@@ -171,13 +171,13 @@ open class OperatorNode: Downstream {
   }
 }
 
-/// What a fused step decides about one event.
+/// The decision of a fused step about one event.
 public enum StepVerdict: Sendable {
   /// The event goes on, perhaps with another value.
   case pass
   /// The event ends here, as the step is there to do.
   case drop
-  /// The event ends here: the step keeps it, or has used it for what it makes.
+  /// The event ends here: the step keeps it, or has used it for its results.
   case keep
   /// The event ends here: it was rejected.
   case gone
@@ -218,8 +218,9 @@ open class FusedStep {
 public final class FusedRun: OperatorNode {
   private let running: FusedStep
 
+  /// A step of a pipeline file.
   public struct Step {
-    /// Where it stands in the pipeline file.
+    /// Its place in the pipeline file.
     public let label: String
   }
   public var step: Step { Step(label: nodeContext.label) }
@@ -274,7 +275,7 @@ open class PureStep: FusedStep {
   }
 }
 
-/// What a pure step decides about one value.
+/// The decision of a pure step about one value.
 public enum PureVerdict: Sendable {
   /// The value goes on, perhaps changed.
   case pass

@@ -16,6 +16,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
   case list(ParameterShape)
   case table(ParameterShape)
 
+  /// A value that a parameter can have.
   public struct Choice: Sendable, Equatable {
     public var name: String
     public var help: String
@@ -117,7 +118,7 @@ public struct SourceLocation: Sendable, Equatable, ExpressibleByStringLiteral {
 /// Numbers the parameters whose results come with each event.
 public struct Binder {
   private var next = 0
-  /// Whether the pipeline file gives each of them; nil: it is not known.
+  /// Whether the pipeline file gives each of them; nil: unknown.
   private let given: [Bool]?
 
   init(_ given: [Bool]?) { self.given = given }

@@ -26,7 +26,7 @@ public final class Plugin {
     self.components = components
   }
 
-  /// What `rxd_swift_plugin` returns.
+  /// The result of `rxd_swift_plugin`.
   public var handle: UnsafeMutableRawPointer { Unmanaged.passRetained(self).toOpaque() }
 
   /// The JSON document of docs/plugin-contract.md.

@@ -6,7 +6,7 @@ import CRxdPlugin
 open class RunningSink: Downstream {
   public let nodeContext: NodeContext
   private(set) var failure: SignalFailure?
-  /// Of the batch that is written: what has become of each event.
+  /// The verdicts on the events of the batch being written.
   private enum Fate { case open, delivered, refused }
   private var fates: [Fate] = []
   /// The first that is open.
@@ -107,9 +107,10 @@ open class RunningSink: Downstream {
 
 /// Events that a sink has taken and acknowledges later in the same turn.
 public final class Receipt {
+  /// The outcome of the events.
   public enum Outcome: Sendable, Equatable {
     case acknowledged
-    /// They come again, after a pause.
+    /// The events are delivered again, after a pause.
     case failed(String)
   }
   private let sink: RunningSink

@@ -9,7 +9,7 @@ open class RunningSource: OperatorNode {
   private var isWaiting = false
   /// Events with a token that are not settled.
   private var outstanding = 0
-  /// What was added since the last ``deliver()``.
+  /// The events added since the last ``deliver()``.
   private var added = 0
   /// rxd takes nothing more.
   private var isRefused = false
@@ -25,16 +25,16 @@ open class RunningSource: OperatorNode {
   open func begin() {}
   /// Continues after `restore`, in place of `begin`.
   open func resume() { begin() }
-  /// rxd wants nothing more: let go of what waits. The default completes.
+  /// rxd wants nothing more: drop waiting events. The default completes.
   open func drain() { finish() }
-  /// What has become of events with tokens: everything that they caused is delivered, or it has failed.
+  /// The outcome of events with tokens: all of their results are delivered, or one has failed.
   open func settled(_ tokens: [(token: UInt64, hasFailed: Bool)]) {}
   /// A timer is due. Called by ``wait(for:)``, and when `begin` has returned.
   open override func woke(_ token: Int) {}
 
   // MARK: Output
 
-  /// Sends an event. `token`: above 0, of the author's choice, to hear what becomes of it in ``settled(_:)``.
+  /// Sends an event. `token`: above 0, of the author's choice; ``settled(_:)`` gets the outcome.
   public final func produce(_ value: Value, position: Int64 = -1, token: UInt64 = 0) {
     guard !isClosed, !isRefused else { return }
     if token > 0 { outstanding += 1 }
@@ -52,7 +52,7 @@ open class RunningSource: OperatorNode {
     input.withText { input in message.withText { host.reject_input(raw, input, $0, token) } }
   }
 
-  /// Hands over what was produced, with the position behind it; waits while nobody wants more. False: the source is to stop.
+  /// Hands over the added events, with the position after them; waits while the pipeline takes none. False: the source must stop.
   @discardableResult
   public final func deliver() -> Bool {
     if keepsPosition {
@@ -67,7 +67,7 @@ open class RunningSource: OperatorNode {
     return !isClosed
   }
 
-  /// What rxd asks of the source: to send nothing more.
+  /// The request of rxd that the source send nothing more.
   public final var isStopping: Bool { isRefused || host.is_stopping(raw) != 0 }
   /// Readable while something is settled, or the source is to stop: for `poll`, in a `begin` that waits for a socket.
   public final var wakeDescriptor: Int32 { host.wake_descriptor(raw) }
@@ -144,7 +144,7 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// Reads the position behind which it goes on.
+  /// Reads the position after which the source continues.
   func restore(position: [UInt8]) throws(StateFault) {
     var head = StateReader(position, version: 0, nil)
     let version = try head.read(UInt64.self)
@@ -161,12 +161,12 @@ open class RunningSource: OperatorNode {
   }
 }
 
-/// Where the turns of a source end. rxd knows what of it is acknowledged.
+/// The ends of a source's turns. rxd tracks which of them are acknowledged.
 public final class PositionLedger<Position: Sendable> {
   private var start: Position
   var end: (() -> Position)?
   public init(_ start: Position) { self.start = start }
-  /// Behind what has been sent.
+  /// The position after the events sent so far.
   public var taken: Position { end?() ?? start }
   /// The same: rxd keeps a position until what came before it is acknowledged.
   public var acknowledged: Position { taken }

@@ -8,17 +8,17 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var details: String
   public var parameters: [Parameter<C>]
   public var examples: [Example]
-  /// What happens at the edges of a signal's life.
+  /// The behaviour at the start and the end of a signal.
   public var edges: EdgeCases
-  /// What a running one holds in memory, and until when; empty: nothing.
+  /// The events that a running component holds in memory, and how long; empty: none.
   public var memory: String
-  /// What of that outlives the process.
+  /// The part of that which outlives the process.
   public var persistence: Persistence
   /// Nil: a running one keeps no time. Otherwise it sets timers.
   public var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
   public var knownAs: [String]
-  /// What users want to do with it.
+  /// The use cases.
   public var useCases: [UseCase]
   public var seeAlso: [String]
 
@@ -108,7 +108,7 @@ public struct Parameter<C: Component>: Sendable {
   }
 }
 
-/// What a component does at the edges of a signal's life, a sentence each.
+/// The behaviour of a component at the start and the end of a signal, a sentence each.
 public struct EdgeCases: Sendable {
   public var empty: String
   public var error: String
@@ -133,6 +133,7 @@ public struct EdgeCases: Sendable {
 
 /// A use case of a component: it completes "I want to ...".
 public struct UseCase: Sendable {
+  /// The heading under which the reference lists a use case.
   public enum Topic: String, Sendable, CaseIterable {
     case reading, choosing, shaping, time, gathering, combining, asking, failing, living, sharing, commanding, writing,
       operating
@@ -149,7 +150,7 @@ public struct UseCase: Sendable {
   }
 }
 
-/// What the core lets `whenLate` mean. A plugin is given each timer that was due, so `skip` has no meaning for it.
+/// The meanings that a component can give to `whenLate`. A plugin is given each timer that was due, so `skip` has no meaning for it.
 public struct LatenessRule<C: Component>: Sendable {
   public static func leavesOut(_ skip: String) -> LatenessRule { LatenessRule() }
   public static func always(_ reason: String) -> LatenessRule { LatenessRule() }
@@ -174,6 +175,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
   /// `open`: further fields are allowed.
   case object(fields: [Field], open: Bool)
 
+  /// A field of a map type.
   public struct Field: Sendable, Equatable {
     public var name: String
     public var type: ExpressionType

@@ -13,7 +13,7 @@ public struct StateFault: Error, Sendable, Equatable {
   static let truncated = StateFault("it ends too early")
 }
 
-/// What of a running component outlives the process.
+/// The part of a running component that outlives the process.
 public enum Persistence: Sendable, Equatable {
   /// The component has no state.
   case nothing
@@ -25,9 +25,9 @@ public enum Persistence: Sendable, Equatable {
 
 /// Up to where the positions of a source go.
 public enum SavedPositions: Sendable {
-  /// Behind what has been sent: rxd keeps each position until what came before it is acknowledged.
+  /// The position after the events sent so far: rxd keeps each position until the events before it are acknowledged.
   case taken
-  /// Behind what is acknowledged.
+  /// The position after the acknowledged events.
   case acknowledged
 }
 
@@ -204,7 +204,7 @@ extension Wake: StateValue {
       self = .none
       return
     }
-    guard timers.adopt(wake) else { throw StateFault("a timer is nobody's") }
+    guard timers.adopt(wake) else { throw StateFault("a timer has no owner") }
     self = wake
   }
 }

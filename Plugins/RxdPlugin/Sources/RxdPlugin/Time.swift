@@ -72,7 +72,7 @@ public struct Wake: Equatable, Sendable {
   public static let none = Wake(number: 0, token: 0)
   public var isSet: Bool { number > 0 }
 
-  /// What rxd calls it.
+  /// Its name in rxd.
   var name: String { "\(number):\(token)" }
 
   init(number: UInt64, token: Int) {

@@ -6,6 +6,7 @@ public struct Value {
   /// Nil: of a number, a time, null, which need no memory.
   let scope: OpaquePointer?
 
+  /// The kind of a value.
   public enum Kind: UInt8, Sendable {
     case absent, null, bool, int, uint, double, string, bytes, list, map, timestamp, duration, other
   }
@@ -127,6 +128,7 @@ public struct Value {
     }
   }
 
+  /// The elements of a list.
   public struct Elements: RandomAccessCollection {
     let value: Value
     public let count: Int
@@ -135,6 +137,7 @@ public struct Value {
     public subscript(index: Int) -> Value { value[index] }
   }
 
+  /// The entries of a map.
   public struct Entries: RandomAccessCollection {
     let value: Value
     public let count: Int
@@ -171,7 +174,7 @@ public struct Entry {
   public var value: Value
 }
 
-/// What is made in one call lives here until it returns.
+/// The memory of values made in one call; freed when it returns.
 public struct Arena {
   let scope: OpaquePointer?
 
@@ -206,7 +209,7 @@ public struct Arena {
     var raw = rxd_value()
     return text.withText { host.parse_json(scope, $0, &raw) } == 0 ? Value(raw, scope) : nil
   }
-  /// What ``Value/encoded`` has made; nil: it is none of that.
+  /// Reads a result of ``Value/encoded``; nil: the bytes are invalid.
   public func decode(_ bytes: [UInt8]) -> Value? {
     var raw = rxd_value()
     return bytes.withText { host.decode(scope, $0, &raw) } == 0 ? Value(raw, scope) : nil

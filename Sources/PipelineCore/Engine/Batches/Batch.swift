@@ -1,4 +1,4 @@
-/// Many events at once, as sinks write them. Downstream of a source nodes accept it as a whole, or get its rows one by one.
+/// Encoded events of one block. Nodes downstream of a source accept a batch as a whole, or receive its rows one by one.
 ///
 /// Lines of the input that pass through unchanged are the same for all sinks; a ``ParallelStage`` encodes for each sink.
 public struct Batch: Sendable {
@@ -8,7 +8,7 @@ public struct Batch: Sendable {
     var events: EncodedEvents
   }
 
-  /// What a step has done with the events, on the way to one of the sinks.
+  /// The counts of a step for the events, on the way to one of the sinks.
   struct Count {
     var step: StepID
     var dropped: UInt64
@@ -54,10 +54,10 @@ public struct Batch: Sendable {
   /// Whether the work of this step is done.
   func hasPassed(_ step: StepID) -> Bool { counts.contains { $0.step == step } }
 
-  /// It comes to the place behind a step whose work is done: adds what that has counted.
+  /// Moves past a step whose work is done, and adds its counts.
   mutating func pass(_ step: StepID, _ counters: UnsafeMutablePointer<StepCounters>) {
     var dropped: UInt64?
-    // Several sinks may have the step on their ways; what it drops is the same on each.
+    // The step may be on the way to several sinks; it drops the same events on each.
     for done in counts where done.step == step {
       dropped = dropped ?? done.dropped
       counters.pointee.timed &+= done.timed
@@ -74,7 +74,7 @@ public struct Batch: Sendable {
     return batch
   }
 
-  /// Keeps the event that a step has dropped on another thread, if it is its turn.
+  /// Offers the event that a step has dropped on another thread to the samples of stopped events.
   func offer(_ step: StepID, _ meters: Meters) {
     guard let first = stopped.first(where: { $0.step == step }) else { return }
     meters.offer(first.event.event.with(origin), .dropped, at: step)
@@ -85,7 +85,7 @@ public struct Batch: Sendable {
     portions.first { $0.sink == nil || $0.sink == sink }?.events.count ?? 0
   }
 
-  /// What the sink with this step ID writes; nil: the sink must receive the events one by one.
+  /// The encoded events for the sink with this step ID; nil: the sink must receive the events one by one.
   public func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> EncodedEvents? {
     for portion in portions {
       if let owner = portion.sink {

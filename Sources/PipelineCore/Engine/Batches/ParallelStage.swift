@@ -1,5 +1,5 @@
-/// What the decoding threads of a source do beyond decoding: run the pure steps behind the source and encode for the
-/// sinks behind those steps. The turn then only hands over bytes.
+/// The work of a source's decoding threads beyond decoding: they run the pure steps downstream of the source and encode for the
+/// sinks downstream of those steps. The turn then only hands over bytes.
 ///
 /// A source has a stage if all its events go through pure steps, and nowhere else, to sinks that write a stream
 /// (``Plan/stage(of:)``). ``StagePlacement`` decides at run time on which threads the stage runs.

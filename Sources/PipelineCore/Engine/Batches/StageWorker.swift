@@ -19,13 +19,13 @@ public final class StageWorker {
   private var rest = 0
   /// Whether a block that passes through unchanged still needs the steps.
   private let hasSteps: Bool
-  /// What the steps count of one block: of each branch, one behind the other.
+  /// The counts of the steps for one block, branch by branch.
   private let counters: UnsafeMutablePointer<StepCounters>
   private let ids: [StepID]
-  /// What the steps have dropped of one block.
+  /// The events of one block that the steps have dropped.
   private var stopped: [Batch.Stopped] = []
   private let clock: () -> Int64
-  /// The time of so many events of each block is taken.
+  /// The number of events of each block that are timed.
   private static let timed = 8
 
   init(_ stage: ParallelStage, _ spare: SpareOutput, _ clock: @escaping () -> Int64) {

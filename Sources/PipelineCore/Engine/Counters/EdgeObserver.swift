@@ -4,13 +4,13 @@
 /// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns; while it is sated, events
 /// pass unseen. All methods are called in turns.
 open class EdgeObserver: Downstream {
-  /// A subscription begins, or exists when the observer is attached.
+  /// Called when a subscription begins, and for each one that exists when the observer is attached.
   open func began() {}
   /// An event passes. It is valid until the end of the turn.
   open override func receive(_ event: Event) {}
   /// Receives the verdict on the newest event without one. Events caused by an event are received and decided before it.
   open func decided(_ verdict: Verdict) {}
-  /// A newer event has taken the place of one that the step downstream had kept. It is told at the edges into that step, before the newer
+  /// A newer event has taken the place of one that the step downstream had kept. Called at the edges into that step, before the newer
   /// event is decided; `event` is valid until the end of the call.
   open func superseded(_ event: Event) {}
   /// A subscription was cancelled before its end.
@@ -40,7 +40,7 @@ public enum Verdict: String, Sendable, CaseIterable {
 }
 
 extension Execution {
-  /// Notifies `observer` of all that passes the edge from now on. Call it in a turn.
+  /// Attaches an observer to an edge: it is notified of the events that pass later. Call it in a turn.
   public func attach(_ observer: EdgeObserver, to edge: EdgeID) {
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     meters.edge(edge).add(observer)

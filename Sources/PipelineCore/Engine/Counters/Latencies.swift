@@ -1,6 +1,6 @@
 import Synchronization
 
-/// How long a component took for its events: a histogram with fixed bounds. Written on any thread, where a component has waited for others.
+/// The latency of a component's events: a histogram with fixed bounds. Written on any thread.
 public struct Latency: Sendable, Equatable {
   /// The upper bounds of the buckets, in nanoseconds; one more is without a bound.
   public static let bounds: [Int64] = [
@@ -58,6 +58,6 @@ public final class LatencyMeter: Sendable {
 }
 
 extension NodeContext {
-  /// For a source that asks others: an answer has come, or failed to come.
+  /// Records an answer to a request of a source, or its failure.
   public func answered(since start: Instant) { execution.meters.latency(step).ended(1, since: start) }
 }

@@ -39,7 +39,7 @@ struct StepCounters {
   var groups = 0
   /// The number of observers of the edges into the step.
   var watchers = 0
-  /// Which of the events that do not pass are offered to ``StoppedEvents``.
+  /// Selects the events that do not pass and are offered to ``StoppedEvents``.
   var ofDropped = StoppedCredit()
   var ofSuperseded = StoppedCredit()
   var ofUndecided = StoppedCredit()
@@ -89,7 +89,7 @@ extension UnsafeMutablePointer<StepCounters> {
     pointee.ofFailed.renew(pointee.failed)
   }
 
-  /// The step pauses the input. In turns.
+  /// Records that the step pauses the input. In turns.
   func beganPause(at now: Instant) {
     if pointee.pauses == 0 { pointee.pausedSince = now }
     pointee.pauses += 1
@@ -142,7 +142,7 @@ final class Meters {
   let plan: Plan
   /// The latencies of components that wait for others, by the number of the step.
   private(set) var latencies: [Int: LatencyMeter] = [:]
-  /// Where events that do not pass are kept; nil: nowhere.
+  /// The samples of events that do not pass; nil: none are kept.
   var stoppedEvents: StoppedEvents?
   /// The time of events is being taken.
   private(set) var isTiming = false
@@ -157,7 +157,7 @@ final class Meters {
 
   /// The waits of each source, by the number of its step.
   let waits: [Int: SourceWaits]
-  /// The counts of the plugin behind each step of one, and what another execution had counted there before this one.
+  /// The counts of the plugin behind each plugin step, and the counts of earlier executions there.
   let plugins: [Int: (meter: PluginMeter, before: PipelineStatistics.Plugin)]
 
   /// The time between samples.
@@ -218,8 +218,8 @@ final class Meters {
     return plan.edges.indices.allSatisfy { plan.edges[$0].entry?.number != number || (edges + $0).isSated }
   }
 
-  /// Calls `body` with the observers of an edge, and with those of the edges between the fused steps downstream of it, and with how many
-  /// events have passed there.
+  /// Calls `body` with the observers of an edge and of each edge between the fused steps downstream of it, and with the number of events that
+  /// have passed there.
   func observed(from edge: UnsafeMutablePointer<EdgeCounters>, _ body: (EdgeObservers, UInt64) -> Void) {
     var count = edge.pointee.passed
     edge.withObservers { body($0, count) }
@@ -260,12 +260,12 @@ final class Meters {
       passesSilently: outlets[step].isEmpty)
   }
 
-  /// So many more observers are at the edge.
+  /// Counts observers that were attached to an edge; a negative number: detached.
   func watched(_ edge: EdgeID, _ more: Int) {
     if case .step(let step) = plan.edges[edge.number].to { steps[step.number].watchers += more }
   }
 
-  /// Tells the observers of the edges into the step that an event that it kept has been replaced.
+  /// Notifies the observers of the edges into the step that an event that it kept has been replaced.
   @inline(never)
   func superseded(_ event: Event, at step: StepID) {
     for inlet in inlets[step.number] { (edges + inlet).withObservers { $0.notify { $0.superseded(event) } } }

@@ -11,8 +11,8 @@ public struct PipelineStatistics: Sendable {
     public var open = 0
     /// The number of subscriptions that ended with an error.
     public var failures: UInt64 = 0
-    /// Bytes of the events: of an edge that leaves a source, as they were read, rejected input included; of one that leads to a sink, as they
-    /// were written. Nil: events have no bytes there, or the component counts none.
+    /// Bytes of the events. At an edge that leaves a source: the bytes read, rejected input included; at an edge into a sink: the bytes
+    /// written. Nil: events have no bytes there, or the component counts none.
     public var bytes: UInt64?
 
     public init(_ plan: EdgePlan) { self.plan = plan }
@@ -60,7 +60,7 @@ public struct PipelineStatistics: Sendable {
     public var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
     public var retries: UInt64 = 0
-    /// What a sink has taken and not delivered; with an ``outbox``, what it was given of that.
+    /// The events that a sink has taken and not delivered; with an ``outbox``, those of its rows that the sink was given.
     public var queue: Queue?
     /// The rows of a sink on disk, in durable delivery.
     public var outbox: Queue?
@@ -70,14 +70,14 @@ public struct PipelineStatistics: Sendable {
     /// How long the threads of a source have waited for room in the pipeline, and whether one waits.
     public var waited = TimeSpan.zero
     public var isWaiting = false
-    /// The files that a source reads or is to read, at most ``mostFiles``, and how far it is.
+    /// The files that a source reads or will read, at most ``mostFiles``, with the offset in each.
     public var files: [ReadFile] = []
-    /// Bytes of these files that are left to read; nil: unknown. Set by the reader of the statistics, as looking at files may take time.
+    /// Unread bytes of these files; nil: unknown. Set by the reader of the statistics, because examining files may take time.
     public var lag: Int64?
     /// How long the oldest of these bytes has been there; nil: unknown. Set as ``lag``.
     public var lagAge: TimeSpan?
-    /// Of a sink, how long events took from coming to being delivered or given up; of a source that asks others, how long they took to answer. Nil: it has
-    /// waited for nothing.
+    /// Of a sink: the time from the arrival of an event to its delivery or rejection. Of a source that sends requests: the time to the answer.
+    /// Nil: there was nothing to wait for.
     public var latency: Latency?
     /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
     public var stateBytes: Int?
@@ -92,8 +92,8 @@ public struct PipelineStatistics: Sendable {
     public var connections: Connections?
     /// The plugin behind the step.
     public var plugin: Plugin?
-    /// Each event that comes is passed on once or has one of these verdicts. False for steps that make events of several, as
-    /// `combineLatest` does; their `kept` is what is left.
+    /// Whether each received event is passed on once or has one of these verdicts. False for steps that make events of several, as
+    /// `combineLatest` does; their `kept` is the remainder.
     public var isExact = false
 
     /// Events that the step could not process.
@@ -153,7 +153,7 @@ public struct PipelineStatistics: Sendable {
     /// The identity of the file; nil: it has not been opened.
     public var device: UInt64?
     public var inode: UInt64?
-    /// Where the source goes on in it.
+    /// The position of the source in it.
     public var offset: Int64
 
     public init(path: String, device: UInt64? = nil, inode: UInt64? = nil, offset: Int64) {
@@ -167,7 +167,7 @@ public struct PipelineStatistics: Sendable {
   public static let mostFiles = 100
   public static let mostDueTimers = 16
 
-  /// What waits for delivery.
+  /// The events that wait for delivery.
   public struct Queue: Sendable, Equatable {
     public var events = 0
     public var bytes = 0
@@ -312,7 +312,7 @@ extension Execution {
     return statistics
   }
 
-  /// What there is now, beside what has been counted.
+  /// Adds the present state: queues, timers, inner signals, connections.
   private func addPresent(to statistics: inout PipelineStatistics) {
     let now = executor.instant
     statistics.instant = now
@@ -382,6 +382,6 @@ extension Execution {
     }
   }
 
-  /// The timers of each step are counted up to so many, which takes about a millisecond.
+  /// The largest number of timers that are counted step by step, which takes about a millisecond.
   private static let countedTimers = 1 << 15
 }

@@ -78,6 +78,6 @@ extension PipelineStatistics {
 }
 
 extension NodeContext {
-  /// Where the counts of the plugin behind the step are kept; nil: there is none.
+  /// The counts of the plugin behind the step; nil: there is none.
   public var pluginMeter: PluginMeter? { execution.meters.plugins[step.number]?.meter }
 }

@@ -1,4 +1,4 @@
-/// An expression of a step with the values that it saw of one event.
+/// An expression of a step with the values that it read from one event.
 public struct SeenExpression: Sendable {
   /// One value that it read.
   public struct Read: Sendable, Equatable {
@@ -70,7 +70,7 @@ public struct SeenExpression: Sendable {
     self.reads = reads
   }
 
-  /// What a path leads to; nil: a field is missing.
+  /// The value at a path; nil: a field is missing.
   private static func value(of read: ReadPath, _ frame: EvaluationFrame) -> Value? {
     var value: Value
     switch read.variable {
@@ -108,7 +108,7 @@ public struct SeenExpression: Sendable {
 }
 
 extension Event {
-  /// What expressions see as `meta`, with all members.
+  /// The variable `meta` of expressions, with all members.
   func meta(in arena: Arena, wallTime: Int64) -> Value {
     let origin = origin.takeUnretainedValue()
     var members: [(key: Value, value: Value)] = [

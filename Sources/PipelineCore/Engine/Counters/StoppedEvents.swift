@@ -1,8 +1,8 @@
 import Synchronization
 
-/// An event that did not pass a step, with what is needed to say why.
+/// An event that did not pass a step, with the data that explains why.
 public struct StoppedEvent: Sendable {
-  /// The version of the pipeline that it came to.
+  /// The version of the pipeline that received it.
   public let plan: Plan
   public let step: StepID
   public let verdict: Verdict
@@ -13,19 +13,20 @@ public struct StoppedEvent: Sendable {
   let event: OwnedEvent?
   /// The first bytes of an event that was too large, as JSON without secrets, and how many it has.
   public let cut: (text: String, bytes: Int)?
-  /// What the expressions of its step saw, of an event that was too large.
+  /// The values that the expressions of its step read, if the event was too large.
   let seen: [SeenExpression]
   /// The event for which the innermost enclosing inner signal was made.
   let outer: OwnedValue?
   let origin: Origin
   public let position: Int64
-  /// The name of the event; nil: it has none, or nobody asks for names.
+  /// The name of the event; nil: it has none, or the pipeline does not use names.
   public let id: String?
-  /// Why, where the step has said so.
+  /// The reason, if the step reported one.
   public let problem: Problem?
   /// How many events had had this verdict at this step, this one included.
   public let number: UInt64
 
+  /// The reason that a step reported.
   public struct Problem: Sendable {
     /// A code of the RX5xx range.
     public var code: String
@@ -47,8 +48,8 @@ public struct StoppedEvent: Sendable {
 ///
 /// A step offers no more than ``StoppedCredit/most`` events of each verdict in a period, so a million dropped events a second cost as little as
 /// a hundred. Beyond its limit an event is forgotten: of the step and verdict that takes the most room, one at random that is none of its ``newest``.
-/// So dull drops never push out rare ones, and of the older events of a step each later period is kept with a higher share. It outlives the runs of
-/// its pipeline, and may be read on any thread.
+/// So frequent drops never displace rare ones, and of the older events of a step a larger share of each later period is kept. It outlives the
+/// runs of its pipeline, and may be read on any thread.
 public final class StoppedEvents: Sendable {
   /// The memory for the stopped events of a pipeline, in bytes.
   public static let limit = 512 << 10
@@ -73,7 +74,7 @@ public final class StoppedEvents: Sendable {
   }
   private struct State {
     var kept: [Kept] = []
-    /// Where in ``kept`` each kind is.
+    /// The index in ``kept`` of each kind.
     var places: [Kind: Int] = [:]
     var bytes = 0
     var limit: Int
@@ -161,7 +162,7 @@ public final class StoppedEvents: Sendable {
   }
 }
 
-/// A sequence of numbers that look random, the same each time: which events are kept is no secret.
+/// A fixed pseudorandom sequence; the choice of kept events need not be unpredictable.
 private struct SplitMixer {
   private var state: UInt64
   init(_ seed: UInt64) { state = seed }
@@ -174,8 +175,8 @@ private struct SplitMixer {
   }
 }
 
-/// Which of the events with one verdict at one step are offered: the 1st, 2nd, 4th, 8th ... of each period, so that one comparison of two
-/// numbers decides for nearly all of them.
+/// Selects the events with one verdict at one step that are offered: the 1st, 2nd, 4th, 8th ... of each period, so that nearly all of them
+/// cost one comparison.
 struct StoppedCredit {
   static let most = 8
   /// The count at which the next event is offered.
@@ -202,7 +203,7 @@ struct StoppedCredit {
 }
 
 extension Meters {
-  /// Keeps an event that has not passed a step, and has just been counted, if it is its turn.
+  /// Keeps an event that has not passed a step and has just been counted, if it is selected.
   @inline(never)
   func offer(
     _ event: Event, _ verdict: Verdict, at step: StepID, outer: Value = .absent,
@@ -282,10 +283,10 @@ extension StoppedEvent {
     return (String(decoding: text.utf8.prefix(StoppedEvents.shownOfCut), as: UTF8.self), size)
   }
 
-  /// Secrets are looked for in more than is shown, so that none is cut in two.
+  /// Secrets are masked in a longer text than is shown, so that none is cut in two.
   private static let maskedOfCut = 64 << 10
 
-  /// What the step's expressions saw; only the expressions that decided, if these are known.
+  /// The step's expressions with the values that they read; only the expressions that decided, if these are known.
   public var expressions: [SeenExpression] {
     guard let event else { return seen }
     return SeenExpression.of(plan, step, problem?.location, event.event, outer: outer?.value, time: time)

@@ -3,6 +3,7 @@
 /// A tap observes the edge of the signal. If nothing in the plan runs that signal, the tap also subscribes it, and observes
 /// the edge of that subscription.
 public final class Tap {
+  /// The observed signal.
   public enum Target: Sendable, Equatable {
     case signal(Int)
     case errors(ErrorsOwner)

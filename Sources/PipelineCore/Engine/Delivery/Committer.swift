@@ -1,17 +1,17 @@
 import Synchronization
 
-/// Commits what a pipeline must not forget: its state with the positions of its sources and, in durable delivery, what its sinks have to
-/// deliver. docs/decisions/0040-commits.md has the reasons.
+/// Commits the state of a pipeline with the positions of its sources and, in durable delivery, the events that its sinks must deliver.
+/// docs/decisions/0040-commits.md has the reasons.
 ///
-/// The end of a turn is a consistent cut: what the past can still cause is in the state of operators, their timers, the calls under way and
-/// the rows on their way to sinks. A *commit* takes all of it at the end of one turn.
+/// The end of a turn is a consistent cut: earlier events can still have effects only through the state of operators, their timers, the calls
+/// under way and the rows on their way to sinks. A *commit* takes all of them at the end of one turn.
 ///
 /// - **Light**: sinks write in the turn. A commit is a checkpoint: taken now, written when every effect of the turns before it is
 ///   acknowledged.
 /// - **Durable**: sinks write rows (``OutboxSink``), which are part of the commit, so it is written at once. Senders that wait for an
 ///   acknowledgement get it when the commit that has their turn is on the disk.
 ///
-/// One commit is under way at a time; what happens meanwhile goes into the next one, so slow disks get larger commits. Used in turns.
+/// One commit is under way at a time; later turns go into the next one, so slow disks get larger commits. Used in turns.
 final class Committer: TimerTarget {
   var mayGoOn: Bool { false }
 
@@ -19,33 +19,33 @@ final class Committer: TimerTarget {
   private let executor: Executor
   private let options: DeliveryOptions
   private var transaction = StoreTransaction()
-  /// What the next commit releases.
+  /// The callbacks that the next commit calls.
   private var waiting: [() -> Void] = []
   private var isUnderWay = false
-  /// Since the last commit, something has happened.
+  /// Whether the state may have changed since the last commit.
   private var hasChanged = false
-  /// Since the last commit, something has happened that somebody waits for.
+  /// Whether a sender or a sink waits for the next commit.
   private var isUrgent = false
-  /// The turn that does nothing but what committing needs.
+  /// The turn that serves only the commit.
   private var ownTurn: UInt64 = 0
   private var wake = Wake.none
   /// When `wake` is due.
   private var wakeTime: Instant?
-  /// When the next commit may be taken if nobody waits for it, and if somebody does.
+  /// The earliest times of the next commit: without waiting senders, and with some.
   private var nextRegular: Instant
   private var nextUrgent: Instant
   private var lastRow: Int64
   /// An effect has failed, so no later checkpoint can be acknowledged.
   private var hasFailed = false
-  /// The pipeline ends: nothing is committed any more but by `finish`.
+  /// Whether the pipeline ends: only `finish` commits.
   private var isOver = false
-  /// What rows and dead letters in no finished commit have, in bytes.
+  /// The bytes of the rows and dead letters that are in no finished commit.
   private var uncommitted = 0 {
     didSet { share.set(uncommitted) }
   }
   private var share: MemoryShare
   private var isInputPaused = false
-  /// The state is being taken for a commit that others follow.
+  /// Whether the state is being taken for a commit that is not the last.
   private(set) var isCommitting = false
 
   var isDurable: Bool { options.isDurable }
@@ -70,7 +70,7 @@ final class Committer: TimerTarget {
     options.store.read(rowsOf: sink, after: number, bytes: options.readBytes, done)
   }
 
-  /// Rows that need to be delivered no more and are in no commit yet. From any thread.
+  /// Delivered rows whose removal is in no commit yet. From any thread.
   final class RemovedRows: Sendable {
     private let rows = Mutex<[RemovedRow]>([])
     func add(_ row: RemovedRow) { rows.withLock { $0.append(row) } }
@@ -92,7 +92,7 @@ final class Committer: TimerTarget {
   }
   private let checkpoint = Checkpoint()
 
-  // MARK: What a commit gets
+  // MARK: Contents of a commit
 
   /// Adds a row; `committed` is called in a turn when it is on the disk.
   func add(_ events: Int, _ bytes: [UInt8], of sink: String, committed: @escaping (OutboxRow) -> Void) {
@@ -123,13 +123,13 @@ final class Committer: TimerTarget {
     countUncommitted(letter.document.count)
   }
 
-  /// Calls `body` in a turn when what has happened so far is on the disk.
+  /// Calls `body` in a turn when all effects so far are on the disk.
   func whenCommitted(_ body: @escaping () -> Void) {
     waiting.append(body)
     isUrgent = true
   }
 
-  // MARK: When
+  // MARK: Times of commits
 
   /// Marks this turn as one that changes nothing of the state.
   func turnIsOwn() { ownTurn = executor.turns }
@@ -182,7 +182,7 @@ final class Committer: TimerTarget {
     if let state { transaction.state = .replace(state) }
     let cost = executor.instant - start
     unset()
-    // Taking the state may use a fiftieth of the time; where somebody waits, a tenth.
+    // Taking the state may use a fiftieth of the time, or a tenth if a sender or a sink waits.
     nextRegular = executor.now + max(options.interval, TimeSpan(nanoseconds: cost.nanoseconds &* 50))
     nextUrgent = executor.now + TimeSpan(nanoseconds: cost.nanoseconds &* 10)
     let (taken, released, bytes) = (transaction, waiting, uncommitted)
@@ -207,7 +207,7 @@ final class Committer: TimerTarget {
     }
   }
 
-  /// Commits nothing but dead letters: they do not depend on what was not delivered, and would fill the memory.
+  /// Commits dead letters alone: they do not depend on undelivered events, and would fill the memory.
   private func commitDeadLetters() {
     unset()
     nextRegular = executor.now + options.interval
@@ -221,7 +221,7 @@ final class Committer: TimerTarget {
     options.store.commit(letters) { executor.post { box.isOnDisk() } }
   }
 
-  /// What waits for a commit, on its way through the store. Touched in turns only.
+  /// The callbacks of a commit on its way through the store. Used in turns only.
   private final class Box: @unchecked Sendable {
     weak var committer: Committer?
     let released: [() -> Void]
@@ -248,17 +248,17 @@ final class Committer: TimerTarget {
     for release in released { release() }
   }
 
-  /// Something before the checkpoint was not delivered: the last commit holds.
+  /// An event before the checkpoint was not delivered: the last commit stays valid.
   private func failed(_ reason: String) {
     turnIsOwn()
     isUnderWay = false
     hasFailed = true
     if let taken = checkpoint.take() { transaction.deadLetters.insert(contentsOf: taken.deadLetters, at: 0) }
-    // A pipeline that ends because of it says so itself.
+    // A pipeline that ends because of the failure reports it.
     guard execution.hasState else { return }
     execution.services.log(
       .error, execution.plan.name,
-      "an event was not delivered (\(reason)), so nothing is committed any more: the next start repeats what came after the last commit"
+      "an event was not delivered (\(reason)), so nothing is committed any more: the next start repeats events after the last commit"
     )
   }
 
@@ -275,7 +275,7 @@ final class Committer: TimerTarget {
     last.removed += removed.take()
     // The state of a checkpoint that still waits is older.
     if let waiting = checkpoint.take() { last.deadLetters = waiting.deadLetters + last.deadLetters }
-    // The older state may say that sinks cut off what came after it, and senders send again what it does not have.
+    // The older state makes sinks cut off later output, and senders send later events again.
     if case .keep = state {
       last.rows = []
       last.removed = []
@@ -297,13 +297,13 @@ public struct DeliveryOptions: Sendable {
   public var store: any PipelineStore
   /// Sinks deliver from the outbox.
   public var isDurable: Bool
-  /// A note of the event in hand; nil: none is made.
+  /// The record of the event in hand; nil: none is kept.
   public var inHand: InHand?
-  /// The time between two commits that nobody waits for.
+  /// The time between two commits if no sender or sink waits.
   public var interval = TimeSpan.milliseconds(100)
-  /// The input waits while rows that are in no finished commit have more bytes than this and than the state.
+  /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond it.
   public var uncommittedBytes = 8 << 20
-  /// What a sink's rows may take in memory, and how many bytes are read at once.
+  /// The limit of bytes of a sink's rows in memory, and of one read.
   public var memoryBytes = 8 << 20
   public var readBytes = 2 << 20
 

@@ -1,4 +1,4 @@
-/// A stored dead letter, taken apart: what ``Execution/reject(_:step:)`` wrote.
+/// A parsed dead letter, as ``Execution/reject(_:step:)`` wrote it.
 public struct DeadLetterDocument {
   /// The reason, one sentence.
   public let error: String
@@ -16,7 +16,7 @@ public struct DeadLetterDocument {
   public let offset: Int64?
   /// The event as JSON text.
   public let event: [UInt8]
-  /// When and in which pipeline, as lines of dead-letter files say it; nil: they do not.
+  /// The time and the pipeline, from a line of a dead-letter file; nil: the document has none.
   public let time: String?
   public let pipeline: String?
 
@@ -72,9 +72,9 @@ public struct DeadLetterDocument {
     return name.isEmpty || name.contains("/") ? nil : String(name)
   }
 
-  /// Why the event is not all of what the step rejected; nil: it is.
+  /// Why the event is only a part of the rejected input; nil: it is complete.
   public var isCutBecause: String? {
-    // A line longer than 'maxLine' has its beginning only, however long that is.
+    // Of a line longer than 'maxLine', only the start is kept.
     guard code == Diagnostic.Code.inputNotDecodable.name,
       event.count >= RunningSource.shownInputBytes || error.contains("'maxLine'")
     else { return nil }
@@ -85,11 +85,11 @@ public struct DeadLetterDocument {
 
   /// A row of the outbox with the event, for its sink.
   ///
-  /// The event is the one of the letter: what JSON has no form for (bytes, times, durations) is text now, and of the metadata there are
-  /// the source, path and offset.
+  /// The event is the one of the dead letter: values without a JSON form (bytes, times, durations) have become text, and its metadata are the
+  /// source, path and offset.
   /// - Parameters:
-  ///   - number: The row's.
-  ///   - receivedAt: The time of the letter, in nanoseconds since 1970.
+  ///   - number: The number of the row.
+  ///   - receivedAt: The time of the dead letter, in nanoseconds since 1970.
   /// - Throws: The event is nested too deep.
   public func row(
     _ number: Int64, for sink: String, receivedAt: Int64, clock: any Clock

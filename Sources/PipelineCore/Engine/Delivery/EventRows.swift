@@ -19,10 +19,10 @@ struct EventRowWriter {
     events = StateWriter(context)
   }
 
-  /// About as many bytes as the row will have.
+  /// The approximate size of the row in bytes.
   var size: Int { events.bytes.count }
 
-  /// Adds an event. Returns why it cannot be kept, if it cannot.
+  /// Adds an event. Returns the reason if it cannot be encoded.
   mutating func append(_ event: Event) -> StateFault? {
     let start = events.bytes.count
     events.write(event)
@@ -67,7 +67,7 @@ struct EventRowReader {
   /// The next event; nil: there is none.
   mutating func nextEvent() throws(StateFault) -> Event? {
     guard next < row.events else {
-      guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+      guard reader.isAtEnd else { throw StateFault("it is longer than its length says") }
       return nil
     }
     next += 1

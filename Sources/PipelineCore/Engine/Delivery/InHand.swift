@@ -1,8 +1,8 @@
-/// A note of the event that a pipeline has in hand, in memory that outlives the process: an event that traps the process again and again is
-/// found and rejected.
+/// Records the event that a pipeline is processing in memory that outlives the process, so that an event that repeatedly ends the process
+/// is found and rejected.
 ///
 /// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
-/// *careful*: sources that can be read again note each event before they send it, and take the note back when the turn is over. If
+/// *careful*: sources that can be read again record each event before they send it, and clear the record at the end of the turn. If
 /// ``hits`` careful runs in a row end with the same event in hand, that event is *refused* from then on. So it takes four ends: one that
 /// makes the next run careful, and three with the event in hand. Kills from outside hit one event of thousands twice in a row now and then, since
 /// a run begins where the one before it began, but hardly three times.
@@ -11,7 +11,7 @@
 ///
 /// Used in turns of one pipeline at a time.
 public final class InHand: @unchecked Sendable {
-  /// How long a run is careful: one that lasts longer has not been ended by an event that it reads at its start.
+  /// How long a run is careful: a later end of the process is not caused by an event that is read at the start.
   public static let trial = TimeSpan.seconds(60)
   /// How many careful runs in a row must end with an event in hand before it is refused.
   public static let hits: UInt64 = 3
@@ -82,7 +82,7 @@ public final class InHand: @unchecked Sendable {
     words[Word.isRunning] = 1
   }
 
-  /// The process ends in order.
+  /// Records that the process ends in order.
   public func close() {
     words[Word.isHeld] = 0
     words[Word.isRunning] = 0
@@ -105,7 +105,7 @@ public final class InHand: @unchecked Sendable {
   /// Whether steps run in the turns only.
   var keepsToTurns: Bool { ends > 1 }
 
-  /// The event is in hand from now on; false: it is refused.
+  /// Records that the event is in hand; false: the event is refused.
   func take(_ place: Place) -> Bool {
     if isRefused(place) { return false }
     put(place, at: Word.held)
@@ -132,7 +132,7 @@ public final class InHand: @unchecked Sendable {
   }
 
   private func put(_ place: Place, at word: Int) {
-    // Zero stands for none.
+    // Zero means no event.
     words[word] = place.source | 1
     words[word + 1] = place.input
     words[word + 2] = UInt64(bitPattern: place.offset)

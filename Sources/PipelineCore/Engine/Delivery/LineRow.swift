@@ -1,5 +1,5 @@
-/// An outbox row whose events are lines, as they came encoded for a sink that writes a stream. The sink gets them as they are; any other
-/// sink of that name, after a change of the file, gets what the lines say.
+/// An outbox row of encoded lines for a sink that writes a stream. The sink receives the lines unchanged; another sink of that name, after a
+/// change of the file, receives the decoded events.
 ///
 /// ```
 /// kind         documents:16, strings:17; lower numbers are formats of rows of events (``EventRowWriter``)

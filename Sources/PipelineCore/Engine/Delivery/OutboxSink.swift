@@ -1,10 +1,10 @@
 internal import DequeModule
 
-/// Stands before a sink in durable delivery: what it takes becomes rows of the outbox, and goes to the sink when they are on the disk.
+/// Receives the events of a sink in durable delivery: they become rows of the outbox, and the sink gets the rows when they are on the disk.
 ///
 /// Rows are delivered in their order, each in a turn of its own, and removed when the sink has acknowledged all of their events. A sink that
-/// takes no more (a full queue, a dead server) holds up its own rows only. When they are more than ``OutboxLimit/bytes``, the input waits, or
-/// events are dropped.
+/// accepts no more (a full queue, a dead server) delays only its own rows. Beyond ``OutboxLimit/bytes``, the input waits or events are
+/// dropped.
 final class OutboxSink: RunningSink, TimerTarget {
   let target: RunningSink
   private let committer: Committer
@@ -14,15 +14,15 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// The row that is being made: of events, or of lines.
   private var writer: EventRowWriter
   private var lines = LineRow()
-  /// What the sink encodes a stream with; nil: it writes none.
+  /// The encoder of a sink that writes a stream; nil: the sink writes none.
   private let encoder: (any EventEncoder)?
-  /// Rows on the disk that have not been delivered, the oldest ones of them.
+  /// The oldest undelivered rows on the disk.
   private var ready: Deque<OutboxRow> = []
   private var readyBytes = 0 {
     didSet { share.set(readyBytes) }
   }
   private var share: MemoryShare
-  /// Behind `ready` there are rows that are on the disk only.
+  /// Whether rows after those of `ready` are on the disk only.
   private var isSpilled = false
   private var isReading = false
   /// The last row that has been given to the sink, or is in `ready`.
@@ -31,20 +31,20 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var lastCommitted: Int64
   /// Rows that are not in a commit yet, or not delivered.
   private var openRows: Int
-  /// What they have, in bytes.
+  /// The bytes of the open rows.
   private var openBytes: Int
-  /// How many events they have.
+  /// The events of the open rows.
   private var openEvents: Int
-  /// When they came.
+  /// The arrival times of these events.
   private var ages = QueueAges()
-  /// Rows that are given to the sink and not acknowledged: their bytes.
+  /// The bytes of the rows that the sink has been given and not acknowledged.
   private var underWay: [Int64: Int] = [:]
-  /// Where the sink was behind rows that are given to it and in no commit that removes them.
+  /// The sink's mark after each row that it has been given and that no commit has removed.
   private var marks: [Int64: Int64] = [:]
-  /// Where it was behind the rows that commits have removed, this one included.
+  /// The sink's mark after the rows that commits have removed, the present one included.
   private var removedMark: Int64 = 0
   private var isDelivering = false
-  /// Input waits: the next row comes after the next turn.
+  /// Whether input waits: the next row is delivered after the next turn.
   private var letsInputPass = false
   /// How often the sink has asked for a pause.
   private var holds = 0
@@ -56,9 +56,9 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var isEnding = false
   /// The sink has ended.
   private var isDone = false
-  /// When the sink is cancelled that was to finish what it had been given.
+  /// Cancels a sink that takes too long to finish.
   private var patience = Wake.none
-  /// How long that may take: whatever is not acknowledged then stays in the outbox.
+  /// How long a sink may take to finish; unacknowledged events stay in the outbox.
   private static let finishLimit = TimeSpan.seconds(2)
   /// A row is cut at this size, so that its turn is short.
   private static let rowBytes = 256 << 10
@@ -152,7 +152,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   // MARK: The limit
 
   private func updatePressure() {
-    // Where the oldest are dropped it stays almost full; that is one report, not one for each row.
+    // An outbox whose oldest rows are dropped stays almost full, which is reported once.
     let room = limit.policy == .dropOldest ? limit.bytes / 2 : limit.bytes / 10 * 9
     let isFull = openBytes > (self.isFull ? room : limit.bytes)
     if isFull != self.isFull {
@@ -160,7 +160,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       reportFull()
     }
     if limit.policy == .dropOldest { dropOldest() }
-    // Where the oldest are dropped, what is over the limit is on its way from the disk.
+    // Dropped rows count until the commit that removes them.
     let mustWait = limit.policy == .block ? isFull : limit.policy == .dropOldest && openBytes > limit.bytes / 10 * 11
     guard mustWait != isInputPaused else { return }
     isInputPaused = mustWait
@@ -191,7 +191,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     dropped = 0
   }
 
-  /// Drops events that come now.
+  /// Counts new events as dropped.
   private func drop(_ events: Int) {
     accept(events)
     countDropped(events)
@@ -220,7 +220,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   override var queued: PipelineStatistics.Queue? { target.queued }
   override var connections: PipelineStatistics.Connections? { target.connections }
 
-  /// What waits to be delivered, what the sink has in hands included.
+  /// The undelivered events, those that the sink has been given included.
   var outboxed: PipelineStatistics.Queue {
     PipelineStatistics.Queue(
       events: max(0, openEvents), bytes: openBytes, oldest: ages.oldest.map { executor.now - $0 })
@@ -242,7 +242,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     deliverSoon()
   }
 
-  /// Leaves rows on the disk that there is no room for any more; they are read when their time comes.
+  /// Drops rows from memory that exceed its limit; they are read from the disk later.
   private func leave() {
     let room = execution.services.memory.room(options.memoryBytes)
     while readyBytes > room, ready.count > 1, let row = ready.popLast() {
@@ -286,7 +286,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       lastKnown = row.number
     }
     if rows.isEmpty {
-      // What the store does not give any more is damaged, and reported by it.
+      // Rows that the store cannot read are damaged; the store reports them.
       lastKnown = lastCommitted
       openRows = underWay.count + ready.count
       openBytes = underWay.values.reduce(0, +) + readyBytes
@@ -358,13 +358,13 @@ final class OutboxSink: RunningSink, TimerTarget {
   override var mark: Int64 { target.mark }
   override func acknowledgeSoon() { target.acknowledgeSoon() }
 
-  /// The commit that is being taken removes this row.
+  /// Notes that the commit that is being taken removes this row.
   func isRemoved(_ row: RemovedRow) {
     if let mark = marks.removeValue(forKey: row.number) { removedMark = max(removedMark, mark) }
   }
 
-  /// A row that a commit removes must not be cut off, and one that it does not remove comes again. The last state removes whatever the
-  /// sink acknowledges after it, so there the place is behind all that the sink has.
+  /// The output of a row that a commit removes must not be cut off, and any other row is delivered again. The last state removes all rows that
+  /// the sink acknowledges after it, so its place is after everything that the sink has been given.
   override func savePlace(_ state: inout StateWriter) {
     target.savedMark = committer.isCommitting ? removedMark : nil
     target.savePlace(&state)
@@ -399,7 +399,7 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   override func countDelivered() { target.countDelivered() }
 
-  /// What is not delivered stays in the outbox: the sink finishes what it was given.
+  /// The sink finishes the rows that it has been given; others stay in the outbox.
   override func suspend() {
     endRow()
     guard !isEnding else { return }

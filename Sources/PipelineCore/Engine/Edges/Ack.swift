@@ -1,22 +1,22 @@
 import Synchronization
 
-/// What becomes of the events that came in together: of one request, of what a turn took of a file.
+/// Tracks the outcome of events that were received together: those of one request, or those that a turn took from a file.
 ///
-/// They are *acknowledged* when every holder has released: the turn that they came in, each sink that has taken what the turn
-/// made of them and has not written it yet, each request that an inner signal has sent for them. That includes what was made of a
-/// rejection, where somebody reads the errors. An event that was dropped, or is a dead letter, holds nothing; neither does one
-/// that a step keeps for later (`throttle`, a window): it is part of the step's state.
+/// They are *acknowledged* when every holder has released: the turn in which they were received, each sink that has taken resulting events and
+/// not written them yet, each request that an inner signal has sent for them. Events of a read errors output count as results. An event that
+/// was dropped, or is a dead letter, holds nothing; neither does one that a step keeps (`throttle`, a window): it is part of the step's state.
 ///
 /// `done` is called once, on the thread that releases last. Failures win over success. If a holder goes away
 /// without releasing, the events count as failed: an accident never counts as written.
 public final class Ack: Sendable {
+  /// The outcome of the events.
   public enum Outcome: Sendable, Equatable {
     case acknowledged
-    /// Something of it was not written, and why.
+    /// An effect of the events was not written, with the reason.
     case failed(String)
   }
 
-  /// What asks for the outcome.
+  /// The reason for which the outcome is tracked.
   enum Purpose: Sendable {
     /// A sender that is notified of a failure and sends the events again.
     case request
@@ -24,7 +24,7 @@ public final class Ack: Sendable {
     case piece
     /// A row of the outbox, which is delivered again after a failure.
     case row
-    /// Everything since the last checkpoint that nothing else asks for.
+    /// All effects since the last checkpoint that no other acknowledgement tracks.
     case checkpoint
     /// Several others.
     case several
@@ -38,7 +38,7 @@ public final class Ack: Sendable {
     var holders = 1
     var outcome = Outcome.acknowledged
     var done: (@Sendable (Outcome) -> Void)?
-    /// What is released with it.
+    /// The acknowledgements that are released with it.
     var members: [Ack] = []
     /// The checkpoint that waits for it, too.
     var checkpoint: Ack?
@@ -76,8 +76,7 @@ public final class Ack: Sendable {
     if let left { report(left) }
   }
 
-  /// Whether all senders are notified of a failure and send the events again: what a sink could not deliver is then neither
-  /// saved nor a dead letter.
+  /// Whether all senders are notified of a failure and send the events again: undelivered events are then neither saved nor dead letters.
   public var notifiesSender: Bool {
     switch purpose {
     case .request, .row: true
@@ -86,7 +85,7 @@ public final class Ack: Sendable {
     }
   }
 
-  /// Whether a sender waits that must not be notified before what its events have caused is on the disk.
+  /// Whether a sender waits that must not be notified before the effects of its events are on the disk.
   var waitsForCommit: Bool {
     switch purpose {
     case .request: true
@@ -103,8 +102,8 @@ public final class Ack: Sendable {
   /// One more holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
   public func hold() { state.withLock { $0.holders += 1 } }
 
-  /// Takes over one hold of `other`, and releases it with its own outcome when it is done. Called by a holder, and not
-  /// for what waits for this one, be it through others: the two would wait for each other.
+  /// Takes over one hold of `other`, and releases it with its own outcome when it is done. Called by a holder. `other`
+  /// must not wait for this acknowledgement, directly or through others: the two would wait for each other.
   func include(_ other: Ack) { state.withLock { $0.members.append(other) } }
 
   /// Makes a checkpoint wait for this acknowledgement, unless one does already. Called in a turn that holds both.
@@ -118,7 +117,7 @@ public final class Ack: Sendable {
     if isNew { checkpoint.hold() }
   }
 
-  /// Ends one hold. Ending more than there are is a mistake of the caller, and trapped.
+  /// Ends one hold. Ending more holds than there are is a programming error and traps.
   public func release(_ outcome: Outcome = .acknowledged) {
     let ended = state.withLock { state -> State? in
       precondition(state.holders > 0, "an acknowledgement was released more often than it was held")
@@ -137,7 +136,7 @@ public final class Ack: Sendable {
   private func report(_ ended: State) {
     ended.done?(ended.outcome)
     for member in ended.members { member.release(ended.outcome) }
-    // What is sent again is no longer part of any state.
+    // Events that are sent again are no longer part of any state.
     ended.checkpoint?.release(purpose == .request ? .acknowledged : ended.outcome)
   }
 

@@ -53,8 +53,8 @@ open class DecodingSource: RunningSource {
 
   /// Decodes `slab`, which continues the input of this `decoder`, and emits its rows.
   ///
-  /// `offset`: where the slab begins in the input. `isLast`: the input ends with the slab. Returns how many rows the
-  /// slab has, and how many pieces of it are no events.
+  /// `offset`: the start of the slab in the input. `isLast`: the input ends with the slab. Returns the number of rows and of
+  /// rejected rows.
   @discardableResult
   public final func take(
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
@@ -75,7 +75,7 @@ open class DecodingSource: RunningSource {
     return found
   }
 
-  /// Hands over a block that another thread decoded, or emits its rows. `encoded`: what that thread has made of it.
+  /// Hands over a block that another thread decoded, or emits its rows. `encoded`: the block as that thread has encoded it.
   public final func take(_ block: DecodedBlock, encoded: Batch? = nil, origin: Origin) {
     guard !isClosed else { return }
     beginPiece()
@@ -92,14 +92,14 @@ open class DecodingSource: RunningSource {
 
   // MARK: Advice
 
-  /// What has been said of inputs that their decoder does not fit, and how many rows were rejected since the start.
+  /// The advice given so far on inputs that do not fit the decoder, and the number of rows rejected since the start.
   private var advice: Set<String> = []
   private var refusedRows = 0
   /// How the input is decoded, as far as known.
   public final var decoderOptions: DecoderOptions?
   private static let mostAdvice = 4
 
-  /// Says once what the input looks like, if its beginning does not fit the decoder.
+  /// Logs once the probable format of an input whose start does not fit the decoder.
   private func adviseAboutDecoder(
     _ text: UnsafeRawBufferPointer, _ rows: RowBatch, _ origin: Origin
   ) {
@@ -252,7 +252,7 @@ open class DecodingSource: RunningSource {
   }
 
   /// Emits all events of a block at once, encoded by a decoding thread or as they were read. False: their rows must be
-  /// emitted, because some receiver needs the events one by one.
+  /// emitted, because a receiver needs the events one by one.
   private func handOver(_ rows: RowBatch, _ encoded: Batch?) -> Bool {
     isHandedOver = false
     guard !isCareful, let batch = encoded ?? rows.passThrough.map(Batch.init(lines:)), isAccepted(batch) else {

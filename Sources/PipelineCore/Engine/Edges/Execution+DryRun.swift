@@ -1,14 +1,14 @@
 extension Execution {
-  /// What a dry run has found.
+  /// The result of a dry run.
   public struct DryRun: Sendable {
-    /// Why the pipeline would not start; nil: nothing speaks against it.
+    /// Why the pipeline would not start; nil: no reason was found.
     public var failure: SignalFailure?
-    /// What of the state could not be used, and why.
+    /// The parts of the state that could not be used, with the reasons.
     public var refusals: [Diagnostic] = []
   }
 
   /// Builds the whole graph of a plan from a state and takes it down again, while another execution of the pipeline may run: sinks and sources
-  /// look whether they could be opened (``RunningSink/dryRun()``, ``RunningSource/dryRun()``), steps read their state, and nothing starts. A failure
+  /// check whether they could be opened (``RunningSink/dryRun()``, ``RunningSource/dryRun()``), steps read their state, and nothing starts. A failure
   /// goes through the graph as it would in a run, so one that a `retry` or `catch` handles is none.
   ///
   /// Runs on the calling thread, within some milliseconds.

@@ -16,8 +16,8 @@ extension Execution {
     }
   }
 
-  /// Ends the sources, each behind the last event that it has sent; what their events have caused is seen through. ``drain()`` would
-  /// first send what was read with that event. Where state is kept, the pipeline is suspended instead, and the next execution goes on behind
+  /// Ends the sources, each after the last event that it has sent, and completes the effects of these events. ``drain()`` would also send the
+  /// input that was read with the last event. Where state is kept, the pipeline is suspended instead, and the next execution goes on after
   /// that event.
   func cutShort() {
     guard outcome == nil, !isStopping, suspension == nil else { return }
@@ -89,15 +89,15 @@ extension Execution {
   /// Ends the pipeline so that another execution goes on from ``savedState``. Beside ``drain()`` and ``cancel()`` it is one of the verbs of
   /// docs/contracts.md, "How things end":
   ///
-  /// 1. Sources give back what no turn has taken (``RunningSource/suspend()``): their positions point in front of it. What
+  /// 1. Sources return input that no turn has taken (``RunningSource/suspend()``): their positions point before it. Input that
   ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
   ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
   /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
-  /// 3. Sinks finish what they hold, or release what the state holds (``RunningSink/suspend()``), and acknowledge their receipts. One that
+  /// 3. Sinks finish the events that they hold, or release those that the state holds (``RunningSink/suspend()``), and acknowledge their receipts. One that
   ///    delivers nothing for a while is given up (``FinishingSinks``). Then `onEnd` of ``launch(restoring:onEnd:)`` is called.
   ///
   /// - Parameters:
-  ///   - successor: What the other execution runs, if that follows at once in this process: sources leave it what is open.
+  ///   - successor: The plan of an execution that follows at once in this process: sources leave it their open inputs.
   ///   - keeping: Whether the other execution has the sink too; its undelivered events are then part of the
   ///     state, if the component saves them.
   public func suspend(for successor: Plan? = nil, keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
@@ -145,13 +145,13 @@ extension Execution {
     var keeping: (SinkPlan) -> Bool = { _ in true }
   }
 
-  /// What runs in this process when the pipeline has been suspended; nil: nothing, as far as known.
+  /// The plan that runs in this process after the suspended pipeline; nil: none, as far as known.
   public var successor: Plan? { suspension?.successor }
 
   /// Names a step over a reload, among all pipelines of the process.
   public func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
-  /// What the successor has in the place of a step; nil: nothing.
+  /// The component of the successor that has the name of a step; nil: there is none.
   public func successor(of step: StepID) -> (any Component)? {
     guard let successor, let number = successor.steps.firstIndex(where: { $0.key == plan.steps[step.number].key })
     else { return nil }
@@ -166,7 +166,7 @@ extension Execution {
   }
 
   private func teardown() {
-    executor.asksForNoTurn()
+    executor.needsNoTurn()
     finishingSinks?.cancel()
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
@@ -194,15 +194,15 @@ extension Execution {
   // MARK: When nothing can happen any more
 
   /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink can still
-  /// reject an event. When sinks write has no part in it.
+  /// reject an event. Writing sinks do not matter.
   private var isExhausted: Bool {
     !runningSources.contains { !$0.isClosed } && !executor.mayGoOn
       && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
   }
 
   /// When nothing can happen any more, a subscriber that waits for an errors output or for the end of a command would
-  /// wait for ever: it may be part of the output's own signal, or execute the command for what the command sends.
-  /// Completes these outputs and commands; returns whether there were any. What comes of it may wait in the same way.
+  /// wait for ever: it may be part of the output's own signal, or execute the command because of the command's values.
+  /// Completes these outputs and commands; returns whether there were any. Further subscribers may then wait in the same way.
   func becameQuiet() -> Bool {
     guard !isOver, isExhausted else { return false }
     var causesMore = false

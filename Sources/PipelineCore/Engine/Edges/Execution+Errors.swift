@@ -33,7 +33,7 @@ extension Execution {
     if !reach.mayRun(index, state) { errors[index].complete() }
   }
 
-  /// Called when the pipeline is about to end before its sinks have: rejects what they hold, to the readers of their
+  /// Called when the pipeline is about to end before its sinks have: rejects the events that they hold, to the readers of their
   /// errors outputs while those still run, or to the dead letters if these are kept. A sink that reads errors may have
   /// to reject some in turn, hence the loop; no two sinks read each other's errors.
   func rejectRemaining() {
@@ -46,7 +46,7 @@ extension Execution {
     }
   }
 
-  // MARK: Events that are given up
+  // MARK: Rejections
 
   public func reject(_ rejection: Rejection, at nodeContext: NodeContext) { reject(rejection, step: nodeContext.step) }
 
@@ -93,7 +93,7 @@ extension Execution {
     }
   }
 
-  /// What the log says was dropped: the first where a condition fails, the second where another expression fails under
+  /// The subjects of log messages about dropped events: the first where a condition fails, the second where another expression fails under
   /// `onError: drop`.
   static let undecidedEvent = "an event, because its condition could not be decided"
   static let failedEvent = "an event, because an expression failed"

@@ -1,4 +1,4 @@
-/// How far a sink of a saved state was.
+/// The progress of a sink in a saved state.
 enum SinkStatus: UInt8 {
   case open
   /// Its input had ended; some of it was not written.
@@ -20,15 +20,15 @@ extension Execution {
   /// The state of the pipeline: operators, timers, inner signals, positions of sources. Call it between two turns.
   ///
   /// An execution of the same pipeline that is launched with this state continues where this one is. Requests under way
-  /// are sent again. Input that was not read is not part of the state; of the events a sink holds, the state has what
+  /// are sent again. Unread input is not part of the state; of the events that a sink holds, the state has those that
   /// the sink saves (``RunningSink/save(_:)``). Nil if the pipeline has ended or is about to: nothing is left to
   /// continue.
   ///
   /// - Parameters:
   ///   - keeping: Whether the events that a sink holds are part of the state.
-  ///   - positions: With `.acknowledged`, sources go on in front of the first event that is not acknowledged. Steps have seen the events
-  ///     behind it and see them again, so this fits pipelines whose steps keep nothing; ``checkpoint(_:)`` fits all.
-  ///     Nil, too, while not everything is acknowledged that a source has sent which has ended: an older state holds still.
+  ///   - positions: With `.acknowledged`, sources go on before the first event that is not acknowledged. Steps have seen the events
+  ///     after it and see them again, so this fits pipelines whose steps keep nothing; ``checkpoint(_:)`` fits all.
+  ///     The result is nil, too, while events of an ended source are not acknowledged: an older state stays valid.
   public func saveState(
     keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
   ) -> [UInt8]? {
@@ -39,12 +39,12 @@ extension Execution {
   /// The state as ``saveState(keeping:positions:)`` gives it, without what sinks hold, in parts.
   func saveParts() -> SavedState? { draftState(keeping: { _ in false }).map(finishState) }
 
-  /// What became of a checkpoint.
+  /// The outcome of a checkpoint.
   public enum Checkpoint: Sendable, Equatable {
     /// Every effect of the turns up to it is acknowledged: an execution that is launched with this state loses nothing, and repeats only
-    /// what came of later turns.
+    /// the effects of later turns.
     case acknowledged([UInt8])
-    /// Something that came before it was not delivered, and why. An older checkpoint holds still.
+    /// An earlier event was not delivered, with the reason. An older checkpoint stays valid.
     case failed(String)
   }
 
@@ -64,8 +64,8 @@ extension Execution {
     return true
   }
 
-  /// Calls `done` once, on any thread, when every effect of the turns up to now is acknowledged, or cannot be any more. Sinks write
-  /// and acknowledge what they have taken without waiting for more.
+  /// Calls `done` once, on any thread, when every effect of the turns so far is acknowledged or has failed. Sinks write and acknowledge the
+  /// events that they have taken without waiting for more.
   func whenAcknowledged(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
     executor.setCheckpoint(done)
     for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
@@ -79,7 +79,7 @@ extension Execution {
     fileprivate let table: StateTable.Builder
     fileprivate let context: StateWriter.Context
     fileprivate var records: StateWriter
-    /// Where records end that change independently of each other.
+    /// The ends of records that change independently of each other.
     fileprivate var ends: [Int] = []
 
     /// All of them, in order.

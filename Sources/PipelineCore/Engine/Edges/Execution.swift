@@ -46,21 +46,21 @@ public final class Execution {
     public var startsAllThreads = false
   }
   public var reading = Reading()
-  /// How many blocks came encoded (``ParallelStage``).
+  /// The number of blocks that a ``ParallelStage`` has encoded.
   public internal(set) var encodedBlocks = 0
   /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
   /// disk, which must not be ahead of the files. Set before the launch.
   public var acknowledgesOnDisk = false
-  /// What passes from step to step.
+  /// The counters of edges and steps.
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
   private(set) var committer: Committer?
   private var delivery: DeliveryOptions?
-  /// A note of the event in hand that outlives the process; nil: none is made.
+  /// The record of the event in hand, which outlives the process; nil: none is kept.
   private(set) var inHand: InHand?
   /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
   final var deliveredEvent: DeliveryID?
-  /// Whether this is a rehearsal: whoever replaces the sinks sends nothing, and nothing that comes is acknowledged. A client that waits for an
+  /// Whether this is a rehearsal: the replaced sinks send nothing, and no input is acknowledged. A client that waits for an
   /// answer is refused, and other senders keep their events. Set before the launch.
   public var isRehearsal: Bool {
     get { executor.withholdsAcks }
@@ -75,13 +75,13 @@ public final class Execution {
   private var limitedInputs: [LimitedInput] = []
   /// Replaces sinks: in tests, and where they only print.
   public var sinkOverride: ((String) -> (any SinkComponent)?)?
-  /// Whether every event that a sink takes is followed until the sink has acknowledged it (``SinkAudit``): in debug builds, unless
-  /// something else is asked for before the launch.
+  /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds;
+  /// set before the launch.
   public var auditsSinks = _isDebugAssertConfiguration()
-  /// Where a sink is reported that does not acknowledge what it takes; the log if left alone.
+  /// Reports a sink that does not acknowledge its events; logs by default.
   public lazy var reportSink: (String) -> Void = { [services] in services.log(.error, "sink", $0) }
 
-  /// What the queues of steps hold.
+  /// The memory of the events in the queues of steps.
   private(set) lazy var keptMemory = KeptMemory(executor, services.memory)
 
   // Touched in turns only, which never overlap. Lacks what sinks have delivered since ``counters`` was last read.
@@ -100,7 +100,7 @@ public final class Execution {
   var runningSources: [RunningSource] = []
   /// When `runningSources` has more elements, the ended sources are removed.
   private var sourcesToSweep = 64
-  /// Which named signals may still run.
+  /// The named signals that may still run.
   lazy var reach = SignalReach(plan)
   /// The last number given to a subscription of a shared signal or to a source.
   private(set) var lastSubscription: UInt64 = 0
@@ -108,9 +108,9 @@ public final class Execution {
   private(set) var restoration: Restoration?
   /// How many bytes of its own each step wrote when the state was last saved.
   public internal(set) var stateSizes: [StepID: Int] = [:]
-  /// What could not be saved then, and why.
+  /// The parts that could not be saved then, with the reasons.
   public internal(set) var stateFaults: [Diagnostic] = []
-  /// What of the restored state could not be used, and why.
+  /// The parts of the restored state that could not be used, with the reasons.
   public private(set) var refusals: [Diagnostic] = []
   /// The names of the steps that go on from the restored state; nil: there was none.
   public private(set) var restoredSteps: [String]?
@@ -146,14 +146,14 @@ public final class Execution {
   var savedParts: SavedState?
   /// The size of the state that was taken last, in bytes.
   var lastStateSize = 0
-  /// A failure leaves a ``savedState``: what failed starts anew there, everything else continues, and sources continue
+  /// Whether a failure leaves a ``savedState``: the failed signal starts anew there, everything else continues, and sources continue
   /// after the events that they sent.
   public var keepsStateOnFailure = false
   /// Set while the pipeline is being suspended.
   var suspension: Suspension?
   /// The pipeline has been suspended; only sinks still finish.
   public internal(set) var isSuspended = false
-  /// Those that finish because no state has what they hold.
+  /// The sinks that finish because no state has the events that they hold.
   var finishingSinks: FinishingSinks?
   /// The graph has ended or is suspended; only sinks may still finish.
   var isOver: Bool { outcome != nil || isSuspended }
@@ -161,7 +161,7 @@ public final class Execution {
   public private(set) var hasBegun = false
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
-  /// What notes down where the pieces of this turn end.
+  /// Record the ends of the pieces of this turn.
   private var endingPieces: [() -> Void] = []
   /// Sources that have ended and whose last pieces may not be acknowledged.
   private var endedSources: [() -> Bool] = []
@@ -172,7 +172,7 @@ public final class Execution {
   /// The last warning of each step that may repeat, and how many were suppressed since.
   var warnings: [StepID: (at: Instant, hidden: Int)] = [:]
 
-  /// What has gone through. Read it in turns, or after the pipeline has ended.
+  /// The counts so far. Read it in turns, or after the pipeline has ended.
   public var counters: Counters {
     for sink in sinks { sink.node.countDelivered() }
     return tally
@@ -183,9 +183,9 @@ public final class Execution {
     var upstream: any Subscription
     let errors: ErrorsSignal
     var isOpen = true
-    /// What its events go through, if they are followed.
+    /// Tracks the events of the sink; nil: they are not tracked.
     var audit: SinkAudit?
-    /// What of its component outlives the process.
+    /// The state of its component that outlives the process.
     var persistence = Persistence.nothing
     /// The undelivered events are part of a saved state.
     var isPersistent: Bool { persistence.version > 0 }
@@ -196,7 +196,7 @@ public final class Execution {
     self.executor = executor
     self.services = services
     meters = Meters(plan, executor)
-    // Work that others have posted may make another turn when this is gone.
+    // Posted work may make another turn after this object is freed.
     executor.lookedAtClock = { [weak meters] in meters?.clockWasRead(at: $0) }
     executor.turnEnded = { [weak self] in self?.turnEnded() }
     executor.becameQuiet = { [weak self] in self?.becameQuiet() ?? false }
@@ -214,7 +214,7 @@ public final class Execution {
   }
 
   /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, or where sinks could not write
-  /// what came before it, a completed pipeline begins anew next time, and any other goes on from its last commit. Called in a turn; `done` is
+  /// earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit. Called in a turn; `done` is
   /// called once, on any thread, when it is on the disk; at once where nothing is kept.
   public func finishCommits(_ done: @escaping @Sendable () -> Void) {
     guard let committer else { return done() }
@@ -228,22 +228,22 @@ public final class Execution {
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
   public var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
-  /// Whether a later execution goes on from what this one keeps.
+  /// Whether a later execution goes on from the state of this one.
   var keepsState: Bool { committer != nil }
 
-  /// Whether senders are answered when what their events have caused is on the disk.
+  /// Whether senders are answered when the effects of their events are on the disk.
   public var answersAfterCommits: Bool { committer?.isDurable == true }
 
   /// Whether sources name their events: an expression reads the names, or a sink without an outbox may repeat what it has sent after a crash.
   public private(set) lazy var namesEvents =
     plan.readsNames
     || committer?.isDurable == false
-      && plan.sinks.contains { $0.component.namesDeliveries && plan.tellsEventsApart(at: $0) }
+      && plan.sinks.contains { $0.component.namesDeliveries && plan.distinguishesEvents(at: $0) }
 
   /// A number that no other store has; nil: nothing is kept on disk.
   var storeIdentity: UInt64? { committer?.identity }
 
-  /// Calls `body` in this turn or, in durable delivery, in a later one, when what this turn does is on the disk.
+  /// Calls `body` in this turn or, in durable delivery, in a later one, when the effects of this turn are on the disk.
   public func whenCommitted(_ body: @escaping () -> Void) {
     if let committer, committer.isDurable { committer.whenCommitted(body) } else { body() }
   }
@@ -400,7 +400,7 @@ public final class Execution {
   /// Whether a source has ended and not everything that it sent is acknowledged.
   var hasUnacknowledgedEnd: Bool { endedSources.contains { !$0() } }
 
-  /// Calls `body` at the end of this turn, when all has happened that happens in it.
+  /// Calls `body` at the end of this turn, after all of its events.
   public func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
 
   // MARK: Subscribing
@@ -425,7 +425,7 @@ public final class Execution {
     return subscription
   }
 
-  /// Runs an instance of a cold signal. What it sends passes the edge of the reference.
+  /// Runs an instance of a cold signal. Its events pass the edge of the reference.
   func runCold(_ index: Int, _ scope: Scope, to edge: Edge) -> any Subscription {
     run(plan.named[index].body, scope.forColdSignal(topScope), to: edge)
   }
@@ -521,7 +521,7 @@ public final class Execution {
       if suspension != nil, !node.isClosed { node.suspend() }
       return
     }
-    // What a held event or end causes still happens, once; no new input is read for it.
+    // The effects of a held event or end still happen, once; no new input is read for them.
     if scope.isForSomething { node.begin() }
     if !node.isClosed { end(node) }
   }
@@ -568,7 +568,7 @@ public final class Execution {
   /// Whether a source runs that never ends by itself.
   var hasEndlessSource: Bool { runningSources.contains { !$0.isClosed && $0.isEndless } }
 
-  // MARK: What sinks report
+  // MARK: Reports of sinks
 
   func sinkDrained(_ index: Int) {
     guard sinks[index].isOpen else { return }

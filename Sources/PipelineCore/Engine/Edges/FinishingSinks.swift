@@ -1,8 +1,8 @@
-/// The sinks of a suspended pipeline that finish what they hold, because no state has it.
+/// The sinks of a suspended pipeline that finish the events that they hold, because no state has them.
 ///
-/// Each may take as long as it delivers something. One that does not for a while is given up: its receiver is dead or stands still. What it
-/// holds is rejected, where that is read or stored, and not delivered otherwise; in `light` the next execution then goes on from the last
-/// commit, which has it still.
+/// A sink may take as long as it makes progress. One that delivers nothing for a while is given up: its receiver is dead or stalled. Its events
+/// are rejected if rejections are read or stored, and otherwise count as undelivered; in `light` the next execution then goes on from the
+/// last commit, which still has them.
 final class FinishingSinks: TimerTarget {
   private struct Open {
     var index: Int
@@ -33,7 +33,7 @@ final class FinishingSinks: TimerTarget {
     wait()
   }
 
-  /// How much the sink has got rid of.
+  /// The number of events that the sink has delivered or rejected.
   private func delivered(_ index: Int) -> UInt64 {
     let sink = execution.sinks[index].node
     sink.countDelivered()

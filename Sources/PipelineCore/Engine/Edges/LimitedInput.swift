@@ -1,7 +1,7 @@
-/// Stands before a sink of an execution that ends after a number of events (``Execution/outputLimit``), and counts them.
+/// Counts the events of a sink in an execution that ends after a number of events (``Execution/outputLimit``).
 ///
-/// With the last of them the sources end (``Execution/cutShort()``), behind the event that it came of. What that event still causes, and what
-/// steps hold, is delivered, so that nothing is lost that was taken from a source; only where nothing is delivered it is left out.
+/// With the last of them the sources end (``Execution/cutShort()``), after the event that caused it. Further effects of that event, and events
+/// that steps hold, are delivered, so that no event that was taken from a source is lost; only a sink that just shows events leaves them out.
 final class LimitedInput: Downstream {
   private unowned let execution: Execution
   private let target: Downstream

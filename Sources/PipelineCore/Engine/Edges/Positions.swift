@@ -1,21 +1,21 @@
 import Synchronization
 
-/// Numbers what is acknowledged in any order, and knows how much of it has been in a row.
+/// Numbers items that are acknowledged in any order, and counts the unbroken sequence of acknowledged ones.
 struct AckOrder {
   private var first = 0
   private var acknowledged: [Bool] = []
   private var head = 0
 
-  /// How many are not acknowledged, or behind one that is not.
+  /// The number of items that are not acknowledged, or come after one that is not.
   var count: Int { acknowledged.count - head }
 
-  /// The number of one more.
+  /// Begins an item; returns its number.
   mutating func begin() -> Int {
     acknowledged.append(false)
     return first + acknowledged.count - head - 1
   }
 
-  /// One is acknowledged; returns how many more are acknowledged in a row than before.
+  /// Acknowledges an item; returns by how many the unbroken sequence has grown.
   mutating func acknowledge(_ number: Int) -> Int {
     let index = head + number - first
     precondition(index >= head && index < acknowledged.count && !acknowledged[index], "acknowledged twice")
@@ -32,11 +32,11 @@ struct AckOrder {
   }
 }
 
-/// How far a source, or one input of it, has come: what turns have taken, and what is acknowledged of that.
+/// The positions of a source, or of one of its inputs: up to where turns have taken the input, and up to where it is acknowledged.
 ///
-/// A *piece* is what one turn takes. It ends where the last row is that the turn has sent, not where the input was read
-/// or decoded to. The acknowledged position is the end of the last piece of an unbroken row of acknowledged ones: nothing before it is
-/// needed any more, but for what steps keep, which is in their state. Behind a piece that has failed the position stays where it is.
+/// A *piece* is the input that one turn takes. It ends at the last row that the turn has sent, not where the input was read or decoded to. The
+/// acknowledged position is the end of the last piece of an unbroken sequence of acknowledged ones: earlier input is not needed any more,
+/// because steps have kept events in their state. After a failed piece the position does not advance.
 public final class PositionLedger<Position: Sendable>: Sendable {
   private struct State {
     var acknowledged: Position
@@ -47,7 +47,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     var head = 0
     /// The turn of the last piece.
     var turn: UInt64?
-    /// Pieces of before a change of the input are of no interest.
+    /// Pieces of an earlier generation, before the input changed, are ignored.
     var generation = 0
     /// A piece has failed: no later one is followed.
     var hasFailed = false
@@ -64,7 +64,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
   /// How many pieces are not acknowledged, or come behind one that is not.
   public var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
 
-  /// The input goes on somewhere else: it was truncated, or is read from a saved position.
+  /// Continues at another position: the input was truncated, or is read from a saved position.
   public func reset(to position: Position) {
     state.withLock { $0 = State(acknowledged: position, taken: position, generation: $0.generation + 1) }
   }
@@ -100,7 +100,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     state.withLock { state in
       guard state.generation == generation, !state.hasFailed else { return }
       guard outcome == .acknowledged else {
-        // Pieces before it may still be acknowledged; that the position stays in front of them loses nothing.
+        // Earlier pieces may still be acknowledged; a position before them loses nothing.
         state.hasFailed = true
         state.order = AckOrder()
         state.ends = []
@@ -126,14 +126,14 @@ public final class PositionLedger<Position: Sendable>: Sendable {
 final class CheckpointSequence: Sendable {
   private struct State {
     var order = AckOrder()
-    /// What to call for each checkpoint that `order` still counts.
+    /// The callback of each checkpoint that `order` still counts.
     var waiting: [(@Sendable (Ack.Outcome) -> Void)?] = []
-    /// Something before a checkpoint has failed, so no later one can be acknowledged.
+    /// The first failure, after which no checkpoint can be acknowledged.
     var failure: String?
   }
   private let state = Mutex(State())
 
-  /// What everything from now on holds that nothing else asks for.
+  /// Begins the acknowledgement that all later events hold that no other one tracks.
   func begin() -> Ack {
     let number = state.withLock { state in
       state.waiting.append(nil)
@@ -142,7 +142,7 @@ final class CheckpointSequence: Sendable {
     return Ack(.checkpoint) { [self] outcome in acknowledge(number, outcome) }
   }
 
-  /// `done` is called once everything up to the newest checkpoint is acknowledged, or cannot be any more.
+  /// Calls `done` once everything up to the newest checkpoint is acknowledged or has failed.
   func whenAcknowledged(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
     let failure = state.withLock { state in
       if state.failure == nil { state.waiting[state.waiting.count - 1] = done }

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// Events that a sink has taken and acknowledges later: of one turn, or of several that nothing tells apart.
+/// Events that a sink has taken and acknowledges later: those of one turn, or of several turns that need not be distinguished.
 ///
 /// A receipt holds the acknowledgement of the turn until each event has been acknowledged once. A receipt that is released before has
-/// failed; acknowledging more events than were taken is a mistake of the sink, and trapped.
+/// failed; acknowledging more events than were taken is a programming error and traps.
 public final class Receipt: Sendable {
   private struct State {
     var left: Int
@@ -33,7 +33,7 @@ public final class Receipt: Sendable {
   /// How many events have not been acknowledged.
   public var left: Int { state.withLock(\.left) }
 
-  /// Some of its events have been delivered, or have failed for good. From any thread.
+  /// Reports that some of its events have been delivered, or have failed for good. From any thread.
   public func acknowledge(_ events: Int, _ outcome: Ack.Outcome = .acknowledged) {
     end { state in
       precondition(events <= state.left, "a sink acknowledged an event twice")
@@ -43,7 +43,7 @@ public final class Receipt: Sendable {
     }
   }
 
-  /// All that are left have been delivered, or have failed for good.
+  /// Reports that the remaining events have been delivered, or have failed for good.
   public func acknowledgeAll(_ outcome: Ack.Outcome = .acknowledged) {
     end { state in
       defer { state.left = 0 }
@@ -52,7 +52,7 @@ public final class Receipt: Sendable {
     }
   }
 
-  /// Nobody reads the events any more, which is no loss; only a sender that waits for an answer receives the failure.
+  /// Reports that the events have no reader any more, which counts as delivered; only a sender that waits for an answer receives the failure.
   public func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
   private func end(_ change: (inout State) -> Int) {
@@ -79,9 +79,9 @@ public final class Receipt: Sendable {
 final class ReceiptBook: Sendable {
   private let total = Atomic(0)
   private let done = Atomic(0)
-  /// How long it takes from coming to being acknowledged; nil: nobody asks.
+  /// Measures the time from arrival to acknowledgement; nil: it is not measured.
   private let latency: LatencyMeter?
-  /// Events that came within such a time may share a receipt, and then a latency.
+  /// Events that arrive within this time may share a receipt, and then a latency; in nanoseconds.
   private static let sameTime: Int64 = 10_000_000
 
   init(_ latency: LatencyMeter? = nil) { self.latency = latency }

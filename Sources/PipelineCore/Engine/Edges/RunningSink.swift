@@ -23,13 +23,13 @@ open class RunningSink: Downstream {
   /// Events that an earlier execution had taken.
   private var restored = 0
   private let book: ReceiptBook
-  /// What its receipts hold in place of the turn's acknowledgement where the file says `delivery: bestEffort`: nobody waits for it.
+  /// The acknowledgement of its receipts under `delivery: bestEffort`, in place of the turn's: nothing waits for it.
   private let unfollowed: Ack?
-  /// What gives it rows of the outbox, in durable delivery.
+  /// The outbox from which it receives rows, in durable delivery.
   weak final var outbox: OutboxSink?
   private var isUnread = false
 
-  /// What is counted of the sink.
+  /// The counters of the sink.
   private let counters: UnsafeMutablePointer<StepCounters>
 
   public init(_ nodeContext: NodeContext) {
@@ -57,11 +57,11 @@ open class RunningSink: Downstream {
   /// Nothing is opened that others notice, and nothing is kept.
   open func dryRun() {}
 
-  /// The input is complete: write what is held, then call `drained()`, in this turn or a later one.
+  /// The input is complete: write the held events, then call `drained()`, in this turn or a later one.
   open func finish() { drained() }
 
-  /// Called at the end of every turn: hand what this turn encoded to the writer. A sink that has not written all that it took in
-  /// this turn has a receipt for the rest when this returns.
+  /// Called at the end of every turn: pass the output of this turn to the writer. A sink that has not written all events of this turn must
+  /// have a receipt for the rest when this returns.
   open func turnEnded() {}
 
   /// Whether it waits for answers that decide over its events: it may still reject them.
@@ -83,27 +83,27 @@ open class RunningSink: Downstream {
   /// for answers may hold the execution (``Execution/hold()``) until they have come, for a short time, so that nothing is done twice. Called
   /// where `suspend` may follow.
   open func willSuspend() {}
-  /// The pipeline is suspended and what `save` wrote is delivered by the next execution: release it, acknowledge its receipts, write nothing
-  /// more. A sink that is not carried gets ``finish()`` in its place.
+  /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their receipts, write nothing
+  /// more. A sink that the next execution does not have gets ``finish()`` in its place.
   open func suspend() {}
 
-  // MARK: The place, to override where the target keeps what was written, and can be cut back
+  // MARK: The place, to override for a target that can be cut back
 
   /// The version of what ``savePlace(_:)`` writes; 0: the sink has no place.
   open var placeVersion: Int { 0 }
   /// Writes where the target ends behind the events up to ``savedMark``. It is part of every state, also of one without the events
-  /// that the sink holds (``save(_:)``). An execution that goes on from the state gets what came later again, so its sink cuts
-  /// off what the target has behind the place. Nothing, if the state has ``SavedPositions/acknowledged`` positions: these say nothing about
-  /// how far this sink is.
+  /// that the sink holds (``save(_:)``). An execution that goes on from the state receives later events again, so its sink cuts
+  /// off the output after the place. Write nothing if the state has ``SavedPositions/acknowledged`` positions, which do not determine the
+  /// progress of this sink.
   open func savePlace(_ state: inout StateWriter) {}
   /// Reads what `savePlace` wrote; called before `open`, which cuts the target back.
   open func restorePlace(_ state: inout StateReader) throws(StateFault) {}
   /// How much the sink has taken since it was opened, in a unit of its own. In turns.
   open var mark: Int64 { 0 }
-  /// The ``mark`` behind the last event that need not come again after a crash; nil: behind all that it has taken. Set by whoever
-  /// keeps the events themselves until they are delivered, before the state is saved in which they are kept no more.
+  /// The ``mark`` behind the last event that need not come again after a crash; nil: behind all that it has taken. Set by the
+  /// owner of the undelivered events, before a state is saved that no longer has them.
   public final var savedMark: Int64?
-  /// A checkpoint waits for what the sink has taken: write it and acknowledge it now. Called between two turns, or at the beginning of one.
+  /// A checkpoint waits for the events that the sink has taken: write and acknowledge them now. Called between two turns, or at the beginning of one.
   open func acknowledgeSoon() {}
 
   /// The pipeline ends without draining: release everything, write nothing more.
@@ -147,15 +147,15 @@ open class RunningSink: Downstream {
     execution.sinkFailed(index, failure)
   }
 
-  /// Whether the next run delivers again what this one has taken and not delivered: it is in the outbox.
+  /// Whether the next run delivers the undelivered events of this one: they are in the outbox.
   public final var isRepeatedLater: Bool { outbox != nil }
 
-  /// What the event that is being received is called whenever it is delivered again; nil: it has no such name.
+  /// The identity that the received event has in every delivery; nil: it has none.
   ///
-  /// - Parameter body: The encoded event. It is a part of the name where the event comes from no outbox, so that only equal deliveries have one name.
+  /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
   public final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
     if outbox != nil { return execution.deliveredEvent }
-    guard tellsEventsApart, let store = execution.storeIdentity, let id = event.id else { return nil }
+    guard distinguishesEvents, let store = execution.storeIdentity, let id = event.id else { return nil }
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
     print.add(UInt64(id.utf8.count))
@@ -164,17 +164,17 @@ open class RunningSink: Downstream {
     return DeliveryID(store: store, row: Int64(bitPattern: print.value), index: -1)
   }
 
-  private lazy var tellsEventsApart: Bool = {
+  private lazy var distinguishesEvents: Bool = {
     guard execution.namesEvents, let sink = execution.plan.sinks.first(where: { $0.step == nodeContext.step }) else {
       return false
     }
-    return execution.plan.tellsEventsApart(at: sink)
+    return execution.plan.distinguishesEvents(at: sink)
   }()
 
   // MARK: Pauses
 
-  /// The sink takes no more for the moment: nothing comes until ``resumeInput()``, but for what the turn still sends. Nests. In durable
-  /// delivery only its own outbox waits; otherwise the input of the pipeline.
+  /// Pauses the input until ``resumeInput()``, except for the rest of this turn. Nests. In durable delivery only the sink's own outbox waits;
+  /// otherwise the input of the pipeline.
   public final func pauseInput() {
     if let outbox { outbox.hold() } else { beginPause() }
   }
@@ -183,7 +183,7 @@ open class RunningSink: Downstream {
     if let outbox { outbox.resume() } else { endPause() }
   }
 
-  /// Pauses the input of the pipeline, whatever stands before this sink.
+  /// Pauses the input of the pipeline, also with an outbox.
   final func beginPause() {
     executor.pauseInput(.output)
     counters.beganPause(at: executor.now)
@@ -194,9 +194,9 @@ open class RunningSink: Downstream {
     counters.endedPause(at: executor.now)
   }
 
-  // MARK: What waits
+  // MARK: Queues
 
-  /// What the sink has taken and not delivered; nil: it is not known. Asked between two turns.
+  /// The events that the sink has taken and not delivered; nil: unknown. Read between two turns.
   open var queued: PipelineStatistics.Queue? { nil }
 
   /// Its connections, for statistics; nil: it has none. Asked between two turns.
@@ -208,11 +208,11 @@ open class RunningSink: Downstream {
   /// Counts events of an earlier execution that this one delivers.
   final func countRestored(_ count: Int) { counters.pointee.restored &+= UInt64(count) }
 
-  // MARK: What becomes of events
+  // MARK: Acknowledging
 
-  /// A receipt for events that came in this turn, which the sink acknowledges later. In turns.
+  /// A receipt for events of this turn, which the sink acknowledges later. In turns.
   ///
-  /// - Parameter open: A receipt of the sink that may take them in, too; it does if nothing tells the events apart.
+  /// - Parameter open: An open receipt of the sink, which takes these events in, too, if they need not be distinguished.
   public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
     book.take(events, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
   }
@@ -231,10 +231,10 @@ open class RunningSink: Downstream {
     countSent(count)
   }
 
-  /// Events of this turn are in hands that deliver and count them.
+  /// Counts events of this turn that another object delivers and counts.
   final func accept(_ count: Int) { acknowledgedAtOnce &+= count }
 
-  /// How many events it has acknowledged at once or taken on receipts; for audits. A sink that passes everything to another one asks that.
+  /// How many events it has acknowledged at once or taken on receipts; for audits. A sink that passes all events to another one returns the number of that.
   open var accounted: Int { acknowledgedAtOnce + book.taken - restored }
 
   /// Whether every receipt is acknowledged; for audits, as `accounted`.
@@ -253,14 +253,14 @@ open class RunningSink: Downstream {
   /// Called before the counters are read: count what was delivered off the pipeline thread since the last call.
   open func countDelivered() {}
 
-  /// Counts events that this sink had taken and that are lost, without a word to anybody but the log. In turns.
+  /// Counts events that this sink had taken and that are lost; only the log reports them. In turns.
   public final func countUndelivered(_ count: Int) {
     if isRepeatedLater { return }
     counters.pointee.held &+= UInt64(count)
     execution.tally.undelivered &+= UInt64(count)
   }
 
-  /// Counts events that this sink was to take and that are dropped, because the file says so. In turns.
+  /// Counts events that are dropped before this sink, as the file says. In turns.
   final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
   /// Whether the errors output of this sink has a reader.
@@ -268,8 +268,8 @@ open class RunningSink: Downstream {
 
   /// Rejects the event to the errors output of this sink.
   ///
-  /// - Parameter receipt: The receipt on which the event was taken; nil: it came in this turn. It is acknowledged; whoever waits for the event
-  ///   waits for what this turn makes of the rejection.
+  /// - Parameter receipt: The receipt on which the event was taken; nil: it came in this turn. It is acknowledged; the effects
+  ///   of the rejection then hold the acknowledgement of the event.
   public final func reject(_ event: Event, _ message: String, on receipt: Receipt? = nil) {
     if let receipt {
       if executor.turnAck !== receipt.ack {
@@ -292,6 +292,6 @@ open class RunningSink: Downstream {
 }
 
 extension TimerTarget where Self: RunningSink {
-  /// What it rejects when it wakes is known by ``RunningSink/awaitsAnswers``.
+  /// ``RunningSink/awaitsAnswers`` covers rejections of a woken sink.
   public var mayGoOn: Bool { false }
 }

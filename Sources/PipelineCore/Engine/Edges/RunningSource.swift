@@ -25,7 +25,7 @@ open class RunningSource: OperatorNode {
     super.init(nodeContext, downstream: downstream)
   }
 
-  /// Names the source, after the event for which its inner signal was made. Nil: nobody asks for names, or its events have none.
+  /// Names the source, after the event for which its inner signal was made. Nil: the pipeline does not use names, or its events have none.
   private static func identity(_ nodeContext: NodeContext) -> EventIdentity? {
     guard nodeContext.execution.namesEvents, case .source(let component, _)? = nodeContext.plan?.kind else {
       return nil
@@ -44,7 +44,7 @@ open class RunningSource: OperatorNode {
     return .origin("\(name):\(input())")
   }
 
-  /// A number that comes with nothing else, for inputs that cannot be read again.
+  /// A unique identity, for inputs that cannot be read again.
   public final func freshIdentity() -> EventIdentity? {
     identity(String(execution.services.random(), radix: 16) + String(execution.services.random(), radix: 16))
   }
@@ -80,10 +80,10 @@ open class RunningSource: OperatorNode {
   /// Stops reading and completes, so that downstream operators flush what they hold.
   open func drain() { finish() }
 
-  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): give back what no turn has taken, so that the next
-  /// execution gets it. What cannot be given back is sent first, and the execution is held (``Execution/hold()``) until
+  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): return the input that no turn has taken, so that the next
+  /// execution gets it. Input that cannot be given back is sent first, and the execution is held (``Execution/hold()``) until
   /// it has been. The source may be asked for its state at the end of any turn from now on, and is cancelled then. The default does
-  /// nothing: what no turn has taken is read again by the next execution.
+  /// nothing: the next execution reads that input again.
   open func suspend() {}
 
   /// Completes because the pipeline stops, before the source has sent everything.
@@ -109,13 +109,13 @@ open class RunningSource: OperatorNode {
 
   // MARK: Pieces
 
-  /// Whether somebody could go on from a position of this source: not where it is part of an inner signal, which begins anew with its event.
+  /// Whether a position of this source can be used: not within an inner signal, which begins anew with its event.
   public final var hasPieces: Bool { !nodeContext.scope.isForSomething && nodeContext.scope.subject == nil }
 
-  /// Begins a piece: from now on all that this turn does comes of it, and `ledger` learns when every effect of it is acknowledged. Called in a turn before
-  /// the first event; once more in the same turn does nothing.
+  /// Begins a piece: all later effects of this turn belong to it, and `ledger` is notified when they are acknowledged. Called in a turn before
+  /// the first event; a second call in the same turn does nothing.
   ///
-  /// - Parameter position: Asked at the end of the turn, where the piece ends: behind the last event that the turn has sent.
+  /// - Parameter position: Returns, at the end of the turn, the end of the piece: the position after the last event that the turn has sent.
   public final func beginPiece<Position: Sendable>(
     of ledger: PositionLedger<Position>, endingAt position: @escaping () -> Position
   ) {
@@ -179,7 +179,7 @@ open class RunningSource: OperatorNode {
 
   /// Sends nothing behind the event with which the limit was reached.
   private func endAtLimit() {
-    // Where the next run goes on from a state, the source must not have ended.
+    // If the next run goes on from a state, the source must not have ended there.
     if !nodeContext.scope.isForSomething, !execution.keepsState { completeEarly() }
   }
 
@@ -207,7 +207,7 @@ open class RunningSource: OperatorNode {
     rejectInput(bytes, .inputNotDecodable, because: failure, origin: origin, position: position)
   }
 
-  /// How much of rejected input is kept.
+  /// The most bytes of rejected input that are kept.
   static let shownInputBytes = 4096
 
   /// Rejects input for another reason than a decoding failure. The signal fails with `failure` under `onError: fail`.

@@ -1,4 +1,4 @@
-/// Stands before a sink and counts what it receives: the sink acknowledges every event exactly once, at once or on a ``Receipt``.
+/// Counts the events that a sink receives and checks that the sink acknowledges every event exactly once, at once or on a ``Receipt``.
 package final class SinkAudit: Downstream {
   private unowned let sink: RunningSink
   /// The step of the sink.
@@ -25,7 +25,7 @@ package final class SinkAudit: Downstream {
 
   private var name: String { sink.execution.plan.steps[sink.nodeContext.step.number].label }
 
-  /// What is wrong at the end of a turn; nil: nothing.
+  /// The fault at the end of a turn; nil: there is none.
   func fault() -> String? {
     let difference = received - sink.accounted
     // Reported once.
@@ -36,7 +36,7 @@ package final class SinkAudit: Downstream {
       : "\(name) acknowledged \(-difference) events that it did not receive"
   }
 
-  /// What is wrong when the sink says that everything is out.
+  /// The fault after the sink has reported that everything is written; nil: there is none.
   func finalFault() -> String? {
     sink.hasAcknowledgedAll ? nil : "\(name) has ended and holds receipts of events that it has not acknowledged"
   }

@@ -54,7 +54,7 @@ final class ErrorsSignal {
     complete()
   }
 
-  /// Its state says that it was completed so.
+  /// Restores an output that was completed by ``completeWaitedFor()``.
   func restoreCompleted() {
     isOver = true
     wasWaitedFor = true

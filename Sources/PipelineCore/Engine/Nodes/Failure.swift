@@ -1,5 +1,6 @@
 /// Why a signal ended without completing.
 public struct SignalFailure: Error, Sendable, Equatable {
+  /// The cause of a failure.
   public enum Kind: String, Sendable, CaseIterable {
     /// `timeout` ran out.
     case timeout
@@ -25,6 +26,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
   /// Further facts, such as the `status` of an HTTP answer; names and numbers only.
   public var details: [Detail] = []
 
+  /// A further fact about a failure.
   public struct Detail: Sendable, Equatable {
     public var name: String
     public var value: Int64

@@ -1,5 +1,5 @@
-/// What the queues of a pipeline's steps hold, in bytes: a part of the process's ``MemoryBudget``. While that is more than their room, the input
-/// waits. Used in turns.
+/// The bytes in the queues of a pipeline's steps, as a part of the process's ``MemoryBudget``. The input is paused while they exceed their
+/// limit. Used in turns.
 ///
 /// One account for all steps and all their instances: a thousand groups with a queue each are one pipeline. An event costs an addition and a
 /// comparison where it is kept and where it leaves; one that nothing keeps costs nothing.
@@ -13,7 +13,7 @@ final class KeptMemory: TimerTarget {
   /// The counters of the step whose queue began the pause; nil: there is no pause.
   private var pausing: UnsafeMutablePointer<StepCounters>?
   private var wake = Wake.none
-  /// How often it looks whether others have left room.
+  /// How often it checks whether other pipelines have freed memory.
   private static let interval = TimeSpan.seconds(1)
 
   init(_ executor: Executor, _ budget: MemoryBudget) {
@@ -22,7 +22,7 @@ final class KeptMemory: TimerTarget {
     share = MemoryShare(of: budget)
   }
 
-  /// A queue of the step holds so many bytes more.
+  /// Adds bytes to those in the queues of the step.
   @inline(__always)
   func add(_ more: Int, _ step: UnsafeMutablePointer<StepCounters>) {
     if more == 0 { return }
@@ -51,7 +51,7 @@ final class KeptMemory: TimerTarget {
     step.endedPause(at: executor.now)
   }
 
-  /// What these queues hold fits, and others have too much: nobody reports when they have less.
+  /// Checks again later: the queues of other pipelines exceed the limit, and they do not report when they shrink.
   private func checkLater() {
     if bytes <= budget.usualOfSteps / 2 { wake = executor.wake(at: executor.now + Self.interval, self) }
   }

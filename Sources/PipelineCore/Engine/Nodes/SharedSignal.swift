@@ -198,7 +198,7 @@ final class SharedSignal: Downstream {
 
     /// Whether the subscriber is notified of the end. False if it was cancelled, perhaps by an earlier subscriber's
     /// reaction to the end. Nothing comes after the end.
-    func hearsTheEnd() -> Bool {
+    func receivesEnd() -> Bool {
       defer { isClosed = true }
       return !isClosed
     }
@@ -250,13 +250,13 @@ final class SharedSignal: Downstream {
 
   override func complete() {
     if !sharing.again { ending = .completed }
-    for subscriber in end() where subscriber.hearsTheEnd() { subscriber.edge.complete() }
+    for subscriber in end() where subscriber.receivesEnd() { subscriber.edge.complete() }
     execution.namedStopped(index)
   }
 
   override func fail(_ failure: SignalFailure) {
     if !sharing.again { ending = .failed(failure) }
-    for subscriber in end() where subscriber.hearsTheEnd() { subscriber.edge.fail(failure) }
+    for subscriber in end() where subscriber.receivesEnd() { subscriber.edge.fail(failure) }
     execution.namedStopped(index)
   }
 

@@ -1,9 +1,9 @@
-/// A value as bytes in the form of saved states, for whoever keeps values elsewhere. Unlike JSON they keep times, durations, bytes, and numbers as
-/// they were written.
+/// Encodes values in the format of saved states, for stores outside of them. Unlike JSON, the format keeps times, durations, bytes, and the
+/// text of numbers.
 public enum KeptValue {
   private static let format: UInt8 = 1
 
-  /// Nested deeper than 128, a part is null.
+  /// Encodes a value; parts that are nested deeper than 128 become null.
   public static func encode(_ value: Value) -> [UInt8] {
     let context = StateWriter.Context(Executor(clock: VirtualTime()), StateTable.Builder(), .taken)
     var writer = StateWriter(context)
@@ -12,7 +12,7 @@ public enum KeptValue {
     return writer.bytes
   }
 
-  /// Nil: they are no such bytes.
+  /// Decodes a value; nil: the bytes do not have this format.
   public static func decode(_ bytes: [UInt8]) -> OwnedValue? {
     var reader = StateReader(bytes, 0..<bytes.count, StateReader.Context(Executor(clock: VirtualTime())))
     guard (try? reader.byte()) == Self.format, let value = try? reader.ownedValue(), reader.isAtEnd else { return nil }

@@ -43,7 +43,7 @@ final class Restoration {
   var deferred: [(position: Int, node: OperatorNode, token: Int)] = []
   var lastSubscription: UInt64 = 0
   private(set) var lastTimer: UInt64 = 0
-  /// What could not be used, at most one for each step.
+  /// The parts that could not be used, at most one for each step.
   private(set) var refusals: [Diagnostic] = []
   private var refused: Set<Int> = []
   /// Why nothing of the state can be used; nil: it can be read.
@@ -97,7 +97,7 @@ final class Restoration {
       guard let number = known[entry.name] else {
         refusals.append(
           Diagnostic(
-            .stateRefused, "the pipeline has no step '\(entry.name)' any more, so what it kept is dropped",
+            .stateRefused, "the pipeline has no step '\(entry.name)' any more, so its state is dropped",
             at: nil, help: "Give steps that may move a name: '{ \(Self.keyword(entry.name)): ..., name: NAME }'"))
         continue
       }
@@ -123,7 +123,7 @@ final class Restoration {
   /// The record of a step in the current section; nil: the step starts empty.
   func record(_ step: StepID, version: Int) -> (version: Int, reader: StateReader)? {
     guard let at = steps[step.number], let reader = section[at] else { return nil }
-    // Another component may have the same name now.
+    // Another component may have the same name.
     if changed.contains(step.number), version == 0 { return nil }
     let saved = entries[at].version
     guard saved == version || saved > 0 && saved < version else {

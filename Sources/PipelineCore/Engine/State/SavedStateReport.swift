@@ -1,13 +1,13 @@
-/// What is in a saved state, for people who look at it. Needs no pipeline file.
+/// The contents of a saved state, for inspection. Needs no pipeline file.
 public struct SavedStateReport {
-  /// What one step keeps, in all of its subscriptions outside of inner signals; an inner signal counts with the step that made it.
+  /// The state of one step, in all of its subscriptions outside of inner signals; an inner signal counts with the step that made it.
   public struct Step: Sendable {
     /// The name of the step in the state: signal and keyword, or the `name:` that the file gives it.
     public var name: String
-    /// The version of the form.
+    /// The version of its state format.
     public var version: Int
     public var bytes: Int
-    /// How far a source has read; empty: it is no source, or its positions cannot be told.
+    /// How far a source has read; empty: the step is no source, or its positions cannot be interpreted.
     public var positions: [SavedPosition]
     /// Whether the state is used even if the step's parameters have changed.
     public var fitsOtherParameters: Bool
@@ -22,7 +22,7 @@ public struct SavedStateReport {
   public let sinks: [(name: String, hasEnded: Bool)]
 
   /// - Parameters:
-  ///   - catalogue: Tells positions of sources.
+  ///   - catalogue: Interprets the positions of sources.
   ///   - clock: For times since the saving.
   /// - Throws: Not a saved state, a newer format, or damaged.
   public init(_ bytes: [UInt8], catalogue: Catalogue, clock: any Clock) throws(StateFault) {
@@ -33,7 +33,7 @@ public struct SavedStateReport {
     var steps: [Int: Step] = [:]
     var sinks: [(String, Bool)] = []
     for (entry, reader) in contents.root.records {
-      guard contents.entries.indices.contains(entry) else { throw StateFault("a record is nobody's") }
+      guard contents.entries.indices.contains(entry) else { throw StateFault("a record has no owner") }
       let about = contents.entries[entry]
       guard about.isStep else {
         if about.name.hasPrefix("sinks."), reader.remaining == 1 {
@@ -69,7 +69,7 @@ public struct SavedStateReport {
     }
   }
 
-  /// The state without what the step keeps, and how many bytes that was; nil: the state has no such step.
+  /// The state without that of the step, and the number of removed bytes; nil: the state has no such step.
   ///
   /// - Throws: Not a saved state, a newer format, or damaged.
   public static func removing(
@@ -83,13 +83,13 @@ public struct SavedStateReport {
   }
 }
 
-/// How far a source has read, as a saved state has it.
+/// How far a source has read, according to a saved state.
 public struct SavedPosition: Sendable, Equatable {
   /// The file; nil: the source reads none.
   public var path: String?
   /// The inode of the file; 0: unknown.
   public var inode: UInt64
-  /// What has been read: bytes, or, without `path`, what `unit` says. Nil: all of it.
+  /// The amount that has been read, in bytes or, without `path`, in the unit `unit`. Nil: all of it.
   public var offset: Int64?
   /// `bytes`, `values`, `ticks`.
   public var unit: String

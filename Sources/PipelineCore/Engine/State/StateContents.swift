@@ -1,4 +1,4 @@
-/// The bytes of a saved state, taken apart as ``StateTable`` describes them. Needs no plan.
+/// The parsed parts of a saved state; ``StateTable`` describes the format. Needs no plan.
 struct StateContents {
   /// The wall-clock time of saving, in nanoseconds since 1970.
   let savedAt: Int64
@@ -8,7 +8,7 @@ struct StateContents {
   let definitions: [String: UInt64]
   let root: Restoration.Section
   private let format: StateTable.Format
-  /// Where the table of the entries and the root section lie in the bytes.
+  /// The ranges of the table of entries and of the root section.
   private let table: Range<Int>
   private let rootSection: Range<Int>
 
@@ -46,10 +46,10 @@ struct StateContents {
     let rootStart = reader.offset
     root = try Restoration.Section(try reader.part())
     rootSection = rootStart..<reader.offset
-    guard reader.isAtEnd else { throw StateFault("there is more than it says") }
+    guard reader.isAtEnd else { throw StateFault("it is longer than its length says") }
   }
 
-  /// The same state without what the entry keeps, so that its step starts empty.
+  /// The same state without the records of the entry, so that its step starts empty.
   ///
   /// Its records in the root section are left out. Those in inner signals stay until the next saving, and belong to nobody: the table has
   /// no name for them.

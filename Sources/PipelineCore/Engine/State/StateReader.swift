@@ -7,7 +7,7 @@ public struct StateReader {
   /// Whether the step's parameters have changed since. Such state is passed only to components with
   /// ``Persistence/position(version:)``.
   public let hasOtherParameters: Bool
-  /// What becomes of the time that has passed since the state was saved.
+  /// The rule for the time that has passed since the state was saved.
   private(set) var whenLate: WhenLate
   private let bytes: [UInt8]
   private var at: Int
@@ -21,7 +21,7 @@ public struct StateReader {
     let executor: Executor
     let json: JSONParser
     let arena: Arena
-    /// Whether the arena holds nothing but what is being read.
+    /// Whether the arena holds only the values that are being read.
     private let ownsArena: Bool
     var origins: [Origin] = []
     /// The time that has passed since the state was saved.
@@ -155,7 +155,7 @@ public struct StateReader {
   }
 
   func schedule(at deadline: Instant, _ sequence: UInt64, _ token: Int) throws(StateFault) -> Wake {
-    guard let target, sequence <= context.lastTimer else { throw StateFault("a timer is nobody's") }
+    guard let target, sequence <= context.lastTimer else { throw StateFault("a timer has no owner") }
     let now = context.executor.now
     guard whenLate == .skip, context.elapsed > .zero, deadline <= now else {
       return context.executor.reschedule(at: deadline, sequence, target, token)

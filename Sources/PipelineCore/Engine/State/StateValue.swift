@@ -16,7 +16,7 @@ public struct StateFault: Error, Sendable, Equatable {
   static let truncated = StateFault("it ends too early")
 }
 
-/// What of a running component outlives the process.
+/// The state of a running component that outlives the process.
 public enum Persistence: Sendable, Equatable {
   /// The component has no state.
   case nothing

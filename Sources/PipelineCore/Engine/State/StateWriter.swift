@@ -1,8 +1,8 @@
 /// The positions of sources that a state holds.
 public enum SavedPositions: Sendable {
-  /// Behind what turns have taken: what fits the state of the operators.
+  /// After the input that turns have taken, which fits the state of the operators.
   case taken
-  /// Behind what is acknowledged: what came since is sent again.
+  /// After the acknowledged input: later input is read again.
   case acknowledged
 }
 
@@ -11,7 +11,7 @@ public enum SavedPositions: Sendable {
 /// Values are read in the order in which they were written. Times are written relative to the moment of saving.
 public struct StateWriter {
   private(set) var bytes: [UInt8] = []
-  /// Where parts end that change independently, ascending; some may lie behind the end.
+  /// The ends of parts that change independently, ascending; some may lie behind the end.
   private(set) var cuts: [Int] = []
   private let context: Context
   /// The deepest nesting of lists and maps; deeper ones would overflow the reader's stack.
@@ -68,7 +68,7 @@ public struct StateWriter {
 
   // MARK: Parts that change independently
 
-  /// What is written behind this changes independently of what is in front: a store writes only the parts that have changed.
+  /// Ends a part: the following state changes independently of the preceding state, and a store writes only the parts that have changed.
   public mutating func cut() { cuts.append(bytes.count) }
 
   /// Writes what `body` writes, and returns it. It can be written again with ``append(encoded:)``, in another state too, if it has

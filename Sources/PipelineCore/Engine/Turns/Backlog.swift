@@ -8,7 +8,7 @@ public struct Backlog {
   private var count = 0
   private var bytes = 0
 
-  /// Counts what the queue held when its state was saved, and pauses the input if the operator had paused it.
+  /// Counts the events of a restored queue, and pauses the input if the operator had paused it.
   public mutating func restore(_ wasOver: Bool, _ kept: some Sequence<OwnedEvent>, _ node: OperatorNode) {
     let found = kept.reduce(into: (count: 0, bytes: 0)) {
       $0.count += 1

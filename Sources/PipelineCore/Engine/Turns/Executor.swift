@@ -42,7 +42,7 @@ public final class Executor: @unchecked Sendable {
   /// How many turns in a row were control work, or timers, while input may have waited.
   private var urgentRow = 0
   private var timerRow = 0
-  /// Timers that were due before come before anything else, however many they are: those of a restored state.
+  /// Timers that were due before this instant come first, however many they are: those of a restored state.
   var restoredAt = Instant(nanoseconds: .min)
   /// The most turns of one kind in a row before the next kind gets one: no kind starves.
   private static let rowLimit = 1024
@@ -92,13 +92,13 @@ public final class Executor: @unchecked Sendable {
   var nextSample = Instant(nanoseconds: .min)
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
-  /// Called in a turn when nothing is left to do in it; returns whether it caused more. Then there is another turn, so that it is called
-  /// again.
+  /// Called in a turn when nothing is left to do in it; returns whether it caused more work, in which case another turn follows that calls
+  /// it again.
   var becameQuiet: () -> Bool = { false }
   /// The last turn was not quiet to its end, so there is another one.
   private var asksForTurn = false
   /// The pipeline has ended: another turn would find nothing to do.
-  func asksForNoTurn() { asksForTurn = false }
+  func needsNoTurn() { asksForTurn = false }
 
   private var inputPause = InputPause()
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
@@ -180,7 +180,7 @@ public final class Executor: @unchecked Sendable {
   /// The deadline of the next timer, or nil.
   public var nextDeadline: Instant? { deferredHead < deferred.count || asksForTurn ? now : timers.next }
 
-  /// Whether deferred work, a timer or a batch of input is left of which events may come.
+  /// Whether deferred work, a timer or a batch of input is left that may cause events.
   var mayGoOn: Bool { deferredHead < deferred.count || timers.mayGoOn || hasBatches }
 
   /// The number of pending timers.
@@ -382,7 +382,7 @@ public final class Executor: @unchecked Sendable {
     if deferredHead == deferred.count { acks.turnEnded() }
   }
 
-  /// Ends the turn behind the event that is on its way: the rest of its batch is for another turn.
+  /// Ends the turn after the present event: the rest of its batch is for another turn.
   func endTurn() {
     isSpent = true
     credit.pointee = 0

@@ -8,7 +8,7 @@ extension Executor {
   }
 }
 
-/// What pauses the input of a pipeline, and how long it has been paused.
+/// Counts the causes that pause the input of a pipeline, and the time of the pauses.
 struct InputPause {
   /// How many sinks, and how many full queues, pause the input.
   private(set) var outputs = 0

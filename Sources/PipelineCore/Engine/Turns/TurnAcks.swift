@@ -1,24 +1,24 @@
-/// What the events of the running turn are acknowledged to, and the checkpoint that covers everything else. Used in turns.
+/// The acknowledgement of the running turn's events, and the checkpoint that covers all other effects. Used in turns.
 final class TurnAcks {
   /// The acknowledgement of this turn's events, if their source wants one.
   private(set) var current: Ack?
-  /// What a call that begins now holds in place of `current`: set while a queued event begins its call, and where this turn has given up
-  /// another event's call.
+  /// The acknowledgement that a new call holds in place of `current`. Set while a queued event begins its call, and after this turn has given
+  /// up the call of another event.
   var ofCall: Ack??
-  /// Whether nothing that comes from outside is acknowledged: a client is refused at the end of its turn, other
+  /// Whether no input is acknowledged: a client is refused at the end of its turn, other
   /// senders when the sources end (``releaseWithheld()``). Set before the launch.
   var areWithheld = false
   private var withheld: [Ack] = []
-  /// The sources have ended: nobody keeps events for later.
+  /// Whether the sources have ended, so that no sender keeps its events.
   private var refusesAll = false
   /// Why an event of a dry run is not acknowledged.
-  private static let rehearsal = "this is a dry run: nothing is delivered"
+  private static let dryRun = "this is a dry run: nothing is delivered"
   /// Whether `current` includes several others.
   private var tracksSeveral = false
   /// Whether `current` covers the whole batch, so that the rest of the batch belongs to it too.
   private var tracksBatch = false
   private let checkpoints: CheckpointSequence
-  /// The acknowledgement of everything since the last checkpoint that no source asks for.
+  /// The acknowledgement of all effects since the last checkpoint that no source tracks.
   private var checkpoint: Ack
 
   init() {
@@ -26,7 +26,7 @@ final class TurnAcks {
     checkpoint = checkpoints.begin()
   }
 
-  /// What a sink holds for the events that it takes in this turn and writes later.
+  /// The acknowledgement that a sink holds for events of this turn that it writes later.
   var ofTurn: Ack { current ?? checkpoint }
 
   /// The acknowledgement of the whole batch, held once for the rest of the batch; nil: only pieces are acknowledged.
@@ -74,7 +74,7 @@ final class TurnAcks {
   }
 
   private func withhold(_ ack: Ack) {
-    if refusesAll || ack.answersClient { ack.release(.failed(Self.rehearsal)) } else { withheld.append(ack) }
+    if refusesAll || ack.answersClient { ack.release(.failed(Self.dryRun)) } else { withheld.append(ack) }
   }
 
   /// Reports the events that were not acknowledged as failed to their senders.
@@ -83,7 +83,7 @@ final class TurnAcks {
     refusesAll = true
     let left = withheld
     withheld = []
-    for ack in left { ack.release(.failed(Self.rehearsal)) }
+    for ack in left { ack.release(.failed(Self.dryRun)) }
   }
 }
 
@@ -91,11 +91,11 @@ extension Executor {
   /// The acknowledgement of this turn's events, if their source wants one.
   public var ack: Ack? { acks.current }
 
-  /// What a sink holds for the events that it takes in this turn and writes later.
+  /// The acknowledgements that a sink holds for events taken in this turn and written later.
   @inline(__always)
   var turnAck: Ack { acks.ofTurn }
 
-  /// Whether nothing that comes from outside is acknowledged.
+  /// Whether no input is acknowledged.
   var withholdsAcks: Bool {
     get { acks.areWithheld }
     set { acks.areWithheld = newValue }

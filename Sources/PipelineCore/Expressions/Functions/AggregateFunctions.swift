@@ -30,7 +30,7 @@ extension FunctionRegistry {
       [.member([.list(t)], t) { extreme($0, .greater) }],
       examples: [("[3, 1, 2].max()", "3"), ("[timestamp(0), timestamp(9)].max()", "timestamp(9)")]),
     FunctionSpec(
-      "percentile", "The value below which so many percent of the numbers of a list lie, as a double.",
+      "percentile", "The value below which the given percentage of the numbers of a list lies, as a double.",
       [ExpressionType.int, .double].map { kind in
         .member([.list(.dyn), kind], .double) { percentile($0) }
       },

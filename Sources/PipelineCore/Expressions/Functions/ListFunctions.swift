@@ -18,7 +18,7 @@ extension FunctionRegistry {
         }
       ], examples: [("[1, 2, 3, 4].slice(1, 3)", "[2, 3]")]),
     FunctionSpec(
-      "flatten", "The list with the lists in it opened, one level or as many as said, or the map with the maps in it.",
+      "flatten", "The list with the lists in it opened, one level or the given number, or the map with the maps in it.",
       [
         .member([.list(.dyn)], .list(.dyn)) { flatten($0, depth: 1) },
         .member([.list(.dyn), .int], .list(.dyn)) { arguments in

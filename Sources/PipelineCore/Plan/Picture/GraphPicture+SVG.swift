@@ -1,4 +1,5 @@
 extension GraphPicture {
+  /// The use of the SVG text.
   public enum Form: Sendable {
     /// A file of its own, with its colours and size.
     case file

@@ -3,6 +3,7 @@
 /// Each named source, signal, command and sink is a group, whose steps stand below each other in the order of the file; inner signals and
 /// chains are boxes within the box of their step. Groups stand in columns, so that events go from left to right, and downwards inside.
 public struct GraphPicture: Sendable {
+  /// A rectangle.
   public struct Frame: Sendable, Equatable {
     public var x = 0.0
     public var y = 0.0
@@ -27,20 +28,22 @@ public struct GraphPicture: Sendable {
 
   /// A text in a box, one line.
   public struct Line: Sendable, Equatable {
+    /// The style of a text.
     public enum Style: String, Sendable { case name, kind, keyword, detail, badge }
     public var text: String
     public var style: Style
-    /// Where it starts, and its base line.
+    /// The x of its start, and its base line.
     public var x: Double
     public var y: Double
-    /// What it takes at most.
+    /// The largest width of the text.
     public var width: Double
   }
 
+  /// The kind of a group or a box.
   public enum Kind: String, Sendable {
     case source, signal, command, sink
     case `operator`, combination
-    /// An output of a command, or what enables it.
+    /// An output of a command, or its `enabled` signal.
     case port
     /// An input of a combination that has steps of its own.
     case branch
@@ -52,20 +55,21 @@ public struct GraphPicture: Sendable {
     public var kind: Kind
     public var frame: Frame
     public var lines: [Line]
-    /// What a pointer on it shows.
+    /// The tooltip.
     public var title: String
-    /// All whom it stands for: itself, and those that are folded into it.
+    /// The names of the groups that it represents: its own, and those that are folded into it.
     public var members: [String]
-    /// In which column it stands, from 0.
+    /// The index of its column, from 0.
     public var column: Int
     public var location: SourceLocation
   }
 
+  /// A step, port or branch.
   public struct Box: Sendable {
     /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); of a port or branch the name that it has in edges, or "".
     public var id: String
     public var kind: Kind
-    /// What the operator is for; nil: unknown.
+    /// The purpose of the operator; nil: unknown.
     public var topic: UseCase.Topic?
     public var keyword: String
     /// All of it; inner signals are inside.
@@ -73,7 +77,7 @@ public struct GraphPicture: Sendable {
     /// The height of the part with the texts.
     public var headHeight: Double
     public var lines: [Line]
-    /// What a pointer on it shows: the settings in full.
+    /// The tooltip: the settings in full.
     public var title: String
     /// The index of the group that it belongs to, and of the box that it stands in.
     public var group: Int
@@ -83,7 +87,9 @@ public struct GraphPicture: Sendable {
     public var location: SourceLocation
   }
 
+  /// A line between two boxes.
   public struct Edge: Sendable {
+    /// The kind of an edge.
     public enum Kind: String, Sendable {
       case events, errors
       /// Between a step and the inner signal or chain that it runs.
@@ -91,6 +97,7 @@ public struct GraphPicture: Sendable {
       /// From a step to the command that it executes. Its events, the values of the execution, come back.
       case command
     }
+    /// A part of the path of an edge.
     public enum Segment: Sendable, Equatable {
       case line(x: Double, y: Double)
       /// From the last point to this one, horizontal at both ends.
@@ -112,7 +119,7 @@ public struct GraphPicture: Sendable {
     public var isBackward: Bool
     /// How many edges of the plan it stands for.
     public var count: Int
-    /// Where a rate can be written, and whether it stands on the left of that point.
+    /// The place for a rate, and whether the text is left of that point.
     public var labelX: Double
     public var labelY: Double
     public var labelEndsThere: Bool
@@ -149,6 +156,6 @@ public struct GraphPicture: Sendable {
     (groups, boxes, edges) = layout.finished()
   }
 
-  /// So few are drawn one by one.
+  /// The least number of groups that become one.
   static let foldedFrom = 5
 }

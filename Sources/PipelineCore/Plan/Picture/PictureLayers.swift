@@ -63,7 +63,7 @@ struct PictureLayers {
     for node in order {
       for arc in outgoing[node] { column[arcs[arc].to] = max(column[arcs[arc].to], column[node] + 1) }
     }
-    // What has no origin stands right before its first reader.
+    // Nodes without an origin stand right before their first reader.
     for node in order where !hasOrigin[node] {
       if let first = outgoing[node].map({ column[arcs[$0].to] }).min() { column[node] = first - 1 }
     }
@@ -164,7 +164,7 @@ struct PictureLayers {
       .sorted { (keys[$0], $0) < (keys[$1], $1) }
     var rest = moving.makeIterator()
     let result = columns[column].map { item -> Int in
-      // What has no neighbour there keeps its index.
+      // Items without a neighbour there keep their index.
       sides[item].isEmpty ? item : rest.next().map { columns[column][$0] } ?? item
     }
     columns[column] = result

@@ -1,4 +1,4 @@
-/// Gives everything in an outline a place.
+/// Computes the coordinates of all parts of an outline.
 struct PictureLayout {
   typealias Frame = GraphPicture.Frame
 
@@ -101,7 +101,7 @@ struct PictureLayout {
 
   private mutating func measure(_ group: Int) {
     let own = outline.boxesInside(group)
-    // A box comes before what stands in it, so backwards the insides are known.
+    // A box comes before its contents, so in reverse order the contents are measured first.
     for box in own.reversed() { measureBox(box) }
     let children = outline.groups[group].children
     let lanes = lanes(group, nil)
@@ -190,7 +190,7 @@ struct PictureLayout {
     boxFrames[box].height = frame.height
   }
 
-  /// Gives what stands in a box its place in the group. The box itself has its place.
+  /// Places the contents of a box in the group. The box itself is placed.
   private mutating func stretch(_ box: Int) {
     let own = boxFrames[box]
     let content = own.width - 2 * Size.padding - (boxLanes[box] ?? 0)
@@ -247,7 +247,7 @@ struct PictureLayout {
   /// The box in which a link passes others; nil: the group.
   private func laneParent(_ link: PictureOutline.Link) -> Int? {
     guard let from = box(of: link.from), let to = box(of: link.to) else { return nil }
-    // What feeds, or receives inside, does so in itself.
+    // A box that feeds its contents, or receives from them, does so inside itself.
     var outer = ancestors(from)
     var other = ancestors(to)
     if case .box = link.from { outer.removeFirst() }
@@ -260,7 +260,7 @@ struct PictureLayout {
     return count == 0 ? 0 : Double(count) * Size.lane + 4
   }
 
-  /// Where the events of a box leave it at its side, below its upper edge.
+  /// The distance between the upper edge of a box and the point at its side where its events leave it.
   private func exitOffset(_ box: Int) -> Double {
     outline.boxes[box].kind == .port
       ? headHeights[box] - 7 : outline.boxes[box].children.isEmpty ? headHeights[box] / 2 : boxFrames[box].height - 9
@@ -339,7 +339,7 @@ struct PictureLayout {
 
   // MARK: Groups
 
-  /// Where a link leaves its group, below the group's upper edge.
+  /// The distance between the upper edge of a group and the point where a link leaves it.
   private func exit(_ link: PictureOutline.Link) -> Double {
     switch link.from {
     case .errors(let group): return groupFrames[group].height - 12
@@ -474,7 +474,7 @@ struct PictureLayout {
       labelEndsThere: true)
   }
 
-  /// Where the link ends: the left edge of a box, or of a group without one.
+  /// The end of the link: the left edge of a box, or of a group without one.
   private func arrival(_ index: Int) -> (x: Double, y: Double) {
     let link = outline.links[index]
     let group = groupFrames[outline.group(of: link.to)]

@@ -1,4 +1,4 @@
-/// What a picture of a plan shows, before anything has a place: groups, boxes within them, and links.
+/// The contents of a plan's picture without coordinates: groups, boxes within them, and links.
 struct PictureOutline {
   struct Group {
     var name: String
@@ -28,7 +28,7 @@ struct PictureOutline {
 
   enum Anchor: Hashable {
     case box(Int)
-    /// The start of what stands in the box.
+    /// The start of the box's contents.
     case feed(Int)
     /// The inside of the box, which inner signals send to.
     case inside(Int)
@@ -72,9 +72,9 @@ struct PictureOutline {
     var groups: [Group] = []
     var boxes: [Box] = []
     var links: [Link] = []
-    /// The box of each step, or what stands in place of a step that no file names.
+    /// The box of each step, or the replacement of a step that no file names.
     private var anchors: [Int: Anchor] = [:]
-    /// Where the events of a named signal come from, in the order of the plan; nil: it has no place in the picture.
+    /// The origins of a named signal's events, in the order of the plan; nil: it has no place in the picture.
     private var outputs: [Anchor?] = []
     /// The box whose events are those of the group.
     private var lastBoxes: [Int: Int] = [:]
@@ -109,7 +109,7 @@ struct PictureOutline {
       return groups.count - 1
     }
 
-    /// An output of a command, or what enables it.
+    /// An output of a command, or its `enabled` signal.
     private mutating func part(_ named: NamedPlan) -> Anchor? {
       let (owner, output) =
         named.name.firstIndex(of: ".").map {
@@ -169,7 +169,7 @@ struct PictureOutline {
       }
     }
 
-    /// Where the events of a reference come from.
+    /// The origin of a reference's events.
     private func origin(_ signal: SignalPlan) -> Anchor? {
       switch signal.kind {
       case .named(let index): outputs.indices.contains(index) ? outputs[index] : nil
@@ -250,7 +250,7 @@ struct PictureOutline {
       case .named(let index):
         guard let output = outputs[index] else { return nil }
         target = output
-        // What enables a command has a box around its steps.
+        // The `enabled` signal of a command has a box around its steps.
         if case .box(let box) = output, boxes[box].kind == .branch { target = .inside(box) }
         // The outputs of a command have no other end, and executions read those of a command itself.
         if plan.named[index].kind == .command || plan.named[index].kind == .part && plan.named[index].isCold {
@@ -299,7 +299,7 @@ struct PictureOutline {
   }
 }
 
-/// What the picture says of a component.
+/// The texts of a component in the picture.
 enum PictureDetails {
   static func topic(_ component: any Component) -> UseCase.Topic? {
     func first<C: Component>(_ component: C) -> UseCase.Topic? { component.ownSpec.useCases.first?.topic }
@@ -313,7 +313,7 @@ enum PictureDetails {
     return all(component)
   }
 
-  /// The settings, the most telling first; without the signals and chains, which the picture shows.
+  /// The settings, the most important first; without the signals and chains, which the picture shows.
   static func lines(_ settings: StepSettings, _ component: any Component) -> [String] {
     let parameters = parameters(component)
     let primary = parameters.first(where: \.isPrimary)

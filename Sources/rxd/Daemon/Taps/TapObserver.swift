@@ -16,7 +16,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// The newest events that have been shown as kept: one of them may be superseded.
   private var kept: [Shown] = []
 
-  /// The line of an event, without the verdict, and what tells the event from others.
+  /// The line of an event, without the verdict, and the mark that distinguishes the event from others.
   private struct Shown {
     var line: [UInt8]
     var position: Int64
@@ -71,7 +71,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   override func superseded(_ event: Event) {
     guard kept.contains(where: { $0.position == event.position }), !isSated else { return }
     let now = shown(event)
-    // What a step keeps of equal events is the newest.
+    // Of equal events a step keeps the newest.
     guard let index = kept.lastIndex(where: { $0.position == now.position && $0.digest == now.digest }) else { return }
     let since = kept.remove(at: index).nanoseconds
     guard session.admitsChange(at: execution.executor.now, place: place, share: share) else { return }
@@ -156,7 +156,7 @@ final class TapCondition {
 
   init(_ checked: CheckedExpression) { expression = StandaloneExpression(checked, arena: arena) }
 
-  /// - Parameter time: What `now` is, in nanoseconds since 1970.
+  /// - Parameter time: The value of `now`, in nanoseconds since 1970.
   func verdict(on event: Event, at time: Int64) -> TapSession.ConditionVerdict {
     defer { arena.reset() }
     expression.frame[Variables.meta] = meta(of: event)

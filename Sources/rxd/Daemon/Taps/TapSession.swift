@@ -2,8 +2,8 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// One reader of events that pass edges of running pipelines. Lines of JSON go into the stream of its answer; what the reader does not take in
-/// time is counted and left out.
+/// One reader of events that pass edges of running pipelines. Lines of JSON go into the stream of its answer; events that the reader does not take
+/// in time are counted and left out.
 ///
 /// Observers call it in turns of their pipelines, which may run at the same time.
 final class TapSession: Sendable {
@@ -14,7 +14,7 @@ final class TapSession: Sendable {
     var edges: [EdgePattern] = []
     /// The condition that events must fulfil.
     var condition: CheckedExpression?
-    /// Shows one of so many events.
+    /// The number of events of which one is shown.
     var sample = 1
     /// The number of shown events after which the tap ends; nil: it does not end.
     var limit: Int?
@@ -113,7 +113,7 @@ final class TapSession: Sendable {
     }
   }
 
-  /// What became of an event that has been shown is known: whether its second line is wanted.
+  /// The verdict of a shown event is known: whether its second line is wanted.
   func admitsChange(at now: Instant, place: Int, share: Int) -> Bool {
     state.withLock { state in
       guard !state.isOver else { return false }

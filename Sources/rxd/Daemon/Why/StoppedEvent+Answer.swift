@@ -9,14 +9,15 @@ extension StoppedEvent {
     if conditions.count == 1, let condition = conditions.first, let result = condition.result {
       return "\(Printable.cut(condition.text, limit: 200)) is \(result)"
     }
-    return Self.reasons[plan.steps[step.number].keyword] ?? "the step leaves such events out, as the file says"
+    return Self.reasons[plan.steps[step.number].keyword] ?? "the file makes the step leave such events out"
   }
 
-  /// Why a step drops an event, where no condition says so.
+  /// The reasons why steps without a condition drop an event.
   private static let reasons = [
     "distinct": "an equal one came before it", "distinctUntilChanged": "it equals the one before it",
-    "ignore": "it equals what is ignored", "skip": "it is one of the first, which are skipped",
-    "skipUntil": "it came before what the step waits for", "skipWhile": "it came before the first that is to pass",
+    "ignore": "it equals an ignored value", "skip": "it is one of the first, which are skipped",
+    "skipUntil": "it came before the event that the step waits for",
+    "skipWhile": "it came before the first that is to pass",
     "take": "the signal had sent as many as it is to send", "takeLast": "the step keeps no events",
     "takeWhile": "the signal had ended", "takeUntil": "the signal ended with it",
     "rateLimit": "it is over the limit", "throttle": "another event had passed within the quiet time",
@@ -24,7 +25,7 @@ extension StoppedEvent {
     "delay": "it was due while the pipeline was down",
   ]
 
-  /// Where the reason is: the expression that decided, or the step.
+  /// The place of the reason: the expression that decided, or the step.
   var place: SourceLocation {
     if let location = problem?.location { return location }
     let conditions = expressions.filter { $0.result == "false" || $0.result == "true" }
@@ -32,7 +33,7 @@ extension StoppedEvent {
     return plan.steps[step.number].location
   }
 
-  /// Where the event was read from: `/var/log/a.log, at byte 12`.
+  /// The place from which the event was read: `/var/log/a.log, at byte 12`.
   private var from: String? {
     if source.isEmpty { return nil }
     return (path ?? source) + (position >= 0 ? ", at \(path == nil ? "number" : "byte") \(position)" : "")

@@ -79,7 +79,7 @@ extension Supervisor {
     }
   }
 
-  /// `10m`: so long ago; or a point in time. Nanoseconds since 1970.
+  /// A time span before now, `10m`, or a point in time, in nanoseconds since 1970.
   private static func time(_ text: String) -> Int64? {
     if case .success(let span) = Units.duration(LocatedText(text)), span >= .zero {
       return SystemClock.shared.wallTime &- span.nanoseconds
@@ -159,7 +159,7 @@ struct WhyAnswer {
     ])
   }
 
-  /// One line for each event, and one with what else is known.
+  /// One line for each event, and one with the counts.
   var lines: String {
     let rest = JSONText.object([
       ("found", .int(found)), ("unjudged", .int(unjudged)),

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What a person should know first about a running process, in sentences, the worst first.
+/// The most important facts about a running process, in sentences, the worst first.
 struct LiveRanking {
   private var found: [(weight: Double, text: String)] = []
 
@@ -85,7 +85,7 @@ struct LiveRanking {
 
   // MARK: Texts
 
-  /// The command that says why.
+  /// The command that explains the reason.
   private static func why(_ row: LiveRates.Row) -> String { "`rxd why \(row.pipeline) \(row.step.id)`" }
 
   static func events(_ count: Int) -> String { "\(number(count)) event\(count == 1 ? "" : "s")" }

@@ -44,7 +44,7 @@ struct LiveStatistics {
     var lag: Int?
     /// The plugin behind the step, as in `GET /stats`.
     var plugin: JSONView?
-    /// How often its program was started again.
+    /// The number of restarts of its program.
     var restarts: Int
     /// Nanoseconds for which the oldest of them has been there; nil: unknown.
     var lagAge: Int?
@@ -115,7 +115,7 @@ struct LiveStatistics {
   }
 }
 
-/// What has happened from one look at a process to another.
+/// The changes between two readings of a process.
 struct LiveRates {
   struct Row {
     var pipeline: String

@@ -4,15 +4,15 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// `rxd top`: what a running process does, again and again.
+/// `rxd top`: a continuous view of a running process.
 struct TopVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "top",
-    abstract: "Shows what the steps of running pipelines do, live.",
+    abstract: "Shows the work of the steps of running pipelines, live.",
     discussion: """
       Above the table stand sentences, the worst first: what holds a pipeline back, what failed, what left out nearly \
       everything in the last minute. IN/S and OUT/S are events a second, DROP/S those that the step left out, ERR/S those \
-      that it failed for; HELD is what it holds or has queued, BUSY its share of a core, estimated.
+      that it failed for; HELD its held or queued events, BUSY its share of a core, estimated.
 
       On a terminal: q ends, s changes the order, / filters by name (Return ends, an empty name shows all), space \
       pauses. Elsewhere a table follows the other, without escapes.

@@ -10,7 +10,7 @@ final class TopScreen {
   private let interval: TimeSpan
   private let isTerminal: Bool
   private var history: [String: [Double]] = [:]
-  /// Looks of the last minute, the oldest first.
+  /// Readings of the last minute, the oldest first.
   private var readings: [LiveStatistics] = []
   private var isPaused = false
   /// The name being typed; nil: keys are commands.

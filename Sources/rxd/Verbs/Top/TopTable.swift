@@ -17,7 +17,7 @@ struct TopTable {
   private static let mostSentences = 5
 
   /// - Parameters:
-  ///   - rates: since the last look.
+  ///   - rates: since the last reading.
   ///   - longer: over a longer time, for the sentences.
   ///   - history: events a second of each step, the newest last.
   func text(_ rates: LiveRates, longer: LiveRates, history: [String: [Double]]) -> String {

@@ -141,7 +141,8 @@ struct Tally: OperatorComponent {
   }
 }
 
-/// `exampleLetters`: the letters of a text one after the other, behind the last one that was kept.
+/// `exampleLetters`: the letters of a text one after the other. After a restart it goes on behind the last one that was sent. A letter with
+/// several code points, such as `e` and a combining accent, stays whole.
 struct Letters: SourceComponent {
   var of = ""
 
@@ -160,18 +161,24 @@ struct Letters: SourceComponent {
   }
 
   final class Node: RunningSource {
-    private let letters: [Unicode.Scalar]
+    private var letters: [String] = []
     private var next = 0
 
     init(_ parameters: Letters, _ nodeContext: NodeContext, _ downstream: Downstream) {
-      letters = Array(parameters.of.unicodeScalars)
       super.init(nodeContext, downstream: downstream)
+      for scalar in parameters.of.unicodeScalars {
+        switch scalar.properties.generalCategory {
+        case .nonspacingMark, .spacingMark, .enclosingMark where !letters.isEmpty:
+          letters[letters.count - 1].unicodeScalars.append(scalar)
+        default: letters.append(String(scalar))
+        }
+      }
     }
 
     override func begin() {
       while next < letters.count, !isClosed {
         next += 1
-        produce(arena.map(["letter": arena.string(String(letters[next - 1]))]))
+        produce(arena.map(["letter": arena.string(letters[next - 1])]))
         if next % 100 == 0 { deliver() }
       }
       finish()
