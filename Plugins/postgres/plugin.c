@@ -19,7 +19,7 @@ static const rxd_plugin plugin = {.size = sizeof(rxd_plugin),
                                   .spec = {spec, sizeof spec - 1}};
 
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
-  if (contract < RXD_CONTRACT || offered->size < sizeof(rxd_host)) {
+  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_0) {
     *problem = RXD_TEXT_OF("this plugin needs a newer rxd");
     return RXD_FAILED;
   }

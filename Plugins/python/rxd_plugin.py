@@ -43,7 +43,7 @@ from types import GeneratorType
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 __all__ = [
-    "BadParameter", "Error", "Example", "Item", "Operator", "Pause", "Plugin", "Record", "Reject", "Retry", "Sink", "Source",
+    "BadParameter", "Error", "Example", "Finish", "Item", "Operator", "Pause", "Plugin", "Record", "Reject", "Retry", "Sink", "Source",
     "With", "boolean", "choice", "count", "duration", "expression", "integer", "json_value", "list_of", "log", "number",
     "secret", "size", "table_of", "template", "text"]
 
@@ -69,6 +69,15 @@ class Retry(Exception):
     def __init__(self, message: str, delivered: int = 0) -> None:
         super().__init__(message)
         self.delivered = delivered
+
+
+class Finish(Exception):
+    """Raised by an operator: its output completes, behind the given events and those that were yielded before. Its input is
+    cancelled, and it is given nothing more. In `open`: before the first event."""
+
+    def __init__(self, *events: Any) -> None:
+        super().__init__("the output is complete")
+        self.events = events
 
 
 class BadParameter(Exception):
@@ -200,7 +209,7 @@ class Operator:
 
     `process`, `timer` and `complete` return one event, or None for none, or yield any number of events. They run one at
     a time, in the order of the input. `now`: the time of the input in seconds since 1970 on the clock of the pipeline,
-    which is virtual in tests; needs ``clock=True`` where the operator is declared."""
+    which is virtual in tests; needs ``clock=True`` where the operator is declared. `raise Finish(event)` completes the output."""
 
     is_test = False
     now = 0.0
@@ -781,6 +790,8 @@ class _Session:
             made: Type[_Runner] = {"operator": _OperatorRunner, "sink": _SinkRunner, "source": _SourceRunner}[component.kind]
             runner = made(self, number, component, frame)
             self.instances[number] = runner
+            if runner.has_finished:
+                opened["finish"] = True
         except BadParameter as error:
             opened["error"] = str(error)
             if error.at:
@@ -803,6 +814,8 @@ class _Session:
 
 class _Runner:
     """Runs one instance."""
+
+    has_finished = False  # an operator's output is complete: inputs that were under way are ignored
 
     def __init__(self, session: _Session, number: int, component: _Component, frame: Dict[str, Any]) -> None:
         self.session, self.number, self.component = session, number, component
@@ -842,9 +855,12 @@ class _OperatorRunner(_Runner):
         self.per_event = bool(component.per_event)
         if self.instance is not None:
             self.instance._timers = self.timers
-            self.instance.open()
-            if "state" in frame:
-                self.instance.restore(frame["state"], frame.get("stateVersion", 0))
+            try:
+                self.instance.open()
+                if "state" in frame:
+                    self.instance.restore(frame["state"], frame.get("stateVersion", 0))
+            except Finish:
+                self.has_finished = True
             # Timers of before are kept by rxd; `open` may not set any.
             self.timers.clear()
             self.process: Callable[..., Any] = self.instance.process
@@ -855,7 +871,10 @@ class _OperatorRunner(_Runner):
             self.process = component.target
 
     def input(self, ident: int, frame: Dict[str, Any]) -> None:
+        if self.has_finished:
+            return
         session = self.session
+        events: List[str] = []
         try:
             if self.instance is not None and "now" in frame:
                 self.instance.now = frame["now"] / 1e9
@@ -882,15 +901,27 @@ class _OperatorRunner(_Runner):
             if result is None:
                 answer = f'{{"id":{ident}'
             elif type(result) is GeneratorType:
-                answer = self.events(ident, [_encode(event) for event in result])
+                for event in result:
+                    events.append(_encode(event))
+                answer = self.events(ident, events)
             else:
                 answer = self.events(ident, [_encode(result)])
+        except Finish as finish:
+            answer = self.finish(ident, events, finish)
         except Exception as error:
             answer = f'{{"id":{ident},"error":{_encode(session.reason(error))}'
         if self.timers:
             answer += f',"timers":{self.timer_text()}'
             self.timers.clear()
         session.answer(answer + "}")
+
+    def finish(self, ident: int, events: List[str], finish: Finish) -> str:
+        self.has_finished = True
+        self.timers.clear()
+        try:
+            return self.events(ident, events + [_encode(event) for event in finish.events]) + ',"finish":true'
+        except Exception as error:
+            return f'{{"id":{ident},"error":{_encode(self.session.reason(error))},"finish":true'
 
     def events(self, ident: int, events: List[str]) -> str:
         answer = f'{{"id":{ident},"events":[{",".join(events)}]'
@@ -1225,6 +1256,7 @@ class _TestHost:
         self.log: List[str] = []
         self.ident = 0
         self.number = 0
+        self.finished = False  # the instance that was opened or asked last has completed its output
         self.rest = b""
         self.frames: List[Dict[str, Any]] = []
         self.send({"hello": CONTRACT, "version": "test", "member of a later version": 1})
@@ -1271,6 +1303,7 @@ class _TestHost:
         answer = self.next()
         if answer.get("opened") != self.number or "error" in answer:
             raise _Failure(f"open: {answer.get('error', answer)}")
+        self.finished = answer.get("finish", False)
         return self.number
 
     def ask(self, number: int, **members: Any) -> Dict[str, Any]:
@@ -1280,6 +1313,7 @@ class _TestHost:
         answer = self.next()
         if answer.get("through", answer.get("id")) != self.ident:
             raise _Failure(f"the answer to input {self.ident} is {_encode(answer)[:200]}")
+        self.finished = answer.get("finish", False)
         return answer
 
     def end(self) -> None:
@@ -1444,6 +1478,8 @@ class _Tests:
                 found.append(Error(answer["error"]))
 
         for index, step in enumerate([*steps, None]):
+            if host.finished:
+                break
             if index == cut:
                 answer = host.ask(number, save=True)
                 if "state" not in answer:
@@ -1452,14 +1488,15 @@ class _Tests:
                 number = host.open(component, example, state=answer["state"], stateVersion=component.state_version)
             if isinstance(step, Pause):
                 end = now + round(step.seconds * 1e9)
-                while timers and min(timers.values()) <= end:
+                while timers and min(timers.values()) <= end and not host.finished:
                     name = min(timers, key=lambda name: timers[name])
                     now = max(now, timers.pop(name))
                     ask(timer=name)
                 now = end
             elif step is not None:
                 ask(**step)
-        ask(complete=True)
+        if not host.finished:
+            ask(complete=True)
         host.send({"close": number})
         return found
 
@@ -1539,6 +1576,8 @@ class _Tests:
             answer = host.next()
             if answer.get("id") != index + 1:
                 raise _Failure(f"the answer to input {index + 1} is {_encode(answer)[:200]}")
+            if answer.get("finish"):
+                break  # what was under way is ignored
         if host.next() != {"pong": 7}:
             raise _Failure("no pong")
         return f"{len(frames)} of {component.name}" if frames else None

@@ -50,7 +50,8 @@ static void host_count_up(rxd_instance *instance, rxd_text name, int64_t by) {
   host_log(instance, RXD_TEXT_OF("count"), (rxd_text){text, (size_t)count});
 }
 
-struct rxd_output { FILE *sent; FILE *timers; int has_sent, has_timers; };
+struct rxd_output { FILE *sent; FILE *timers; int has_sent, has_timers; int64_t last; /* the input that the output ends with; -1: none */ };
+static void host_finish(rxd_output *output, size_t index) { if (output->last < 0) output->last = (int64_t)index; }
 static void begin_item(rxd_output *output, size_t index) {
   fprintf(output->sent, "%s{\"index\":%zu,", output->has_sent++ ? "," : "", index);
 }
@@ -189,7 +190,7 @@ static rxd_host the_host = {
     .send = host_send, .reject = host_reject, .timer = host_timer, .delivered = host_delivered, .refuse = host_refuse,
     .source_scope = host_source_scope, .add = host_add, .add_json = host_add_json, .flush = host_flush,
     .position = host_position, .acks = host_acks, .wake_descriptor = host_wake_descriptor, .is_stopping = host_is_stopping,
-    .reject_input = host_reject_input, .is_closing = host_is_closing};
+    .reject_input = host_reject_input, .is_closing = host_is_closing, .finish = host_finish};
 
 // ---- What Python calls. Texts that are returned are freed with `test_free`. ----
 
@@ -322,7 +323,7 @@ static rxd_batch make_batch(rxd_scope *scope, const char *inputs, int64_t monoto
 char *test_process(handle *self, const char *inputs, int64_t monotonic) {
   char *sent = NULL, *timers = NULL, *text = NULL;
   size_t count;
-  rxd_output output = {open_memstream(&sent, &count), open_memstream(&timers, &count), 0, 0};
+  rxd_output output = {open_memstream(&sent, &count), open_memstream(&timers, &count), 0, 0, -1};
   rxd_batch batch = make_batch(&self->scope, inputs, monotonic);
   int status = self->component->process(self->instance, &self->scope, &batch, &output);
   fclose(output.sent);
@@ -330,7 +331,7 @@ char *test_process(handle *self, const char *inputs, int64_t monotonic) {
   FILE *to = open_memstream(&text, &count);
   fputc('{', to);
   put_failure(to, &self->scope, status);
-  fprintf(to, ",\"sent\":[%s],\"timers\":{%s}}", sent, timers);
+  fprintf(to, ",\"sent\":[%s],\"timers\":{%s},\"finished\":%" PRId64 "}", sent, timers, output.last);
   fclose(to);
   free(sent);
   free(timers);

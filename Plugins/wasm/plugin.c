@@ -162,7 +162,7 @@ static rxd_plugin plugin;
 static buffer spec, problem;
 
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *why) {
-  if (contract < RXD_CONTRACT || offered->size < sizeof(rxd_host)) {
+  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_0) {
     *why = RXD_TEXT_OF("this plugin needs a newer rxd");
     return RXD_FAILED;
   }

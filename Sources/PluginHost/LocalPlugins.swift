@@ -187,9 +187,12 @@ package struct LoadedPlugin: Sendable {
         case .source: CatalogueEntry(plugin: { PluginSource(BoundPlugin(component, maker)) })
         case .sink: CatalogueEntry(plugin: { PluginSink(BoundPlugin(component, maker)) })
         default:
-          component.form == .row
-            ? CatalogueEntry(pluginRow: { PluginRow(component, maker) })
-            : CatalogueEntry(plugin: { PluginOperator(BoundPlugin(component, maker)) })
+          switch component.form {
+          case .row where component.finishes:
+            CatalogueEntry(pluginRow: { PluginFinishingRow(PluginRow(component, maker)) })
+          case .row: CatalogueEntry(pluginRow: { PluginRow(component, maker) })
+          case .stream: CatalogueEntry(plugin: { PluginOperator(BoundPlugin(component, maker)) })
+          }
         }
       return OfferedComponent(entry, plugin: spec.name, location: location, digest: digest)
     }

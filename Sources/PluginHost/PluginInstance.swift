@@ -84,6 +84,8 @@ struct PluginAnswer: @unchecked Sendable {
   var timers: [(name: String, after: Int64?)] = []
   /// The state that it has saved behind the input.
   var state: [UInt8]?
+  /// The output of an operator completes behind the events; nothing of later inputs counts.
+  var finishes = false
 }
 
 /// Why an instance has ended without being asked to.
@@ -105,8 +107,14 @@ struct PluginEnd: Sendable {
 protocol PluginReceiver: AnyObject {
   /// Answers in the order of the inputs.
   func take(_ answers: [PluginAnswer])
+  /// The output of an operator completes before its first input.
+  func finishedAtOnce()
   /// The instance has ended; nothing more comes.
   func ended(_ end: PluginEnd)
+}
+
+extension PluginReceiver {
+  func finishedAtOnce() {}
 }
 
 /// A running instance of an operator or sink of a plugin.

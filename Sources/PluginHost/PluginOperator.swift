@@ -22,8 +22,12 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     private struct Entry {
       var input: PluginInput
+      /// The bytes of the event.
+      var bytes = 0
       /// Acknowledges the event to its source, if the source wants that.
       var ack: Ack?
+      /// Whether it holds `ack`: the last one does for all before it that wait for the same.
+      var holds = false
       var isAnswered = false
     }
     /// Inputs in their order; those before `answered` are kept for the sake of the state.
@@ -77,7 +81,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     }
 
     override func restored() {
-      waitingBytes = entries[answered...].reduce(0) { $0 + $1.input.event.byteCount }
+      waitingBytes = entries[answered...].reduce(0) { $0 + $1.bytes }
       updateBacklog()
       open()
     }
@@ -121,7 +125,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     override func receive(_ event: Event) {
       guard !isClosed else { return }
       do throws(PerEventArguments.Failure) {
-        append(.event, OwnedEvent(event), try perEvent.values(event, frame), holdAck())
+        append(.event, OwnedEvent(event), try perEvent.values(event, frame), ackToHold)
       } catch {
         switch error {
         case .unreadable: reject(event, .eventNotReadable, error.message)
@@ -156,10 +160,34 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       let input = PluginInput(
         number: first + entries.count, kind: kind, event: event, arguments: arguments, wallTime: executor.wallTime,
         time: executor.now.nanoseconds, wantsState: wantsState)
-      entries.append(Entry(input: input, ack: ack))
-      waitingBytes += event.byteCount
+      let bytes = event.byteCount
+      hold(ack)
+      entries.append(Entry(input: input, bytes: bytes, ack: ack, holds: ack != nil))
+      waitingBytes += bytes
       updateBacklog()
       flushLater()
+    }
+
+    /// For the entry that comes next.
+    private func hold(_ ack: Ack?) {
+      guard let ack else { return }
+      let last = entries.count - 1
+      // Answers come in order, so that the last of them waits for all.
+      if last >= answered, entries[last].ack === ack { entries[last].holds = false } else { ack.hold() }
+    }
+
+    /// What this turn makes of an answer belongs to its event's acknowledgement.
+    private func goOn(_ index: Int) {
+      guard let ack = entries[index].ack else { return }
+      entries[index].ack = nil
+      if followed === ack {
+        if entries[index].holds { ack.release() }
+        return
+      }
+      followed = ack
+      if !entries[index].holds { ack.hold() }
+      var held: Ack? = ack
+      goOn(with: &held)
     }
 
     /// Hands all inputs of the turn over together.
@@ -187,9 +215,10 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     // MARK: Answers
 
     func take(_ answers: [PluginAnswer]) {
-      for answer in answers {
+      defer { followed = nil }
+      for index in answers.indices {
         guard !isClosed else { return }
-        take(answer)
+        take(answers[index])
       }
       forget()
       updateCounts()
@@ -206,15 +235,18 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       let index = answer.number - first
       guard entries.indices.contains(index) else { return }
       if let state = answer.state { cover(state, index) }
-      // The input was repeated for the state only; its answer has been taken before.
-      guard !entries[index].isAnswered else { return }
+      // The input was repeated for the state only; its answer has been taken before. But an instance that finishes answers nothing more.
+      guard !entries[index].isAnswered else {
+        if answer.finishes { end() }
+        return
+      }
       guard index == answered else { return }
       entries[index].isAnswered = true
       answered += 1
       recovery.answered()
       let input = entries[index].input
-      waitingBytes -= input.event.byteCount
-      goOn(with: &entries[index].ack)
+      waitingBytes -= entries[index].bytes
+      goOn(index)
       for timer in answer.timers { set(timer.name, timer.after) }
       if let owner = answer.owner { arena.keep(owner) }
       if case .rejected(let message) = answer.verdict {
@@ -226,6 +258,17 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         for value in answer.events { emit(event.with(value)) }
       }
       if case .complete = input.kind { finish() }
+      if answer.finishes { end() }
+    }
+
+    func finishedAtOnce() { end() }
+
+    /// The plugin has completed the output. What it was given and has not answered is given up.
+    private func end() {
+      guard !isClosed else { return }
+      countDropped(
+        entries[answered...].count { if case .event = $0.input.kind { true } else { false } })
+      finish()
     }
 
     private func refuse(_ event: Event, _ message: String, _ kind: PluginInput.Kind) {
@@ -235,6 +278,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       }
     }
 
+    /// The last acknowledgement that this turn has gone on with; nil between turns.
+    private var followed: Ack?
     private var covered = 0
 
     /// The state covers everything up to the entry with this index.
@@ -283,6 +328,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     /// The plugin has ended with this input three times in a row: no new instance is given it.
     private func giveUp(_ index: Int, _ reason: String) {
       guard entries.indices.contains(index) else { return }
+      defer { followed = nil }
       execution.services.log(.error, label, "\(reason), for the third time with the same input")
       nodeContext.pluginMeter?.update { $0.poisoned += 1 }
       // An input that was answered before and ends the plugin when it is repeated is left out of the state.
@@ -319,7 +365,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       answered = 0
       submitted = 0
       updateCounts()
-      for var entry in left where entry.ack != nil { goOn(with: &entry.ack, isGivenUp: true) }
+      for var entry in left where entry.holds && entry.ack != nil { goOn(with: &entry.ack, isGivenUp: true) }
       backlog.cleared(mostWaiting, self)
     }
 
@@ -367,7 +413,8 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         case 2: input = PluginInput(number: entries.count, kind: .complete)
         default: throw StateFault("an input has an unknown kind")
         }
-        entries.append(Entry(input: input, isAnswered: entries.count < answered))
+        entries.append(
+          Entry(input: input, bytes: input.event.byteCount, isAnswered: entries.count < answered))
       }
       guard answered <= entries.count else { throw StateFault("more inputs are answered than there are") }
       self.answered = answered

@@ -32,57 +32,26 @@ struct PluginRow: FusableOperator, PluginComponent {
     return SignalFailure(.plugin, "the plugin refuses: \(fault.message)", at: arguments.location(fault.place, offered))
   }
 
-  func makeStep() -> FusedStep {
-    Step(function?.open(offered, arguments) ?? .failure(PluginFault("it is not loaded")), self)
+  func makeStep() -> FusedStep { Step(call()) }
+
+  /// What a step calls.
+  fileprivate func call() -> RowCall {
+    RowCall(function?.open(offered, arguments) ?? .failure(PluginFault("it is not loaded")), self)
   }
 
   final class Step: PureStep {
-    private var function: (any PluginRowFunction)?
-    private let name: String
-    /// Whether it has been determined if a test replaces the function.
-    private var isSettled = false
-    private let problem: String
-    private let perEvent: PerEventArguments
+    private var call: RowCall
 
-    init(_ opened: Result<any PluginRowFunction, PluginFault>, _ component: PluginRow) {
-      perEvent = PerEventArguments(component.offered, component.arguments)
-      name = component.offered.name
-      switch opened {
-      case .success(let function):
-        self.function = function
-        problem = ""
-      case .failure(let fault):
-        function = nil
-        problem = "the plugin's '\(component.offered.name)' cannot be opened: \(fault.message)"
-      }
-    }
+    init(_ call: RowCall) { self.call = call }
 
-    /// A function that cannot be opened ends the pipeline before there is an event; a test of a step alone has no start.
-    override var standardPolicy: ErrorPolicy { function == nil ? .fail : .route }
-
-    private func settle(_ frame: EventFrame) {
-      isSettled = true
-      if let standIn = frame.standIn, standIn.stands(for: name) { function = StubbedRow(name, standIn) }
-    }
+    override var standardPolicy: ErrorPolicy { call.standardPolicy }
 
     override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
-      if !isSettled { settle(frame) }
-      guard let function else { return refuse(.pluginRefusal, problem, frame) }
-      if perEvent.isEmpty {
-        switch function.call(&value, nil, frame.frame.arena) {
-        case .pass: return .pass
-        case .drop: return .drop
-        case .failed(let message): return refuse(.pluginRefusal, message, frame)
-        }
-      }
-      let places = frame.frame.arena.elements(perEvent.count)
-      if let message = perEvent.evaluate(frame, { places[$0] = $1 }) {
-        return refuse(.expressionFailed, message, frame)
-      }
-      switch function.call(&value, UnsafePointer(places.baseAddress), frame.frame.arena) {
-      case .pass: return .pass
-      case .drop: return .drop
-      case .failed(let message): return refuse(.pluginRefusal, message, frame)
+      switch call(&value, frame) {
+      case .pass: .pass
+      case .drop: .drop
+      case .failed(let message): refuse(call.failure, message, frame)
+      case .last, .finish: refuse(.pluginRefusal, "the function ends its output, and its spec has no 'finishes'", frame)
       }
     }
   }
@@ -114,12 +83,126 @@ struct PluginRow: FusableOperator, PluginComponent {
   }
 }
 
+/// A pure function of a plugin that may end its output: in the turn of the event, in the order of the events.
+struct PluginFinishingRow: FusableOperator, PluginComponent {
+  private var row: PluginRow
+
+  static var changesValue: Bool { true }
+
+  init() { row = PluginRow() }
+  init(_ row: PluginRow) { self.row = row }
+
+  var offered: PluginComponentSpec { row.offered }
+  var arguments: PluginArguments {
+    get { row.arguments }
+    set { row.arguments = newValue }
+  }
+  var sharedMeter: PluginMeter? { row.sharedMeter }
+
+  func outputType(_ inputs: [EventType]) -> EventType { row.outputType(inputs) }
+  func startFailure(isDryRun: Bool) -> SignalFailure? { row.startFailure(isDryRun: isDryRun) }
+  func makeStep() -> FusedStep { Step(row.call()) }
+
+  final class Step: FusedStep {
+    private var call: RowCall
+    private var isOver = false
+
+    init(_ call: RowCall) { self.call = call }
+
+    override var endsBeforeStart: Bool { call.endsAtOnce }
+    override var standardPolicy: ErrorPolicy { call.standardPolicy }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
+      // A step downstream may have caused a further event while the last one was passed on.
+      if isOver { return .finish }
+      switch call(&event.value, frame) {
+      case .pass: return .pass
+      case .drop: return .drop
+      case .failed(let message): return refused(event, call.failure, message, run)
+      case .last:
+        isOver = true
+        return .passAndFinish
+      case .finish:
+        isOver = true
+        return .finish
+      }
+    }
+  }
+}
+
+/// Calls the function of a plugin, or what stands for it in a test.
+struct RowCall {
+  private var function: (any PluginRowFunction)?
+  private let name: String
+  /// Whether it is known that no test stands for the function, or that one does.
+  private var isSettled = false
+  private let problem: String
+  private let perEvent: PerEventArguments
+  /// Of the last verdict ``RowVerdict/failed(_:)``.
+  private(set) var failure = Diagnostic.Code.pluginRefusal
+
+  fileprivate init(_ opened: Result<any PluginRowFunction, PluginFault>, _ component: PluginRow) {
+    perEvent = PerEventArguments(component.offered, component.arguments)
+    name = component.offered.name
+    switch opened {
+    case .success(let function):
+      self.function = function
+      problem = ""
+    case .failure(let fault):
+      function = nil
+      problem = "the plugin's '\(component.offered.name)' cannot be opened: \(fault.message)"
+    }
+  }
+
+  /// A function that cannot be opened ends the pipeline before there is an event; a test of a step alone has no start.
+  var standardPolicy: ErrorPolicy { function == nil ? .fail : .route }
+
+  /// The function has ended its output when it was opened.
+  var endsAtOnce: Bool { function?.endsAtOnce ?? false }
+
+  private mutating func settle(_ frame: EventFrame) {
+    isSettled = true
+    if let standIn = frame.standIn, standIn.stands(for: name) { function = StubbedRow(name, standIn) }
+  }
+
+  @inline(__always)
+  mutating func callAsFunction(_ value: inout Value, _ frame: EventFrame) -> RowVerdict {
+    if !isSettled { settle(frame) }
+    guard let function else { return failed(.pluginRefusal, problem) }
+    if perEvent.isEmpty { return noted(function.call(&value, nil, frame.frame.arena)) }
+    let places = frame.frame.arena.elements(perEvent.count)
+    if let message = perEvent.evaluate(frame, { places[$0] = $1 }) { return failed(.expressionFailed, message) }
+    return noted(function.call(&value, UnsafePointer(places.baseAddress), frame.frame.arena))
+  }
+
+  @inline(__always)
+  private mutating func noted(_ verdict: RowVerdict) -> RowVerdict {
+    if case .failed = verdict { failure = .pluginRefusal }
+    return verdict
+  }
+
+  private mutating func failed(_ code: Diagnostic.Code, _ message: String) -> RowVerdict {
+    failure = code
+    return .failed(message)
+  }
+}
+
 /// An opened pure function. May be called on several threads at once.
 protocol PluginRowFunction: AnyObject, Sendable {
+  /// It has ended its output when it was opened.
+  var endsAtOnce: Bool { get }
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict
+}
+
+extension PluginRowFunction {
+  var endsAtOnce: Bool { false }
 }
 
 enum RowVerdict {
   case pass, drop
+  /// The event goes on, and the output completes behind it.
+  case last
+  /// The output completes without the event.
+  case finish
   case failed(String)
 }

@@ -49,6 +49,7 @@ final class StubbedInstance: PluginInstance {
     case .success(let reply):
       answer.events = reply.events.map(\.value)
       answer.owner = Owner(reply.events)
+      answer.finishes = reply.finishes
     case .failure(let refusal): answer.verdict = .rejected(refusal.message)
     }
     waiting[index].answer = answer
@@ -93,10 +94,10 @@ final class StubbedRow: PluginRowFunction, Sendable {
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict {
     switch standIn.reply(to: PluginCall(component: component, event: StubbedInstance.json(value))) {
     case .success(let reply):
-      guard let first = reply.events.first else { return .drop }
+      guard let first = reply.events.first else { return reply.finishes ? .finish : .drop }
       first.keep(in: arena)
       value = first.value
-      return .pass
+      return reply.finishes ? .last : .pass
     case .failure(let refusal): return .failed(refusal.message)
     }
   }

@@ -89,7 +89,44 @@ import Testing
   private static let source =
     "COMPONENT['kind'] = 'source'\nsent = 0\ndef answer(frame): pass\ndef other(frame):\n    global sent\n    if 'stop' in frame: write({'from': frame['to'], 'complete': True})\n    for n in range(frame.get('credit', 0)):\n        sent += 1\n        write({'from': frame['to'], 'event': sent})\n"
 
+  /// Completes its output with the fifth event of an instance; `late` is given what comes behind.
+  private static let finishing = """
+    COMPONENT.update(state={'version': 1})
+    seen = {}
+    def opened(frame):
+        seen[frame['open']] = frame.get('state', 0)
+        write({'opened': frame['open']})
+    def late(frame): pass
+    def number(frame): return frame['to']
+    def answer(frame):
+        if 'save' in frame: return write({'id': frame['id'], 'state': seen[frame['to']]})
+        if 'event' not in frame: return write({'id': frame['id']})
+        seen[number(frame)] += 1
+        count = seen[number(frame)]
+        if count > 5: late(frame)
+        else: write({'id': frame['id'], 'events': [count], **({'finish': True} if count == 5 else {})})
+
+    """
+
   static let lies: [Lie] = [
+    Lie(
+      name: "sends-on", check: "finish", came: "\"events\":[\"more\"]",
+      code: finishing + "def late(frame): write({'id': frame['id'], 'events': ['more']})"),
+    Lie(
+      name: "timer-behind-the-end", check: "finish", came: "timers",
+      code: finishing + "def late(frame): write({'id': frame['id'], 'timers': {'t': 1}})"),
+    Lie(
+      name: "finishes-twice", check: "finish", came: "finish",
+      code: finishing + "def late(frame): write({'id': frame['id'], 'finish': True})"),
+    Lie(
+      name: "ends-the-others", check: "finish", came: "none to",
+      code: finishing + "def number(frame): return 1", timeout: .seconds(2)),
+    Lie(
+      name: "finish-is-one", check: "answers", came: "\"finish\":1",
+      code: "def answer(frame): write({'id': frame['id'], 'finish': 1})"),
+    Lie(
+      name: "sink-finishes", check: "answers", came: "\"finish\":true",
+      code: sink + "def answer(frame): write({'id': frame['id'], 'finish': True})"),
     Lie(name: "ended", check: "spec", came: "exited with 0", code: "sys.exit(0)"),
     Lie(name: "silent", check: "spec", came: "nothing", code: "def hello(frame): pass"),
     Lie(name: "varying", check: "spec", came: "differ", code: "COMPONENT['details'] = str(os.getpid())"),
@@ -255,9 +292,15 @@ import Testing
   }
 
   @Test func programsThatKeepItPass() throws {
-    for (name, code) in [("plain", ""), ("counting", Self.counting), ("sink", Self.sink), ("source", Self.source)] {
+    for (name, code) in [
+      ("plain", ""), ("counting", Self.counting), ("sink", Self.sink), ("source", Self.source),
+      ("finishing", Self.finishing),
+      ("finishing-answers", Self.finishing + "def late(frame): write({'id': frame['id']})"),
+      ("finished", "def opened(frame): write({'opened': frame['open'], 'finish': True})"),
+    ] {
       let findings = Self.findings(try Self.bad("good-\(name)", code))
       #expect(Self.failures(findings).isEmpty, "\(name)")
+      #expect(findings.contains { $0.check == "finish" && $0.isOK } == name.hasPrefix("finish"), "\(name)")
     }
   }
 
@@ -309,7 +352,7 @@ import Testing
   @Test func theExampleInCPassesInAProcessOfItsOwn() throws {
     let findings = Self.findings(PluginFile(path: try PluginFixtures.example.get(), directory: ""))
     #expect(Self.failures(findings).isEmpty)
-    for check in ["state", "threads", "position", "lifetimes"] {
+    for check in ["state", "threads", "position", "lifetimes", "finish"] {
       #expect(findings.contains { $0.check == check && $0.isOK }, "\(check): \(findings)")
     }
   }

@@ -30,5 +30,33 @@ import Testing
       #expect(pipeline.probe().events == [#"{"t":"news","n":2,"sum":3}"#])
       #expect(pipeline.outcome == .completed)
     }
+
+    /// Header 1.1: operators that complete their output.
+    @Test(arguments: ["exampleTake: 2", "exampleTakeWhile: event < 3"])
+    func thePluginOfVersion1_1Works(_ step: String) throws {
+      let path = try Self.copy("reference-1.1-x86_64.so")
+      #expect(PluginFixtures.plugins.refusal(path) == "")
+      let pipeline = try PluginFixtures.pipeline(path, values: "[1, 2, 3, 4]", chain: "[ { \(step) } ]")
+      pipeline.run()
+      #expect(pipeline.probe().events == ["1", "2"])
+      #expect(pipeline.outcome == .completed)
+    }
+
+    /// Sizes of released versions never change: a plugin compares them with what it is offered.
+    @Test func theTableOnlyGrows() throws {
+      let source = PluginFixtures.scratch("sizes.c")
+      try Data(
+        """
+        #include "rxd_plugin.h"
+        _Static_assert(RXD_HOST_SIZE_1_0 == 344, "of version 1.0");
+        _Static_assert(RXD_HOST_SIZE_1_1 == 352, "of version 1.1");
+        _Static_assert(sizeof(rxd_host) == RXD_HOST_SIZE_1_1, "the newest version has a size");
+
+        """.utf8
+      ).write(to: URL(fileURLWithPath: source))
+      try PluginFixtures.run([
+        "clang", "-fsyntax-only", "-Wall", "-Werror", "-I", "\(PluginFixtures.root)/Sources/CPlugin/include", source,
+      ])
+    }
   }
 #endif

@@ -31,6 +31,7 @@ class Answer:
         self.instance, self.members = instance, members
         self.is_taken = False
         self.events, self.error, self.retry, self.state, self.timers = [], None, None, None, {}
+        self.finish = False
 
     @property
     def outcome(self):
@@ -335,7 +336,14 @@ class Host:
                 raise Violation(f"the spec of '{instance.component['name']}' says that it sets no timers")
         answer.events, answer.error, answer.retry = events, error, frame.get("retry")
         answer.state, answer.timers = frame.get("state"), frame.get("timers", {})
+        answer.finish = frame.get("finish", False)
+        if answer.finish not in (True, False) or answer.finish and (instance.kind != "operator" or "save" in members):
+            raise Violation(f"a wrong 'finish': {frame}")
         self.take(ident)
+        if answer.finish:
+            # Nothing that it was given meanwhile is answered with anything; this host wants no answer at all.
+            for later in [later for later, its in self.unanswered.items() if its.instance is instance]:
+                del self.unanswered[later]
         if answer.retry is not None:
             # What the instance has got meanwhile is not answered; it comes again.
             instance.skips_until_again = True

@@ -54,6 +54,13 @@ import Testing
           expect:
             out: { marbles: "-----(oab)-|", values: { o: one } }
             bad: [ { next: no three }, { complete: true } ]
+        - name: completes its output
+          inputs: { in: "1-2-3-4|" }
+          stubs:
+            plugin:
+              - { operator: double, event: "2", reply: { event: last, finish: true } }
+              - { operator: double, reply: { event: first, finish: false } }
+          expect: { out: { marbles: "f-(l|)", values: { f: first, l: last } } }
 
       """)
     let done = try Rxd.run("test", file)
@@ -89,7 +96,8 @@ import Testing
     let unknown = try test("{ operator: dubble, reply: { event: 16 } }")
     #expect(unknown.contains("the pipeline has no operator 'dubble' of a plugin"), "\(unknown)")
     #expect(try test("{ operator: double, reply: { event: 1, events: [] } }").contains("takes 'event', or 'events'"))
-    #expect(try test("{ reply: { event: 1 } }").contains("names no operator"))
+    #expect(try test("{ operator: double, reply: { event: 1, finish: 1 } }").contains("'finish' is true or false"))
+    #expect(try test("{ reply: { event: 1 } }").contains("does not say for which operator"))
   }
 
   @Test func aStubStandsForAPureFunction() throws {

@@ -13,12 +13,13 @@ HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent.parent / "Sources/PipelineCore/Operators"
 RXD = os.environ.get("RXD")
 
-# The file, its type, and how the catalogue takes it. Those that complete before their input (take, takeWhile) cannot do so in a plugin.
+# The file, its type, and how the catalogue takes it.
 OPERATORS = [
     ("Filter", "Filter", "row"), ("Not", "Not", "row"), ("Skip", "Skip", "row"), ("SkipWhile", "SkipWhile", "row"),
     ("DistinctUntilChanged", "DistinctUntilChanged", "row"), ("IgnoreValues", "IgnoreValues", "row"),
     ("Count", "CountEvents", "operator"), ("BufferWithCount", "BufferWithCount", "operator"),
     ("BufferWithTime", "BufferWithTime", "operator"), ("Throttle", "Throttle", "operator"),
+    ("Take", "Take", "row"), ("TakeWhile", "TakeWhile", "row"),
 ]
 
 
@@ -69,6 +70,12 @@ class CoreOperators(unittest.TestCase):
     def test_a_state_may_be_cut_at_every_instant(self):
         done = self.rxd("plugin", "test", self.library, "--only", "state")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_what_completes_before_its_input_sends_nothing_more(self):
+        done = self.rxd("plugin", "test", self.library, "--only", "finish")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"pluginTake, example 'two'\n +ok +finish.*behind input 2")
+        self.assertRegex(done.stdout, r"pluginTakeWhile, example 'while small'\n +ok +finish")
 
     def test_the_spec_says_what_the_declaration_says(self):
         """The reference page of the plugin's throttle is that of the core's, but for the name."""

@@ -1,4 +1,4 @@
-// Five small components that show every part of the native plugin contract; see rxd_plugin.h.
+// Seven small components that show every part of the native plugin contract; see rxd_plugin.h.
 //
 // What holds in all of them: texts of rxd have no zero at the end and live only as long as the call, so `open` copies
 // what it keeps. A function that fails says why with `fail`, once, as a sentence without a full stop.
@@ -172,6 +172,69 @@ static int running_sum_save(void *instance, rxd_scope *scope, rxd_bytes *state) 
   char digits[32];
   snprintf(digits, sizeof digits, "%lld", (long long)self->sum);
   return hand_over(scope, state, strdup(digits));
+}
+
+// ---- exampleTake: a stream operator that completes before its input ----
+
+typedef struct {
+  int64_t left;
+} take;
+
+static int take_open(const rxd_opening *opening, void **instance) {
+  take *self = calloc(1, sizeof *self);
+  if (self == NULL) return out_of_memory(opening->scope);
+  rxd_value count = parameter(opening, "count");
+  self->left = host->integer(&count);
+  if (opening->state.bytes != NULL && opening->state_version == 1) {
+    char *saved = copy(opening->state);
+    if (saved != NULL) self->left = strtoll(saved, NULL, 10);
+    free(saved);
+  }
+  *instance = self;
+  return self->left > 0 ? RXD_OK : RXD_FINISH;
+}
+
+static int take_process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_output *output) {
+  (void)scope;
+  take *self = instance;
+  // What is in the batch behind the last one counts as not taken.
+  for (size_t index = 0; index < batch->count && self->left > 0; index++) {
+    const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
+    if (input->kind != RXD_EVENT) continue;
+    host->send(output, index, &input->event);
+    if (--self->left == 0) host->finish(output, index);
+  }
+  return RXD_OK;
+}
+
+static int take_save(void *instance, rxd_scope *scope, rxd_bytes *state) {
+  const take *self = instance;
+  char digits[32];
+  snprintf(digits, sizeof digits, "%lld", (long long)self->left);
+  return hand_over(scope, state, strdup(digits));
+}
+
+// ---- exampleTakeWhile: a row operator that completes before its input, as its spec says by "finishes" ----
+
+typedef struct {
+  int inclusive;
+} take_while;
+
+static int take_while_open(const rxd_opening *opening, void **instance) {
+  take_while *self = calloc(1, sizeof *self);
+  if (self == NULL) return out_of_memory(opening->scope);
+  rxd_value inclusive = parameter(opening, "inclusive");
+  self->inclusive = host->boolean(&inclusive);
+  *instance = self;
+  return RXD_OK;
+}
+
+static int take_while_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  (void)scope;
+  (void)event;
+  const take_while *self = instance;
+  if (host->boolean(&arguments[0])) return RXD_OK;
+  return self->inclusive ? RXD_LAST : RXD_FINISH;
 }
 
 // ---- exampleDebounce: a stream operator with a timer ----
@@ -392,6 +455,10 @@ static const rxd_component components[] = {
      .open = shorten_open, .close = shorten_close, .row = shorten_row},
     {.size = sizeof(rxd_component), .name = {"exampleRunningSum", 17}, .kind = {"operator", 8},
      .open = running_sum_open, .close = running_sum_close, .process = running_sum_process, .save = running_sum_save},
+    {.size = sizeof(rxd_component), .name = {"exampleTake", 11}, .kind = {"operator", 8},
+     .open = take_open, .close = free, .process = take_process, .save = take_save},
+    {.size = sizeof(rxd_component), .name = {"exampleTakeWhile", 16}, .kind = {"operator", 8},
+     .open = take_while_open, .close = free, .row = take_while_row},
     {.size = sizeof(rxd_component), .name = {"exampleDebounce", 15}, .kind = {"operator", 8},
      .open = debounce_open, .close = debounce_close, .process = debounce_process, .save = debounce_save},
     {.size = sizeof(rxd_component), .name = {"exampleCounter", 14}, .kind = {"source", 6},

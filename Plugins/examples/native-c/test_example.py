@@ -57,6 +57,20 @@ class RunningSum(unittest.TestCase):
             self.assertEqual(answers[3]["sum"], 2**63 - 2)
 
 
+class Take(unittest.TestCase):
+    def test_ends_its_output_in_the_middle_of_a_batch(self):
+        with plugin.open("operator", "exampleTake", count=2) as take:
+            answer = take.process_events({"n": 1}, {"n": 2}, {"n": 3})
+            self.assertEqual((sent(answer), answer["finished"]), ([{"n": 1}, {"n": 2}], 1))
+
+    def test_the_rest_of_the_count_is_in_the_state(self):
+        with plugin.open("operator", "exampleTake", count=3) as first:
+            self.assertEqual(first.process_events({"n": 1}, {"n": 2})["finished"], -1)
+            state = first.save()
+        with plugin.open("operator", "exampleTake", state=state, count=3) as second:
+            self.assertEqual(second.process_events({"n": 3})["finished"], 0)
+
+
 class Debounce(unittest.TestCase):
     def test_the_last_event_leaves_when_the_timer_is_due(self):
         with plugin.open("operator", "exampleDebounce", quiet="5ms") as debounce:

@@ -1,7 +1,7 @@
-//! Two operators in Rust, without crates. rxd.rs has the contract.
+//! Three operators in Rust, without crates. rxd.rs has the contract.
 mod rxd;
 
-use rxd::{Input, Kind, Output, Refusal, Row, Scope, Stream, Value};
+use rxd::{Input, Kind, Output, Refusal, Row, Scope, Stream, Value, Verdict};
 
 /// A member's name, which must not be empty.
 fn name(parameters: Value, parameter: &'static str) -> Result<String, Refusal> {
@@ -22,7 +22,7 @@ impl Row for Slug {
         Ok(Slug { field: name(parameters, "field")?, to: name(parameters, "as")? })
     }
 
-    fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Option<Value<'a>>, String> {
+    fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Verdict<'a>, String> {
         let text = event.member(&self.field).text().ok_or_else(|| format!("no text '{}'", self.field))?;
         let mut slug = String::with_capacity(text.len());
         for character in text.chars().flat_map(char::to_lowercase) {
@@ -34,9 +34,9 @@ impl Row for Slug {
         }
         let slug = slug.trim_end_matches('-');
         if slug.is_empty() {
-            return Ok(None);
+            return Ok(Verdict::Drop);
         }
-        Ok(Some(event.with(&self.to, scope.text(slug))))
+        Ok(Verdict::Pass(event.with(&self.to, scope.text(slug))))
     }
 }
 
@@ -75,7 +75,42 @@ impl Stream for Changes {
     }
 }
 
-static COMPONENTS: [rxd::Component; 2] = [rxd::row::<Slug>("exampleSlug"), rxd::stream::<Changes>("exampleChanges")];
+/// exampleFirst: the first events; the output completes behind the last of them.
+struct First {
+    left: u64,
+}
+
+impl Stream for First {
+    fn open(parameters: Value, state: Option<(&[u8], u32)>) -> Result<Self, Refusal> {
+        let count = parameters.member("count").int().max(1) as u64;
+        let saved = state.and_then(|(bytes, _)| bytes.try_into().ok()).map(u64::from_le_bytes);
+        Ok(First { left: saved.unwrap_or(count) })
+    }
+
+    fn process<'a>(&mut self, _: &'a Scope, input: Input<'a>, output: &mut Output) {
+        if let Input::Event(event) = input {
+            // What is in the batch behind the last one does not count.
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            output.send(event);
+            if self.left == 0 {
+                output.finish();
+            }
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.left.to_le_bytes().to_vec()
+    }
+}
+
+static COMPONENTS: [rxd::Component; 3] = [
+    rxd::row::<Slug>("exampleSlug"),
+    rxd::stream::<Changes>("exampleChanges"),
+    rxd::stream::<First>("exampleFirst"),
+];
 static PLUGIN: rxd::Plugin = rxd::plugin(&COMPONENTS, include_str!("spec.json"));
 
 #[no_mangle]

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub const OK: i32 = 0;
 pub const DROP: i32 = 1;
 pub const FAILED: i32 = 2;
+pub const FINISH: i32 = 5;
+pub const LAST: i32 = 6;
 
 #[repr(C)]
 pub struct Magic {
@@ -108,6 +110,7 @@ pub struct RawHost {
     decode: extern "C" fn(*mut Opaque, RawText, *mut RawValue) -> i32,
     reject_input: usize,
     is_closing: extern "C" fn(*mut Opaque) -> i32,
+    finish: extern "C" fn(*mut Opaque, usize),
 }
 
 #[repr(C)]
@@ -272,11 +275,21 @@ pub struct Refusal {
     pub at: &'static str,
 }
 
+/// What a row makes of an event. The last two need `"finishes": true` in the spec.
+pub enum Verdict<'a> {
+    Pass(Value<'a>),
+    Drop,
+    /// The event goes on, and the output completes behind it.
+    Last(Value<'a>),
+    /// The output completes without the event.
+    Finish,
+}
+
 /// A pure function of an event. It is called on several threads at once.
 pub trait Row: Sync + Send + Sized {
     fn open(parameters: Value) -> Result<Self, Refusal>;
-    /// The event that goes on, none, or why it fails.
-    fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Option<Value<'a>>, String>;
+    /// What becomes of the event, or why it fails.
+    fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Verdict<'a>, String>;
 }
 
 pub enum Input<'a> {
@@ -297,6 +310,10 @@ impl Output {
     }
     pub fn reject(&mut self, message: &str) {
         (host().reject)(self.raw, self.index, raw(message))
+    }
+    /// Behind what was sent the output completes. No further input counts.
+    pub fn finish(&mut self) {
+        (host().finish)(self.raw, self.index)
     }
     /// From now on; replaces one of the same name.
     pub fn set_timer(&mut self, name: &str, after: std::time::Duration) {
@@ -355,11 +372,16 @@ extern "C" fn call_row<T: Row>(
     guarded(raw_scope, || {
         let operator = unsafe { &*(instance as *const T) };
         match operator.row(&scope, Value { raw: unsafe { *event }, scope: &scope }) {
-            Ok(Some(result)) => {
+            Ok(Verdict::Pass(result)) => {
                 unsafe { *event = result.raw };
                 Ok(OK)
             }
-            Ok(None) => Ok(DROP),
+            Ok(Verdict::Last(result)) => {
+                unsafe { *event = result.raw };
+                Ok(LAST)
+            }
+            Ok(Verdict::Drop) => Ok(DROP),
+            Ok(Verdict::Finish) => Ok(FINISH),
             Err(message) => Err(Refusal { message, at: "" }),
         }
     })

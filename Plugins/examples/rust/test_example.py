@@ -39,6 +39,21 @@ class Changes(unittest.TestCase):
             self.assertEqual([a.get("event", a.get("error")) for a in answers], expected, f"cut after {cut}")
 
 
+class First(unittest.TestCase):
+    def test_ends_its_output_in_the_middle_of_a_batch(self):
+        with plugin.open("operator", "exampleFirst", count=2) as first:
+            answer = first.process_events({"n": 1}, {"n": 2}, {"n": 3})
+            self.assertEqual([item["event"]["n"] for item in answer["sent"]], [1, 2])
+            self.assertEqual(answer["finished"], 1)
+
+    def test_the_rest_of_the_count_is_in_the_state(self):
+        with plugin.open("operator", "exampleFirst", count=3) as first:
+            self.assertEqual(first.process_events({"n": 1}, {"n": 2})["finished"], -1)
+            state = first.save()
+        with plugin.open("operator", "exampleFirst", state=state, count=3) as second:
+            self.assertEqual(second.process_events({"n": 3})["finished"], 0)
+
+
 @unittest.skipUnless(os.environ.get("RXD"), "needs RXD, the path of rxd")
 class InRxd(unittest.TestCase):
     def test_the_tests_of_the_pipeline_pass(self):

@@ -8,7 +8,7 @@ const rxd_host *host;
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **plugin, rxd_text *problem) {
   static rxd_component components[7];
   static rxd_plugin result;
-  if (contract < RXD_CONTRACT || offered->size < offsetof(rxd_host, is_closing) + sizeof offered->is_closing) {
+  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_0) {
     *problem = RXD_TEXT_OF("this plugin needs contract 1");
     return RXD_FAILED;
   }

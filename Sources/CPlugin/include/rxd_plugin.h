@@ -1,4 +1,4 @@
-/* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Version 1.
+/* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Contract 1, version 1.1 of this header.
  *
  * A plugin is a shared object with two exported names: the data `rxd_plugin_magic` (RXD_PLUGIN_MAGIC below) and the
  * function `rxd_plugin_init`. It hands over its specs as one JSON document, the same as plugins of the line protocol
@@ -6,7 +6,8 @@
  * promise.
  *
  * Rules that hold everywhere:
- * - Tables only grow at their end, and each begins with its size in bytes. What lies behind the size is not there.
+ * - Tables only grow at their end, and each begins with its size in bytes. What lies behind the size is not there:
+ *   RXD_HOST_SIZE_1_0 and its like are the sizes that a version of this header had.
  * - A function returns RXD_OK or another rxd_status. Before it returns RXD_FAILED it says why with `fail`.
  * - What rxd hands over (values, texts, batches) is valid until the function that it was handed to returns.
  * - What a plugin hands over is copied before the function of rxd that takes it returns, but for texts and tables that
@@ -91,6 +92,10 @@ typedef enum rxd_status {
   RXD_FAILED = 2, /* said with `fail` */
   RXD_RETRY = 3,  /* of `write`: the rest may be delivered later; said with `fail` */
   RXD_STOP = 4,   /* of functions of the host: the pipeline stops, come to an end */
+  /* Version 1.1. */
+  RXD_FINISH = 5, /* of `row`, with "finishes" in the spec: the event ends here, and the output completes; of `open` of an
+                     operator: the output completes before the first input */
+  RXD_LAST = 6,   /* of `row`, the same: the event goes on, and the output completes behind it */
 } rxd_status;
 
 /* Where values of one call live. */
@@ -207,7 +212,15 @@ typedef struct rxd_host {
   /* Of an instance, from any thread: 1 when nobody waits for what it does any more, so that a `process` or `write` under way
    * may end early with RXD_RETRY or RXD_FAILED. The process waits 10 s for it before it exits. */
   int (*is_closing)(rxd_instance *);
+
+  /* Version 1.1. Operators, during `process`: behind what was sent for the input at `index` and for earlier ones, the output completes,
+   * and rxd closes the instance. Later inputs count as not taken, in this batch too: what is made of them is dropped. */
+  void (*finish)(rxd_output *, size_t index);
 } rxd_host;
+
+/* The size of the table by version of this header. A plugin refuses an rxd whose table is shorter than what it uses. */
+#define RXD_HOST_SIZE_1_0 offsetof(rxd_host, finish)
+#define RXD_HOST_SIZE_1_1 (offsetof(rxd_host, finish) + sizeof(void (*)(void)))
 
 /* ---- What a plugin offers ---- */
 
@@ -248,7 +261,8 @@ typedef struct rxd_component {
 
   /* A pure function of an event, its arguments and the parameters: called on any thread, several at once, in the turn
    * of the event; must not block. `arguments`: of each parameter of type expression or template, ABSENT for one that is not
-   * given. RXD_OK: `*event` goes on, perhaps replaced. RXD_DROP, RXD_FAILED. */
+   * given. RXD_OK: `*event` goes on, perhaps replaced. RXD_DROP, RXD_FAILED. With "finishes" in the spec also RXD_FINISH and RXD_LAST;
+   * then the calls of a place in a graph come in the order of the events, and none follows. */
   int (*row)(void *instance, rxd_scope *, rxd_value *event, const rxd_value *arguments);
 
   /* An operator with state, time or calls: on a thread of its own. The inputs come in order, each once. */

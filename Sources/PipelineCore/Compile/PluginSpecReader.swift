@@ -96,6 +96,7 @@ public struct PluginSpecReader {
     spec.credit = number(node, "credit", of: what, 1...65536).map(Int.init) ?? 1024
     spec.setsTimers = flag(node, "timers", of: what)
     spec.hasClock = flag(node, "clock", of: what)
+    spec.finishes = flag(node, "finishes", of: what)
     if let state = node["state"] {
       spec.stateVersion = number(state, "version", of: "'state'", 1...1_000_000).map(Int.init) ?? 1
     }
@@ -114,6 +115,11 @@ public struct PluginSpecReader {
     spec.cases = cases(node, spec)
     if spec.form == .row, spec.stateVersion > 0 || spec.setsTimers {
       report("a component with 'form: row' has neither state nor timers", node.location, "Leave 'form' out")
+    }
+    if spec.finishes, spec.form != .row || spec.kind != .operator {
+      report(
+        "'finishes' is for an operator with 'form: row'", node["finishes"]?.location ?? node.location,
+        "Leave it out: any other operator may complete its output")
     }
     return spec
   }

@@ -14,7 +14,12 @@ public struct PluginCall: Sendable, Equatable {
 /// The events with which a plugin answers one event.
 public struct PluginReply: Sendable {
   public var events: [OwnedValue]
-  public init(_ events: [OwnedValue]) { self.events = events }
+  /// Whether the output completes behind them.
+  public var finishes: Bool
+  public init(_ events: [OwnedValue], finishes: Bool = false) {
+    self.events = events
+    self.finishes = finishes
+  }
 }
 
 /// Why a plugin does not take an event.

@@ -31,6 +31,8 @@ public struct PluginComponentSpec: Sendable {
   public var details = ""
   public var parameters: [PluginParameter] = []
   public var form = Form.stream
+  /// Whether a pure function may end its output before the input ends; any other operator may.
+  public var finishes = false
   /// The type of the events that it takes.
   public var input = ExpressionType.dyn
   /// The type of its events.

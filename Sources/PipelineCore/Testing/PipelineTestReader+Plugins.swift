@@ -50,17 +50,27 @@ extension PipelineTestReader {
       ? nil : PluginStub(component: name, event: pattern, answers: answers, location: node.location)
   }
 
-  /// `{ event: X }`, or `{ events: [X, Y] }`.
+  /// `{ event: X }`, or `{ events: [X, Y] }`, with `finish: true` where the output completes behind them.
   private mutating func pluginReply(_ node: YAMLNode) -> PluginReply? {
-    guard let entries = node.entries, entries.count == 1, check(keys: entries, ["event", "events"], "'reply'"),
+    guard let entries = node.entries, check(keys: entries, ["event", "events", "finish"], "'reply'"),
+      node["event"] == nil || node["events"] == nil,
       let items = node["events"].map(\.items) ?? node["event"].map({ [$0] })
     else {
       report(
-        .testStep, "'reply' of a plugin takes 'event', or 'events', a list", node.location,
-        help: "Write 'reply: { event: { city: Paris } }' or 'reply: { events: [] }'")
+        .testStep, "'reply' of a plugin takes 'event', or 'events', a list, and 'finish'", node.location,
+        help: "Write 'reply: { event: { city: Paris } }' or 'reply: { events: [], finish: true }'")
       return nil
     }
+    var finishes = false
+    if let given = node["finish"] {
+      guard let flag = given.bool else {
+        report(
+          .testStep, "'finish' is true or false, not \(given.kindName)", given.location, help: "Write 'finish: true'")
+        return nil
+      }
+      finishes = flag
+    }
     let arena = Arena()
-    return PluginReply(items.map { OwnedValue(LiteralParameter.value(of: $0, in: arena)) })
+    return PluginReply(items.map { OwnedValue(LiteralParameter.value(of: $0, in: arena)) }, finishes: finishes)
   }
 }

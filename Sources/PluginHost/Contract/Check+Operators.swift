@@ -23,11 +23,46 @@ extension Check {
     return .ok("")
   }
 
+  /// Inputs are under way when the output completes: nothing of them may come out, and the other instances of the process go on.
+  static func finish(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
+    let expected = try trial.reference()
+    guard expected.hasFinished else { return .notApplicable("it completes with its input") }
+    let program = try trial.program()
+    defer { program.kill() }
+    let (one, other) = (try trial.open(program), try trial.open(program))
+    var answers: [TestedAnswer] = []
+    for (step, now) in expected.steps { answers.append(program.input(one, step, now: trial.time(now))) }
+    let now = trial.time(expected.steps.last?.now ?? 1_767_225_600_000_000_000)
+    let rest = min(trial.spec.credit, 64) - expected.steps.count
+    for index in 0..<max(0, rest) where !trial.one.inputs.isEmpty {
+      _ = program.input(one, trial.one.inputs[index % trial.one.inputs.count], now: now)
+    }
+    program.ping()
+    try program.awaitAnswers()
+    if !trial.varies {
+      try trial.compare(
+        expected.outcomes.map(\.withoutTimers), answers.map(\.outcome.withoutTimers), "with further inputs under way",
+        help: "The output completes with the same input, whatever waits behind it")
+    }
+    program.close(one)
+    let found = try trial.ask(program, other, expected.steps)
+    if !trial.varies {
+      try trial.compare(
+        expected.outcomes, found, "of another instance, after the first had completed its output",
+        help: "The end of an output is that of one instance")
+    }
+    program.ping()
+    try program.awaitAnswers()
+    try program.end()
+    return .ok("behind input \(expected.steps.count)")
+  }
+
   static func state(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
     guard trial.hasState else { return .notApplicable("the spec has no 'state'") }
     if trial.varies { return .notApplicable("its answers differ from run to run") }
     let expected = try trial.reference()
-    let instants = instants(expected.steps.count, most: 40)
+    if expected.hasFinished, expected.steps.isEmpty { return .notApplicable("its output completes when it is opened") }
+    let instants = instants(expected.openCount, most: 40)
     // Most of the time goes into starting processes. Each has a few instances, one after the other: that they share nothing is what
     // 'instances' is about, and 'kill' opens each saved state in a process of its own.
     var (program, other) = (try trial.program(), try trial.program())
@@ -62,8 +97,8 @@ extension Check {
       other.close(restored)
     }
     return .ok(
-      instants.count == expected.steps.count + 1
-        ? "all \(instants.count) instants" : "\(instants.count) of \(expected.steps.count + 1) instants")
+      instants.count == expected.openCount + 1
+        ? "all \(instants.count) instants" : "\(instants.count) of \(expected.openCount + 1) instants")
   }
 
   private static let instancesOfProcess = 8
@@ -80,7 +115,7 @@ extension Check {
     let expected = try trial.reference()
     let help =
       "After a crash rxd opens it with the last state and hands over every input since: nothing else may outlive the process"
-    let instants = instants(expected.steps.count, most: 8)
+    let instants = instants(expected.openCount, most: 8)
     for cut in instants {
       var savedAt = 0
       var state: String?

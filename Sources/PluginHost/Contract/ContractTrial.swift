@@ -66,6 +66,11 @@ final class ContractTrial {
   struct Timeline {
     var steps: [(step: TestedStep, now: Int64)] = []
     var outcomes: [TestedAnswer.Outcome] = []
+    /// The output has completed before the input.
+    var hasFinished = false
+
+    /// How many inputs have something behind them.
+    var openCount: Int { hasFinished ? max(0, steps.count - 1) : steps.count }
   }
 
   private static let start: Int64 = 1_767_225_600_000_000_000
@@ -77,13 +82,16 @@ final class ContractTrial {
     defer { program.kill() }
     let instance = try open(program)
     var timeline = Timeline()
+    timeline.hasFinished = instance.hasFinished
     var now = Self.start
     var timers: [String: Int64] = [:]
     func ask(_ step: TestedStep) throws(ContractBreach) {
+      guard !instance.hasFinished else { return }
       let answer = try program.ask(instance, step, now: time(now))
       for (name, after) in answer.timers { timers[name] = after.map { now &+ $0 } }
       timeline.steps.append((step, now))
       timeline.outcomes.append(answer.outcome)
+      timeline.hasFinished = instance.hasFinished
     }
     func fire(_ most: Int) throws(ContractBreach) {
       for _ in 0..<most {
@@ -175,6 +183,9 @@ struct Check {
       Check(
         "pieces", "Frames that come in pieces, with members that the program does not know.", [.operator, .sink],
         Check.pieces),
+      Check(
+        "finish", "What completes its output sends nothing behind it, whatever it was given before.", [.operator],
+        Check.finish),
       Check("instances", "Two instances in one process share no state.", [.operator], Check.instances),
       Check(
         "state", "The state is saved and restored at every instant; the answers do not change.", [.operator],

@@ -152,7 +152,8 @@ package final class NativeBridge {
     do throws(PluginFault) {
       operators[number] = try BridgedInstance(
         component, try library.open(component, opening, log, counts.meter), options, output, counts)
-      output.write("{\"opened\":\(number)}\n")
+      let hasFinished = operators[number]?.hasFinished == true
+      output.write("{\"opened\":\(number)\(hasFinished ? ",\"finish\":true" : "")}\n")
     } catch {
       output.write(BridgeOutput.refusal(number, error))
     }
@@ -236,6 +237,8 @@ final class BridgedInstance {
   private let counts: BridgedCounts
   private var waiting: [PluginInput] = []
   private let pause = RetryPause()
+  /// The output of an operator has completed: inputs are neither taken nor answered.
+  private(set) var hasFinished: Bool
 
   init(
     _ spec: PluginComponentSpec, _ handle: NativeHandle, _ options: NativeBridge.Options, _ output: BridgeOutput,
@@ -247,6 +250,7 @@ final class BridgedInstance {
     self.options = options
     self.output = output
     row = spec.form == .row ? try NativeRow(handle) : nil
+    hasFinished = handle.hasFinished
   }
 
   var isBusy: Bool { !waiting.isEmpty }
@@ -254,8 +258,9 @@ final class BridgedInstance {
   func take(_ id: Int, _ frame: Value) throws(PluginFault) {
     if frame["save"].isTrue {
       try work()
-      return save(id)
+      return hasFinished ? () : save(id)
     }
+    guard !hasFinished else { return }
     var now = timespec()
     clock_gettime(CLOCK_REALTIME, &now)
     let wall = frame["now"].is(.int) ? frame["now"].asInt : Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec)
@@ -297,6 +302,7 @@ final class BridgedInstance {
   }
 
   private func write(_ answers: [PluginAnswer]) {
+    if answers.last?.finishes == true { hasFinished = true }
     for answer in answers {
       var line = "{\"id\":\(answer.number)"
       switch answer.verdict {
@@ -317,7 +323,7 @@ final class BridgedInstance {
         let timers = answer.timers.map { "\(JSONText.string($0.name).text):\($0.after.map { "\($0)" } ?? "null")" }
         line += ",\"timers\":{\(timers.joined(separator: ","))}"
       }
-      output.write(line + "}\n")
+      output.write(line + (answer.finishes ? ",\"finish\":true}\n" : "}\n"))
     }
   }
 
@@ -325,6 +331,7 @@ final class BridgedInstance {
 
   private func work(_ row: NativeRow, _ inputs: [PluginInput]) throws(PluginFault) {
     let answers = answers(row, inputs)
+    if answers.count < inputs.count || answers.last?.hasSuffix(Self.end) == true { hasFinished = true }
     if options.threads > 1 {
       let found = Guarded<[[String]]>([])
       let (output, count) = (output, options.threads - 1)
@@ -340,8 +347,8 @@ final class BridgedInstance {
       let again = self.answers(row, inputs)
       let others = found.wait(until: nil) { $0.count == count ? $0 : nil } ?? []
       for (index, answer) in answers.enumerated() {
-        let odd = ([again] + others).first { $0[index] != answer }
-        self.output.write(odd.map { $0[index] } ?? answer)
+        let odd = ([again] + others).first { index >= $0.count || $0[index] != answer }
+        self.output.write(odd.map { index < $0.count ? $0[index] : "{\"id\":\(inputs[index].number)}\n" } ?? answer)
       }
       return
     }
@@ -351,21 +358,33 @@ final class BridgedInstance {
   private func answers(_ row: NativeRow, _ inputs: [PluginInput]) -> [String] { Self.answers(row, inputs, output) }
 
   private static func answers(_ row: NativeRow, _ inputs: [PluginInput], _ output: BridgeOutput) -> [String] {
-    inputs.map { input in
-      guard case .event = input.kind else { return "{\"id\":\(input.number)}\n" }
-      let arena = Arena()
-      var value = input.event.event.value
-      let arguments = arena.elements(max(1, input.arguments.count))
-      for (index, argument) in input.arguments.enumerated() { arguments[index] = argument.value }
-      switch row.call(&value, UnsafePointer(arguments.baseAddress), arena) {
-      case .drop: return "{\"id\":\(input.number)}\n"
-      case .failed(let reason): return "{\"id\":\(input.number),\"error\":\(JSONText.string(reason).text)}\n"
-      case .pass:
-        guard let json = output.json(value) else {
-          return "{\"id\":\(input.number),\"error\":\"the event has no JSON form\"}\n"
-        }
-        return "{\"id\":\(input.number),\"events\":[\(json)]}\n"
+    var found: [String] = []
+    for input in inputs {
+      found.append(answer(row, input, output))
+      if found[found.count - 1].hasSuffix(end) { break }
+    }
+    return found
+  }
+
+  private static let end = ",\"finish\":true}\n"
+
+  private static func answer(_ row: NativeRow, _ input: PluginInput, _ output: BridgeOutput) -> String {
+    guard case .event = input.kind else { return "{\"id\":\(input.number)}\n" }
+    let arena = Arena()
+    var value = input.event.event.value
+    let arguments = arena.elements(max(1, input.arguments.count))
+    for (index, argument) in input.arguments.enumerated() { arguments[index] = argument.value }
+    let verdict = row.call(&value, UnsafePointer(arguments.baseAddress), arena)
+    switch verdict {
+    case .drop: return "{\"id\":\(input.number)}\n"
+    case .finish: return "{\"id\":\(input.number)\(end)"
+    case .failed(let reason): return "{\"id\":\(input.number),\"error\":\(JSONText.string(reason).text)}\n"
+    case .pass, .last:
+      guard let json = output.json(value) else {
+        return "{\"id\":\(input.number),\"error\":\"the event has no JSON form\"}\n"
       }
+      let isLast = if case .last = verdict { true } else { false }
+      return "{\"id\":\(input.number),\"events\":[\(json)]\(isLast ? end : "}\n")"
     }
   }
 }

@@ -8,6 +8,10 @@ final class TestedInstance {
   /// Why `open` was refused.
   var refusal: String?
 
+  // For operators.
+  /// Its output has completed: it is given nothing more.
+  var hasFinished = false
+
   // For sources.
   enum End: Equatable {
     case complete
@@ -22,6 +26,8 @@ final class TestedInstance {
 
   // For sinks.
   var skipsUntilAgain = false
+  /// Nothing answers further inputs.
+  var takesNoMore: Bool { skipsUntilAgain || hasFinished }
 
   init(_ number: Int, _ spec: PluginComponentSpec) {
     self.number = number
@@ -57,6 +63,7 @@ final class TestedAnswer {
   var error: String?
   var retry: String?
   var state: String?
+  var finishes = false
   /// Nanoseconds from now; nil: cancelled.
   var timers: [String: Int64?] = [:]
 
@@ -72,9 +79,10 @@ final class TestedAnswer {
     var error: String?
     var retry: String?
     var timers: [String: Int64?]
+    var finishes: Bool
 
     /// The timers of a batch may be set with any of its inputs.
-    var withoutTimers: Outcome { Outcome(events: events, error: error, retry: retry, timers: [:]) }
+    var withoutTimers: Outcome { Outcome(events: events, error: error, retry: retry, timers: [:], finishes: finishes) }
 
     var shown: String {
       var parts = events.map { Printable.cut($0.description, limit: 120) }
@@ -83,10 +91,11 @@ final class TestedAnswer {
       for (name, after) in timers.sorted(by: { $0.key < $1.key }) {
         parts.append("timer \(name) \(after.map { "in \(TimeSpan(nanoseconds: $0))" } ?? "cancelled")")
       }
+      if finishes { parts.append("the end") }
       return parts.isEmpty ? "nothing" : parts.prefix(4).joined(separator: ", ") + (parts.count > 4 ? ", ..." : "")
     }
   }
-  var outcome: Outcome { Outcome(events: events, error: error, retry: retry, timers: timers) }
+  var outcome: Outcome { Outcome(events: events, error: error, retry: retry, timers: timers, finishes: finishes) }
 
   /// The input, for messages.
   var shown: String { Printable.cut("{\"id\":\(id)\(step.members)}", limit: 160) }

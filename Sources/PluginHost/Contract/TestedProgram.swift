@@ -31,14 +31,16 @@ final class TestedProgram {
 
   /// The document of the spec, as it came.
   private(set) var document: [UInt8]?
-  private var instances: [Int: TestedInstance] = [:]
+  private(set) var instances: [Int: TestedInstance] = [:]
   private var opening: [TestedInstance] = []
   private var unanswered: [TestedAnswer] = []
   private var firstUnanswered = 0
+  /// Inputs of instances that have completed their output: they may be answered with nothing.
+  private var behindEnd: Set<Int> = []
   private var pings: [Int] = []
   private var nextPing = 1
   private var nextID = 1
-  private var nextInstance = 1
+  private(set) var nextInstance = 1
 
   /// The last bytes of its standard error.
   private var said: [UInt8] = []
@@ -123,6 +125,8 @@ final class TestedProgram {
   /// Queues an input; its answer comes later.
   func input(_ instance: TestedInstance, _ step: TestedStep, now: Int64? = nil, more: String = "") -> TestedAnswer {
     let answer = TestedAnswer(nextID, instance, step)
+    // rxd closes what has finished.
+    guard !instance.hasFinished else { return answer }
     nextID += 1
     unanswered.append(answer)
     let time = now.map { ",\"now\":\($0)" } ?? ""
@@ -415,7 +419,7 @@ final class TestedProgram {
     }
   }
 
-  private static func wrong(_ came: String, _ expected: String) -> ContractBreach {
+  static func wrong(_ came: String, _ expected: String) -> ContractBreach {
     ContractBreach(expected: expected, came: came, help: "See docs/plugin-contract.md, 'The line protocol'")
   }
 
@@ -428,6 +432,7 @@ final class TestedProgram {
     let error = frame["error"]
     if error.isAbsent || error.isNull {
       instance.isOpen = true
+      instance.hasFinished = try Self.finishes(frame, instance.spec, shown)
       return
     }
     guard error.is(.string), !error.text.isEmpty else { throw Self.wrong(shown, "'error' as a text that says why") }
@@ -460,7 +465,30 @@ final class TestedProgram {
     firstUnanswered = 0
   }
 
+  /// Whether a frame ends the output.
+  private static func finishes(
+    _ frame: Value, _ spec: PluginComponentSpec, _ shown: String
+  ) throws(ContractBreach) -> Bool {
+    let finish = frame["finish"]
+    guard !finish.isAbsent, !finish.isNull else { return false }
+    guard finish.is(.bool), spec.kind == .operator else { throw wrong(shown, "'finish' as true, of operators alone") }
+    return finish.isTrue
+  }
+
+  /// Whether the frame answers what an instance was given before its output completed.
+  private func take(behindEnd frame: Value, _ shown: String) throws(ContractBreach) -> Bool {
+    let id = frame["id"].is(.int) ? Int(frame["id"].asInt) : -1
+    guard behindEnd.remove(id) != nil else { return false }
+    guard frame["events"].isAbsent, frame["timers"].isAbsent, frame["finish"].isAbsent else {
+      throw ContractBreach(
+        expected: "nothing behind 'finish': what it was given before counts as not taken", came: shown,
+        help: "When the output is complete, ignore inputs until 'close', or answer them with {\"id\":N}")
+    }
+    return true
+  }
+
   private func take(answer frame: Value, _ shown: String) throws(ContractBreach) {
+    if try take(behindEnd: frame, shown) { return }
     guard unansweredCount > 0 else { throw Self.wrong(shown, "no answer, because no input waits for one") }
     let answer = unanswered[firstUnanswered]
     guard frame["id"].is(.int), Int(frame["id"].asInt) == answer.id else {
@@ -495,8 +523,18 @@ final class TestedProgram {
       answer.retry = frame["retry"].text
     }
     try take(timers: frame["timers"], answer, shown)
+    if try Self.finishes(frame, instance.spec, shown) {
+      guard !isSave else { throw Self.wrong(shown, "no 'finish' in the answer to 'save'") }
+      answer.finishes = answer.step != .complete
+    }
     answer.isTaken = true
     took(through: firstUnanswered)
+    if answer.finishes {
+      instance.hasFinished = true
+      behindEnd.formUnion(unanswered[firstUnanswered...].filter { $0.instance === instance }.map(\.id))
+      unanswered = unanswered[firstUnanswered...].filter { $0.instance !== instance }
+      firstUnanswered = 0
+    }
     guard let retry = answer.retry else { return }
     // It ignores what it has got meanwhile; that comes again.
     instance.skipsUntilAgain = true
@@ -523,76 +561,6 @@ final class TestedProgram {
       throw ContractBreach(
         expected: "no timers: the spec of '\(answer.instance.spec.name)' has no \"timers\": true", came: shown,
         help: "Write \"timers\": true into the spec of the component")
-    }
-  }
-
-  private static func elements(_ list: Value) -> [TestValue] {
-    guard case .list(let elements) = TestValue(list) else { return [] }
-    return elements
-  }
-
-  private func take(from frame: Value, _ shown: String) throws(ContractBreach) {
-    let number = frame["from"].is(.int) ? Int(frame["from"].asInt) : -1
-    guard let instance = instances[number], instance.spec.kind == .source, instance.isOpen else {
-      // What was on its way when it was closed.
-      if number > 0, number < nextInstance, instances[number] == nil { return }
-      throw Self.wrong(shown, "'from' with the number of an open source")
-    }
-    guard instance.end == nil else { throw Self.wrong(shown, "nothing behind the end of a source") }
-    if !frame["error"].isAbsent {
-      instance.end = .failed(frame["error"].text)
-      return
-    }
-    if !frame["complete"].isAbsent {
-      guard instance.unacknowledged.isEmpty else {
-        throw ContractBreach(
-          expected: "'complete' when every token is acknowledged or failed",
-          came:
-            "\(shown), while \(Printable.count(instance.unacknowledged.count, "token")) of it \(instance.unacknowledged.count == 1 ? "is" : "are") not",
-          help: "Wait for 'acknowledged' and 'failed' of everything that was sent, and complete then")
-      }
-      instance.end = .complete
-      return
-    }
-    var events: [TestValue] = []
-    if frame["events"].is(.jsonList) {
-      events = Self.elements(frame["events"])
-    } else if !frame["events"].isAbsent {
-      throw Self.wrong(shown, "'events' as a list")
-    } else if !frame["event"].isAbsent {
-      events = [TestValue(frame["event"])]
-    } else if frame["rejected"].isAbsent, frame["position"].isAbsent, frame["token"].isAbsent {
-      throw Self.wrong(shown, "event, events, rejected, position, complete or error in a frame of a source")
-    }
-    instance.credit -= events.count
-    guard instance.credit >= 0 else {
-      throw ContractBreach(
-        expected: "at most as many events as rxd has given credit for",
-        came: "\(-instance.credit) more, with \(shown)",
-        help: "Count: each {\"to\":\(number),\"credit\":N} allows N further events; wait for more when they are used up"
-      )
-    }
-    var token: Int64?
-    if !frame["token"].isAbsent {
-      guard frame["token"].is(.int), frame["token"].asInt > 0,
-        instance.unacknowledged.insert(frame["token"].asInt).inserted
-      else { throw Self.wrong(shown, "a token above 0 that is not in use") }
-      token = frame["token"].asInt
-      instance.tokens.append(frame["token"].asInt)
-    }
-    var position: String?
-    if !frame["position"].isAbsent {
-      let text = OutputBuffer(capacity: 64)
-      _ = JSONWriter.append(frame["position"], to: text)
-      position = String(decoding: text.bytes, as: UTF8.self)
-      guard instance.spec.recovery == .position else {
-        throw ContractBreach(
-          expected: "no position: the spec of '\(instance.spec.name)' has no \"recovery\": \"position\"", came: shown,
-          help: "Write \"recovery\": \"position\" into the spec of the component")
-      }
-    }
-    for (index, event) in events.enumerated() {
-      instance.events.append((event, token, index == events.count - 1 ? position : nil))
     }
   }
 }

@@ -249,6 +249,10 @@ enum HostTable {
       guard let target = output?.pointee.target else { return }
       Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().set(name.string, after < 0 ? nil : after)
     }
+    host.finish = { output, index in
+      guard let target = output?.pointee.target else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().finish(index)
+    }
     host.delivered = { verdicts, count in
       guard let target = verdicts?.pointee.target else { return }
       Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().delivered(count)

@@ -28,7 +28,7 @@ extension NativeHandle {
     switch status {
     case 0:
       scope.end()
-      if inputs[inputs.count - 1].wantsState { answers.state = save() }
+      if inputs[inputs.count - 1].wantsState, !answers.hasFinished { answers.state = save() }
       return (answers.all(), nil)
     case Int32(RXD_RETRY.rawValue) where component.process == nil:
       pause.begin()
@@ -83,6 +83,8 @@ final class NativeAnswers {
   /// The input of the last call: events that are sent for an earlier input count for this one.
   private var reached = 0
   private var isAnswered: [Bool]
+  /// The input with which the output completes: later ones count as not taken.
+  private var last: Int?
 
   init(_ inputs: [PluginInput]) {
     self.inputs = inputs
@@ -91,18 +93,34 @@ final class NativeAnswers {
   }
 
   func send(_ index: Int, _ value: Value) {
+    guard isTaken(index) else { return }
     reached = max(reached, min(index, inputs.count - 1))
     // Values made by the plugin are in this arena; values of the input live as long as the input. An absent value is no event.
     if !value.isAbsent, !value.isError { answers[reached].events.append(value) }
   }
 
   func answer(_ index: Int, _ verdict: PluginAnswer.Verdict) {
-    guard inputs.indices.contains(index) else { return }
+    guard inputs.indices.contains(index), isTaken(index) else { return }
     answers[index].verdict = verdict
     isAnswered[index] = true
   }
 
   func set(_ name: String, _ after: Int64?) { answers[reached].timers.append((name, after)) }
+
+  /// The output completes behind what was sent for the input and for earlier ones. The first call counts.
+  func finish(_ index: Int) {
+    guard last == nil else { return }
+    let index = max(reached, min(index, inputs.count - 1))
+    // The answer to a completion is the last one anyway.
+    if case .complete = inputs[index].kind { return }
+    last = index
+    answers[index].finishes = true
+  }
+
+  var hasFinished: Bool { last != nil }
+
+  /// Whether what is made of the input counts.
+  private func isTaken(_ index: Int) -> Bool { last.map { index <= $0 } ?? true }
 
   func delivered(_ count: Int) {
     for index in 0..<min(max(0, count), inputs.count) { isAnswered[index] = true }
@@ -111,6 +129,7 @@ final class NativeAnswers {
   func all() -> [PluginAnswer] {
     let keeper = Keeper(arena, inputs)
     for index in answers.indices where !answers[index].events.isEmpty { answers[index].owner = keeper }
+    if let last { return Array(answers[...last]) }
     answers[answers.count - 1].state = state
     return answers
   }

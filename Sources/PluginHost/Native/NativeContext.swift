@@ -26,6 +26,8 @@ final class NativeHandle: @unchecked Sendable {
   /// Nil: of a pure function, which has nothing to bring to an end.
   private let life: PluginLife?
   private(set) var pointer: UnsafeMutableRawPointer?
+  /// The output of an operator completes before the first input.
+  private(set) var hasFinished = false
   private let raw: UnsafeMutablePointer<rxd_instance>
 
   init(
@@ -72,7 +74,9 @@ final class NativeHandle: @unchecked Sendable {
       }
     }
     pointer = made
-    guard status == 0 else { throw scope.takeFailure() }
+    hasFinished =
+      status == Int32(RXD_FINISH.rawValue) && spec.kind == .operator && (spec.form == .stream || spec.finishes)
+    guard status == 0 || hasFinished else { throw scope.takeFailure() }
   }
 
   private static func withText<Result>(_ bytes: [UInt8]?, _ body: (rxd_text) -> Result) -> Result {

@@ -8,6 +8,8 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   private let make: @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
   /// Used by the worker alone.
   private var handle: NativeHandle?
+  /// Used by the worker alone: the output has completed, and what was handed over behind it is not taken.
+  private var hasFinished = false
   private let pause = RetryPause()
   private let isClosed = Atomic(false)
   private let context = Mutex<NativeContext?>(nil)
@@ -27,6 +29,12 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
         let opened = try make(opening)
         context.withLock { $0 = opened.context }
         handle = opened
+        hasFinished = opened.hasFinished
+        if hasFinished {
+          services.executor.post { [self] in
+            if !isClosed.load(ordering: .acquiring) { receiver?.finishedAtOnce() }
+          }
+        }
       } catch {
         end(PluginEnd(reason: "the plugin refuses: \(error.message)", place: error.place, isFinal: true))
       }
@@ -62,7 +70,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
     guard let handle, !isClosed.load(ordering: .acquiring) else { return }
     var rest = pause.admit(inputs)
     // A state is asked for behind an input, so that one ends a call.
-    while !rest.isEmpty, !pause.isOn, self.handle != nil {
+    while !rest.isEmpty, !pause.isOn, !hasFinished, self.handle != nil {
       let end = rest.firstIndex(where: \.wantsState).map { $0 + 1 } ?? rest.endIndex
       call(handle, Array(rest[..<end]))
       rest = rest[end...]
@@ -71,6 +79,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
 
   private func call(_ handle: NativeHandle, _ inputs: [PluginInput]) {
     let (answers, fault) = handle.run(inputs, pausing: pause)
+    if answers.last?.finishes == true { hasFinished = true }
     report(answers)
     guard let fault else { return }
     self.handle = nil

@@ -188,6 +188,8 @@ final class NativeRow: PluginRowFunction {
     instance = UInt(bitPattern: handle.pointer)
   }
 
+  var endsAtOnce: Bool { handle.hasFinished }
+
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict {
     var scope = NativeScope(arena)
     let status = scope.withPointer { scope in
@@ -198,14 +200,20 @@ final class NativeRow: PluginRowFunction {
           UnsafeRawPointer(arguments)?.assumingMemoryBound(to: rxd_value.self))
       }
     }
-    if status == 0 {
+    switch status {
+    case 0:
       scope.end()
       return .pass
-    }
-    if status == Int32(RXD_DROP.rawValue) {
+    case Int32(RXD_DROP.rawValue):
       scope.end()
       return .drop
+    case Int32(RXD_LAST.rawValue):
+      scope.end()
+      return .last
+    case Int32(RXD_FINISH.rawValue):
+      scope.end()
+      return .finish
+    default: return .failed(scope.takeFailure().message)
     }
-    return .failed(scope.takeFailure().message)
   }
 }

@@ -27,6 +27,7 @@ enum AnswerFrame {
         return "'events' is no list"
       }
     }
+    answer.finishes = spec.kind == .operator && frame["finish"].isTrue
     let timers = frame["timers"]
     guard timers.is(.jsonMap) else { return nil }
     let arena = Arena()

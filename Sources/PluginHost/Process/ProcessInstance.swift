@@ -8,6 +8,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   private let services: PluginServices
   private weak var receiver: (any PluginReceiver)?
   private let closed = Atomic(false)
+  private let finished = Atomic(false)
   // In turns.
   private var program: SharedProgram?
   /// Its first inputs were also given to a process that has ended.
@@ -16,8 +17,11 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
 
   /// Its number in frames; set when it joins a program.
   var number = 0
-  /// On the thread of the program: the plugin has opened it.
+  // On the thread of the program.
+  /// The plugin has opened it.
   var isOpen = false
+  /// The plugin has opened or refused it.
+  var isOpeningAnswered = false
 
   init(
     _ plugin: ProcessPlugin, _ spec: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
@@ -30,8 +34,11 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
 
   // MARK: From the node
 
-  /// Whether its answers are ignored.
+  /// Nobody waits for its answers any more.
+  var isOver: Bool { isClosed || hasFinished }
   var isClosed: Bool { closed.load(ordering: .acquiring) }
+  /// Its output has completed: what it answers behind that does not count.
+  var hasFinished: Bool { finished.load(ordering: .acquiring) }
 
   func open(_ opening: PluginOpening) {
     isRepeating = opening.isRepeating
@@ -43,7 +50,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
     }
     if let running = slot.program, running.join(self, opening) {
       program = running
-      return
+      return running.pump(opening: self)
     }
     guard plugin.enter() else {
       let end = PluginEnd(
@@ -56,6 +63,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
     program = started
     _ = started.join(self, opening)
     started.start()
+    started.pump(opening: self)
   }
 
   func submit(_ inputs: [PluginInput]) {
@@ -77,7 +85,16 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
     program = nil
   }
 
+  // MARK: From the program
+
+  /// On its thread.
+  func finish() { finished.store(true, ordering: .releasing) }
+
   // MARK: From the program, in turns
+
+  func finishedAtOnce() {
+    if !isClosed { receiver?.finishedAtOnce() }
+  }
 
   func take(_ answers: [PluginAnswer]) {
     if !isClosed { receiver?.take(answers) }

@@ -44,8 +44,10 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     var writer = FrameWriter()
   }
   private let shared = Mutex(Shared())
-  /// On the thread of the program: answers that are complete.
+  // On the thread of the program.
+  /// Answers that are complete.
   private var complete = Deliveries()
+  private var hasNotedLate = false
 
   init(
     _ plugin: ProcessPlugin, _ process: PluginProcess, _ spec: PluginComponentSpec, _ services: PluginServices,
@@ -104,7 +106,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   /// - Parameter areSuspects: They were given to a process that has ended.
   func submit(_ inputs: ArraySlice<PluginInput>, of instance: ProcessInstance, areSuspects: Bool) {
     let failed = shared.withLock { shared -> Deliveries in
-      guard !shared.isOver else { return Deliveries() }
+      guard !shared.isOver, !instance.isOver else { return Deliveries() }
       if areSuspects { shared.suspects += inputs.count }
       shared.writer.buffer.clear()
       if shared.suspects == 0, shared.waiting.isEmpty {
@@ -129,6 +131,12 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     {}
   }
 
+  /// In tests: waits until the instance is opened or refused, which may complete its output.
+  func pump(opening instance: ProcessInstance) {
+    guard services.isImmediate else { return }
+    while !instance.isOpeningAnswered, shared.withLock({ !$0.isOver }), process.step(until: nil) {}
+  }
+
   func flush(_ instance: ProcessInstance) {
     process.send("{\"flush\":\(instance.number)}\n")
     if services.isImmediate { pump() }
@@ -146,11 +154,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   func leave(_ instance: ProcessInstance) {
     let isEmpty = shared.withLock { shared -> Bool in
       guard shared.instances.removeValue(forKey: instance.number) != nil, !shared.isOver else { return false }
-      if !shared.waiting.isEmpty {
-        let before = shared.waiting.count
-        shared.waiting.removeAll { $0.instance === instance }
-        shared.suspects = max(0, shared.suspects - (before - shared.waiting.count))
-      }
+      drop(waitingFor: instance, &shared)
       shared.writer.buffer.clear()
       shared.writer.buffer.append("{\"close\":\(instance.number)}\n")
       advance(&shared)
@@ -184,7 +188,15 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   // MARK: Under the lock
 
-  /// Writes the waiting inputs that may be handed over.
+  /// Nothing that waits is handed to the instance any more.
+  private func drop(waitingFor instance: ProcessInstance, _ shared: inout Shared) {
+    guard !shared.waiting.isEmpty else { return }
+    let before = shared.waiting.count
+    shared.waiting.removeAll { $0.instance === instance }
+    shared.suspects = max(0, shared.suspects - (before - shared.waiting.count))
+  }
+
+  /// Writes what may be handed over of what waits.
   private func advance(_ shared: inout Shared) {
     while !shared.waiting.isEmpty, shared.suspects == 0 || Self.first(shared) == nil {
       let next = shared.waiting.removeFirst()
@@ -207,8 +219,8 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     shared.awaited.append(Awaited(id: shared.lastID, instance: instance, number: input.number, kind: .state))
   }
 
-  /// The first awaited answer.
-  private static func first(_ shared: Shared) -> Awaited? { shared.awaited.first { !$0.instance.isClosed } }
+  /// The first for which somebody waits.
+  private static func first(_ shared: Shared) -> Awaited? { shared.awaited.first { !$0.instance.isOver } }
 
   private func countAnswer(_ shared: inout Shared) {
     shared.since = monotonicNow()
@@ -267,8 +279,13 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     guard isKnown else { return "it has opened \(number), which it was not asked for" }
     // One that has been closed meanwhile is not missed.
     guard let instance else { return nil }
+    instance.isOpeningAnswered = true
     guard frame["error"].is(.string) else {
       instance.isOpen = true
+      if frame["finish"].isTrue, spec.kind == .operator {
+        shared.withLock { finish(instance, &$0) }
+        services.executor.post { instance.finishedAtOnce() }
+      }
       return nil
     }
     let end = PluginEnd(
@@ -281,8 +298,8 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private func answer(_ id: Int, _ frame: Value, _ block: LineBlock) -> String? {
     let awaited = shared.withLock { shared -> Awaited? in
       takeFailed(&shared, &complete)
-      // The plugin need not answer inputs of a closed instance.
-      while let first = shared.awaited.first, first.id < id, first.instance.isClosed {
+      // For one of an instance that is closed or has finished nobody waits, so the plugin need not answer.
+      while let first = shared.awaited.first, first.id < id, first.instance.isOver {
         shared.awaited.removeFirst()
         takeFailed(&shared, &complete)
       }
@@ -292,8 +309,10 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     }
     guard let awaited else { return "it has answered \(id), which is not the next one" }
     var answer = PluginAnswer(number: awaited.number)
-    var hasNews = true
-    if case .state = awaited.kind {
+    var hasNews = !awaited.instance.hasFinished
+    if !hasNews {
+      noteLate(frame)
+    } else if case .state = awaited.kind {
       let state = frame["state"]
       hasNews = !state.isAbsent
       if hasNews {
@@ -309,6 +328,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     shared.withLock { shared in
       shared.awaited.removeFirst()
       if case .input = awaited.kind { countAnswer(&shared) } else { shared.since = monotonicNow() }
+      if answer.finishes { finish(awaited.instance, &shared) }
     }
     if case .again = answer.verdict {
       // The plugin ignores later inputs.
@@ -317,6 +337,18 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     }
     if hasNews { complete.add(answer, awaited.instance) }
     return nil
+  }
+
+  private func finish(_ instance: ProcessInstance, _ shared: inout Shared) {
+    instance.finish()
+    drop(waitingFor: instance, &shared)
+  }
+
+  /// An instance that has finished answers what it had been given before; events among that are a mistake.
+  private func noteLate(_ frame: Value) {
+    guard !hasNotedLate, !frame["events"].isAbsent else { return }
+    hasNotedLate = true
+    services.log(.warning, "the plugin has sent events behind the end of its output; they are dropped")
   }
 
   private func answer(through id: Int) -> String? {

@@ -7,7 +7,7 @@ extension PluginTemplate {
     //! A plugin for rxd: a pure function of an event. rxd.rs has the contract; it needs no crates.
     mod rxd;
 
-    use rxd::{Kind, Refusal, Row, Scope, Value};
+    use rxd::{Kind, Refusal, Row, Scope, Value, Verdict};
 
     /// \(component): adds a text to each event.
     struct \(module) {
@@ -20,11 +20,11 @@ extension PluginTemplate {
         }
 
         // Called on any thread, several at once.
-        fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Option<Value<'a>>, String> {
+        fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Verdict<'a>, String> {
             if event.kind() != Kind::Object {
                 return Err("the event is no object".to_string());
             }
-            Ok(Some(event.with("text", scope.text(&self.text))))
+            Ok(Verdict::Pass(event.with("text", scope.text(&self.text))))
         }
     }
 

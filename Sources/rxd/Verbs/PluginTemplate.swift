@@ -266,7 +266,10 @@ struct PluginTemplate {
       RXD_EXPORT int rxd_plugin_init(
         uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
         (void)contract;
-        (void)problem;
+        if (offered->size < RXD_HOST_SIZE_1_0) {
+          *problem = RXD_TEXT_OF("this plugin needs a newer rxd");
+          return RXD_FAILED;
+        }
         host = offered;
         *result = &plugin;
         return RXD_OK;

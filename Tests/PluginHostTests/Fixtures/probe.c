@@ -131,6 +131,7 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
 static int row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)scope, (void)event, (void)arguments;
   host->count_up(((probe *)instance)->instance, RXD_TEXT_OF("rows"), 1);
+  if (strcmp(((probe *)instance)->mode, "finish") == 0) return RXD_FINISH;
   return RXD_OK;
 }
 #endif

@@ -73,6 +73,8 @@ class Instance {
   func run(_ scope: OpaquePointer?, _ source: OpaquePointer?) -> Int32 { 2 }
   func write(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?) -> Int32 { 2 }
   func close() {}
+  /// Its output has completed when it was opened.
+  var hasFinished: Bool { false }
 }
 
 /// A pure function: called on any thread, several at once, so each thread has a step of its own.
@@ -190,6 +192,8 @@ final class StreamInstance: Instance {
   override func save(_ scope: OpaquePointer?) -> [UInt8] { node.record() }
 
   override func close() { node.close() }
+
+  override var hasFinished: Bool { node.isClosed }
 }
 
 final class SourceInstance: Instance {

@@ -54,8 +54,12 @@ open class OperatorNode: Downstream {
     withUnsafePointer(to: event.value.raw) { host.send(output, index, $0) }
   }
 
-  /// Completes: nothing more is sent, and later events are dropped.
-  public final func finish() { close() }
+  /// Completes: nothing more is sent, and rxd cancels the input. In `start`: before the first input.
+  public final func finish() {
+    guard !isClosed else { return }
+    if let output { host.finish(output, index) }
+    close()
+  }
 
   /// Ends the signal with an error. In `start` and `restore`: the instance is refused, with the place in the parameters.
   public final func finish(failing failure: SignalFailure) {

@@ -147,8 +147,9 @@ private func open(
     guard let entry = known.first(where: { $0.form.kind == kind && $0.name == opening.component }) else {
       throw Failure(message: "the plugin has no \(kind) '\(opening.component)'")
     }
-    result.pointee = Unmanaged.passRetained(try entry.open(opening)).toOpaque()
-    return 0
+    let instance = try entry.open(opening)
+    result.pointee = Unmanaged.passRetained(instance).toOpaque()
+    return instance.hasFinished ? Int32(bitPattern: RXD_FINISH.rawValue) : 0
   } catch {
     return Instance.fail(opening.scope, error as? Failure ?? Failure(message: "\(error)"))
   }

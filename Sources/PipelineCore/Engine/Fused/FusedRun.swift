@@ -43,7 +43,8 @@ open class FusedStep {
   }
 
   /// Applies the error policy to an event that the step does not take.
-  final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict {
+  public final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict
+  {
     run.verdict(on: event, of: self) { EventProblem(code: code, message: message) }
   }
 }

@@ -234,10 +234,13 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
   /// call. Nil: nobody waits for an acknowledgement.
   public final func holdAck() -> Ack? {
-    let ack = if let own = executor.acks.ofCall { own } else { executor.ack }
+    let ack = ackToHold
     ack?.hold()
     return ack
   }
+
+  /// What ``holdAck()`` holds: for a node that holds it once for many events.
+  public final var ackToHold: Ack? { if let own = executor.acks.ofCall { own } else { executor.ack } }
 
   /// Ends a hold: its source now waits for what this turn makes of the answer, or of giving up the call. If the pipeline is over, the
   /// hold has failed.
