@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void close_all(int pipes[3][2]) {
@@ -60,7 +61,13 @@ static void become(
   limit(RLIMIT_NOFILE, limits->files);
   limit(RLIMIT_NPROC, limits->processes);
   limit(RLIMIT_CORE, 1);
-  execve(path, arguments, environment);
+  // A file that was just written is busy as long as a process that was forked meanwhile has not closed what it inherited.
+  for (int attempt = 0; attempt < 50; attempt++) {
+    execve(path, arguments, environment);
+    if (errno != ETXTBSY) break;
+    const struct timespec pause = {.tv_nsec = 2000000};
+    nanosleep(&pause, NULL);
+  }
 failed:;
   int code = errno;
   ssize_t written = write(report, &code, sizeof code);

@@ -97,7 +97,7 @@ import Testing
     #expect(unknown.contains("the pipeline has no operator 'dubble' of a plugin"), "\(unknown)")
     #expect(try test("{ operator: double, reply: { event: 1, events: [] } }").contains("takes 'event', or 'events'"))
     #expect(try test("{ operator: double, reply: { event: 1, finish: 1 } }").contains("'finish' is true or false"))
-    #expect(try test("{ reply: { event: 1 } }").contains("does not say for which operator"))
+    #expect(try test("{ reply: { event: 1 } }").contains("names no operator"))
   }
 
   @Test func aStubStandsForAPureFunction() throws {

@@ -95,6 +95,30 @@ struct TopTests {
     #expect(try top("--format", "json").status == 64)
   }
 
+  /// What steps keep is in the document, and in a table of 100 columns and more.
+  @Test func showsWhatStepsKeep() throws {
+    let text = Self.ticking.replacing("chain: [", with: "chain: [ { distinct: meta.offset },")
+    let process = try start(try folder.write("a.yaml", text))
+    let deadline = Deadline(after: RunningRxd.limit)
+    while true {
+      let output = try top("--once", "--format", "json", "--interval", "100ms").output
+      let document = try #require(try JSONSerialization.jsonObject(with: Data(output.utf8)) as? [String: Any])
+      let steps = try #require(document["steps"] as? [[String: Any]])
+      let keys = steps.compactMap { step in (step["keys"] as? Int).map { "\(step["id"] as? String ?? ""): \($0)" } }
+      let bytes = steps.compactMap { ($0["kept_bytes"] as? Int) }.max() ?? 0
+      if keys.count == 1, keys[0].hasPrefix("few/distinct: "), bytes > 20 { break }
+      guard !deadline.isOver else { throw TimedOut(description: output) }
+    }
+    let narrow = try top("--once", "--interval", "100ms").output
+    #expect(narrow.contains("HELD") && !narrow.contains("KEYS"))
+    let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms", "--sort", "keys")
+    try terminal.expect("KEYS")
+    try terminal.expect("KEEPS")
+    try terminal.type("q", expecting: "\u{1B}[?1049l")
+    #expect(try terminal.wait() == 0)
+    try end(process)
+  }
+
   @Test func keysOnATerminal() throws {
     let process = try start(try folder.write("a.yaml", Self.ticking))
     let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")

@@ -109,7 +109,7 @@ import Testing
         sources: { a: { stdin: {} } }
         sinks: { out: { from: a, discard: {} } }
         tests: [ { name: x, inputs: { a: "1" }, expect: { a.replies: [] } } ]
-        """) == ["nobody waits for an answer to the events of 'a'"])
+        """) == ["the events of 'a' have no answers"])
   }
 
   // MARK: What the server says by itself

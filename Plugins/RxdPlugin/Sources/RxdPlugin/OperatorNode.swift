@@ -6,6 +6,8 @@ import CRxdPlugin
 open class OperatorNode: Downstream {
   public let nodeContext: NodeContext
   public private(set) var isClosed = false
+  /// What this node keeps as it is there to do.
+  public final var keptSize = KeptSize()
   let frame = EventFrame()
   let timers = Timers()
   /// Takes the results for the input with ``index``; nil: no input is being processed.
@@ -190,6 +192,8 @@ public enum StepVerdict: Sendable {
 /// A running fused step: receives one event at a time and emits at most one for it, at once.
 open class FusedStep {
   public init() {}
+  /// What this step keeps as it is there to do.
+  public final var keptSize = KeptSize()
   /// The signal completes as soon as it is subscribed.
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`, or reject it through `run` and drop it.

@@ -153,6 +153,8 @@ final class Meters {
   private var hasTimed = false
   /// The last sample had an event, so the next may be put off to a later turn.
   private var mayPutOff = false
+  /// When the next period of ``StoppedEvents`` begins.
+  private var nextCredits = Instant(nanoseconds: .min)
   private var dice: UInt64 = 1
   /// The time of the steps downstream of the step that is being timed.
   private var inner: Int64 = 0
@@ -309,12 +311,15 @@ final class Meters {
     if isTiming {
       stopTiming(now)
     } else if now >= executor.nextSample {
+      if now >= nextCredits {
+        for number in 0..<stepCount { (steps + number).renewCredits() }
+        nextCredits = now + Self.period
+      }
       // Turns that follow each other at equal times would else be sampled always or never.
       if mayPutOff, putsOff() { return }
       isTiming = true
       executor.nextSample = now
       renew()
-      for number in 0..<stepCount { (steps + number).renewCredits() }
     }
   }
 

@@ -1,0 +1,24 @@
+/// What a node or a step keeps as it is there to do: keys that it remembers, and the bytes of its keys, events and values.
+///
+/// rxd shows it for built-in operators only. What a plugin keeps is counted here for the plugin itself, and so that an operator of the core
+/// compiles unchanged.
+public struct KeptSize: Sendable {
+  public private(set) var keys = 0
+  public private(set) var bytes = 0
+
+  public init() {}
+
+  /// So much more is kept, or less.
+  public mutating func add(keys more: Int = 0, bytes moreBytes: Int) {
+    keys &+= more
+    bytes &+= moreBytes
+  }
+
+  /// So much is kept now.
+  public mutating func set(keys now: Int = 0, bytes nowBytes: Int) { (keys, bytes) = (now, nowBytes) }
+}
+
+extension OwnedValue {
+  /// The bytes of the value and of the memory that it points to.
+  public var keptBytes: Int { 16 + byteCount }
+}
