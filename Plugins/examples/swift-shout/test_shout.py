@@ -126,6 +126,10 @@ class Letters(unittest.TestCase):
             letters.start()
             self.assertEqual(letters.join()["status"], host.OK)
             self.assertEqual([item["event"]["letter"] for item in letters.take(0)[0]], ["e\u0301", "a"])
+        with plugin.open("source", "exampleLetters", of="\u0301a") as letters:
+            letters.start()
+            self.assertEqual(letters.join()["status"], host.OK)
+            self.assertEqual([item["event"]["letter"] for item in letters.take(0)[0]], ["\u0301", "a"])
 
     def test_stops_while_it_has_no_credit(self):
         with plugin.open("source", "exampleLetters", of="x" * 1000) as letters:

@@ -168,7 +168,8 @@ struct Letters: SourceComponent {
       super.init(nodeContext, downstream: downstream)
       for scalar in parameters.of.unicodeScalars {
         switch scalar.properties.generalCategory {
-        case .nonspacingMark, .spacingMark, .enclosingMark where !letters.isEmpty:
+        case .nonspacingMark, .spacingMark, .enclosingMark:
+          if letters.isEmpty { letters.append("") }
           letters[letters.count - 1].unicodeScalars.append(scalar)
         default: letters.append(String(scalar))
         }
