@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from .machine import Fault, remove, say
+from .machine import HERE, Fault, remove, say
 from .throughput import reference
 
 # Two sizes of the input; what is counted is the difference, so the start of a program does not count.
@@ -26,6 +26,10 @@ class Counter:
             raise Fault("instructions cannot be counted: perf may not read the processor's counters, and valgrind "
                         "is not installed; install it with `apt-get install valgrind`")
         # valgrind 3.19 gives up over the debug information of Swift 6.
+        self.slow_clock = bench.program("slow-clock.so")
+        if not self.by_perf:
+            source = os.path.join(HERE, "load", "slow-clock.c")
+            subprocess.run([os.environ.get("CC", "gcc"), "-O2", "-shared", "-fPIC", "-o", self.slow_clock, source], check=True)
         self.rxd = bench.program("rxd-without-debug-information")
         subprocess.run(["strip", "-g", "-o", self.rxd, bench.rxd], check=True)
 
@@ -48,7 +52,7 @@ class Counter:
 
     def count(self, command, environment=None):
         # Under valgrind a program takes many times as long, so what it does by the clock would be counted as often.
-        slowed = {} if self.by_perf else {"LD_PRELOAD": self.bench.program("slow-clock.so")}
+        slowed = {} if self.by_perf else {"LD_PRELOAD": self.slow_clock}
         done = subprocess.run(
             self.counted(command), env={**os.environ, **KEEPS_NONE, **slowed, **(environment or {})},
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

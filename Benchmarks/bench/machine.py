@@ -64,7 +64,6 @@ class Bench:
             *[(name, [f"load/{name}.c"], ["-pthread"])
               for name in ("timed", "follow", "floor", "endpoints", "post", "kept", "first")],
             ("collect", ["load/collect.c"], ["-lz"]),
-            ("slow-clock.so", ["load/slow-clock.c"], ["-shared", "-fPIC"]),
             ("allocations.so", ["load/allocations.c"], ["-shared", "-fPIC", "-fno-builtin"]),
         ):
             program = self.program(name)

@@ -62,7 +62,7 @@ static void become(
   limit(RLIMIT_NPROC, limits->processes);
   limit(RLIMIT_CORE, 1);
   // A file that was just written is busy as long as a process that was forked meanwhile has not closed what it inherited.
-  for (int attempt = 0; attempt < 50; attempt++) {
+  for (int attempt = 0; attempt < 250; attempt++) {
     execve(path, arguments, environment);
     if (errno != ETXTBSY) break;
     const struct timespec pause = {.tv_nsec = 2000000};

@@ -152,6 +152,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
     if let sizes = batch.sizes {
       pointee.bytes.add(sizes.bytes, of: sizes.events)
     } else if pointee.meters.isTiming, let sizes = batch.sizesOfLines(pointee.meters.sizes) {
+      pointee.meters.hasSampled()
       pointee.bytes.add(sizes.bytes, of: sizes.events)
     }
   }

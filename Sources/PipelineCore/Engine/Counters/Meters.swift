@@ -299,6 +299,9 @@ final class Meters {
     inner = outer &+ time
   }
 
+  /// Something has been sampled without a step whose time was taken: the next sample is not due at once.
+  func hasSampled() { hasTimed = true }
+
   /// Takes the size of an event that passes an edge; its time belongs to no step.
   func measure(_ event: Event, at edge: UnsafeMutablePointer<EdgeCounters>) {
     let start = executor.instant
