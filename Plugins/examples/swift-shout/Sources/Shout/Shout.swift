@@ -141,7 +141,7 @@ struct Tally: OperatorComponent {
   }
 }
 
-/// `exampleLetters`: the letters of a text one after the other. After a restart it goes on behind the last one that was sent. A letter with
+/// `exampleLetters`: the letters of a text, one event each. After a restart it continues after the last letter that was sent. A letter with
 /// several code points, such as `e` and a combining accent, stays whole.
 struct Letters: SourceComponent {
   var of = ""
