@@ -490,7 +490,7 @@ final class DistinctValues {
 
   private static func bits(_ state: inout StateReader) throws(StateFault) -> UInt32 {
     guard let bits = UInt32(exactly: try state.read(UInt64.self)), bits != 0 else {
-      throw StateFault("a value belongs to no group")
+      throw StateFault("a value belongs to no figure")
     }
     return bits
   }
