@@ -2,11 +2,11 @@ import CCounting
 import PipelineCore
 
 /// A chain of steps in a real graph, fed with the same JSON events again and again.
-public struct ChainRun {
+package struct ChainRun {
   private let plan: Plan
 
   /// `chain` is the YAML of the steps on one line: `[ { filter: event.a > 1 } ]`. Nil if it is wrong.
-  public init?(_ chain: String) {
+  package init?(_ chain: String) {
     let yaml = """
       name: measured
       sources: { events: { repeated: {} } }
@@ -20,7 +20,7 @@ public struct ChainRun {
 
   /// Sends `turns` batches of `count` events, each of `events` in turn; what the last one did, and nanoseconds for
   /// each event of all but the first tenth. `received` is how many events came out in all.
-  public func run(_ events: [String], count: Int, turns: Int) -> (counts: Counts, nanoseconds: Double, received: Int) {
+  package func run(_ events: [String], count: Int, turns: Int) -> (counts: Counts, nanoseconds: Double, received: Int) {
     let time = VirtualTime()
     let executor = Executor(clock: time)
     let execution = Execution(
@@ -37,7 +37,7 @@ public struct ChainRun {
 
   /// What each event does beyond the code itself: the difference between batches of two sizes, which may
   /// come down to nothing, for `count` events.
-  public func countsPerBatch(_ events: [String], count: Int = 64) -> Counts {
+  package func countsPerBatch(_ events: [String], count: Int = 64) -> Counts {
     run(events, count: 2 * count, turns: 32).counts - run(events, count: count, turns: 32).counts
   }
 }

@@ -2,8 +2,8 @@ import CCounting
 public import PipelineCore
 
 /// One expression over one event, again and again, as a running step does it.
-public final class ExpressionLoop {
-  public let frame: EvaluationFrame
+package final class ExpressionLoop {
+  package let frame: EvaluationFrame
   private let program: Program
   private let projection = Projection()
   private let arena = Arena()
@@ -11,7 +11,7 @@ public final class ExpressionLoop {
   private let event: Value
 
   /// `event` is JSON; `functions` is the section of a pipeline file.
-  public init?(_ expression: String, _ event: String, functions: String = "") {
+  package init?(_ expression: String, _ event: String, functions: String = "") {
     var diagnostics = Diagnostics()
     var scope = ExpressionScope([.init("event")])
     if !functions.isEmpty {
@@ -33,24 +33,24 @@ public final class ExpressionLoop {
 
   /// Reads the paths of the event.
   @discardableResult
-  public func fill() -> Value {
+  package func fill() -> Value {
     frame[0] = event
     return projection.fill(event, frame)
   }
 
   /// The outcome of a condition over the slots as they are.
-  public func condition() -> Bool { program.evaluateBool(frame) == .yes }
+  package func condition() -> Bool { program.evaluateBool(frame) == .yes }
 
   /// The value; what it took of memory is given back.
   @discardableResult
-  public func value() -> Value {
+  package func value() -> Value {
     let value = program.evaluate(frame)
     arena.reset()
     return value
   }
 
   /// What `count` rounds of `body` do beyond the code itself, after some rounds to warm up.
-  public static func counts(_ count: Int = 1000, _ body: () -> Void) -> Counts {
+  package static func counts(_ count: Int = 1000, _ body: () -> Void) -> Counts {
     for _ in 0..<16 { body() }
     rx_counting_start()
     for _ in 0..<count { body() }
@@ -59,13 +59,13 @@ public final class ExpressionLoop {
 }
 
 /// What one thread did while it was counted.
-public struct Counts: Sendable, Equatable {
-  public var allocations: Int
+package struct Counts: Sendable, Equatable {
+  package var allocations: Int
   /// Retains and releases; 0 unless ``countsReferences``.
-  public var references: Int
+  package var references: Int
 
   /// Whether this program is linked so that retains and releases are counted.
-  public static var countsReferences: Bool { rx_counting_references() != 0 }
+  package static var countsReferences: Bool { rx_counting_references() != 0 }
 
   init(_ counts: rx_counts) {
     self.init(allocations: Int(counts.allocations), references: Int(counts.references))

@@ -5,12 +5,12 @@ public import PipelineCore
 ///
 /// Its sources are `numbers`, which sends consecutive integers, and `one`, which sends a single one and completes;
 /// its sink is `counting`.
-public struct OperatorRun {
+package struct OperatorRun {
   private let plan: Plan
 
   /// `signals` is the YAML of `sources`, `signals` and so on; the sink `out` takes the signal `result`. Nil if it is
   /// wrong.
-  public init?(_ signals: String) {
+  package init?(_ signals: String) {
     let yaml = "name: measured\n\(signals)\nsinks: { out: { from: result, counting: {} } }\n"
     let catalogue = Catalogue.operators.adding(
       Catalogue([
@@ -21,25 +21,25 @@ public struct OperatorRun {
   }
 
   /// A chain behind one source.
-  public init?(chain: String) {
+  package init?(chain: String) {
     self.init(
       "sources: { events: { numbers: {} } }\nsignals: { result: { from: events, chain: \(chain) } }")
   }
 
   /// What was found.
-  public struct Figures {
+  package struct Figures {
     /// For each event of all sources, without the first tenth of the turns.
-    public var nanoseconds: Double
+    package var nanoseconds: Double
     /// What the last turn did.
-    public var counts: Counts
+    package var counts: Counts
     /// Allocations for each event, in the last turn.
-    public var allocations: Double
+    package var allocations: Double
     /// Events that reached the sink.
-    public var received: Int
+    package var received: Int
   }
 
   /// Each source sends `count` integers in each of `turns` turns.
-  public func run(count: Int = 1000, turns: Int = 200) -> Figures {
+  package func run(count: Int = 1000, turns: Int = 200) -> Figures {
     let time = VirtualTime()
     let executor = Executor(clock: time)
     let execution = Execution(
@@ -58,12 +58,12 @@ public struct OperatorRun {
 
   /// What each event does beyond the code itself: the difference between turns of two sizes, for `count` events of
   /// each source.
-  public func countsPerTurn(_ count: Int = 64) -> Counts {
+  package func countsPerTurn(_ count: Int = 64) -> Counts {
     run(count: 2 * count, turns: 32).counts - run(count: count, turns: 32).counts
   }
 
   /// Nanoseconds for each event of several runs, sorted.
-  public func samples(_ samples: Int = 7, count: Int = 1000, turns: Int = 200) -> [Double] {
+  package func samples(_ samples: Int = 7, count: Int = 1000, turns: Int = 200) -> [Double] {
     (0..<samples).map { _ in run(count: count, turns: turns).nanoseconds }.sorted()
   }
 }
@@ -161,17 +161,17 @@ struct One: SourceComponent {
 }
 
 /// Timers of one executor, without a pipeline.
-public final class TimerRun: TimerTarget {
+package final class TimerRun: TimerTarget {
   private let time = VirtualTime()
   private var fired = 0
 
-  public init() {}
+  package init() {}
 
-  public func woke(_ token: Int) { fired += 1 }
+  package func woke(_ token: Int) { fired += 1 }
 
   /// Nanoseconds for setting, cancelling and firing each of `count` timers with scattered deadlines that are all
   /// pending at once; half of them are cancelled.
-  public func run(_ count: Int) -> (set: Double, cancel: Double, fire: Double) {
+  package func run(_ count: Int) -> (set: Double, cancel: Double, fire: Double) {
     let executor = Executor(clock: time)
     var state: UInt64 = 1
     func scattered() -> Int64 {

@@ -1,16 +1,16 @@
 import Glibc
 
 /// Time, for measuring only.
-public enum Stopwatch {
+package enum Stopwatch {
   /// Nanoseconds that this thread has run: a busy machine takes turns, and they do not count.
-  public static var now: Double {
+  package static var now: Double {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return Double(time.tv_sec) * 1e9 + Double(time.tv_nsec)
   }
 
   /// Nanoseconds for one round of `body`, from each of `samples` samples of `count` rounds, sorted.
-  public static func samples(_ samples: Int, _ count: Int, _ body: () -> Void) -> [Double] {
+  package static func samples(_ samples: Int, _ count: Int, _ body: () -> Void) -> [Double] {
     body()
     return (0..<samples).map { _ in
       let start = now

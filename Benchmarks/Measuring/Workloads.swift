@@ -1,52 +1,52 @@
 /// The events and expressions that the tests count and the benchmark times.
-public enum Workloads {
+package enum Workloads {
   /// 200 bytes.
-  public static let event =
+  package static let event =
     #"{"id":81985529216486895,"time":"2026-01-31T12:00:00.125Z","method":"GET","path":"/catalogue/books/42","host":"shop.example","status":503,"bytes":18731,"agent":"curl/7.88.1","user":{"name":"ann","plan":"x"}}"#
 
-  public static let twoTerms = "event.status >= 500 && event.method == 'GET'"
-  public static let sixTerms =
+  package static let twoTerms = "event.status >= 500 && event.method == 'GET'"
+  package static let sixTerms =
     "event.status >= 500 && event.method == 'GET' && event.bytes > 1000 && event.host == 'shop.example' && event.user.plan != 'y' && event.id != 7"
-  public static let fourFields =
+  package static let fourFields =
     "{'id': event.id, 'status': event.status, 'host': event.host, 'who': event.user.name}"
   /// Reads the same paths and builds nothing.
-  public static let fourReads =
+  package static let fourReads =
     "event.id != 0 && event.status != 0 && event.host != '' && event.user.name != ''"
 
   /// Functions, and expressions that call them with the same written out.
-  public static let functions = """
+  package static let functions = """
     functions:
       failed: { parameters: { status: dyn, method: dyn }, value: status >= 500 && method == 'GET' }
       failedTyped: { parameters: { status: int, method: string }, value: status >= 500 && method == 'GET' }
       who: { parameters: { user: map }, value: user.name + '/' + user.plan }
       kilo: { parameters: { n: double }, value: n / 1000.0 }
     """
-  public static let calls: [(name: String, call: String, written: String)] = [
+  package static let calls: [(name: String, call: String, written: String)] = [
     ("two terms, parameters of any type", "failed(event.status, event.method)", twoTerms),
     ("two terms, typed parameters", "failedTyped(event.status, event.method)", twoTerms),
     ("two fields of a map", "who(event.user) == 'ann/x'", "event.user.name + '/' + event.user.plan == 'ann/x'"),
     ("a double", "kilo(event.bytes) > 18.0", "event.bytes / 1000.0 > 18.0"),
   ]
 
-  public static let filterChain = "[ { filter: \"\(twoTerms)\" } ]"
-  public static let readChain = "[ { filter: \"\(fourReads)\" } ]"
-  public static let mapChain =
+  package static let filterChain = "[ { filter: \"\(twoTerms)\" } ]"
+  package static let readChain = "[ { filter: \"\(fourReads)\" } ]"
+  package static let mapChain =
     "[ { map: { id: event.id, status: event.status, host: event.host, who: event.user.name } } ]"
-  public static let longChain =
+  package static let longChain =
     "[ { filter: \"\(twoTerms)\" }, { map: { id: event.id, bytes: event.bytes } }, { scan: { start: 0, next: running + event.bytes } } ]"
 
   /// Four events of two hosts and two statuses, each other than the one before.
-  public static let events = [(503, "shop"), (200, "shop"), (503, "news"), (200, "news")].map { status, host in
+  package static let events = [(503, "shop"), (200, "shop"), (503, "news"), (200, "news")].map { status, host in
     #"{"id":81985529216486895,"time":"2026-01-31T12:00:00.125Z","method":"GET","host":"\#(host).example","status":\#(status),"bytes":18731,"user":{"name":"ann","plan":"x"}}"#
   }
 
   /// A chain whose events neither allocate nor count references, but for what is known.
-  public struct Counted: Sendable {
-    public var name: String
+  package struct Counted: Sendable {
+    package var name: String
     /// The YAML of the chain.
-    public var text: String
+    package var text: String
     /// Retains and releases of each event that are known of and ought not to be.
-    public var references = 0
+    package var references = 0
 
     init(_ name: String, _ text: String, references: Int = 0) {
       self.name = name
@@ -56,7 +56,7 @@ public enum Workloads {
   }
 
   /// Chains over ``events``.
-  public static let chains = [
+  package static let chains = [
     Counted("filter", filterChain),
     Counted("map to four fields", mapChain),
     Counted("filter, map, scan", longChain),
@@ -81,7 +81,7 @@ public enum Workloads {
     "{ aggregate: { start: { count: 0, sum: 0.0 }, next: \"{'count': running.count + 1, 'sum': running.sum + double(event.bytes)}\" } }"
 
   /// Chains over integers.
-  public static let integerChains = [
+  package static let integerChains = [
     Counted("scan", "[ { scan: { start: 0, next: running + event } } ]"),
     Counted("distinctUntilChanged", "[ distinctUntilChanged ]"),
     Counted("combinePrevious", "[ { combinePrevious: { start: 0, next: event - previous } } ]"),

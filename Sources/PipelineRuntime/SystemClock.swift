@@ -1,12 +1,12 @@
 import Glibc
-public import PipelineCore
+package import PipelineCore
 
 /// The machine's clocks: CLOCK_MONOTONIC and CLOCK_REALTIME.
-public final class SystemClock: Clock, Sendable {
-  public static let shared = SystemClock()
+package final class SystemClock: Clock, Sendable {
+  package static let shared = SystemClock()
 
-  public var now: Instant { Instant(nanoseconds: Self.read(CLOCK_MONOTONIC)) }
-  public var wallTime: Int64 { Self.read(CLOCK_REALTIME) }
+  package var now: Instant { Instant(nanoseconds: Self.read(CLOCK_MONOTONIC)) }
+  package var wallTime: Int64 { Self.read(CLOCK_REALTIME) }
 
   private static func read(_ id: clockid_t) -> Int64 {
     var time = timespec()

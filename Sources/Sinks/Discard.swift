@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 
 /// `discard`: counts events and drops them.
-public struct Discard: SinkComponent {
-  public init() {}
+package struct Discard: SinkComponent {
+  package init() {}
 
-  public static let spec = ComponentSpec<Discard>(
+  package static let spec = ComponentSpec<Discard>(
     "discard",
     summary: "Counts and discards events.",
     details: "Use it to run a chain for the effect of its steps, such as `do` or `log`.",
@@ -18,9 +18,9 @@ public struct Discard: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
-  public var confirmation: SinkConfirmation { .dropped }
+  package var confirmation: SinkConfirmation { .dropped }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
 
   final class Node: RunningSink {
     override func receive(_ event: Event) { delivered() }

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `exec`: gives events to a program on its standard input.
-public struct ExecSink: SinkComponent {
+package struct ExecSink: SinkComponent {
   enum OnExit: String, ChoiceParameter {
     case restart, fail
     var help: String {
@@ -23,9 +23,9 @@ public struct ExecSink: SinkComponent {
   var queue = ByteSize(16 << 20)
   var maxMemory: ByteSize?
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<ExecSink>(
+  package static let spec = ComponentSpec<ExecSink>(
     "exec",
     summary: "Gives events to a program on its standard input, and starts the program again if it ends.",
     details: """
@@ -72,14 +72,14 @@ public struct ExecSink: SinkComponent {
     useCases: [.init(.writing, "give events to a program", "exec: { command: [logger, -t, shop], encode: text }")],
     seeAlso: ["stdout", "unix"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     context.checkProgram(command, shell: shell, environment: environment, example: "[logger, -t, shop]")
   }
 
-  public var encoding: EncodeParameter? { encode }
-  public var threads: String? { "encoded on the pipeline thread, written by a thread of its own" }
+  package var encoding: EncodeParameter? { encode }
+  package var threads: String? { "encoded on the pipeline thread, written by a thread of its own" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     let call = ProgramCall(
       command, shell: shell, environment: environment, directory: directory, maxMemory: maxMemory)
     var options = ProgramSender.Options()

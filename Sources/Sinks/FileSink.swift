@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `file`: appends to a file, or replaces it.
-public struct FileSink: SinkComponent {
+package struct FileSink: SinkComponent {
   enum Mode: String, ChoiceParameter {
     case append, replace
     var help: String {
@@ -56,8 +56,8 @@ public struct FileSink: SinkComponent {
     }
   }
 
-  public var path = FilePathTemplate()
-  public var encode = EncodeParameter(.json)
+  package var path = FilePathTemplate()
+  package var encode = EncodeParameter(.json)
   var mode = Mode.append
   var sync = Sync.never
   var syncInterval = TimeSpan.seconds(1)
@@ -67,9 +67,9 @@ public struct FileSink: SinkComponent {
   var idleTimeout: TimeSpan?
   var rotate: Rotation?
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<FileSink>(
+  package static let spec = ComponentSpec<FileSink>(
     "file",
     summary: "Writes events to a file, or to one of many that each event names.",
     details: """
@@ -153,7 +153,7 @@ public struct FileSink: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     validateRotation(&context)
     if path.template != nil {
       guard mode == .replace else { return }
@@ -195,16 +195,16 @@ public struct FileSink: SinkComponent {
   /// Whether files are opened and closed, or renamed, while the sink runs.
   private var hasManyFiles: Bool { path.template != nil || rotate != nil }
 
-  public var threads: String? {
+  package var threads: String? {
     !hasManyFiles ? StreamSink.threads : "encoded on the pipeline's thread, written by a thread of its own"
   }
-  public var encoding: EncodeParameter? { encode }
-  public var streamEncoding: EncodeParameter? { mode == .append && !hasManyFiles ? encode : nil }
-  public var writesFile: FilePathParameter? { path.literal }
+  package var encoding: EncodeParameter? { encode }
+  package var streamEncoding: EncodeParameter? { mode == .append && !hasManyFiles ? encode : nil }
+  package var writesFile: FilePathParameter? { path.literal }
   // Whatever `sync` says: see `Execution.acknowledgesOnDisk`.
-  public var confirmation: SinkConfirmation { .disk }
+  package var confirmation: SinkConfirmation { .disk }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     let sync: FileWriter.Sync =
       switch sync {
       case .never: .never

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 extension HTTPSink {
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink, TimerTarget {
     let parameters: HTTPSink

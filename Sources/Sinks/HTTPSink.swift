@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `http`: sends events in HTTP requests.
-public struct HTTPSink: SinkComponent {
+package struct HTTPSink: SinkComponent {
   enum Method: String, ChoiceParameter {
     case post = "POST"
     case put = "PUT"
@@ -121,13 +121,13 @@ public struct HTTPSink: SinkComponent {
   var queue = 10_000
   var allowPrivate = false
 
-  public init() {}
+  package init() {}
 
   /// The variables of expressions about an answer.
   static let responseVariables: [(String, ExpressionType)] = [("response", ResponseVariable.type), ("count", .int)]
   private static let requestVariables = [(RequestVariable.name, RequestVariable.type)]
 
-  public static let spec = ComponentSpec<HTTPSink>(
+  package static let spec = ComponentSpec<HTTPSink>(
     "http",
     summary: "Sends events to a URL, one or several in a request, and repeats failed requests.",
     details: """
@@ -326,7 +326,7 @@ public struct HTTPSink: SinkComponent {
     ],
     seeAlso: ["reply"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     context.requireOne("url", url.isGiven, or: "urls", !urls.isEmpty)
     for url in urls + (url.isGiven ? [url] : []) { URLConfinement.validate(url, &context) }
     validateServers(&context)
@@ -430,17 +430,17 @@ public struct HTTPSink: SinkComponent {
     }
   }
 
-  public var sendsRequests: Bool { true }
-  public var sendsTo: [TargetAddress] {
+  package var sendsRequests: Bool { true }
+  package var sendsTo: [TargetAddress] {
     ([url] + urls).compactMap { TargetAddress($0, method: method.rawValue) }
   }
-  public var namesDeliveries: Bool { true }
-  public var confirmation: SinkConfirmation { .receiver }
+  package var namesDeliveries: Bool { true }
+  package var confirmation: SinkConfirmation { .receiver }
   /// Nil with an envelope: the envelope is encoded, not the value of an event.
-  public var encoding: EncodeParameter? { envelope.isGiven ? nil : encode }
-  public var sentValue: MappingParameter? { body.isGiven ? body : nil }
+  package var encoding: EncodeParameter? { envelope.isGiven ? nil : encode }
+  package var sentValue: MappingParameter? { body.isGiven ? body : nil }
 
-  public var threads: String? {
+  package var threads: String? {
     """
     encoded on the pipeline thread, \(compress.choice == nil ? "" : "compressed by a thread of its own, ")sent by \
     the thread of all HTTP requests

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `journald`: writes events to the journal of systemd.
-public struct JournaldSink: SinkComponent {
+package struct JournaldSink: SinkComponent {
   var socket = "/run/systemd/journal/socket"
   var priority = SyslogSink.Severity()
   var identifier = "rxd"
@@ -10,9 +10,9 @@ public struct JournaldSink: SinkComponent {
   var queue = ByteSize(16 << 20)
   var reconnect = ReconnectParameter()
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<JournaldSink>(
+  package static let spec = ComponentSpec<JournaldSink>(
     "journald",
     summary: "Writes events to the journal of systemd, with their members as fields.",
     details: """
@@ -50,7 +50,7 @@ public struct JournaldSink: SinkComponent {
     useCases: [.init(.writing, "write events to the journal of systemd", "journald: { identifier: shop }")],
     seeAlso: ["syslog", "unix"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if socket.isEmpty || socket.utf8.count > 107, !socket.contains("${") {
       context.badValue(
         at: context.location(of: "socket"),
@@ -59,9 +59,9 @@ public struct JournaldSink: SinkComponent {
     }
   }
 
-  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+  package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = SocketSink.Settings(place: .unix(path: socket, isDatagram: true), encode: EncodeParameter(.json))
     settings.maxMessage = maxMessage.bytes
     settings.queue = queue.bytes

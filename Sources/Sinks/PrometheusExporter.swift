@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `prometheusExporter`: keeps the newest values of metrics for Prometheus to scrape.
-public struct PrometheusExporter: SinkComponent {
+package struct PrometheusExporter: SinkComponent {
   var address = NetworkAddress()
   var path = "/metrics"
   var buckets: [Double] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
@@ -11,9 +11,9 @@ public struct PrometheusExporter: SinkComponent {
   var auth: HTTPAuth?
   var allowUnauthenticated = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<PrometheusExporter>(
+  package static let spec = ComponentSpec<PrometheusExporter>(
     "prometheusExporter",
     summary: "Serves metrics over HTTP for Prometheus to scrape.",
     details: """
@@ -64,13 +64,13 @@ public struct PrometheusExporter: SinkComponent {
 
   static let methods = ["GET", "HEAD"]
 
-  public var listens: ListenAddress? {
+  package var listens: ListenAddress? {
     ListenAddress(
       host: address.host, port: address.port, location: address.location,
       site: ListenAddress.Site(path: path, methods: Self.methods))
   }
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if !address.isLoopback, auth == nil, !allowUnauthenticated {
       context.badValue(
         at: context.location, "'prometheusExporter' would serve every client that can reach \(address.host)",
@@ -89,9 +89,9 @@ public struct PrometheusExporter: SinkComponent {
     }
   }
 
-  public var threads: String? { "kept on the pipeline thread, served by the threads of the HTTP server" }
+  package var threads: String? { "kept on the pipeline thread, served by the threads of the HTTP server" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink {
     private let parameters: PrometheusExporter

@@ -1,19 +1,19 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `prometheusRemoteWrite`: sends metrics to Prometheus and compatible servers.
-public struct PrometheusRemoteWrite: SinkComponent {
+package struct PrometheusRemoteWrite: SinkComponent {
   var http = HTTPSink()
   var labels = Table<String>()
   var buckets: [Double] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
   var maxSeries = 10_000
 
-  public init() {
+  package init() {
     http.batch.count = 2000
     http.batch.every = .seconds(1)
   }
 
-  public static let spec = ComponentSpec<PrometheusRemoteWrite>(
+  package static let spec = ComponentSpec<PrometheusRemoteWrite>(
     "prometheusRemoteWrite",
     summary: "Sends metrics to Prometheus by remote write, many in a request, and repeats failed requests.",
     details: """
@@ -86,7 +86,7 @@ public struct PrometheusRemoteWrite: SinkComponent {
     ],
     seeAlso: ["prometheusExporter", "host", "statsd", "http"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     http.validate(&context)
     for entry in labels.entries where MetricStore.name(entry.name, mayHaveColon: false) != entry.name {
       context.badValue(
@@ -105,13 +105,13 @@ public struct PrometheusRemoteWrite: SinkComponent {
     }
   }
 
-  public var sendsRequests: Bool { true }
-  public var sendsTo: [TargetAddress] { http.sendsTo }
-  public var namesDeliveries: Bool { http.namesDeliveries }
-  public var confirmation: SinkConfirmation { .receiver }
-  public var threads: String? { http.threads }
+  package var sendsRequests: Bool { true }
+  package var sendsTo: [TargetAddress] { http.sendsTo }
+  package var namesDeliveries: Bool { http.namesDeliveries }
+  package var confirmation: SinkConfirmation { .receiver }
+  package var threads: String? { http.threads }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     HTTPSink.Node(http, nodeContext, RemoteWriteForm(self))
   }
 }

@@ -1,14 +1,14 @@
-public import PipelineCore
+import PipelineCore
 
 /// `reply`: answers HTTP requests.
-public struct Reply: SinkComponent {
-  public var status = ExpressionParameter()
-  public var encode = EncodeParameter(.json)
+package struct Reply: SinkComponent {
+  package var status = ExpressionParameter()
+  package var encode = EncodeParameter(.json)
   var headers = Table<TemplateParameter>()
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Reply>(
+  package static let spec = ComponentSpec<Reply>(
     "reply",
     summary: "Answers the HTTP request that an event came from.",
     details: """
@@ -38,15 +38,15 @@ public struct Reply: SinkComponent {
     ],
     seeAlso: ["httpServer"])
 
-  public func validate(_ context: inout DecodingContext) { headers.validateHeaders(isRequest: false, &context) }
+  package func validate(_ context: inout DecodingContext) { headers.validateHeaders(isRequest: false, &context) }
 
-  public var answersEvents: Bool { true }
-  public var confirmation: SinkConfirmation { .client }
-  public var encoding: EncodeParameter? { encode }
+  package var answersEvents: Bool { true }
+  package var confirmation: SinkConfirmation { .client }
+  package var encoding: EncodeParameter? { encode }
 
-  public var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
+  package var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink {
     private let parameters: Reply

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `sqlite`: a row of a table for each event.
-public struct SQLiteSink: SinkComponent {
+package struct SQLiteSink: SinkComponent {
   enum Mode: String, ChoiceParameter {
     case insert, upsert
     var help: String {
@@ -34,11 +34,11 @@ public struct SQLiteSink: SinkComponent {
   var busyTimeout = TimeSpan.seconds(5)
   var retry = ReconnectParameter()
 
-  public var writesDatabase: FilePathParameter? { path }
+  package var writesDatabase: FilePathParameter? { path }
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<SQLiteSink>(
+  package static let spec = ComponentSpec<SQLiteSink>(
     "sqlite",
     summary: "Writes a row into a table of a SQLite database for each event.",
     details: """
@@ -105,7 +105,7 @@ public struct SQLiteSink: SinkComponent {
     ],
     seeAlso: ["file", "http"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if path.text == ":memory:" {
       context.badValue(
         at: context.location(of: "path"), "nobody could read ':memory:', which ends with the connection",
@@ -137,8 +137,8 @@ public struct SQLiteSink: SinkComponent {
     }
   }
 
-  public var threads: String? { "written by a thread of its own" }
-  public var confirmation: SinkConfirmation { .disk }
+  package var threads: String? { "written by a thread of its own" }
+  package var confirmation: SinkConfirmation { .disk }
 
   var sql: String {
     let names = columns.entries.map { Database.quoted($0.name) }
@@ -151,7 +151,7 @@ public struct SQLiteSink: SinkComponent {
     return text + " ON CONFLICT(\(key.map(Database.quoted).joined(separator: ", "))) DO \(change)"
   }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink, TimerTarget {
     private struct Item {

@@ -1,11 +1,11 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `sse`: a live feed of Server-Sent Events.
-public struct SSESink: SinkComponent {
+package struct SSESink: SinkComponent {
   var address = NetworkAddress()
   var path = "/events"
-  public var encode = EncodeParameter(.json)
+  package var encode = EncodeParameter(.json)
   var event = TemplateParameter()
   var id = TemplateParameter()
   var replay = 100
@@ -17,13 +17,13 @@ public struct SSESink: SinkComponent {
   var tls: ServingTLSParameter?
   var allowUnauthenticated = false
 
-  public init() {}
+  package init() {}
 
   /// The limit of a message, and of the messages kept for clients that reconnect: both must fit into the buffer of a client.
   static let largest = ResponseStream.room / 2
   static let methods = ["GET"]
 
-  public static let spec = ComponentSpec<SSESink>(
+  package static let spec = ComponentSpec<SSESink>(
     "sse",
     summary: "Serves events as a live feed of Server-Sent Events, as a browser's `EventSource` reads them.",
     details: """
@@ -90,7 +90,7 @@ public struct SSESink: SinkComponent {
     ],
     seeAlso: ["httpServer", "reply"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if !path.hasPrefix("/")
       || !path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") })
     {
@@ -111,16 +111,16 @@ public struct SSESink: SinkComponent {
     }
   }
 
-  public var encoding: EncodeParameter? { encode }
-  public var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
-  public var servesEvents: Bool { true }
-  public var listens: ListenAddress? {
+  package var encoding: EncodeParameter? { encode }
+  package var threads: String? { "encoded on the pipeline thread, sent by the threads of the HTTP server" }
+  package var servesEvents: Bool { true }
+  package var listens: ListenAddress? {
     ListenAddress(
       host: address.host, port: address.port, location: address.location,
       site: ListenAddress.Site(path: path, methods: Self.methods, tls: tls?.files.all ?? []))
   }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink, TimerTarget {
     private let parameters: SSESink

@@ -1,14 +1,14 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `stderr`: standard error.
-public struct Stderr: SinkComponent {
-  public var encode = EncodeParameter(.json)
+package struct Stderr: SinkComponent {
+  package var encode = EncodeParameter(.json)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Stderr>(
+  package static let spec = ComponentSpec<Stderr>(
     "stderr",
     summary: "Writes events to standard error.",
     details: "On a terminal, control characters inside events are written as escapes.",
@@ -26,16 +26,16 @@ public struct Stderr: SinkComponent {
     ],
     seeAlso: ["stdout"])
 
-  public var threads: String? { StreamSink.threads }
-  public var encoding: EncodeParameter? { encode }
-  public var confirmation: SinkConfirmation { .system }
-  public var streamEncoding: EncodeParameter? {
+  package var threads: String? { StreamSink.threads }
+  package var encoding: EncodeParameter? { encode }
+  package var confirmation: SinkConfirmation { .system }
+  package var streamEncoding: EncodeParameter? {
     var encode = encode
     encode.options.escapeControls = isatty(2) == 1
     return encode
   }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardError))
   }
 }

@@ -1,14 +1,14 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `stdout`: standard output.
-public struct Stdout: SinkComponent {
-  public var encode = EncodeParameter(.json)
+package struct Stdout: SinkComponent {
+  package var encode = EncodeParameter(.json)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Stdout>(
+  package static let spec = ComponentSpec<Stdout>(
     "stdout",
     summary: "Writes events to standard output.",
     details: """
@@ -35,16 +35,16 @@ public struct Stdout: SinkComponent {
     ],
     seeAlso: ["stderr", "file"])
 
-  public var threads: String? { StreamSink.threads }
-  public var encoding: EncodeParameter? { encode }
-  public var confirmation: SinkConfirmation { .system }
-  public var streamEncoding: EncodeParameter? {
+  package var threads: String? { StreamSink.threads }
+  package var encoding: EncodeParameter? { encode }
+  package var confirmation: SinkConfirmation { .system }
+  package var streamEncoding: EncodeParameter? {
     var encode = encode
     encode.options.escapeControls = isatty(1) == 1
     return encode
   }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardOutput))
   }
 }

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `syslog`: sends events as syslog messages.
-public struct SyslogSink: SinkComponent {
+package struct SyslogSink: SinkComponent {
   enum Carrier: String, ChoiceParameter {
     case udp, tcp
     var help: String { self == .udp ? "each message is a datagram" : "messages follow each other in a stream" }
@@ -77,9 +77,9 @@ public struct SyslogSink: SinkComponent {
     }
   }
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<SyslogSink>(
+  package static let spec = ComponentSpec<SyslogSink>(
     "syslog",
     summary: "Sends events as syslog messages (RFC 5424 or RFC 3164) over UDP, TCP, TLS or to a Unix socket.",
     details: """
@@ -126,7 +126,7 @@ public struct SyslogSink: SinkComponent {
     ],
     seeAlso: ["tcp", "udp", "unix"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     tls?.validate(at: "tls", &context)
     if let network = target.network { context.checkTarget(network) }
     if let path = target.path, transport == .tcp {
@@ -142,13 +142,13 @@ public struct SyslogSink: SinkComponent {
     }
   }
 
-  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
-  public var sendsTo: [TargetAddress] {
+  package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+  package var sendsTo: [TargetAddress] {
     if let path = target.path { return path.contains("${") ? [] : [TargetAddress(ListenAddress(socket: path))] }
     return target.network?.targets(isDatagram: transport == .udp) ?? []
   }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     let isStream = transport == .tcp
     let place: SocketPlace =
       if let path = target.path { .unix(path: path, isDatagram: true) } else {
@@ -166,7 +166,7 @@ public struct SyslogSink: SinkComponent {
     return SocketSink(nodeContext, settings)
   }
 
-  public var shownEncoder: (any EventEncoder)? { SyslogEncoder(encodingOfMessages) }
+  package var shownEncoder: ShownEncoder? { ShownEncoder(SyslogEncoder(encodingOfMessages)) }
 
   private var encodingOfMessages: SyslogEncoding {
     var encoding = SyslogEncoding()

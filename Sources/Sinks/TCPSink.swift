@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `tcp`: sends messages over TCP.
-public struct TCPSink: SinkComponent {
+package struct TCPSink: SinkComponent {
   var address = NetworkAddress()
-  public var encode = EncodeParameter(.json)
+  package var encode = EncodeParameter(.json)
   var framing = SentFraming.lines
   var tls: TLSParameter?
   var serverName: String?
@@ -12,9 +12,9 @@ public struct TCPSink: SinkComponent {
   var reconnect = ReconnectParameter()
   var queue = ByteSize(16 << 20)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<TCPSink>(
+  package static let spec = ComponentSpec<TCPSink>(
     "tcp",
     summary: "Sends events over TCP, each a message.",
     details: """
@@ -54,16 +54,16 @@ public struct TCPSink: SinkComponent {
     useCases: [.init(.writing, "send lines over TCP", "tcp: 127.0.0.1:5170")],
     seeAlso: ["unix", "udp", "syslog", "http"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     tls?.validate(at: "tls", &context)
     context.checkTarget(address)
   }
 
-  public var encoding: EncodeParameter? { encode }
-  public var sendsTo: [TargetAddress] { address.targets(isDatagram: false) }
-  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+  package var encoding: EncodeParameter? { encode }
+  package var sendsTo: [TargetAddress] { address.targets(isDatagram: false) }
+  package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = SocketSink.Settings(
       place: .network(host: address.host, port: address.port, isDatagram: false), encode: encode)
     settings.framing = framing

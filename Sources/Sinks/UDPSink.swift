@@ -1,18 +1,18 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `udp`: sends datagrams.
-public struct UDPSink: SinkComponent {
+package struct UDPSink: SinkComponent {
   var address = NetworkAddress()
-  public var encode = EncodeParameter(.json)
+  package var encode = EncodeParameter(.json)
   var queue = ByteSize(16 << 20)
 
-  public init() {}
+  package init() {}
 
   /// The largest payload of a datagram over IPv4.
   static let largest = 65_507
 
-  public static let spec = ComponentSpec<UDPSink>(
+  package static let spec = ComponentSpec<UDPSink>(
     "udp",
     summary: "Sends each event as a UDP datagram.",
     details: """
@@ -35,13 +35,13 @@ public struct UDPSink: SinkComponent {
     useCases: [.init(.writing, "send datagrams", "udp: 127.0.0.1:5170")],
     seeAlso: ["tcp", "unix", "syslog"])
 
-  public func validate(_ context: inout DecodingContext) { context.checkTarget(address) }
+  package func validate(_ context: inout DecodingContext) { context.checkTarget(address) }
 
-  public var encoding: EncodeParameter? { encode }
-  public var sendsTo: [TargetAddress] { address.targets(isDatagram: true) }
-  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+  package var encoding: EncodeParameter? { encode }
+  package var sendsTo: [TargetAddress] { address.targets(isDatagram: true) }
+  package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = SocketSink.Settings(
       place: .network(host: address.host, port: address.port, isDatagram: true), encode: encode)
     settings.maxMessage = Self.largest

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `unix`: sends messages to a Unix socket.
-public struct UnixSink: SinkComponent {
+package struct UnixSink: SinkComponent {
   enum Kind: String, ChoiceParameter {
     case stream, datagram
     var help: String { self == .stream ? "it connects" : "each event is a datagram" }
@@ -10,14 +10,14 @@ public struct UnixSink: SinkComponent {
 
   var path = ""
   var kind = Kind.stream
-  public var encode = EncodeParameter(.json)
+  package var encode = EncodeParameter(.json)
   var framing = SentFraming.lines
   var reconnect = ReconnectParameter()
   var queue = ByteSize(16 << 20)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<UnixSink>(
+  package static let spec = ComponentSpec<UnixSink>(
     "unix",
     summary: "Sends events to a Unix socket, as a stream or as datagrams.",
     details: """
@@ -43,7 +43,7 @@ public struct UnixSink: SinkComponent {
     useCases: [.init(.writing, "send events to a local program", "unix: /run/app/events.sock")],
     seeAlso: ["tcp", "udp", "syslog"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     context.checkSocketPath(path, at: "path")
     if kind == .datagram, framing != .lines {
       context.badValue(
@@ -53,11 +53,11 @@ public struct UnixSink: SinkComponent {
     }
   }
 
-  public var encoding: EncodeParameter? { encode }
-  public var sendsTo: [TargetAddress] { path.contains("${") ? [] : [TargetAddress(ListenAddress(socket: path))] }
-  public var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
+  package var encoding: EncodeParameter? { encode }
+  package var sendsTo: [TargetAddress] { path.contains("${") ? [] : [TargetAddress(ListenAddress(socket: path))] }
+  package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = SocketSink.Settings(place: .unix(path: path, isDatagram: kind == .datagram), encode: encode)
     settings.framing = framing
     settings.maxMessage = kind == .datagram ? 64 << 10 : .max

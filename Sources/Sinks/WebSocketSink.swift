@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `webSocket`: sends events over WebSockets, to a server or to all connected clients.
-public struct WebSocketSink: SinkComponent, WebSocketComponent {
+package struct WebSocketSink: SinkComponent, WebSocketComponent {
   enum Kind: String, ChoiceParameter {
     case text, binary
     var help: String {
@@ -23,22 +23,22 @@ public struct WebSocketSink: SinkComponent, WebSocketComponent {
     }
   }
 
-  public var socket = WebSocketParameters()
-  public var encode = EncodeParameter(.json)
+  package var socket = WebSocketParameters()
+  package var encode = EncodeParameter(.json)
   var type = Kind.text
   var reconnect = ReconnectParameter()
   var queue: ByteSize?
   var slow: Slow?
 
-  public init() {}
+  package init() {}
 
-  public var listens: ListenAddress? { socket.serving?.listens }
+  package var listens: ListenAddress? { socket.serving?.listens }
 
   /// The bytes that may wait for a client, and the longest message.
   static let room = 256 << 10
   static let largest = room / 2
 
-  public static let spec = ComponentSpec<WebSocketSink>(
+  package static let spec = ComponentSpec<WebSocketSink>(
     "webSocket",
     summary: "Sends each event as a message of a WebSocket, to a server or to all clients that are connected.",
     details: """
@@ -92,7 +92,7 @@ public struct WebSocketSink: SinkComponent, WebSocketComponent {
     ],
     seeAlso: ["sse", "httpServer", "tcp"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     validateSocket(ofClient: [("queue", queue != nil)], ofServer: [("slow", slow != nil)], &context)
     let isConstant = socket.url.isConstant && socket.headers.entries.allSatisfy { $0.value.isConstant }
     if socket.url.isGiven, !isConstant {
@@ -112,12 +112,12 @@ public struct WebSocketSink: SinkComponent, WebSocketComponent {
     return options
   }
 
-  public var encoding: EncodeParameter? { encode }
-  public var servesEvents: Bool { socket.listen != nil }
-  public var sendsTo: [TargetAddress] { [socket.target].compactMap { $0 } }
-  public var threads: String? { "encoded on the pipeline thread, sent by the network thread" }
+  package var encoding: EncodeParameter? { encode }
+  package var servesEvents: Bool { socket.listen != nil }
+  package var sendsTo: [TargetAddress] { [socket.target].compactMap { $0 } }
+  package var threads: String? { "encoded on the pipeline thread, sent by the network thread" }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     if let serving = socket.serving { return Server(self, serving, nodeContext) }
     var settings = SocketSink.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
     settings.framing = .none

@@ -1,17 +1,17 @@
 import PipelineCore
 
 /// How the characters of an input are encoded: `charset: utf-16le`.
-public struct CharsetParameter: ParameterValue {
+package struct CharsetParameter: ParameterValue {
   private var charset: Charset?
   /// Whether the file gives a charset, UTF-8 included.
   private(set) var isGiven = false
 
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
-  public var defaultText: String? { charset?.name ?? "utf-8" }
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+  package var defaultText: String? { charset?.name ?? "utf-8" }
 
-  public init() {}
+  package init() {}
 
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> CharsetParameter? {
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> CharsetParameter? {
     guard let name = String.decode(node, &context) else { return nil }
     var parameter = CharsetParameter()
     parameter.isGiven = true

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `directory`: entries that are created, changed and removed in a directory.
-public struct DirectorySource: SourceComponent {
+package struct DirectorySource: SourceComponent {
   var path = FilePathParameter()
   var include = ["*"]
   var exclude: [String] = []
@@ -13,9 +13,9 @@ public struct DirectorySource: SourceComponent {
   /// Whether it sends the existing entries and completes.
   private var isOnce = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<DirectorySource>(
+  package static let spec = ComponentSpec<DirectorySource>(
     "directory",
     summary: "Sends an event for each file that is created, changed or removed in a directory.",
     details: """
@@ -67,7 +67,7 @@ public struct DirectorySource: SourceComponent {
     ],
     seeAlso: ["file"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     for (name, patterns) in [("include", include), ("exclude", exclude)] {
       for pattern in patterns where pattern.isEmpty || pattern.hasPrefix("/") || pattern.contains("**") {
         context.badValue(
@@ -91,7 +91,7 @@ public struct DirectorySource: SourceComponent {
     }
   }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     var event = ExpressionType.Field("event", .string)
     event.choices = ["created", "changed", "removed"]
     var type = ExpressionType.Field("type", .string)
@@ -104,16 +104,16 @@ public struct DirectorySource: SourceComponent {
         ], open: false))
   }
 
-  public var recovery: SourceRecovery { .position }
-  public func threads(_ limit: Int?) -> String? { "watched by a thread of its own" }
+  package var recovery: SourceRecovery { .position }
+  package func threads(_ limit: Int?) -> String? { "watched by a thread of its own" }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.isOnce = true
     return once
   }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

@@ -1,7 +1,7 @@
-public import PipelineCore
+import PipelineCore
 
 /// `docker`: the logs of containers, or the events of Docker, over its socket.
-public struct DockerSource: SourceComponent {
+package struct DockerSource: SourceComponent {
   enum Emission: String, ChoiceParameter {
     case logs, events
     var help: String {
@@ -22,9 +22,9 @@ public struct DockerSource: SourceComponent {
   var maxReconnect = TimeSpan.seconds(30)
   var timeout = TimeSpan.seconds(30)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<DockerSource>(
+  package static let spec = ComponentSpec<DockerSource>(
     "docker",
     summary: "Reads the logs of Docker's containers, or Docker's events, over its socket.",
     details: """
@@ -120,7 +120,7 @@ public struct DockerSource: SourceComponent {
     ],
     seeAlso: ["journald", "file", "exec"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if !socket.hasPrefix("/") || socket.utf8.count > 107 || socket.utf8.contains(0) {
       context.badValue(
         at: context.location(of: "socket"), "'socket' of 'docker' must be an absolute path of at most 107 bytes",
@@ -139,7 +139,7 @@ public struct DockerSource: SourceComponent {
     }
   }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     let texts = ExpressionType.map(.string, .string)
     switch emit {
     case .logs:
@@ -163,13 +163,13 @@ public struct DockerSource: SourceComponent {
     }
   }
 
-  public var asksDocker: Bool { true }
-  public var recovery: SourceRecovery { .position }
-  public func threads(_ limit: Int?) -> String? {
+  package var asksDocker: Bool { true }
+  package var recovery: SourceRecovery { .position }
+  package func threads(_ limit: Int?) -> String? {
     "received by the thread of all HTTP requests, taken apart on the pipeline thread"
   }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 }

@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 
 /// `empty`: completes without an event.
-public struct EmptySource: SourceComponent {
-  public init() {}
+package struct EmptySource: SourceComponent {
+  package init() {}
 
-  public static let spec = ComponentSpec<EmptySource>(
+  package static let spec = ComponentSpec<EmptySource>(
     "empty",
     summary: "Completes at once, without an event.",
     details: "Use it for a branch without events, and to test what an operator does at an early end.",
@@ -34,11 +34,11 @@ public struct EmptySource: SourceComponent {
     useCases: [.init(.reading, "have a signal without events", "empty: {}")],
     seeAlso: ["never", "error", "values"])
 
-  public var runsOnVirtualTime: Bool { true }
-  public var once: (any SourceComponent)? { self }
-  public var recovery: SourceRecovery { .made }
+  package var runsOnVirtualTime: Bool { true }
+  package var once: (any SourceComponent)? { self }
+  package var recovery: SourceRecovery { .made }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(nodeContext, downstream: downstream)
   }
 

@@ -1,12 +1,12 @@
-public import PipelineCore
+import PipelineCore
 
 /// `error`: fails without an event.
-public struct ErrorSource: SourceComponent {
-  public var message = TemplateParameter()
+package struct ErrorSource: SourceComponent {
+  package var message = TemplateParameter()
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<ErrorSource>(
+  package static let spec = ComponentSpec<ErrorSource>(
     "error",
     summary: "Fails at once, without an event.",
     details: """
@@ -44,11 +44,11 @@ public struct ErrorSource: SourceComponent {
     useCases: [.init(.reading, "end a signal with an error of my own", "error: there is no such user")],
     seeAlso: ["empty", "never", "try", "catch"])
 
-  public var runsOnVirtualTime: Bool { true }
-  public var once: (any SourceComponent)? { self }
-  public var recovery: SourceRecovery { .made }
+  package var runsOnVirtualTime: Bool { true }
+  package var once: (any SourceComponent)? { self }
+  package var recovery: SourceRecovery { .made }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(message, nodeContext, downstream)
   }
 

@@ -1,12 +1,12 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `exec`: runs a program, once, periodically, or for ever.
-public struct Exec: SourceComponent {
+package struct Exec: SourceComponent {
   /// The part of a run that becomes an event.
-  public enum Emission: String, ChoiceParameter {
+  package enum Emission: String, ChoiceParameter {
     case output, exit
-    public var help: String {
+    package var help: String {
       switch self {
       case .output: "the standard output of the program, decoded"
       case .exit:
@@ -20,16 +20,16 @@ public struct Exec: SourceComponent {
   var input = TemplateParameter()
   var environment = Table<TemplateParameter>()
   var directory: String?
-  public var every: TimeSpan?
+  package var every: TimeSpan?
   var jitter = TimeSpan.zero
   var immediate = true
-  public var streaming = false
+  package var streaming = false
   var emit = Emission.output
-  public var decode = DecodeParameter(.lines)
+  package var decode = DecodeParameter(.lines)
   var join: JoinParameter?
   var charset = CharsetParameter()
   var success: [Int] = [0]
-  public var timeout = TimeSpan.seconds(30)
+  package var timeout = TimeSpan.seconds(30)
   var stopTimeout = TimeSpan.seconds(10)
   var maxOutput = ByteSize(16 << 20)
   var maxLine = ByteSize(1 << 20)
@@ -37,9 +37,9 @@ public struct Exec: SourceComponent {
   var maxMemory: ByteSize?
   var maxCPU: TimeSpan?
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Exec>(
+  package static let spec = ComponentSpec<Exec>(
     "exec",
     summary: "Runs a program and sends its output: once, periodically, or for as long as it runs.",
     details: """
@@ -131,7 +131,7 @@ public struct Exec: SourceComponent {
     ],
     seeAlso: ["http", "interval", "flattenMap"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if command.isEmpty == (shell == nil) {
       context.badValue(
         at: context.location,
@@ -177,7 +177,7 @@ public struct Exec: SourceComponent {
   /// How its output becomes events.
   var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     guard emit == .exit else { return decode.options.eventType }
     return EventType(
       .object(
@@ -186,25 +186,25 @@ public struct Exec: SourceComponent {
         ], open: false))
   }
 
-  public func threads(_ limit: Int?) -> String? {
+  package func threads(_ limit: Int?) -> String? {
     streaming
       ? decoding.threads(limit)
       : "waited for by a thread of its own, decoded on the pipeline thread"
   }
 
-  public var runsOnVirtualTime: Bool { !streaming }
+  package var runsOnVirtualTime: Bool { !streaming }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.every = nil
     return once
   }
 
   /// A program that runs on keeps no schedule of runs.
-  public var persistence: Persistence { streaming ? .nothing : Self.spec.persistence }
-  public var recovery: SourceRecovery { streaming ? .never : .request }
+  package var persistence: Persistence { streaming ? .nothing : Self.spec.persistence }
+  package var recovery: SourceRecovery { streaming ? .never : .request }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     streaming ? ExecStream(self, nodeContext, downstream) : ExecRuns(self, nodeContext, downstream)
   }
 

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `file`: the contents of files, once or as they grow.
-public struct File: SourceComponent {
+package struct File: SourceComponent {
   enum Start: String, ChoiceParameter {
     case beginning, end
     var help: String {
@@ -23,20 +23,20 @@ public struct File: SourceComponent {
   }
 
   var paths: [FilePathParameter] = []
-  public var decode = DecodeParameter(.text)
+  package var decode = DecodeParameter(.text)
   var join: JoinParameter?
   var charset = CharsetParameter()
-  public var follow = false
+  package var follow = false
   var start = Start.beginning
-  public var maxLine = ByteSize(1 << 20)
-  public var whenTooLong = WhenTooLong.reject
-  public var maxBytes = ByteSize(16 << 20)
+  package var maxLine = ByteSize(1 << 20)
+  package var whenTooLong = WhenTooLong.reject
+  package var maxBytes = ByteSize(16 << 20)
   var rotateWait = TimeSpan.seconds(5)
   var compression = Compression.auto
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<File>(
+  package static let spec = ComponentSpec<File>(
     "file",
     summary: "Reads files once, or follows them as they grow.",
     details: """
@@ -117,7 +117,7 @@ public struct File: SourceComponent {
     ],
     seeAlso: ["stdin"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if paths.isEmpty, !context.diagnostics.hasErrors {
       context.badValue(at: context.location, "'path' of 'file' is empty")
     }
@@ -154,22 +154,22 @@ public struct File: SourceComponent {
   /// How bytes become events.
   var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
 
-  public var outputType: EventType { decode.options.eventType }
-  public var decodesBlocks: Bool { !follow }
-  public var readsFiles: [FilePathParameter] { paths }
+  package var outputType: EventType { decode.options.eventType }
+  package var decodesBlocks: Bool { !follow }
+  package var readsFiles: [FilePathParameter] { paths }
   // It opens regular files only.
-  public var recovery: SourceRecovery { .position }
+  package var recovery: SourceRecovery { .position }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.follow = false
     once.start = .beginning
     return once
   }
 
-  public var namesEvents: Bool { true }
+  package var namesEvents: Bool { true }
 
-  public func threads(_ limit: Int?) -> String? {
+  package func threads(_ limit: Int?) -> String? {
     follow
       ? """
       read by a thread of its own, which runs turns while there is nothing to read; decoded on the pipeline thread
@@ -177,16 +177,16 @@ public struct File: SourceComponent {
       : decoding.threads(limit)
   }
 
-  public var pace: EventPace? { follow ? nil : .unbounded }
+  package var pace: EventPace? { follow ? nil : .unbounded }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     follow ? Following(self, nodeContext, downstream) : Reading(self, nodeContext, downstream)
   }
 }
 
 extension File {
   /// Followed files and those read once have different forms, of which only the right one fits.
-  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+  package static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     var other = state
     do throws(StateFault) { return try followedPositions(&state) } catch { return try oncePositions(&other) }
   }

@@ -1,32 +1,32 @@
-public import PipelineCore
+import PipelineCore
 
 /// `http`: one request, or periodic requests.
-public struct HTTP: SourceComponent {
-  public enum Method: String, ChoiceParameter {
+package struct HTTP: SourceComponent {
+  package enum Method: String, ChoiceParameter {
     case get = "GET"
     case post = "POST"
     case put = "PUT"
     case patch = "PATCH"
     case delete = "DELETE"
     case head = "HEAD"
-    public var help: String { "the method \(rawValue)" }
+    package var help: String { "the method \(rawValue)" }
   }
 
-  public var url = TemplateParameter()
-  public var method = Method.get
+  package var url = TemplateParameter()
+  package var method = Method.get
   var headers = Table<TemplateParameter>()
   var body = TemplateParameter()
-  public var every: TimeSpan?
+  package var every: TimeSpan?
   var jitter = TimeSpan.zero
   var immediate = true
   var conditional = false
   var pages: Pages?
   var cursor: Cursor?
-  public var decode = DecodeParameter(.json)
+  package var decode = DecodeParameter(.json)
   var charset = CharsetParameter()
   var auth: ClientAuth?
   var tls = TLSParameter()
-  public var timeout = TimeSpan.seconds(30)
+  package var timeout = TimeSpan.seconds(30)
   var connectTimeout = TimeSpan.seconds(5)
   var stopTimeout = TimeSpan.seconds(10)
   var redirects = 0
@@ -35,9 +35,9 @@ public struct HTTP: SourceComponent {
   var acceptCompressed = false
   var allowPrivate = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<HTTP>(
+  package static let spec = ComponentSpec<HTTP>(
     "http",
     summary: "Requests a URL, once or periodically, and sends the contents of the response.",
     details: """
@@ -189,7 +189,7 @@ public struct HTTP: SourceComponent {
     ],
     seeAlso: ["httpServer", "flattenMap"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     URLConfinement.validate(url, &context)
     URLConfinement.validate(proxy: proxy, &context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
@@ -198,26 +198,26 @@ public struct HTTP: SourceComponent {
     validatePolling(&context)
   }
 
-  public var asks: TargetAddress? { TargetAddress(url, method: method.rawValue) }
-  public var outputType: EventType { decode.options.eventType }
+  package var asks: TargetAddress? { TargetAddress(url, method: method.rawValue) }
+  package var outputType: EventType { decode.options.eventType }
 
-  public func threads(_ limit: Int?) -> String? {
+  package func threads(_ limit: Int?) -> String? {
     """
     fetched by the thread of all HTTP requests, decoded on the pipeline thread
     """
   }
 
-  public var runsOnVirtualTime: Bool { true }
+  package var runsOnVirtualTime: Bool { true }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.every = nil
     return once
   }
 
-  public var recovery: SourceRecovery { cursor == nil ? .request : .position }
+  package var recovery: SourceRecovery { cursor == nil ? .request : .position }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 }

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `httpServer`: receives HTTP requests.
-public struct HTTPServerSource: SourceComponent {
+package struct HTTPServerSource: SourceComponent {
   /// A URL path as requests have it: encoded, from the slash to the `?`.
   struct Path: ParameterValue {
     var text = ""
@@ -53,7 +53,7 @@ public struct HTTPServerSource: SourceComponent {
   var address = NetworkAddress()
   var path: Path?
   var methods: [Method] = []
-  public var decode: DecodeParameter?
+  package var decode: DecodeParameter?
   var charset = CharsetParameter()
   var answer: ServingRules.Answer?
   var auth: HTTPAuth?
@@ -65,9 +65,9 @@ public struct HTTPServerSource: SourceComponent {
   var queueTimeout = TimeSpan.seconds(5)
   var replyTimeout = TimeSpan.seconds(30)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<HTTPServerSource>(
+  package static let spec = ComponentSpec<HTTPServerSource>(
     "httpServer",
     summary: "Receives HTTP requests and sends each as an event, or the events in its body.",
     details: """
@@ -177,7 +177,7 @@ public struct HTTPServerSource: SourceComponent {
     ],
     seeAlso: ["http", "reply"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     tls?.validate(at: "tls", &context)
     if let decode {
       charset.check(decode.options, joins: false, &context)
@@ -200,12 +200,12 @@ public struct HTTPServerSource: SourceComponent {
     }
   }
 
-  public var serving: ServingRules? { rules }
+  package var serving: ServingRules? { rules }
   // A client that is answered 202 before its events are safe does not send them again.
-  public var namesEvents: Bool { true }
-  public var recovery: SourceRecovery { rules.answer == .accepted ? .never : .sender }
+  package var namesEvents: Bool { true }
+  package var recovery: SourceRecovery { rules.answer == .accepted ? .never : .sender }
 
-  public var listens: ListenAddress? {
+  package var listens: ListenAddress? {
     ListenAddress(
       host: address.host, port: address.port, location: address.location,
       site: ListenAddress.Site(path: path?.text, methods: rules.methods, tls: tls?.files.all ?? []))
@@ -228,15 +228,15 @@ public struct HTTPServerSource: SourceComponent {
     return rules
   }
 
-  public var outputType: EventType { decode?.options.eventType ?? .dyn }
+  package var outputType: EventType { decode?.options.eventType ?? .dyn }
 
-  public func threads(_ limit: Int?) -> String? {
+  package func threads(_ limit: Int?) -> String? {
     """
     received by the threads of the HTTP server, decoded on the pipeline thread
     """
   }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `host`: figures of this machine.
-public struct HostSource: SourceComponent {
+package struct HostSource: SourceComponent {
   enum Collector: String, ChoiceParameter {
     case cpu, memory, load, disk, network, filesystems, processes, cgroup
     var help: String {
@@ -42,9 +42,9 @@ public struct HostSource: SourceComponent {
   var cgroupDepth = 2
   var root = "/"
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<HostSource>(
+  package static let spec = ComponentSpec<HostSource>(
     "host",
     summary: "Measures this machine periodically: processors, memory, disks, network, services.",
     details: """
@@ -91,7 +91,7 @@ public struct HostSource: SourceComponent {
     ],
     seeAlso: ["http", "exec", "interval"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if collect.isEmpty {
       context.badValue(
         at: context.location(of: "collect"), "'collect' of 'host' is empty, so nothing is measured",
@@ -105,7 +105,7 @@ public struct HostSource: SourceComponent {
     }
   }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     guard emit == .snapshot else { return EventType(.object(fields: Self.sampleFields, open: false)) }
     var fields: [ExpressionType.Field] = []
     if collect.contains(.load) {
@@ -125,16 +125,16 @@ public struct HostSource: SourceComponent {
     return [.init("name", .string), type, .init("labels", .map(.string, .string)), .init("value", .double)]
   }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.isSingle = true
     return once
   }
 
-  public var recovery: SourceRecovery { .request }
-  public func threads(_ limit: Int?) -> String? { "measured on a thread of its own" }
+  package var recovery: SourceRecovery { .request }
+  package func threads(_ limit: Int?) -> String? { "measured on a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

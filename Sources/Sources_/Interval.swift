@@ -1,18 +1,18 @@
-public import PipelineCore
+import PipelineCore
 
 /// `interval`: periodic events.
-public struct Interval: SourceComponent {
-  public var every: TimeSpan?
-  public var immediate = false
-  public var leeway = TimeSpan.zero
-  public var cron: CronParameter?
-  public var timezone = "UTC"
+package struct Interval: SourceComponent {
+  package var every: TimeSpan?
+  package var immediate = false
+  package var leeway = TimeSpan.zero
+  package var cron: CronParameter?
+  package var timezone = "UTC"
   /// Whether it sends one tick, at once, and completes.
   private var isSingle = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Interval>(
+  package static let spec = ComponentSpec<Interval>(
     "interval",
     summary: "Sends an event at a fixed interval, or by a cron schedule.",
     details: """
@@ -56,7 +56,7 @@ public struct Interval: SourceComponent {
     ],
     seeAlso: ["http", "values"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if (every == nil) == (cron == nil) {
       context.badValue(
         at: context.location,
@@ -70,24 +70,24 @@ public struct Interval: SourceComponent {
     }
   }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     EventType(
       .object(fields: [.init("tick", .int), .init("time", .timestamp), .init("missed", .int)], open: false))
   }
 
-  public var runsOnVirtualTime: Bool { true }
+  package var runsOnVirtualTime: Bool { true }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.isSingle = true
     return once
   }
 
-  public var recovery: SourceRecovery { .made }
+  package var recovery: SourceRecovery { .made }
 
-  public var pace: EventPace? { every.map { .every($0) } }
+  package var pace: EventPace? { every.map { .every($0) } }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 
@@ -281,7 +281,7 @@ public struct Interval: SourceComponent {
 }
 
 extension Interval {
-  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+  package static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     _ = try state.read(Instant.self)
     return [SavedPosition(offset: try state.read(Int64.self), unit: "ticks")]
   }

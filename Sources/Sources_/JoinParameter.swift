@@ -1,7 +1,7 @@
 import PipelineCore
 
 /// The rule that joins lines to events: `join: { start: '^\d{4}-' }`.
-public struct JoinParameter: RecordParameter {
+package struct JoinParameter: RecordParameter {
   var start: String?
   var end: String?
   var continuation: String?
@@ -11,9 +11,9 @@ public struct JoinParameter: RecordParameter {
   var maxLines = 1000
   var maxBytes = ByteSize(1 << 20)
 
-  public init() {}
+  package init() {}
 
-  public static var fields: [RecordField<JoinParameter>] {
+  package static var fields: [RecordField<JoinParameter>] {
     [
       .init(
         "start", \.start,
@@ -41,7 +41,7 @@ public struct JoinParameter: RecordParameter {
     ].compactMap { $0 }
   }
 
-  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+  package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
     let rules = rules
     guard rules.count == 1, let rule = rules.first else {
       context.badValue(

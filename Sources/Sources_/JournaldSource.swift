@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `journald`: entries of the journal of systemd.
-public struct JournaldSource: SourceComponent {
+package struct JournaldSource: SourceComponent {
   /// The least severe priority, by name or by number.
   struct Priority: ParameterValue {
     var number = 7
@@ -76,13 +76,13 @@ public struct JournaldSource: SourceComponent {
   var priority: Priority?
   var match = Table<[String]>()
   var since = Since()
-  public var follow = true
+  package var follow = true
   var directory: String?
   var maxField = ByteSize(64 << 10)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<JournaldSource>(
+  package static let spec = ComponentSpec<JournaldSource>(
     "journald",
     summary: "Reads the journal of systemd, and follows it through rotations.",
     details: """
@@ -136,7 +136,7 @@ public struct JournaldSource: SourceComponent {
     ],
     seeAlso: ["syslog", "file"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     for unit in units where unit.isEmpty || unit.utf8.contains(where: { [0x20, 0x2A, 0x3F, 0x5B].contains($0) }) {
       context.badValue(
         at: context.location(of: "units"), "'\(Printable.cut(unit))' cannot be the name of a unit",
@@ -170,7 +170,7 @@ public struct JournaldSource: SourceComponent {
     }
   }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     func texts(_ names: String...) -> [ExpressionType.Field] { names.map { .init($0, .dyn, mayBeAbsent: true) } }
     return EventType(
       .object(
@@ -186,18 +186,18 @@ public struct JournaldSource: SourceComponent {
   }
 
   /// Reads the existing entries: all of them if the journal would be followed from its end.
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.follow = false
     if once.since.place == .end { once.since.place = .beginning }
     return once
   }
 
-  public var recovery: SourceRecovery { .position }
-  public var namesEvents: Bool { true }
-  public func threads(_ limit: Int?) -> String? { "read and decoded by a thread of its own" }
+  package var recovery: SourceRecovery { .position }
+  package var namesEvents: Bool { true }
+  package func threads(_ limit: Int?) -> String? { "read and decoded by a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

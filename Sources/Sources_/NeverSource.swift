@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 
 /// `never`: neither an event nor an end.
-public struct NeverSource: SourceComponent {
-  public init() {}
+package struct NeverSource: SourceComponent {
+  package init() {}
 
-  public static let spec = ComponentSpec<NeverSource>(
+  package static let spec = ComponentSpec<NeverSource>(
     "never",
     summary: "Sends nothing and does not end.",
     details: "Like every source, it ends when the pipeline is stopped.",
@@ -33,11 +33,11 @@ public struct NeverSource: SourceComponent {
     useCases: [.init(.reading, "have a silent signal, to test time-outs", "never: {}")],
     seeAlso: ["empty", "error"])
 
-  public var runsOnVirtualTime: Bool { true }
-  public var once: (any SourceComponent)? { EmptySource() }
-  public var recovery: SourceRecovery { .made }
+  package var runsOnVirtualTime: Bool { true }
+  package var once: (any SourceComponent)? { EmptySource() }
+  package var recovery: SourceRecovery { .made }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(nodeContext, downstream: downstream)
   }
 

@@ -2,9 +2,9 @@ import PipelineCore
 import Transport
 
 /// How lines beyond the limit are handled.
-public enum WhenTooLong: String, ChoiceParameter {
+package enum WhenTooLong: String, ChoiceParameter {
   case cut, drop, reject
-  public var help: String {
+  package var help: String {
     switch self {
     case .cut: "its beginning is used as the line"
     case .drop: "it is dropped"

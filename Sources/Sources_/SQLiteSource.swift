@@ -1,7 +1,7 @@
-public import PipelineCore
+import PipelineCore
 
 /// `sqlite`: the rows of a query, once, periodically, or as their key grows.
-public struct SQLiteSource: SourceComponent {
+package struct SQLiteSource: SourceComponent {
   var path = FilePathParameter()
   var query = ""
   var bind = Table<ExpressionParameter>()
@@ -17,11 +17,11 @@ public struct SQLiteSource: SourceComponent {
   var busyTimeout = TimeSpan.seconds(5)
   var stopTimeout = TimeSpan.seconds(10)
 
-  public var readsDatabase: FilePathParameter? { path }
+  package var readsDatabase: FilePathParameter? { path }
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<SQLiteSource>(
+  package static let spec = ComponentSpec<SQLiteSource>(
     "sqlite",
     summary: "Sends the rows of a query to a SQLite database: once, periodically, or those that are new.",
     details: """
@@ -154,7 +154,7 @@ public struct SQLiteSource: SourceComponent {
     ],
     seeAlso: ["http", "exec", "flattenMap"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if path.text == ":memory:" {
       context.badValue(
         at: context.location(of: "path"), "':memory:' is a database that no other program writes to",
@@ -192,7 +192,7 @@ public struct SQLiteSource: SourceComponent {
     }
   }
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     guard !columns.entries.isEmpty else {
       return EventType(.object(fields: key.map { .init($0, .dyn) }, open: true))
     }
@@ -204,20 +204,20 @@ public struct SQLiteSource: SourceComponent {
         }, open: false))
   }
 
-  public var runsOnVirtualTime: Bool { true }
-  public var recovery: SourceRecovery { key.isEmpty ? .request : .position }
+  package var runsOnVirtualTime: Bool { true }
+  package var recovery: SourceRecovery { key.isEmpty ? .request : .position }
 
-  public var once: (any SourceComponent)? {
+  package var once: (any SourceComponent)? {
     var once = self
     once.every = nil
     return once
   }
 
-  public func threads(_ limit: Int?) -> String? {
+  package func threads(_ limit: Int?) -> String? {
     "each query on a thread of its own, made events on the pipeline thread"
   }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

@@ -1,11 +1,11 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `sse`: follows a feed of Server-Sent Events.
-public struct SSE: SourceComponent {
-  public var url = TemplateParameter()
+package struct SSE: SourceComponent {
+  package var url = TemplateParameter()
   var headers = Table<TemplateParameter>()
-  public var decode = DecodeParameter(.json)
+  package var decode = DecodeParameter(.json)
   var auth: ClientAuth?
   var tls = TLSParameter()
   var connectTimeout = TimeSpan.seconds(5)
@@ -16,9 +16,9 @@ public struct SSE: SourceComponent {
   var proxy: String?
   var allowPrivate = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<SSE>(
+  package static let spec = ComponentSpec<SSE>(
     "sse",
     summary: "Follows a feed of Server-Sent Events: each message is an event.",
     details: """
@@ -88,7 +88,7 @@ public struct SSE: SourceComponent {
     ],
     seeAlso: ["http", "httpServer"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     URLConfinement.validate(url, &context)
     URLConfinement.validate(proxy: proxy, &context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
@@ -101,15 +101,15 @@ public struct SSE: SourceComponent {
     }
   }
 
-  public var follows: TargetAddress? { TargetAddress(url, method: "GET") }
-  public var outputType: EventType { decode.options.eventType }
-  public func threads(_ limit: Int?) -> String? {
+  package var follows: TargetAddress? { TargetAddress(url, method: "GET") }
+  package var outputType: EventType { decode.options.eventType }
+  package func threads(_ limit: Int?) -> String? {
     "received by the thread of all HTTP requests, decoded on the pipeline thread"
   }
-  public var runsOnVirtualTime: Bool { true }
-  public var recovery: SourceRecovery { .position }
+  package var runsOnVirtualTime: Bool { true }
+  package var recovery: SourceRecovery { .position }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

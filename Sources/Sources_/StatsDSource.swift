@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `statsd`: receives metrics of StatsD.
-public struct StatsDSource: SourceComponent {
+package struct StatsDSource: SourceComponent {
   var address = SyslogSource.Place()
   var transport = SyslogSource.Carrier.udp
   var mode = SocketMode(bits: 0o666)
@@ -12,9 +12,9 @@ public struct StatsDSource: SourceComponent {
   var receiveBuffer: ByteSize?
   var allowUnauthenticated = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<StatsDSource>(
+  package static let spec = ComponentSpec<StatsDSource>(
     "statsd",
     summary: "Receives metrics of StatsD, with the tags of DogStatsD, over UDP, TCP or a Unix socket.",
     details: """
@@ -63,7 +63,7 @@ public struct StatsDSource: SourceComponent {
     useCases: [.init(.reading, "receive metrics of StatsD", "statsd: 8125")],
     seeAlso: ["udp", "host", "syslog"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if let path = address.path {
       context.checkSocketPath(path, at: "address")
       if transport == .tcp {
@@ -78,14 +78,14 @@ public struct StatsDSource: SourceComponent {
       address.address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
   }
 
-  public var outputType: EventType { DecoderOptions(.statsd).eventType }
-  public var namesEvents: Bool { true }
-  public var listens: ListenAddress? {
+  package var outputType: EventType { DecoderOptions(.statsd).eventType }
+  package var namesEvents: Bool { true }
+  package var listens: ListenAddress? {
     address.path == nil ? address.address.listens(isDatagram: transport == .udp) : nil
   }
-  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+  package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     guard transport == .tcp else {
       var options = DatagramReceiver.Options()
       options.decoding = DecoderOptions(.statsd, unit: .body)

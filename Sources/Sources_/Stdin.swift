@@ -1,19 +1,19 @@
-public import PipelineCore
+import PipelineCore
 import Synchronization
 import Transport
 
 /// `stdin`: reads standard input.
-public struct Stdin: SourceComponent {
-  public var decode = DecodeParameter(.text)
+package struct Stdin: SourceComponent {
+  package var decode = DecodeParameter(.text)
   var join: JoinParameter?
   var charset = CharsetParameter()
-  public var maxLine = ByteSize(1 << 20)
-  public var whenTooLong = WhenTooLong.reject
-  public var maxBytes = ByteSize(16 << 20)
+  package var maxLine = ByteSize(1 << 20)
+  package var whenTooLong = WhenTooLong.reject
+  package var maxBytes = ByteSize(16 << 20)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Stdin>(
+  package static let spec = ComponentSpec<Stdin>(
     "stdin",
     summary: "Reads standard input: lines of text, JSON documents, or everything at once.",
     details: """
@@ -48,7 +48,7 @@ public struct Stdin: SourceComponent {
     ],
     seeAlso: ["file"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     join?.check(decode.options, &context)
     charset.check(decode.options, joins: false, &context)
   }
@@ -56,15 +56,15 @@ public struct Stdin: SourceComponent {
   /// How bytes become events.
   var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
 
-  public var outputType: EventType { decode.options.eventType }
-  public var namesEvents: Bool { true }
-  public var decodesBlocks: Bool { true }
-  public var readsStandardInput: Bool { true }
-  public var once: (any SourceComponent)? { self }
+  package var outputType: EventType { decode.options.eventType }
+  package var namesEvents: Bool { true }
+  package var decodesBlocks: Bool { true }
+  package var readsStandardInput: Bool { true }
+  package var once: (any SourceComponent)? { self }
 
-  public func threads(_ limit: Int?) -> String? { decoding.threads(limit) }
+  package func threads(_ limit: Int?) -> String? { decoding.threads(limit) }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 
@@ -263,7 +263,7 @@ public struct Stdin: SourceComponent {
 }
 
 extension Stdin {
-  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+  package static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     [SavedPosition(offset: try state.read(DecodingPosition.self).offset)]
   }
 }

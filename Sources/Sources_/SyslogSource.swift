@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `syslog`: receives syslog messages.
-public struct SyslogSource: SourceComponent {
+package struct SyslogSource: SourceComponent {
   enum Carrier: String, ChoiceParameter {
     case udp, tcp
     var help: String {
@@ -33,9 +33,9 @@ public struct SyslogSource: SourceComponent {
   var tls: ServingTLSParameter?
   var allowUnauthenticated = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<SyslogSource>(
+  package static let spec = ComponentSpec<SyslogSource>(
     "syslog",
     summary: "Receives syslog messages (RFC 5424 and RFC 3164) over UDP, TCP, TLS or a Unix socket.",
     details: """
@@ -89,7 +89,7 @@ public struct SyslogSource: SourceComponent {
     ],
     seeAlso: ["tcp", "udp", "unix"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     if let path = address.path {
       context.checkSocketPath(path, at: "address")
       if transport == .tcp {
@@ -112,14 +112,14 @@ public struct SyslogSource: SourceComponent {
       address.address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: transport == .tcp)
   }
 
-  public var outputType: EventType { DecoderOptions(.syslog).eventType }
-  public var namesEvents: Bool { true }
-  public var listens: ListenAddress? {
+  package var outputType: EventType { DecoderOptions(.syslog).eventType }
+  package var namesEvents: Bool { true }
+  package var listens: ListenAddress? {
     address.path.map { ListenAddress(ofSocket: $0) } ?? address.address.listens(isDatagram: transport == .udp)
   }
-  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+  package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     guard transport == .tcp else {
       var options = DatagramReceiver.Options()
       options.decoding = DecoderOptions(.syslog, unit: .body)

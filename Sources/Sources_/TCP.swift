@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `tcp`: receives messages over TCP.
-public struct TCP: SourceComponent {
+package struct TCP: SourceComponent {
   var address = ReceivingAddress()
-  public var decode = DecodeParameter(.text)
+  package var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
   var join: JoinParameter?
   var framing = FramingParameter()
@@ -16,9 +16,9 @@ public struct TCP: SourceComponent {
   var tls: ServingTLSParameter?
   var allowUnauthenticated = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<TCP>(
+  package static let spec = ComponentSpec<TCP>(
     "tcp",
     summary: "Receives messages over TCP: lines, or messages that another framing ends.",
     details: """
@@ -82,7 +82,7 @@ public struct TCP: SourceComponent {
     ],
     seeAlso: ["unix", "udp", "syslog", "httpServer"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     framing.check(&context)
     join?.check(decode.options, framing, &context)
     charset.check(decode.options, joins: false, &context)
@@ -98,12 +98,12 @@ public struct TCP: SourceComponent {
   /// How a message that a framing ends becomes events.
   private var decodingMessages: DecoderOptions { charset.reading(decode.options.ofMessages, maxLine: maxMessage) }
 
-  public var outputType: EventType { decode.options.eventType }
-  public var namesEvents: Bool { true }
-  public var listens: ListenAddress? { address.listens(isDatagram: false) }
-  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+  package var outputType: EventType { decode.options.eventType }
+  package var namesEvents: Bool { true }
+  package var listens: ListenAddress? { address.listens(isDatagram: false) }
+  package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
     options.decoding =

@@ -1,18 +1,18 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `udp`: receives datagrams.
-public struct UDP: SourceComponent {
+package struct UDP: SourceComponent {
   var address = ReceivingAddress()
-  public var decode = DecodeParameter(.text)
+  package var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
   var maxMessage = ByteSize(64 << 10)
   var receiveBuffer: ByteSize?
   var allowUnauthenticated = false
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<UDP>(
+  package static let spec = ComponentSpec<UDP>(
     "udp",
     summary: "Receives UDP datagrams, each a message.",
     details: """
@@ -52,18 +52,18 @@ public struct UDP: SourceComponent {
     useCases: [.init(.reading, "receive datagrams", "udp: 5170")],
     seeAlso: ["tcp", "unix", "syslog"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     context.checkDatagramSize(maxMessage)
     charset.check(decode.options, joins: false, &context)
     context.refuseOpenPlace(address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
   }
 
-  public var outputType: EventType { decode.options.eventType }
-  public var namesEvents: Bool { true }
-  public var listens: ListenAddress? { address.listens(isDatagram: true) }
-  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+  package var outputType: EventType { decode.options.eventType }
+  package var namesEvents: Bool { true }
+  package var listens: ListenAddress? { address.listens(isDatagram: true) }
+  package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = DatagramReceiver.Options()
     options.decoding = charset.reading(decode.options.ofMessages, maxLine: maxMessage)
     options.maxMessage = maxMessage.bytes

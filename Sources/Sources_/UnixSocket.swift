@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `unix`: receives messages over a Unix socket.
-public struct UnixSocket: SourceComponent {
+package struct UnixSocket: SourceComponent {
   enum Kind: String, ChoiceParameter {
     case stream, datagram
     var help: String { self == .stream ? "programs connect" : "programs send datagrams, each a message" }
@@ -11,7 +11,7 @@ public struct UnixSocket: SourceComponent {
   var path = ""
   var kind = Kind.stream
   var mode = SocketMode()
-  public var decode = DecodeParameter(.text)
+  package var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
   var join: JoinParameter?
   var framing = FramingParameter()
@@ -20,9 +20,9 @@ public struct UnixSocket: SourceComponent {
   var idleTimeout: TimeSpan?
   var receiveBuffer: ByteSize?
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<UnixSocket>(
+  package static let spec = ComponentSpec<UnixSocket>(
     "unix",
     summary: "Receives messages over a Unix socket, as a stream or as datagrams.",
     details: """
@@ -68,7 +68,7 @@ public struct UnixSocket: SourceComponent {
     useCases: [.init(.reading, "receive events of local programs", "unix: /run/rxd/events.sock")],
     seeAlso: ["tcp", "udp", "syslog"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     framing.check(&context)
     join?.check(decode.options, framing, &context)
     charset.check(decode.options, joins: false, &context)
@@ -88,7 +88,7 @@ public struct UnixSocket: SourceComponent {
     }
   }
 
-  public var listens: ListenAddress? { ListenAddress(ofSocket: path) }
+  package var listens: ListenAddress? { ListenAddress(ofSocket: path) }
   /// How the lines of a stream become events.
   private var decoding: DecoderOptions {
     charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxMessage)
@@ -96,11 +96,11 @@ public struct UnixSocket: SourceComponent {
   /// How a message that a framing ends becomes events.
   private var decodingMessages: DecoderOptions { charset.reading(decode.options.ofMessages, maxLine: maxMessage) }
 
-  public var outputType: EventType { decode.options.eventType }
-  public var namesEvents: Bool { true }
-  public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
+  package var outputType: EventType { decode.options.eventType }
+  package var namesEvents: Bool { true }
+  package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     let place = SocketPlace.local(path, isDatagram: kind == .datagram, mode: mode.bits)
     guard kind == .stream else {
       var options = DatagramReceiver.Options()

@@ -1,13 +1,13 @@
-public import PipelineCore
+import PipelineCore
 
 /// `values`: events written in the pipeline file.
-public struct Values: SourceComponent {
-  public var list = LiteralParameter()
-  public var every: TimeSpan?
+package struct Values: SourceComponent {
+  package var list = LiteralParameter()
+  package var every: TimeSpan?
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<Values>(
+  package static let spec = ComponentSpec<Values>(
     "values",
     summary: "Sends values that are written in the pipeline file, then completes.",
     details: "Use it to try out chains, for fixed first events and for tests.",
@@ -33,23 +33,23 @@ public struct Values: SourceComponent {
     ],
     seeAlso: ["interval"])
 
-  public var outputType: EventType {
+  package var outputType: EventType {
     // The values may stand for events of any kind, so missing fields may be read.
     let type = ExpressionType.of(list.value.value).opened
     guard case .list(let element) = type else { return EventType(type) }
     return EventType(element)
   }
 
-  public var runsOnVirtualTime: Bool { true }
-  public var once: (any SourceComponent)? { self }
-  public var recovery: SourceRecovery { .made }
-  public var namesEvents: Bool { true }
+  package var runsOnVirtualTime: Bool { true }
+  package var once: (any SourceComponent)? { self }
+  package var recovery: SourceRecovery { .made }
+  package var namesEvents: Bool { true }
 
-  public var pace: EventPace? { every.map { .every($0) } }
+  package var pace: EventPace? { every.map { .every($0) } }
 
-  public var immediateValues: OwnedValue? { every == nil ? list.value : nil }
+  package var immediateValues: OwnedValue? { every == nil ? list.value : nil }
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 
@@ -116,7 +116,7 @@ public struct Values: SourceComponent {
 }
 
 extension Values {
-  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
+  package static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     [SavedPosition(offset: Int64(try state.read(Int.self)), unit: "values")]
   }
 }

@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// `webSocket`: receives the messages of WebSockets, as a client or as a server.
-public struct WebSocketSource: SourceComponent, WebSocketComponent {
-  public var socket = WebSocketParameters()
-  public var decode = DecodeParameter(.json)
+package struct WebSocketSource: SourceComponent, WebSocketComponent {
+  package var socket = WebSocketParameters()
+  package var decode = DecodeParameter(.json)
   var send = TemplateParameter()
   var reconnect = TimeSpan.seconds(1)
   var maxReconnect = TimeSpan.seconds(60)
@@ -12,11 +12,11 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
   var maxMessage = ByteSize(1 << 20)
   var maxFrame: ByteSize?
 
-  public init() {}
+  package init() {}
 
-  public var listens: ListenAddress? { socket.serving?.listens }
+  package var listens: ListenAddress? { socket.serving?.listens }
 
-  public static let spec = ComponentSpec<WebSocketSource>(
+  package static let spec = ComponentSpec<WebSocketSource>(
     "webSocket",
     summary: "Receives the messages of WebSockets, as a client of a server or as a server for clients.",
     details: """
@@ -91,7 +91,7 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
     ],
     seeAlso: ["httpServer", "sse", "tcp"])
 
-  public func validate(_ context: inout DecodingContext) {
+  package func validate(_ context: inout DecodingContext) {
     validateSocket(ofClient: [("send", send.isGiven)], ofServer: [("idleTimeout", idleTimeout != nil)], &context)
     guard socket.url.isGiven, reconnect > maxReconnect else { return }
     context.badValue(
@@ -111,12 +111,12 @@ public struct WebSocketSource: SourceComponent, WebSocketComponent {
     return options
   }
 
-  public var follows: TargetAddress? { socket.target }
-  public var outputType: EventType { decode.options.eventType }
-  public func threads(_ limit: Int?) -> String? {
+  package var follows: TargetAddress? { socket.target }
+  package var outputType: EventType { decode.options.eventType }
+  package func threads(_ limit: Int?) -> String? {
     "received by the network thread, decoded on the pipeline thread"
   }
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 }

@@ -1,13 +1,13 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// The store of one pipeline: a SQLite file with a thread that writes to it.
 ///
 /// Transactions that come while one is being written are written together in the next. While the disk is full or fails, the file is opened
 /// anew and the same transactions are written again, after growing pauses: nothing is reported as on the disk after a failed sync.
-public final class DiskStore: PipelineStore {
-  public typealias Log = @Sendable (Services.Level, String) -> Void
+package final class DiskStore: PipelineStore {
+  package typealias Log = @Sendable (Services.Level, String) -> Void
 
   fileprivate struct Request {
     var transaction: StoreTransaction
@@ -30,14 +30,14 @@ public final class DiskStore: PipelineStore {
   private let state: Guarded<State>
   private let path: String
   private let log: Log
-  public let identity: UInt64
+  package let identity: UInt64
   /// The state that an earlier run has left; nil: there is none.
-  public let savedState: [UInt8]?
+  package let savedState: [UInt8]?
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
   /// The limit of all dead letters of a store, in bytes. Beyond it the oldest are deleted.
-  public static let deadLetterBytes: Int64 = 256 << 20
+  package static let deadLetterBytes: Int64 = 256 << 20
 
   /// Opens the store at `path`, creates it if there is none, and starts its thread.
   ///
@@ -45,7 +45,7 @@ public final class DiskStore: PipelineStore {
   ///
   /// - Parameter deadLetterBytes: The limit of all dead letters, in bytes; up to a sixteenth more may be stored for a while.
   /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
-  public init(
+  package init(
     _ path: String, deadLetterBytes: Int64 = deadLetterBytes, log: @escaping Log
   ) throws(StoreRefusal) {
     self.path = path
@@ -90,18 +90,18 @@ public final class DiskStore: PipelineStore {
     return (file, try file.state(), try file.backlogs())
   }
 
-  public var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
-  public var lastRow: Int64 { state.withLock(\.lastRow) }
+  package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
+  package var lastRow: Int64 { state.withLock(\.lastRow) }
   /// Counters since the store was opened.
-  public var statistics: StoreStatistics { state.withLock(\.statistics) }
+  package var statistics: StoreStatistics { state.withLock(\.statistics) }
 
   /// Called on the store's thread when dead letters are on the disk, with how many have come since the last call; at most once a second.
-  public var reportDeadLetters: @Sendable (Int) -> Void {
+  package var reportDeadLetters: @Sendable (Int) -> Void {
     get { state.withLock(\.reportDeadLetters) }
     set { state.withLock { $0.reportDeadLetters = newValue } }
   }
 
-  public func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
+  package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
     let isOver = state.withLock { state in
       for row in transaction.rows { state.lastRow = max(state.lastRow, row.number) }
       if !state.isOver { state.requests.append(Request(transaction: transaction, done: done)) }
@@ -110,7 +110,7 @@ public final class DiskStore: PipelineStore {
     if !isOver { state.notify() }
   }
 
-  public func read(
+  package func read(
     rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void
   ) {
     state.withLock { $0.jobs.append(.read(sink: sink, after: number, bytes: bytes, done: done)) }
@@ -120,7 +120,7 @@ public final class DiskStore: PipelineStore {
   /// Writes the pending commits and closes the file. Returns whether all were written within `limit`; the rest is lost,
   /// and repeated by sources that can be read again.
   @discardableResult
-  public func close(within limit: TimeSpan) -> Bool {
+  package func close(within limit: TimeSpan) -> Bool {
     state.withLock { $0.isClosing = true }
     state.notify()
     let deadline = monotonicNow() + limit.nanoseconds
@@ -352,20 +352,20 @@ public final class DiskStore: PipelineStore {
 }
 
 /// The counters of a store since it was opened.
-public struct StoreStatistics: Sendable {
-  public private(set) var commits: UInt64 = 0
+package struct StoreStatistics: Sendable {
+  package private(set) var commits: UInt64 = 0
   /// How many commits took less than twice as many nanoseconds as the power of two of the index, and not less than that.
   private var durations = [UInt64](repeating: 0, count: 63)
 
-  public init() {}
+  package init() {}
 
-  public mutating func count(_ nanoseconds: Int64) {
+  package mutating func count(_ nanoseconds: Int64) {
     commits += 1
     durations[63 - max(1, nanoseconds).leadingZeroBitCount] += 1
   }
 
   /// A time within which 99 % of the commits were on the disk: at most twice the exact one. Nil: there was none.
-  public var percentile99: TimeSpan? {
+  package var percentile99: TimeSpan? {
     guard commits > 0 else { return nil }
     var left = commits - commits / 100
     for (power, count) in durations.enumerated() {

@@ -1,5 +1,5 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// The memory of an ``InHand``: a small file beside the store of the pipeline, mapped into memory. The system writes it at any time, which
 /// is enough: an event that ends the process does not end the system.
@@ -23,7 +23,7 @@ final class InHandFile {
 
 extension InHand {
   /// That of the store at a path; nil: it cannot be recorded there.
-  public static func beside(_ store: String) -> InHand? {
+  package static func beside(_ store: String) -> InHand? {
     InHandFile(store + ".hand").map { InHand($0.memory, heldBy: $0) }
   }
 }

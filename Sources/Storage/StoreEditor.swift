@@ -1,15 +1,15 @@
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// Changes the store of a pipeline that does not run. The user must have the lock of the state directory.
 ///
 /// Each change is one transaction, on the disk when the call returns. Used by one thread.
-public final class StoreEditor {
+package final class StoreEditor {
   private let file: StoreFile
 
   /// Opens the store at `path`; creates it if there is none.
   /// - Throws: ``StoreRefusal``: another program's file, a newer format, damage, a directory that cannot be written to.
-  public init(_ path: String) throws(StoreRefusal) {
+  package init(_ path: String) throws(StoreRefusal) {
     do {
       file = try StoreFile(path)
     } catch let refusal as StoreRefusal {
@@ -36,17 +36,17 @@ public final class StoreEditor {
   }
 
   /// The highest number that a row of the outbox has ever had.
-  public var lastRow: Int64 { file.lastRow }
+  package var lastRow: Int64 { file.lastRow }
 
   /// Another state; nil: the pipeline begins anew.
-  public func replaceState(_ state: [UInt8]?) throws(StoreRefusal) {
+  package func replaceState(_ state: [UInt8]?) throws(StoreRefusal) {
     var transaction = StoreTransaction()
     transaction.state = state.map { .replace(SavedState($0)) } ?? .clear
     try change { file throws(DatabaseError) in try file.write(transaction) }
   }
 
   /// Removes the undelivered rows of the sink.
-  public func removeRows(of sink: String) throws(StoreRefusal) {
+  package func removeRows(of sink: String) throws(StoreRefusal) {
     try change { file throws(DatabaseError) in
       let statement = try file.database.prepare("DELETE FROM outbox WHERE sink = ?1")
       statement.bind(1, sink)
@@ -55,7 +55,7 @@ public final class StoreEditor {
   }
 
   /// Removes dead letters and adds rows to the outbox.
-  public func removeLetters(_ numbers: some Sequence<Int64>, adding rows: [OutboxRow] = []) throws(StoreRefusal) {
+  package func removeLetters(_ numbers: some Sequence<Int64>, adding rows: [OutboxRow] = []) throws(StoreRefusal) {
     var transaction = StoreTransaction()
     transaction.rows = rows
     try change { file throws(DatabaseError) in
@@ -69,7 +69,7 @@ public final class StoreEditor {
   }
 
   /// Replaces everything in the store.
-  public func replaceAll(with contents: StoreContents) throws(StoreRefusal) {
+  package func replaceAll(with contents: StoreContents) throws(StoreRefusal) {
     var transaction = StoreTransaction()
     transaction.state = contents.state.map { .replace(SavedState($0)) } ?? .clear
     transaction.rows = contents.rows
@@ -84,14 +84,14 @@ public final class StoreEditor {
   }
 
   /// Has the names in the directory of a store survive a power cut.
-  public static func syncDirectory(of path: String) throws(StoreRefusal) {
+  package static func syncDirectory(of path: String) throws(StoreRefusal) {
     do { try StoreFile.syncDirectory(of: path) } catch {
       throw StoreRefusal((error as? DatabaseError)?.message ?? "\(error)")
     }
   }
 
   /// Closes the store in order.
-  public func close() throws(StoreRefusal) {
+  package func close() throws(StoreRefusal) {
     do throws(DatabaseError) { try file.end() } catch {
       throw StoreRefusal("the store cannot be closed: \(error.message)")
     }
@@ -99,14 +99,14 @@ public final class StoreEditor {
 }
 
 /// All that a store has.
-public struct StoreContents: Sendable {
-  public var identity: UInt64
-  public var lastRow: Int64
-  public var state: [UInt8]?
-  public var rows: [OutboxRow] = []
-  public var deadLetters: [StoredDeadLetter] = []
+package struct StoreContents: Sendable {
+  package var identity: UInt64
+  package var lastRow: Int64
+  package var state: [UInt8]?
+  package var rows: [OutboxRow] = []
+  package var deadLetters: [StoredDeadLetter] = []
 
-  public init(identity: UInt64, lastRow: Int64) {
+  package init(identity: UInt64, lastRow: Int64) {
     self.identity = identity
     self.lastRow = lastRow
   }

@@ -266,7 +266,7 @@ final class StoreFile {
 }
 
 /// Why a store cannot be opened; another attempt would fail, too. One sentence without a full stop.
-public struct StoreRefusal: Error, Sendable {
-  public var message: String
+package struct StoreRefusal: Error, Sendable {
+  package var message: String
   init(_ message: String) { self.message = message }
 }

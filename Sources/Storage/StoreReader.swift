@@ -1,19 +1,19 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Transport
 
 /// Reads the store of a pipeline, also while a daemon has it open. Changes nothing of it.
 ///
 /// One reader shows the store at one moment. Used by one thread.
-public final class StoreReader {
-  public let path: String
+package final class StoreReader {
+  package let path: String
   private let database: Database
   /// The file as it was when it was opened, if it is read without locks.
   private let quiet: FileTimes?
 
   /// Opens the store at `path`.
   /// - Throws: ``StoreRefusal``: there is none, another program's file, a newer format, or damage.
-  public init(_ path: String) throws(StoreRefusal) {
+  package init(_ path: String) throws(StoreRefusal) {
     self.path = path
     guard let times = FileTimes(path) else {
       throw StoreRefusal(errno == ENOENT ? "there is no store \(path)" : PosixError("open", path).message)
@@ -60,31 +60,31 @@ public final class StoreReader {
   }
 
   /// When the store was last written, in nanoseconds since 1970.
-  public var writtenAt: Int64 { max(FileTimes(path)?.modified ?? 0, FileTimes(path + "-wal")?.modified ?? 0) }
+  package var writtenAt: Int64 { max(FileTimes(path)?.modified ?? 0, FileTimes(path + "-wal")?.modified ?? 0) }
 
-  public func identity() throws(StoreRefusal) -> UInt64 {
+  package func identity() throws(StoreRefusal) -> UInt64 {
     try reading { UInt64(bitPattern: try database.meta("identity") ?? 0) }
   }
 
   /// The highest number that a row of the outbox has ever had.
-  public func lastRow() throws(StoreRefusal) -> Int64 {
+  package func lastRow() throws(StoreRefusal) -> Int64 {
     try reading { try database.meta("last_row") ?? 0 }
   }
 
   /// The saved state; nil: there is none.
-  public func state() throws(StoreRefusal) -> [UInt8]? { try reading { try database.state() } }
+  package func state() throws(StoreRefusal) -> [UInt8]? { try reading { try database.state() } }
 
   /// How many bytes the saved state has, unchecked; 0: there is none.
-  public func stateBytes() throws(StoreRefusal) -> Int {
+  package func stateBytes() throws(StoreRefusal) -> Int {
     try reading { Int(try database.number("SELECT total(length(body)) FROM state") ?? 0) }
   }
 
   /// The undelivered rows of the sinks.
-  public func backlogs() throws(StoreRefusal) -> [String: OutboxBacklog] { try reading { try database.backlogs() } }
+  package func backlogs() throws(StoreRefusal) -> [String: OutboxBacklog] { try reading { try database.backlogs() } }
 
   /// Calls `body` for each row of the outbox, in order, until it returns false. Returns how many rows are damaged, which are left out.
   @discardableResult
-  public func rows(of sink: String? = nil, _ body: (OutboxRow) -> Bool) throws(StoreRefusal) -> Int {
+  package func rows(of sink: String? = nil, _ body: (OutboxRow) -> Bool) throws(StoreRefusal) -> Int {
     try reading {
       var damaged = 0
       try database.rows(of: sink, after: .min, damaged: { _ in damaged += 1 }, body)
@@ -93,7 +93,7 @@ public final class StoreReader {
   }
 
   /// All of it.
-  public func contents() throws(StoreRefusal) -> StoreContents {
+  package func contents() throws(StoreRefusal) -> StoreContents {
     var contents = StoreContents(identity: try identity(), lastRow: try lastRow())
     contents.state = try state()
     var damaged = try rows { row in
@@ -111,10 +111,10 @@ public final class StoreReader {
   }
 
   /// Dead letters by step and code, in the order of the first.
-  public func letterCounts() throws(StoreRefusal) -> [DeadLetterCount] { try reading { try database.letterCounts() } }
+  package func letterCounts() throws(StoreRefusal) -> [DeadLetterCount] { try reading { try database.letterCounts() } }
 
   /// The numbers of all dead letters, damaged ones included.
-  public func letterNumbers() throws(StoreRefusal) -> [Int64] {
+  package func letterNumbers() throws(StoreRefusal) -> [Int64] {
     try reading {
       let statement = try database.prepare("SELECT number FROM deadletter ORDER BY number")
       var numbers: [Int64] = []
@@ -125,21 +125,21 @@ public final class StoreReader {
 
   /// Calls `body` for each dead letter, the oldest first, until it returns false. Returns how many are damaged, which are left out.
   @discardableResult
-  public func letters(_ body: (NumberedDeadLetter) -> Bool) throws(StoreRefusal) -> Int {
+  package func letters(_ body: (NumberedDeadLetter) -> Bool) throws(StoreRefusal) -> Int {
     try reading { try database.letters(body) }
   }
 }
 
 /// Dead letters of one step and code.
-public struct DeadLetterCount: Sendable, Equatable {
-  public var step: String
-  public var code: String
-  public var count: Int
+package struct DeadLetterCount: Sendable, Equatable {
+  package var step: String
+  package var code: String
+  package var count: Int
   /// The times of the first and the last, in nanoseconds since 1970.
-  public var first: Int64
-  public var last: Int64
+  package var first: Int64
+  package var last: Int64
 
-  public init(step: String, code: String, count: Int, first: Int64, last: Int64) {
+  package init(step: String, code: String, count: Int, first: Int64, last: Int64) {
     self.step = step
     self.code = code
     self.count = count
@@ -149,9 +149,9 @@ public struct DeadLetterCount: Sendable, Equatable {
 }
 
 /// A dead letter with its number in the store.
-public struct NumberedDeadLetter: Sendable {
-  public var number: Int64
-  public var letter: StoredDeadLetter
+package struct NumberedDeadLetter: Sendable {
+  package var number: Int64
+  package var letter: StoredDeadLetter
 }
 
 extension Database {

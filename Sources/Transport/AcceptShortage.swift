@@ -1,10 +1,10 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// While the system has no descriptor or memory for a connection, its listener stays ready: `accept` pauses, connections wait in the
 /// backlog, and the owner is notified of the first failure and of the first success after it.
-public struct AcceptShortage: Sendable {
-  public enum Notice: Sendable, Equatable {
+package struct AcceptShortage: Sendable {
+  package enum Notice: Sendable, Equatable {
     /// Connections cannot be accepted now, and why; they wait, and it is tried again.
     case acceptPaused(String)
     /// Connections are accepted again.
@@ -12,23 +12,23 @@ public struct AcceptShortage: Sendable {
   }
 
   /// The pause between two attempts.
-  public static let pause = TimeSpan.milliseconds(250)
+  package static let pause = TimeSpan.milliseconds(250)
 
   /// No connection has been accepted since the last failure.
   private var isShort = false
 
-  public init() {}
+  package init() {}
 
   /// Whether an error of `accept` passes when other users free their descriptors or memory.
-  public static func isShortage(_ code: Int32) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
+  package static func isShortage(_ code: Int32) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
 
-  public mutating func failed(_ code: Int32) -> Notice? {
+  package mutating func failed(_ code: Int32) -> Notice? {
     if isShort { return nil }
     isShort = true
     return .acceptPaused(PosixError.text(code))
   }
 
-  public mutating func accepted() -> Notice? {
+  package mutating func accepted() -> Notice? {
     guard isShort else { return nil }
     isShort = false
     return .acceptResumed
@@ -37,7 +37,7 @@ public struct AcceptShortage: Sendable {
 
 extension Services {
   /// Logs that connections wait, or are accepted again.
-  public func report(_ notice: AcceptShortage.Notice, _ label: String) {
+  package func report(_ notice: AcceptShortage.Notice, _ label: String) {
     switch notice {
     case .acceptPaused(let reason):
       log(

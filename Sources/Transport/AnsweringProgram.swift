@@ -1,9 +1,9 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 extension LocalPrograms {
-  public func converse(
+  package func converse(
     _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
   ) -> any ProgramDialogue {
     let dialogue = AnsweringProgram(call, maxLine: maxLine, receive)

@@ -6,9 +6,9 @@ import Synchronization
 /// result of one read, so a quiet pipe gives a small block at once and a busy file large ones.
 ///
 /// While `deliver` blocks, nothing is read.
-public final class BlockReader: Sendable {
-  public struct Options: Sendable {
-    public enum Mode: Sendable, Equatable {
+package final class BlockReader: Sendable {
+  package struct Options: Sendable {
+    package enum Mode: Sendable, Equatable {
       /// Blocks of whole lines.
       case lines
       /// The result of each read, wherever lines end.
@@ -16,24 +16,24 @@ public final class BlockReader: Sendable {
       /// One block with the whole input; a stream longer than `limit` bytes is a failure.
       case whole(limit: Int)
     }
-    public var mode = Mode.lines
+    package var mode = Mode.lines
     /// The longest line in bytes, without its newline.
-    public var maxLine = 1 << 20
-    public var whenTooLong = LongLine.Policy.cut
+    package var maxLine = 1 << 20
+    package var whenTooLong = LongLine.Policy.cut
     /// The largest read in bytes. For short lines reads are smaller: 128 KiB for lines of 8 bytes.
-    public var blockBytes = 512 << 10
+    package var blockBytes = 512 << 10
     /// The offset at which reading starts; other than 0 only in a regular file.
-    public var offset: Int64 = 0
+    package var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
-    public var refusesCompressed = false
+    package var refusesCompressed = false
     /// Which regular files are decompressed. Offsets are then those of the content.
-    public var decompresses = Decompression.none
+    package var decompresses = Decompression.none
     /// The rest that another reader of the same stream has left.
-    public var beginning: Rest?
-    public init() {}
+    package var beginning: Rest?
+    package init() {}
   }
 
-  public enum Decompression: Sendable, Equatable {
+  package enum Decompression: Sendable, Equatable {
     case none
     /// Those whose first bytes show that they are compressed in a format that can be decompressed.
     case detected
@@ -41,7 +41,7 @@ public final class BlockReader: Sendable {
     case all(Decompressor.Format)
 
     /// How an open file is decompressed; nil: it is read as it is.
-    public func format(of file: FileDescriptor) -> Decompressor.Format? {
+    package func format(of file: FileDescriptor) -> Decompressor.Format? {
       switch self {
       case .none: return nil
       case .all(let format): return format
@@ -55,9 +55,9 @@ public final class BlockReader: Sendable {
   }
 
   /// Bytes that a stopped reader has read and not delivered, for the next reader of the stream.
-  public struct Rest: Sendable {
+  package struct Rest: Sendable {
     /// The offset of its bytes in the stream.
-    public private(set) var offset: Int64
+    package private(set) var offset: Int64
     /// Bytes that were delivered, and are delivered again.
     private(set) var again: [UInt8] = []
     /// The start of a line, in mode `lines`.
@@ -75,13 +75,13 @@ public final class BlockReader: Sendable {
     var bytes: [UInt8] { again + (lines?.rest ?? whole) }
 
     /// The last bytes that were delivered come again, in front of the others.
-    public mutating func takeBack(_ bytes: [UInt8]) {
+    package mutating func takeBack(_ bytes: [UInt8]) {
       again = bytes + again
       offset &-= Int64(bytes.count)
     }
   }
 
-  public enum End: Sendable, Equatable {
+  package enum End: Sendable, Equatable {
     /// The stream ended at this offset.
     case finished(offset: Int64)
     /// `stop` came first; everything before the offset was delivered.
@@ -90,7 +90,7 @@ public final class BlockReader: Sendable {
   }
 
   /// The result of a read.
-  public enum Piece: Sendable {
+  package enum Piece: Sendable {
     /// The following pieces belong to the file that starts there; only if paths are read.
     case opened(FilePosition)
     case block(LineBlock)
@@ -107,7 +107,7 @@ public final class BlockReader: Sendable {
   private let turn = Guarded(0)
   private let threads = Mutex<[OwnThread]>([])
 
-  public convenience init(_ file: FileDescriptor, options: Options = Options()) throws(PosixError) {
+  package convenience init(_ file: FileDescriptor, options: Options = Options()) throws(PosixError) {
     try self.init(file, nil, options)
   }
 
@@ -115,7 +115,7 @@ public final class BlockReader: Sendable {
   /// reading.
   ///
   /// - Parameter first: Read before the others, from `options.offset` on.
-  public convenience init(
+  package convenience init(
     first: FileDescriptor? = nil, paths: [String], options: Options = Options()
   ) throws(PosixError) {
     try self.init(first, paths, options)
@@ -129,7 +129,7 @@ public final class BlockReader: Sendable {
 
   /// Starts the thread. Called once. `deliver` and, after its last call, `end` are called on it;
   /// `end` exactly once.
-  public func start(
+  package func start(
     deliver: @escaping @Sendable (LineBlock) -> Void, end: @escaping @Sendable (End) -> Void
   ) throws(PosixError) {
     try start(
@@ -153,7 +153,7 @@ public final class BlockReader: Sendable {
   ///   - limit: How many threads there may be.
   ///   - demand: Decides when to add a thread; nil: at once.
   ///   - making: Called for each thread; the result is called on that thread only. Nil: no further thread.
-  public func start<Made>(
+  package func start<Made>(
     upTo limit: Int = 1, when demand: ReadingDemand? = nil,
     making: @escaping @Sendable () -> (@Sendable (Piece) -> Made)?, deliver: @escaping @Sendable ([Made]) -> Void
   ) throws(PosixError) {
@@ -164,17 +164,17 @@ public final class BlockReader: Sendable {
   }
 
   /// After the end `stopped`: the undelivered bytes.
-  public var rest: Rest { reading.withLock { $0.rest } }
+  package var rest: Rest { reading.withLock { $0.rest } }
 
   /// The number of reading threads.
-  public var threadCount: Int { threads.withLock { $0.count } }
+  package var threadCount: Int { threads.withLock { $0.count } }
 
   /// Ends reading soon, also while it waits for data. An incomplete line is not
   /// delivered, and is in ``rest``. A `deliver` that blocks must be released by the code that blocks it.
-  public func stop() { stopEvent.wake() }
+  package func stop() { stopEvent.wake() }
 
   /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.
-  public func join() {
+  package func join() {
     while let thread = threads.withLock({ $0.popLast() }) { thread.join() }
   }
 

@@ -1,26 +1,26 @@
 import CLinux
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// A started program with pipes as its standard streams, in a process group of its own.
 ///
 /// It has no other descriptor of this process, gains no privileges, and dies with the thread that has started it. Used by that thread only.
-public struct ChildProgram: ~Copyable {
+package struct ChildProgram: ~Copyable {
   /// The process, which is the leader of its group.
-  public let process: pid_t
+  package let process: pid_t
   /// The other ends of the streams, not blocking; -1: closed.
-  public private(set) var input: Int32
-  public private(set) var output: Int32
-  public private(set) var errors: Int32
+  package private(set) var input: Int32
+  package private(set) var output: Int32
+  package private(set) var errors: Int32
   /// Readable when the process has ended; -1: the system has no `pidfd_open`.
-  public let ending: Int32
+  package let ending: Int32
 
   /// Starts a program.
   ///
   /// - Parameters:
   ///   - path: A path, which is not searched for.
   ///   - environment: All its variables.
-  public init(
+  package init(
     _ path: String, _ arguments: [String], environment: [String: String], directory: String?, memory: Int = 0,
     cpu: Int = 0
   ) throws(PosixError) {
@@ -55,9 +55,9 @@ public struct ChildProgram: ~Copyable {
     return pointers.withUnsafeBufferPointer { pointers in pointers.baseAddress.map(body)! }
   }
 
-  public mutating func closeInput() { Self.close(&input) }
-  public mutating func closeOutput() { Self.close(&output) }
-  public mutating func closeErrors() { Self.close(&errors) }
+  package mutating func closeInput() { Self.close(&input) }
+  package mutating func closeOutput() { Self.close(&output) }
+  package mutating func closeErrors() { Self.close(&errors) }
 
   private static func close(_ descriptor: inout Int32) {
     if descriptor >= 0 { Glibc.close(descriptor) }
@@ -65,16 +65,16 @@ public struct ChildProgram: ~Copyable {
   }
 
   /// Gives the other end of standard output away; the receiver closes it.
-  public mutating func takeOutput() -> Int32 {
+  package mutating func takeOutput() -> Int32 {
     defer { output = -1 }
     return output
   }
 
   /// Sends a signal to the program and to what it has started in its group.
-  public borrowing func signal(_ signal: Int32) { kill(-process, signal) }
+  package borrowing func signal(_ signal: Int32) { kill(-process, signal) }
 
   /// The status as `waitpid` gives it, if the program has ended; the rest of its group is killed then.
-  public borrowing func status() -> Int32? {
+  package borrowing func status() -> Int32? {
     // Before the process is reaped, no other process group can have its number.
     if ending >= 0 {
       var one = pollfd(fd: ending, events: Int16(POLLIN), revents: 0)
@@ -98,7 +98,7 @@ public struct ChildProgram: ~Copyable {
 
   /// The path of the program of a call: as it is named if it has a `/`, otherwise in the usual directories. Throws if it is nowhere, or cannot
   /// be run.
-  public static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
+  package static func path(of call: ProgramCall) throws(ProgramFailure) -> String {
     let name = call.program
     let found =
       name.utf8.contains(UInt8(ascii: "/"))

@@ -1,5 +1,5 @@
 internal import CCurl
-public import PipelineCore
+import PipelineCore
 
 /// An HTTP client: one libcurl multi handle on a thread of its own.
 ///
@@ -8,12 +8,12 @@ public import PipelineCore
 /// without waking while nothing is under way. Connections are kept and reused, with HTTP/2 if TLS negotiates it.
 /// Completions are called on that thread, so they must be quick. If a kept connection turns out to be closed before the
 /// first byte of the response, it is replaced and the request sent again, once. Requests with OAuth 2.0 share their tokens.
-public final class CurlClient: HTTPClient {
+package final class CurlClient: HTTPClient {
   private let loop: CurlLoop
   private let library: @Sendable () -> HTTPFailure?
   private let tokens: AccessTokens
 
-  public convenience init() { self.init(library: Self.prepareLibrary) }
+  package convenience init() { self.init(library: Self.prepareLibrary) }
 
   /// A client with a library that may be missing, for tests.
   init(library: @escaping @Sendable () -> HTTPFailure?) {
@@ -33,7 +33,7 @@ public final class CurlClient: HTTPClient {
     }
   }
 
-  public var fault: HTTPFailure? { library() }
+  package var fault: HTTPFailure? { library() }
 
   /// Loads libcurl; nil, or why that failed: `unavailable` if it never will succeed.
   static func prepareLibrary() -> HTTPFailure? {
@@ -59,7 +59,7 @@ public final class CurlClient: HTTPClient {
 
   deinit { loop.close() }
 
-  public func stream(
+  package func stream(
     _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
   ) -> any HTTPStream {
     if case .oauth2(let credentials) = request.options.auth { return tokens.stream(request, credentials, receive) }
@@ -68,7 +68,7 @@ public final class CurlClient: HTTPClient {
     return exchange
   }
 
-  public func accessToken(
+  package func accessToken(
     _ options: HTTPOptions, insteadOf refused: Secret?,
     _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
   ) -> any Cancellable {
@@ -78,7 +78,7 @@ public final class CurlClient: HTTPClient {
     return tokens.token(options, credentials, insteadOf: refused, completion)
   }
 
-  public func send(
+  package func send(
     _ request: HTTPRequest,
     _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable {

@@ -1,6 +1,6 @@
 internal import CSQLite
 import Glibc
-package import PipelineCore
+import PipelineCore
 
 /// An error of a database.
 package struct DatabaseError: Error {

@@ -1,5 +1,5 @@
 import Glibc
-package import PipelineCore
+import PipelineCore
 
 /// Writes rows into a table of a SQLite database, a transaction for each group. Used by one thread; ``stop()`` from any.
 package final class DatabaseWriter: @unchecked Sendable {

@@ -1,38 +1,38 @@
 import CLinux
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// Receives datagrams at one place and decodes them on its own thread, each as a message.
 ///
 /// While the receiver of the messages takes none, datagrams wait in the system's buffer; the system drops datagrams without room there, and counts them.
-public final class DatagramReceiver: Sendable {
-  public struct Options: Sendable {
-    public var decoding = DecoderOptions(.text, unit: .body)
-    public var maxMessage = 64 << 10
+package final class DatagramReceiver: Sendable {
+  package struct Options: Sendable {
+    package var decoding = DecoderOptions(.text, unit: .body)
+    package var maxMessage = 64 << 10
     /// In bytes; nil: the system chooses.
-    public var receiveBuffer: Int?
-    public init() {}
+    package var receiveBuffer: Int?
+    package init() {}
   }
 
   /// Datagrams of one sender that came together.
-  public struct Piece: Sendable {
-    public var peer: SocketPeer
-    public var rows: DecodedBlock?
-    public var refused: [RefusedBytes] = []
+  package struct Piece: Sendable {
+    package var peer: SocketPeer
+    package var rows: DecodedBlock?
+    package var refused: [RefusedBytes] = []
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     /// The system had no room for so many more datagrams.
     case dropped(UInt64)
     /// The socket cannot be read; it is tried again.
     case failed(String)
   }
 
-  public struct Counts: Sendable, Equatable {
-    public var received: UInt64 = 0
-    public var dropped: UInt64 = 0
-    public var buffer = 0
+  package struct Counts: Sendable, Equatable {
+    package var received: UInt64 = 0
+    package var dropped: UInt64 = 0
+    package var buffer = 0
   }
 
   private enum Ending {
@@ -46,7 +46,7 @@ public final class DatagramReceiver: Sendable {
   private let counted = Mutex(Counts())
   private static let slots = 64
 
-  public init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+  package init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     socket = try BoundSocket(place)
     self.options = options
@@ -57,13 +57,13 @@ public final class DatagramReceiver: Sendable {
     counted.withLock { $0.buffer = Int(size ?? 0) }
   }
 
-  public var text: String { socket.text }
-  public var counts: Counts { counted.withLock { $0 } }
+  package var text: String { socket.text }
+  package var counts: Counts { counted.withLock { $0 } }
   /// The size of the receive buffer that the system has granted; nil: none was asked for.
-  public var grantedBuffer: Int? { options.receiveBuffer == nil ? nil : counts.buffer }
+  package var grantedBuffer: Int? { options.receiveBuffer == nil ? nil : counts.buffer }
 
   /// Starts the thread; as ``StreamReceiver/start(notify:deliver:)``.
-  public func start(
+  package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
   ) throws(SocketFailure) {
     let decoding: BlockDecoding
@@ -78,7 +78,7 @@ public final class DatagramReceiver: Sendable {
   }
 
   /// Hands over the datagrams in the socket, then ends. `handsOver`: the next receiver of the place goes on with the socket, if there is a reload.
-  public func stop(handsOver: Bool = false) {
+  package func stop(handsOver: Bool = false) {
     ending.withLock { if $0 == nil { $0 = .drain } }
     // Datagrams in the socket wait for the next receiver.
     if handsOver { socket.close(handsOver: true) }
@@ -86,7 +86,7 @@ public final class DatagramReceiver: Sendable {
   }
 
   /// Ends soon.
-  public func cancel() {
+  package func cancel() {
     ending.withLock { $0 = .cancel }
     socket.close()
     wake.wake()

@@ -2,8 +2,8 @@ internal import CCompress
 import PipelineCore
 
 /// Decompresses bodies with a content coding of HTTP.
-public enum Decompressor {
-  public enum Format: String, Sendable, CaseIterable {
+package enum Decompressor {
+  package enum Format: String, Sendable, CaseIterable {
     case gzip, deflate, zstd
 
     var number: Int32 {
@@ -34,7 +34,7 @@ public enum Decompressor {
     }
   }
 
-  public enum Outcome: Sendable {
+  package enum Outcome: Sendable {
     case bytes(Slab)
     /// The content exceeds the limit; the rest was not decompressed.
     case tooLarge
@@ -46,7 +46,7 @@ public enum Decompressor {
 
   /// Decompresses a whole body.
   /// - Parameter limit: The limit of the content in bytes. At most one byte more is decompressed.
-  public static func decompress(_ body: Slab, _ format: Format, limit: Int) -> Outcome {
+  package static func decompress(_ body: Slab, _ format: Format, limit: Int) -> Outcome {
     guard body.count > 0 else { return .bytes(body) }
     guard let decompressor = rx_decompressor_new(format.number) else { return .unavailable }
     defer { rx_decompressor_free(decompressor) }

@@ -3,8 +3,8 @@ import PipelineCore
 import Synchronization
 
 /// An entry of a directory.
-public struct DirectoryEntry: Sendable, Equatable {
-  public enum Kind: UInt8, Sendable {
+package struct DirectoryEntry: Sendable, Equatable {
+  package enum Kind: UInt8, Sendable {
     case file, directory, link, other
     init(mode: mode_t) {
       switch mode & S_IFMT {
@@ -15,14 +15,14 @@ public struct DirectoryEntry: Sendable, Equatable {
       }
     }
   }
-  public var kind: Kind
-  public var inode: UInt64
+  package var kind: Kind
+  package var inode: UInt64
   /// Bytes.
-  public var size: Int64
+  package var size: Int64
   /// Nanoseconds since 1970.
-  public var modified: Int64
+  package var modified: Int64
 
-  public init(kind: Kind, inode: UInt64, size: Int64, modified: Int64) {
+  package init(kind: Kind, inode: UInt64, size: Int64, modified: Int64) {
     self.kind = kind
     self.inode = inode
     self.size = size
@@ -51,39 +51,39 @@ public struct DirectoryEntry: Sendable, Equatable {
 /// It compares the entries with those that it has reported, so it does not depend on complete events of the kernel, which only select the
 /// directories to scan. After an overflow, or without further watches, it scans all of them. An entry that is created and removed between two
 /// scans is not reported. Symbolic links below the directory are entries and are not followed.
-public final class DirectoryWatcher: Sendable {
-  public struct Options: Sendable {
-    public var root: String
+package final class DirectoryWatcher: Sendable {
+  package struct Options: Sendable {
+    package var root: String
     /// How many levels of directories below the root are watched.
-    public var depth = 0
+    package var depth = 0
     /// Patterns of reported entries, and of excluded ones; without a `/` they are matched with the name, otherwise with the path
     /// below the root.
-    public var include = ["*"]
-    public var exclude: [String] = []
-    public var maxEntries = 10_000
-    public var maxDirectories = 1000
+    package var include = ["*"]
+    package var exclude: [String] = []
+    package var maxEntries = 10_000
+    package var maxDirectories = 1000
     /// The reported entries; nil: this is the first start.
-    public var known: [String: DirectoryEntry]?
+    package var known: [String: DirectoryEntry]?
     /// At the first start: whether existing entries are reported as created.
-    public var reportsExisting = false
+    package var reportsExisting = false
     /// Ends after the first scan.
-    public var once = false
-    public init(root: String) { self.root = root }
+    package var once = false
+    package init(root: String) { self.root = root }
   }
 
-  public struct Change: Sendable, Equatable {
-    public enum What: Sendable { case created, changed, removed, found }
+  package struct Change: Sendable, Equatable {
+    package enum What: Sendable { case created, changed, removed, found }
     /// `found`: it is there at the start, which is no event.
-    public var what: What
+    package var what: What
     /// Below the root.
-    public var path: String
+    package var path: String
     /// The entry; of a removed one, its last state.
-    public var entry: DirectoryEntry
+    package var entry: DirectoryEntry
     /// Whether a pattern matches it; otherwise it is a directory that is only watched.
-    public var isReported: Bool
+    package var isReported: Bool
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     case watching(directories: Int, entries: Int)
     /// There are more than `maxEntries`, or `maxDirectories`.
     case tooManyEntries, tooManyDirectories
@@ -101,14 +101,14 @@ public final class DirectoryWatcher: Sendable {
   private let options: Options
   private let stopEvent: WakeEvent
 
-  public init(_ options: Options) throws(PosixError) {
+  package init(_ options: Options) throws(PosixError) {
     self.options = options
     stopEvent = try WakeEvent()
   }
 
   /// Starts the thread; called once. The callbacks are called on it, one at a time, and may block. `deliver` returns false to end
   /// watching; it gets an empty list after the first scan. `end` is called last, after `once` or `stop`; with an error if the root cannot be listed once.
-  public func start(
+  package func start(
     deliver: @escaping @Sendable ([Change]) -> Bool, notice: @escaping @Sendable (Notice) -> Void,
     end: @escaping @Sendable (PosixError?) -> Void
   ) throws(PosixError) {
@@ -117,10 +117,10 @@ public final class DirectoryWatcher: Sendable {
   }
 
   /// Ends watching soon.
-  public func stop() { stopEvent.wake() }
+  package func stop() { stopEvent.wake() }
 
   /// Why the directory could not be watched now; nil: it could be.
-  public static func check(_ root: String) -> PosixError? {
+  package static func check(_ root: String) -> PosixError? {
     do throws(PosixError) {
       _ = try directoryEntries(root)
       return nil

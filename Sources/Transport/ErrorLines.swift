@@ -1,10 +1,10 @@
-public import PipelineCore
+import PipelineCore
 
 /// The lines of a program's standard error, or output, on their way to the log: at most 20 a second.
-public struct ErrorLines {
+package struct ErrorLines {
   private var partial: [UInt8] = []
   /// The last line that was not empty.
-  public private(set) var last: [UInt8] = []
+  package private(set) var last: [UInt8] = []
   private var second: Int64 = 0
   private var lines = 0
   private var dropped = 0
@@ -15,15 +15,15 @@ public struct ErrorLines {
   /// The prefix of each line.
   private let stream: String
 
-  public init(_ stream: String = "stderr", missed: @escaping @Sendable () -> Void = {}) {
+  package init(_ stream: String = "stderr", missed: @escaping @Sendable () -> Void = {}) {
     self.stream = stream
     self.missed = missed
   }
 
   /// When the number of dropped lines is to be logged.
-  public var due: Int64? { dropped > 0 ? (second + 1) * 1_000_000_000 : nil }
+  package var due: Int64? { dropped > 0 ? (second + 1) * 1_000_000_000 : nil }
 
-  public mutating func take(_ bytes: ArraySlice<UInt8>, _ now: Int64, _ log: (Services.Level, String) -> Void) {
+  package mutating func take(_ bytes: ArraySlice<UInt8>, _ now: Int64, _ log: (Services.Level, String) -> Void) {
     partial += bytes
     while let end = partial.firstIndex(of: 0x0A) {
       say(partial[..<end], now, log)
@@ -35,13 +35,13 @@ public struct ErrorLines {
     }
   }
 
-  public mutating func end(_ now: Int64, _ log: (Services.Level, String) -> Void) {
+  package mutating func end(_ now: Int64, _ log: (Services.Level, String) -> Void) {
     if !partial.isEmpty { say(partial[...], now, log) }
     partial = []
     report(log)
   }
 
-  public mutating func flush(_ now: Int64, _ log: (Services.Level, String) -> Void) {
+  package mutating func flush(_ now: Int64, _ log: (Services.Level, String) -> Void) {
     if now / 1_000_000_000 != second { report(log) }
   }
 

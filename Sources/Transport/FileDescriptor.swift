@@ -3,14 +3,14 @@ import Glibc
 import Synchronization
 
 /// An open descriptor with its name for error messages. Closes itself unless borrowed.
-public final class FileDescriptor: Sendable {
-  public let number: Int32
+package final class FileDescriptor: Sendable {
+  package let number: Int32
   /// The path, or `standard input` and the like.
-  public let name: String
+  package let name: String
   private let owned: Bool
 
   /// Takes over a descriptor; with `owned: false` the caller closes it.
-  public init(_ number: Int32, name: String, owned: Bool = true) {
+  package init(_ number: Int32, name: String, owned: Bool = true) {
     self.number = number
     self.name = name
     self.owned = owned
@@ -20,12 +20,12 @@ public final class FileDescriptor: Sendable {
     if owned { close(number) }
   }
 
-  public static let standardInput = FileDescriptor(0, name: "standard input", owned: false)
-  public static let standardOutput = FileDescriptor(1, name: "standard output", owned: false)
-  public static let standardError = FileDescriptor(2, name: "standard error", owned: false)
+  package static let standardInput = FileDescriptor(0, name: "standard input", owned: false)
+  package static let standardOutput = FileDescriptor(1, name: "standard output", owned: false)
+  package static let standardError = FileDescriptor(2, name: "standard error", owned: false)
 
   /// The type of a descriptor or path.
-  public enum Kind: String, Sendable {
+  package enum Kind: String, Sendable {
     case regular = "a regular file"
     case directory = "a directory"
     case fifo = "a FIFO"
@@ -48,15 +48,15 @@ public final class FileDescriptor: Sendable {
   }
 
   /// The result of `fstat`, as far as it is needed.
-  public struct Status: Sendable, Equatable {
-    public var kind: Kind
-    public var device: UInt64
-    public var inode: UInt64
+  package struct Status: Sendable, Equatable {
+    package var kind: Kind
+    package var device: UInt64
+    package var inode: UInt64
     /// Bytes.
-    public var size: Int64
-    public var links: Int
+    package var size: Int64
+    package var links: Int
     /// Nanoseconds since 1970.
-    public var modified: Int64
+    package var modified: Int64
 
     init(_ raw: stat) {
       kind = Kind(mode: raw.st_mode)
@@ -68,7 +68,7 @@ public final class FileDescriptor: Sendable {
     }
 
     /// The status of the file at the path, following symbolic links; nil if there is none.
-    public init?(path: String) {
+    package init?(path: String) {
       guard case .success(let status) = Self.read(path) else { return nil }
       self = status
     }
@@ -86,7 +86,7 @@ public final class FileDescriptor: Sendable {
 
   /// Opens for reading. Never waits for the writer of a FIFO, becomes no controlling terminal, and rejects files of
   /// other `kinds` before a byte is read.
-  public static func openForReading(_ path: String, kinds: [Kind] = [.regular])
+  package static func openForReading(_ path: String, kinds: [Kind] = [.regular])
     throws(PosixError) -> FileDescriptor
   {
     let number = uninterrupted { open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
@@ -101,7 +101,7 @@ public final class FileDescriptor: Sendable {
 
   /// Opens for appending, and creates the file if it does not exist.
   /// - Parameter permissions: The mode of a new file, less the umask.
-  public static func openForAppending(_ path: String, permissions: mode_t = 0o640)
+  package static func openForAppending(_ path: String, permissions: mode_t = 0o640)
     throws(PosixError) -> FileDescriptor
   {
     let flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
@@ -124,7 +124,7 @@ public final class FileDescriptor: Sendable {
     return size > 0 && uninterrupted { pread(number, &last, 1, off_t(size - 1)) } == 1 && last != 10
   }
 
-  public func status() throws(PosixError) -> Status {
+  package func status() throws(PosixError) -> Status {
     var raw = stat()
     if uninterrupted({ fstat(number, &raw) }) != 0 { throw PosixError("examine", name) }
     return Status(raw)
@@ -132,7 +132,7 @@ public final class FileDescriptor: Sendable {
 
   /// Reads once; waits for data if the descriptor does not block.
   /// - Returns: The number of bytes, 0 at the end; nil if `stop` was woken first.
-  public func read(into buffer: UnsafeMutableRawBufferPointer, stop: WakeEvent? = nil)
+  package func read(into buffer: UnsafeMutableRawBufferPointer, stop: WakeEvent? = nil)
     throws(PosixError) -> Int?
   {
     guard let start = buffer.baseAddress, buffer.count > 0 else { return 0 }
@@ -146,7 +146,7 @@ public final class FileDescriptor: Sendable {
   }
 
   /// Reads once at an offset of a regular file. Returns 0 at and after the end.
-  public func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64)
+  package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64)
     throws(PosixError) -> Int
   {
     guard let start = buffer.baseAddress, buffer.count > 0 else { return 0 }
@@ -158,7 +158,7 @@ public final class FileDescriptor: Sendable {
   /// Writes everything, in as many system calls as needed.
   /// - Returns: False if `stop` was woken before the end; `written` is the number of written bytes.
   @discardableResult
-  public func write(
+  package func write(
     _ bytes: UnsafeRawBufferPointer, written: inout Int, stop: WakeEvent? = nil
   ) throws(PosixError) -> Bool {
     while written < bytes.count {
@@ -177,7 +177,7 @@ public final class FileDescriptor: Sendable {
   }
 
   /// Writes all bytes; waits if the descriptor does not block.
-  public func write(_ bytes: [UInt8]) throws(PosixError) {
+  package func write(_ bytes: [UInt8]) throws(PosixError) {
     var written = 0
     let failure: PosixError? = bytes.withUnsafeBytes { raw in
       do throws(PosixError) {
@@ -190,7 +190,7 @@ public final class FileDescriptor: Sendable {
 
   /// Returns when the written data is on the device. After a failure, everything written since the last success must
   /// count as lost: the kernel reports a failure only once.
-  public func sync() throws(PosixError) {
+  package func sync() throws(PosixError) {
     if uninterrupted({ fdatasync(number) }) != 0 {
       // Pipes, sockets and some devices cannot and need not be synced.
       if errno == EINVAL || errno == EROFS { return }
@@ -218,7 +218,7 @@ public final class FileDescriptor: Sendable {
 /// Replaces a file atomically: an open of `path` sees the old content or the new, also after a power cut. Until then
 /// the new content has no name or, on file systems without nameless files, is next to the old file under a name that
 /// starts with a dot; see ``removeLeftovers(of:)``.
-public func replaceFile(
+package func replaceFile(
   _ path: String, with bytes: UnsafeRawBufferPointer, permissions: mode_t = 0o640
 ) throws(PosixError) {
   let (directory, name) = splitPath(path)
@@ -308,7 +308,7 @@ func directoryEntries(_ path: String) throws(PosixError) -> [(name: String, inod
 }
 
 /// Makes creations, renames and removals in a directory durable.
-public func syncDirectory(_ path: String) throws(PosixError) {
+package func syncDirectory(_ path: String) throws(PosixError) {
   let number = uninterrupted { open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
   if number < 0 { throw PosixError("open", path) }
   defer { close(number) }

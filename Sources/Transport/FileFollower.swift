@@ -3,18 +3,18 @@ import PipelineCore
 import Synchronization
 
 /// Lines of a followed file.
-public struct FileBlock: Sendable {
-  public var lines: LineBlock
+package struct FileBlock: Sendable {
+  package var lines: LineBlock
   /// The position from which reading would continue after this block.
-  public var position: FilePosition
+  package var position: FilePosition
   /// The file has been read to its end: the follower's thread is idle.
-  public var isNewest = false
-  public var path: String { position.path }
+  package var isNewest = false
+  package var path: String { position.path }
 }
 
 extension FileBlock {
   /// No more lines at a position.
-  public init(endAt position: FilePosition) {
+  package init(endAt position: FilePosition) {
     lines = LineBlock(slab: Slab(capacity: 0), offset: position.offset, endOffset: position.offset, longLine: nil)
     self.position = position
   }
@@ -35,38 +35,38 @@ extension FileBlock {
 ///   lost its name.
 /// - Lines are delivered as they come. Above about 5,000 lines a second the files are polled every `pace`, so that
 ///   several lines cost one wake-up.
-public final class FileFollower: Sendable {
-  public struct Options: Sendable {
-    public enum Start: String, Sendable { case beginning, end }
+package final class FileFollower: Sendable {
+  package struct Options: Sendable {
+    package enum Start: String, Sendable { case beginning, end }
     /// Paths, possibly with `*`, `?`, `[...]`.
-    public var paths: [String]
+    package var paths: [String]
     /// Where to start in files that exist at the start and are not in `resume`. After an incomplete last line, reading
     /// starts with the next line.
-    public var start = Start.end
+    package var start = Start.end
     /// The positions where earlier reading ended.
-    public var resume: [FilePosition] = []
+    package var resume: [FilePosition] = []
     /// When these were noted, in nanoseconds since 1970. A file that was truncated since is read to its end from a copy
     /// that is younger; 0: copies are not looked for.
-    public var savedAt: Int64 = 0
+    package var savedAt: Int64 = 0
     /// The longest line in bytes, without its newline.
-    public var maxLine = 1 << 20
-    public var whenTooLong = LongLine.Policy.cut
+    package var maxLine = 1 << 20
+    package var whenTooLong = LongLine.Policy.cut
     /// Blocks end where reads do, not with lines.
-    public var endsAnywhere = false
+    package var endsAnywhere = false
     /// The largest read in bytes.
-    public var blockBytes = 256 << 10
+    package var blockBytes = 256 << 10
     /// How long a line may wait for others during fast growth, which is sixteen reads with data within four times this.
-    public var pace = TimeSpan(nanoseconds: 750_000)
+    package var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
-    public var rotateWait: TimeSpan = .seconds(5)
+    package var rotateWait: TimeSpan = .seconds(5)
     /// How long a compressed file that ends in the middle is waited for after it last grew.
     var unfinishedWait: TimeSpan = .seconds(60)
     /// Lists directories; replaced in tests.
     var list: Glob.Lister = Glob.system
-    public init(paths: [String]) { self.paths = paths }
+    package init(paths: [String]) { self.paths = paths }
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     /// The file is followed from this position on.
     case opened(FilePosition)
     /// The file was truncated or rewritten; it had been read up to `offset`.
@@ -98,7 +98,7 @@ public final class FileFollower: Sendable {
   }
 
   /// Why a compressed file cannot be read to its end.
-  public enum Damage: Sendable, Equatable {
+  package enum Damage: Sendable, Equatable {
     /// The content is not of the format, or needs too much memory.
     case damaged
     /// The file ends in the middle, and does not grow.
@@ -111,7 +111,7 @@ public final class FileFollower: Sendable {
   private let stopEvent: WakeEvent
   private let thread = Mutex<OwnThread?>(nil)
 
-  public init(_ options: Options) throws(PosixError) {
+  package init(_ options: Options) throws(PosixError) {
     self.options = options
     stopEvent = try WakeEvent()
   }
@@ -122,7 +122,7 @@ public final class FileFollower: Sendable {
   /// - Parameter early: Receives the notices of the start in place of `notice`, before the call returns.
   /// - Returns: The positions where reading starts in the existing files.
   @discardableResult
-  public func start(
+  package func start(
     deliver: @escaping @Sendable (FileBlock) -> Void,
     notice: @escaping @Sendable (Notice) -> Void = { _ in },
     end: @escaping @Sendable ([FilePosition]) -> Void = { _ in }, early: ((Notice) -> Void)? = nil
@@ -141,8 +141,8 @@ public final class FileFollower: Sendable {
   }
 
   /// Ends following soon. An incomplete line is not delivered.
-  public func stop() { stopEvent.wake() }
+  package func stop() { stopEvent.wake() }
 
   /// Waits until the thread has ended, after `stop`. Not on the thread.
-  public func join() { thread.withLock { $0.take() }?.join() }
+  package func join() { thread.withLock { $0.take() }?.join() }
 }

@@ -4,20 +4,20 @@ import PipelineCore
 
 /// How far a file has been read, in a form that survives a restart: the file is identified by its inode and first
 /// bytes, under any name.
-public struct FilePosition: Sendable, Equatable {
+package struct FilePosition: Sendable, Equatable {
   /// The name at the time.
-  public var path: String
-  public var device: UInt64
-  public var inode: UInt64
+  package var path: String
+  package var device: UInt64
+  package var inode: UInt64
   /// A hash of the first `fingerprintBytes` bytes.
-  public var fingerprint: UInt64
-  public var fingerprintBytes: Int
+  package var fingerprint: UInt64
+  package var fingerprintBytes: Int
   /// Everything before it has been delivered.
-  public var offset: Int64
+  package var offset: Int64
   /// The creation time of the file, in nanoseconds since 1970; 0 if the file system does not report it.
-  public var born: Int64 = 0
+  package var born: Int64 = 0
 
-  public init(
+  package init(
     path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,
     offset: Int64, born: Int64 = 0
   ) {
@@ -33,13 +33,13 @@ public struct FilePosition: Sendable, Equatable {
 
 extension FilePosition {
   /// The name of the file: its inode and birth time, which a new path does not change. Where the file system has no birth times, the path.
-  public var fileName: String {
+  package var fileName: String {
     String(inode, radix: 16) + "-" + (born == 0 ? path : String(UInt64(bitPattern: born), radix: 16))
   }
 }
 
 extension FilePosition: StateValue {
-  public func save(to state: inout StateWriter) {
+  package func save(to state: inout StateWriter) {
     state.write(path)
     state.write(device)
     state.write(inode)
@@ -49,7 +49,7 @@ extension FilePosition: StateValue {
     state.write(born)
   }
 
-  public init(from state: inout StateReader) throws(StateFault) {
+  package init(from state: inout StateReader) throws(StateFault) {
     path = try state.read()
     device = try state.read()
     inode = try state.read()
@@ -72,14 +72,14 @@ extension FilePosition {
   }
 
   /// The start of an open file.
-  public init(of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String) {
+  package init(of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String) {
     self.init(of: file, status, path, head: file.head())
   }
 
   /// The file under another name in its directory, as log rotation leaves it; nil: it is not there.
   ///
   /// - Parameter open: Opens a path; nil: it cannot be opened.
-  public func findRenamed(_ open: (String) -> FileDescriptor?) -> (file: FileDescriptor, status: FileDescriptor.Status)?
+  package func findRenamed(_ open: (String) -> FileDescriptor?) -> (file: FileDescriptor, status: FileDescriptor.Status)?
   {
     let (directory, _) = splitPath(path)
     for (name, inode) in (try? directoryEntries(directory)) ?? [] where inode == self.inode {
@@ -102,7 +102,7 @@ extension FileDescriptor {
   }
 
   /// Whether the position belongs to this file: it has the inode, the birth time and the first bytes.
-  public func isFile(of position: FilePosition, _ status: Status) -> Bool {
+  package func isFile(of position: FilePosition, _ status: Status) -> Bool {
     guard status.inode == position.inode else { return false }
     let born = rx_birth_time(number)
     guard born == 0 || position.born == 0 || born == position.born else { return false }

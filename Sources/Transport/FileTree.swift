@@ -2,14 +2,14 @@ import CLinux
 import Glibc
 
 /// The files below one directory. No path leads out of it: symbolic links below it are not followed.
-public struct FileTree: Sendable {
+package struct FileTree: Sendable {
   /// The directory. Links in its own path are followed.
-  public let root: String
+  package let root: String
 
-  public init(_ root: String) { self.root = root }
+  package init(_ root: String) { self.root = root }
 
   /// The path of a file below the directory, for messages.
-  public func name(_ path: String) -> String { Glob.join(root, path) }
+  package func name(_ path: String) -> String { Glob.join(root, path) }
 
   /// Whether an open failed because of the path below the directory, so that other paths may be fine.
   func isRefusal(_ error: PosixError) -> Bool {
@@ -20,7 +20,7 @@ public struct FileTree: Sendable {
   }
 
   /// Throws if the directory cannot be entered.
-  public func check() throws(PosixError) { _ = try openRoot() }
+  package func check() throws(PosixError) { _ = try openRoot() }
 
   private func openRoot() throws(PosixError) -> FileDescriptor {
     let number = uninterrupted { open(root, RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }

@@ -3,7 +3,7 @@ import PipelineCore
 
 extension FileWriter.Target {
   /// Finds out whether a writer could open the target now. Opens and makes nothing.
-  public func check() throws(PosixError) {
+  package func check() throws(PosixError) {
     switch self {
     case .descriptor: break
     case .append(let path, _):

@@ -16,8 +16,8 @@ import Synchronization
 /// A thread without other work can write in place of the writer's thread: it queues a block that `isLeft` and then calls
 /// `write()`, which saves waking a thread. That is for files only, which rarely block, and not if each write must be
 /// synced.
-public final class FileWriter: Sendable {
-  public enum Target: Sendable {
+package final class FileWriter: Sendable {
+  package enum Target: Sendable {
     /// A stream opened by the caller.
     case descriptor(FileDescriptor)
     /// Appends to a file, which is created if needed. A file that was renamed or removed, as by log rotation, is
@@ -30,7 +30,7 @@ public final class FileWriter: Sendable {
   }
 
   /// When written data must be on the device.
-  public enum Sync: Sendable, Equatable {
+  package enum Sync: Sendable, Equatable {
     case never
     /// Before the completions of the blocks that were written together.
     case batch
@@ -41,25 +41,25 @@ public final class FileWriter: Sendable {
     case acknowledged(within: TimeSpan)
   }
 
-  public struct Options: Sendable {
+  package struct Options: Sendable {
     /// The limit of waiting bytes; a single larger block is taken when nothing waits.
-    public var queueBytes = 8 << 20
-    public var sync = Sync.never
+    package var queueBytes = 8 << 20
+    package var sync = Sync.never
     /// Whether the writer waits while the disk is full; otherwise that is a failure.
-    public var waitsForRoom = true
+    package var waitsForRoom = true
     /// The budget of the waiting bytes; nil: none.
-    public var memory: MemoryBudget?
+    package var memory: MemoryBudget?
     /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
-    public var resume: FilePosition?
+    package var resume: FilePosition?
     /// How many bytes earlier writers of this execution have written for the file.
     var start: Int64 = 0
     /// The number of the file, to be noted in it; nil: nothing is noted.
     var mark: (marks: WriterMarks, number: UInt64)?
-    public init() {}
+    package init() {}
   }
 
   /// The outcome of ``Options/resume``.
-  public enum Resumption: Sendable, Equatable {
+  package enum Resumption: Sendable, Equatable {
     /// The file ends there.
     case exact
     /// The file was longer. If it had been renamed, `path` is its new name.
@@ -69,25 +69,25 @@ public final class FileWriter: Sendable {
   }
 
   /// Why a block does not count as written.
-  public struct WriteFailure: Error, Sendable, Equatable {
-    public var error: PosixError
+  package struct WriteFailure: Error, Sendable, Equatable {
+    package var error: PosixError
     /// The bytes at the start of the block that the system took before the failure; 0 after a failed sync, which leaves
     /// it unknown.
-    public var written: Int
-    public init(_ error: PosixError, written: Int) {
+    package var written: Int
+    package init(_ error: PosixError, written: Int) {
       self.error = error
       self.written = written
     }
   }
 
   /// Called when the system has taken a block, or did not: its memory is the caller's again.
-  public typealias Completion = @Sendable (Result<Void, WriteFailure>) -> Void
+  package typealias Completion = @Sendable (Result<Void, WriteFailure>) -> Void
   /// Called once after the completion, when the block need not be written again: with ``Sync/acknowledged(within:)`` when
   /// it is on the device, otherwise at once.
-  public typealias Acknowledgement = @Sendable (Result<Void, WriteFailure>) -> Void
+  package typealias Acknowledgement = @Sendable (Result<Void, WriteFailure>) -> Void
 
   /// The bytes of a block.
-  public enum Content: @unchecked Sendable {
+  package enum Content: @unchecked Sendable {
     case bytes([UInt8])
     /// Must not change before the completion.
     case buffer(OutputBuffer)
@@ -161,15 +161,15 @@ public final class FileWriter: Sendable {
   private let state: Guarded<State>
   private let work: WriterWork
   /// Whether blocks may be left to a thread that calls `write()`.
-  public let mayBeLeft: Bool
+  package let mayBeLeft: Bool
   /// Woken when the thread must stop its present call.
   private let cancellation: WakeEvent
   /// The outcome of ``Options/resume``; nil without.
-  public let resumption: Resumption?
+  package let resumption: Resumption?
 
   /// Opens the target and starts the thread.
   /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time.
-  public init(
+  package init(
     _ target: Target, options: Options = Options(),
     trouble: @escaping @Sendable (PosixError) -> Void = { _ in }
   ) throws(PosixError) {
@@ -191,24 +191,24 @@ public final class FileWriter: Sendable {
   /// Queues a block; waits while the queue is full. False: the writer is closed or has failed, and the completion has
   /// been called with the error.
   @discardableResult
-  public func write(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
+  package func write(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .wait)
   }
 
   /// Queues a buffer, which must not change before `completion`; waits while the queue is full.
   @discardableResult
-  public func write(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
+  package func write(_ buffer: OutputBuffer, _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .buffer(buffer), completion: completion), whenFull: .wait)
   }
 
   /// Queues a block unless the queue is full; returns whether it did. Never waits.
-  public func offer(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
+  package func offer(_ bytes: [UInt8], _ completion: Completion? = nil) -> Bool {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .refuse)
   }
 
   /// Calls `body` once when at most `limit` bytes are queued, by default half of what may be; perhaps at once, on the writer's thread or the
   /// caller's.
-  public func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
+  package func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
     let limit = limit ?? options.queueBytes / 2
     let now = state.withLock { state in
       if state.bytes <= limit || state.failure != nil || state.closed { return true }
@@ -219,15 +219,15 @@ public final class FileWriter: Sendable {
   }
 
   /// The bytes waiting or being written.
-  public var queuedBytes: Int { state.withLock { $0.bytes } }
+  package var queuedBytes: Int { state.withLock { $0.bytes } }
 
   /// Why nothing is written any more; nil while the writer works.
-  public var failure: PosixError? { state.withLock { $0.failure } }
+  package var failure: PosixError? { state.withLock { $0.failure } }
 
   /// Queues a block even if the queue is full, for callers with their own backpressure. Never waits.
   ///
   /// - Parameter isLeft: Some thread calls `write()` soon, if ``mayBeLeft``; the writer's thread is not woken.
-  public func add(
+  package func add(
     _ content: Content, isLeft: Bool = false, _ completion: Completion? = nil, acknowledging: Acknowledgement? = nil
   ) {
     let block = Block(content: content, completion: completion, acknowledgement: acknowledging)
@@ -236,7 +236,7 @@ public final class FileWriter: Sendable {
 
   /// Writes the queued blocks on the calling thread, unless another thread is writing, which then does it. May block as
   /// long as the target does.
-  public func write() {
+  package func write() {
     guard mayBeLeft else { return }
     while let blocks = state.withLock({ Self.take(&$0) }) { Self.write(blocks, work, state) }
   }
@@ -283,7 +283,7 @@ public final class FileWriter: Sendable {
 
   /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with
   /// an error. If several threads close the writer, the shortest limit counts. Not on the writer's thread.
-  public func close(within limit: TimeSpan = .seconds(30)) {
+  package func close(within limit: TimeSpan = .seconds(30)) {
     let thread = state.withLock { state -> OwnThread? in
       state.closed = true
       return state.thread.take()
@@ -434,7 +434,7 @@ public final class FileWriter: Sendable {
 
   /// With ``Sync/acknowledged(within:)``: has everything that was queued so far be synced and acknowledged as soon as it
   /// is written.
-  public func acknowledgeSoon() {
+  package func acknowledgeSoon() {
     let isDue = state.withLock { state in
       guard options.acknowledgesLater else { return false }
       if state.written < state.added {
@@ -451,12 +451,12 @@ public final class FileWriter: Sendable {
   // MARK: - Places
 
   /// How many bytes have been queued so far.
-  public var added: Int64 { state.withLock(\.added) }
+  package var added: Int64 { state.withLock(\.added) }
 
   /// The end of the file when so many of the queued bytes have been written, as far as is known now: a rotation may send
   /// queued bytes to another file. Nil: the target is not a regular file for appending, or others write to it.
   /// Counts must not decrease from call to call.
-  public func place(after count: Int64) -> FilePosition? {
+  package func place(after count: Int64) -> FilePosition? {
     state.withLock { state in
       if let index = state.stretches.lastIndex(where: { $0.start <= count }) { state.stretches.removeFirst(index) }
       return state.stretches.first?.place(after: count)
@@ -464,7 +464,7 @@ public final class FileWriter: Sendable {
   }
 
   /// Whether others write to the file, too.
-  public var isShared: Bool { state.withLock { $0.stretches.last?.isShared ?? false } }
+  package var isShared: Bool { state.withLock { $0.stretches.last?.isShared ?? false } }
 }
 
 extension FileWriter.Options {
@@ -475,7 +475,7 @@ extension FileWriter.Options {
 
 extension FileWriter.Target {
   /// The name of the file or stream, for messages.
-  public var name: String {
+  package var name: String {
     switch self {
     case .descriptor(let file): file.name
     case .append(let path, _), .replace(let path, _): path

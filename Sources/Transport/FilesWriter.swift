@@ -6,45 +6,45 @@ import Synchronization
 ///
 /// It keeps the promises of ``FileWriter``: it waits while the disk or the table of descriptors is full, and after any other failure of a
 /// write or a sync it has failed for good. Only a file that cannot be opened because of its path is no failure: its blocks are refused.
-public final class FilesWriter: Sendable {
-  public struct Options: Sendable {
+package final class FilesWriter: Sendable {
+  package struct Options: Sendable {
     /// The limit of waiting bytes, for ``FilesWriter/whenRoom(_:_:)``.
-    public var queueBytes = 8 << 20
+    package var queueBytes = 8 << 20
     /// The budget that waiting bytes are part of.
-    public var memory: MemoryBudget?
-    public var sync = FileWriter.Sync.never
+    package var memory: MemoryBudget?
+    package var sync = FileWriter.Sync.never
     /// Files are marked for a later execution; nil: they are not.
-    public var marks: WriterMarks?
+    package var marks: WriterMarks?
     /// Whether a file that cannot be opened because of its path is a failure of its blocks only.
-    public var refusesPaths = true
+    package var refusesPaths = true
     /// When files are full; nil: never.
-    public var rotation: FileRotation?
+    package var rotation: FileRotation?
     /// Called before each step of a rotation; false: the process would have been killed there. For tests.
     var step: @Sendable (String) -> Bool = { _ in true }
-    public init() {}
+    package init() {}
   }
 
   /// One file, from its first block until the caller forgets it. It may be closed and opened again meanwhile.
-  public final class File: Sendable {
+  package final class File: Sendable {
     /// Below the directory.
-    public let path: String
-    public let number: UInt64
+    package let path: String
+    package let number: UInt64
     private let opened = Atomic(0)
     private let stretches = Mutex<[WriterWork.Stretch]>([])
     /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last states.
     private let full = Mutex<(files: [(name: String, count: Int64)], counts: [Int64])>(([], []))
 
-    public init(_ path: String, number: UInt64) {
+    package init(_ path: String, number: UInt64) {
       self.path = path
       self.number = number
     }
 
     /// Whether the file has been opened for blocks with this ``Block/opening``.
-    public func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
+    package func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
 
     /// The end of the file when so many bytes have been written for it; nil: that is not known yet, or others write to it. Counts must not
     /// decrease from call to call.
-    public func place(after count: Int64) -> FilePosition? {
+    package func place(after count: Int64) -> FilePosition? {
       stretches.withLock { stretches in
         if let index = stretches.lastIndex(where: { $0.start <= count }) {
           stretches.removeFirst(index)
@@ -55,7 +55,7 @@ public final class FilesWriter: Sendable {
 
     /// A state with this count is being saved. Returns the full files of which nothing has to be cut any more: those behind which is the
     /// state before the one before it, which is on the disk, as no state is drafted while another is being written.
-    public func saves(_ count: Int64) -> [String] {
+    package func saves(_ count: Int64) -> [String] {
       full.withLock { full in
         full.counts = full.counts.suffix(2) + [count]
         guard full.counts.count == 3, let oldest = full.counts.first else { return [] }
@@ -76,22 +76,22 @@ public final class FilesWriter: Sendable {
     }
   }
 
-  public struct Block: Sendable {
-    public var content: FileWriter.Content
+  package struct Block: Sendable {
+    package var content: FileWriter.Content
     /// How many bytes came before it for the file.
-    public var start: Int64
+    package var start: Int64
     /// The number of the opening for which it comes, from 1: one more after each ``FilesWriter/close(_:)``.
-    public var opening: Int
+    package var opening: Int
     /// When it was made, in nanoseconds since 1970: the clock of rotations.
-    public var time: Int64
+    package var time: Int64
     /// See ``FileWriter/Completion``.
-    public var completion: FileWriter.Completion
+    package var completion: FileWriter.Completion
     /// See ``FileWriter/Acknowledgement``.
-    public var acknowledgement: FileWriter.Acknowledgement
+    package var acknowledgement: FileWriter.Acknowledgement
     /// Called in place of both if the file cannot be opened because of its path.
-    public var refusal: @Sendable (PosixError) -> Void
+    package var refusal: @Sendable (PosixError) -> Void
 
-    public init(
+    package init(
       _ content: FileWriter.Content, start: Int64, opening: Int, time: Int64 = 0,
       completion: @escaping FileWriter.Completion,
       acknowledgement: @escaping FileWriter.Acknowledgement,
@@ -142,7 +142,7 @@ public final class FilesWriter: Sendable {
   /// - Parameters:
   ///   - trouble: Called on the writer's thread when it waits for room, and when a moved file cannot be opened again.
   ///   - cut: Called on the writer's thread with the path of a file and how many bytes were cut off it, because they come again.
-  public init(
+  package init(
     _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError) -> Void,
     cut: @escaping @Sendable (_ path: String, _ bytes: Int64) -> Void = { _, _ in }
   ) throws(PosixError) {
@@ -157,7 +157,7 @@ public final class FilesWriter: Sendable {
   }
 
   /// Queues a block. Never waits.
-  public func add(_ block: Block, to file: File) {
+  package func add(_ block: Block, to file: File) {
     let refused = state.withLock { state -> PosixError? in
       if let failure = state.failure { return failure }
       if state.closed {
@@ -172,24 +172,24 @@ public final class FilesWriter: Sendable {
   }
 
   /// Closes a file behind its queued blocks. Later ones open it again.
-  public func close(_ file: File) {
+  package func close(_ file: File) {
     state.withLock { $0.queue.append(.close(file)) }
     state.notify()
   }
 
   /// Compresses full files; see ``File/saves(_:)``.
-  public func compress(_ names: [String], of file: File) {
+  package func compress(_ names: [String], of file: File) {
     state.withLock { $0.queue.append(.compress(file, names)) }
     state.notify()
   }
 
   /// The bytes waiting or being written.
-  public var queuedBytes: Int { state.withLock(\.bytes) }
+  package var queuedBytes: Int { state.withLock(\.bytes) }
   /// Why nothing is written any more; nil while the writer works.
-  public var failure: PosixError? { state.withLock(\.failure) }
+  package var failure: PosixError? { state.withLock(\.failure) }
 
   /// See ``FileWriter/whenRoom(_:_:)``.
-  public func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
+  package func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
     let limit = limit ?? options.queueBytes / 2
     let now = state.withLock { state in
       if state.bytes <= limit || state.failure != nil || state.closed { return true }
@@ -200,13 +200,13 @@ public final class FilesWriter: Sendable {
   }
 
   /// Has everything that was queued so far be synced and acknowledged as soon as it is written.
-  public func acknowledgeSoon() {
+  package func acknowledgeSoon() {
     state.withLock { $0.isSyncAwaited = true }
     state.notify()
   }
 
   /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with an error.
-  public func close(within limit: TimeSpan = .seconds(30)) {
+  package func close(within limit: TimeSpan = .seconds(30)) {
     let thread = state.withLock { state -> OwnThread? in
       state.closed = true
       return state.thread.take()

@@ -210,7 +210,7 @@ extension FollowerWork {
 extension FileFollower {
   /// The path that is followed, of a file that has been renamed: `in.log` for `in.log.2`. A pattern may match several: the longest or
   /// shortest.
-  public static func pathBeforeRotation(_ path: String, of patterns: [String], isShortest: Bool = false) -> String {
+  package static func pathBeforeRotation(_ path: String, of patterns: [String], isShortest: Bool = false) -> String {
     let (directory, name) = splitPath(path)
     var base = name[...]
     var found = path

@@ -1,7 +1,7 @@
 /// Name and value pairs of a form-encoded text, such as the query of a URL.
-public enum FormText {
+package enum FormText {
   /// A text with all bytes escaped except the unreserved characters (RFC 3986, 2.3).
-  public static func escaped(_ text: String) -> String { String(decoding: escaped(Array(text.utf8)), as: UTF8.self) }
+  package static func escaped(_ text: String) -> String { String(decoding: escaped(Array(text.utf8)), as: UTF8.self) }
 
   /// - Parameter keepsSlashes: Whether `/` is not escaped either, as in a path.
   static func escaped(_ text: [UInt8], keepsSlashes: Bool = false) -> [UInt8] {

@@ -2,17 +2,17 @@ import Glibc
 
 /// Path patterns with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be
 /// written out.
-public enum Glob {
-  public static func isPattern(_ path: String) -> Bool {
+package enum Glob {
+  package static func isPattern(_ path: String) -> Bool {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
   }
 
   /// The result of an expansion.
-  public struct Found {
+  package struct Found {
     /// The existing paths that match, in the order of their bytes.
-    public var paths: [String] = []
+    package var paths: [String] = []
     /// Directories that could not be listed, so that paths may be missing.
-    public var failures: [PosixError] = []
+    package var failures: [PosixError] = []
   }
 
   /// Lists a directory: the names of its entries, in any order.
@@ -22,7 +22,7 @@ public enum Glob {
 
   /// The existing paths that match; a path without wildcards matches itself, whether or not it exists. A directory in
   /// which a wildcard is matched must exist, unless a wildcard stands for it too.
-  public static func expand(_ pattern: String, directoriesOnly: Bool = false) -> Found {
+  package static func expand(_ pattern: String, directoriesOnly: Bool = false) -> Found {
     expand(pattern, directoriesOnly: directoriesOnly, by: system)
   }
 
@@ -69,7 +69,7 @@ public enum Glob {
     return found
   }
 
-  public static func matches(_ pattern: String, _ path: String) -> Bool {
+  package static func matches(_ pattern: String, _ path: String) -> Bool {
     fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
   }
 

@@ -58,7 +58,7 @@ package final class Guarded<Value>: @unchecked Sendable {
 }
 
 /// Nanoseconds on the monotonic clock.
-public func monotonicNow() -> Int64 {
+package func monotonicNow() -> Int64 {
   var time = timespec()
   clock_gettime(CLOCK_MONOTONIC, &time)
   return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)

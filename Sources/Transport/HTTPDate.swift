@@ -1,9 +1,9 @@
 internal import CCurl
 
 /// The dates of HTTP headers (RFC 9110, 5.6.7) and their common variants.
-public enum HTTPDate {
+package enum HTTPDate {
   /// Seconds since 1970; nil if the text is no date.
-  public static func seconds(_ text: String) -> Int64? {
+  package static func seconds(_ text: String) -> Int64? {
     let seconds = rx_curl_getdate(text)
     return seconds == -1 ? nil : Int64(seconds)
   }

@@ -6,21 +6,21 @@ import PipelineCore
 import Synchronization
 
 /// A complete request.
-public final class ServerRequest: Sendable {
+package final class ServerRequest: Sendable {
   let head: RequestHead
   /// The body in its content coding.
-  public let body: Slab
+  package let body: Slab
   /// Address and port of the client.
-  public let peer: String
+  package let peer: String
   /// Answers the request. Releasing it without an answer sends 503.
-  public let reply: any ReplyTarget
+  package let reply: any ReplyTarget
   let exchange: ServerExchange
   /// Accounts for the memory of the request.
   let charge: ByteCharge?
   /// The compression of the body, if any.
-  public let coding: Decompressor.Format?
+  package let coding: Decompressor.Format?
   /// The subject of the client's certificate; nil: it has shown none.
-  public let subject: String?
+  package let subject: String?
 
   init(
     head: RequestHead, body: Slab, peer: String, reply: any ReplyTarget, exchange: ServerExchange,
@@ -36,36 +36,36 @@ public final class ServerRequest: Sendable {
     self.coding = coding
   }
 
-  public var method: String { head.text(head.method) }
+  package var method: String { head.text(head.method) }
   /// The method, and the path without decoding, in ASCII; valid as long as the request lives.
-  public var methodBytes: UnsafeRawBufferPointer { head[head.method] }
-  public var pathBytes: UnsafeRawBufferPointer { head[head.path] }
+  package var methodBytes: UnsafeRawBufferPointer { head[head.method] }
+  package var pathBytes: UnsafeRawBufferPointer { head[head.path] }
   /// The target as in the request line.
-  public var target: String { head.text(head.target) }
+  package var target: String { head.text(head.target) }
   /// The target up to the `?`, not decoded.
-  public var path: String { head.text(head.path) }
+  package var path: String { head.text(head.path) }
   /// Names and values after the `?`, decoded, in their order; bytes that are not UTF-8 are replaced.
-  public var query: [(name: String, value: String)] {
+  package var query: [(name: String, value: String)] {
     guard head.path.upperBound < head.target.upperBound else { return [] }
     return FormText.pairs(Array(head[(head.path.upperBound + 1)..<head.target.upperBound])[...])
   }
-  public var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
+  package var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
   /// The value of the first header with that name, in lower case.
-  public func header(_ name: StaticString) -> String? { head.value(of: name) }
+  package func header(_ name: StaticString) -> String? { head.value(of: name) }
 }
 
 /// Why a server cannot start.
-public struct HTTPServerFailure: Error, Sendable, Equatable {
-  public enum Kind: String, Sendable {
+package struct HTTPServerFailure: Error, Sendable, Equatable {
+  package enum Kind: String, Sendable {
     case addressInUse
     /// The host is no address of this machine, or none at all.
     case noSuchAddress
     case notPermitted
     case other
   }
-  public var kind: Kind
+  package var kind: Kind
   /// One sentence without a full stop that names host and port.
-  public var message: String
+  package var message: String
 }
 
 /// One component's server for HTTP/1.1: its rules, its queue, its memory and the handler of its requests. Servers at the same
@@ -75,43 +75,43 @@ public struct HTTPServerFailure: Error, Sendable, Equatable {
 /// `ServingRules.maxBufferedBytes` bounds the memory of its requests (those that come in, wait for the pipeline or are in its
 /// turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
 /// request, and before its first one at the only server of the address.
-public final class HTTPServer: @unchecked Sendable {
-  public struct Options: Sendable {
-    public var host = "127.0.0.1"
+package final class HTTPServer: @unchecked Sendable {
+  package struct Options: Sendable {
+    package var host = "127.0.0.1"
     /// 0: the system chooses.
-    public var port = 0
+    package var port = 0
     /// Whether other servers of the process may be at the same address, each with its own paths.
-    public var isShared = false
+    package var isShared = false
     /// The decisions of the server itself.
-    public var rules = ServingRules()
+    package var rules = ServingRules()
     /// The certificate; nil: connections are not encrypted.
-    public var tls: TLSServing?
+    package var tls: TLSServing?
     /// Called with the reason when a connection fails because of TLS; on the network thread.
-    public var tlsFailed: @Sendable (String) -> Void = { _ in }
+    package var tlsFailed: @Sendable (String) -> Void = { _ in }
     /// The limit of a request's head in bytes.
-    public var maxHeaderBytes = 64 << 10
-    public var maxHeaderLines = 100
+    package var maxHeaderBytes = 64 << 10
+    package var maxHeaderLines = 100
     /// The time from the connection to the end of the first head.
-    public var headerTimeout: TimeSpan = .seconds(10)
+    package var headerTimeout: TimeSpan = .seconds(10)
     /// The time from the end of the head to the end of the body.
-    public var bodyTimeout: TimeSpan = .seconds(30)
+    package var bodyTimeout: TimeSpan = .seconds(30)
     /// The time from an answer to the end of the next head.
-    public var idleTimeout: TimeSpan = .seconds(60)
+    package var idleTimeout: TimeSpan = .seconds(60)
     /// The time in which a client must read an answer.
-    public var writeTimeout: TimeSpan = .seconds(30)
+    package var writeTimeout: TimeSpan = .seconds(30)
     /// How long a request waits for the pipeline after its client has closed its side: the client has left, or only
     /// reads.
-    public var halfClosedTimeout: TimeSpan = .seconds(1)
+    package var halfClosedTimeout: TimeSpan = .seconds(1)
     /// The pause between two attempts to accept a connection without free descriptors or memory.
-    public var acceptPause = AcceptShortage.pause
-    public init() {}
+    package var acceptPause = AcceptShortage.pause
+    package init() {}
   }
 
-  public typealias Notice = AcceptShortage.Notice
+  package typealias Notice = AcceptShortage.Notice
 
-  public let options: Options
+  package let options: Options
   /// The requests that wait for the pipeline, if the handler adds them.
-  public let queue = RequestQueue()
+  package let queue = RequestQueue()
   let budget: ByteBudget
   let replyTimeout: Int64
   let queueTimeout: Int64
@@ -139,7 +139,7 @@ public final class HTTPServer: @unchecked Sendable {
     var handler: @Sendable (ServerRequest) -> Void = { _ in }
   }
 
-  public init(options: Options = Options()) {
+  package init(options: Options = Options()) {
     self.options = options
     budget = ByteBudget(limit: options.rules.maxBufferedBytes)
     replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
@@ -147,7 +147,7 @@ public final class HTTPServer: @unchecked Sendable {
   }
 
   /// The bytes of requests in memory.
-  public var bufferedBytes: Int { budget.held }
+  package var bufferedBytes: Int { budget.held }
 
   /// Starts serving. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
   /// - Parameters:
@@ -155,7 +155,7 @@ public final class HTTPServer: @unchecked Sendable {
   ///     first of many: wake other threads here.
   ///   - handler: Called for each request.
   /// - Returns: The port.
-  public func start(
+  package func start(
     notify: @escaping @Sendable (Notice) -> Void = { _ in }, handOver: @escaping @Sendable () -> Void = {},
     handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
@@ -165,13 +165,13 @@ public final class HTTPServer: @unchecked Sendable {
 
   /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
   /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
-  public func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
+  package func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
     service = Service(handler: handler)
     try HTTPListener.add(self, on: socket)
   }
 
   /// The counts of its connections.
-  public var counts: PipelineStatistics.Connections {
+  package var counts: PipelineStatistics.Connections {
     state.withLock { state in
       var counts = state.counts
       counts.open = state.connections.count
@@ -181,14 +181,14 @@ public final class HTTPServer: @unchecked Sendable {
 
   /// Serves no more requests. If no other server is at the address, it is free when this returns. Not on the network thread.
   /// - Parameter handsOver: If there is a reload, requests wait for the next server of the path, until the reload is over.
-  public func stopListening(handsOver: Bool = false) {
+  package func stopListening(handsOver: Bool = false) {
     let listener = state.withLock { $0.listener.take() }
     listener?.remove(self, handsOver: handsOver)
   }
 
   /// Stops serving and waits at most `limit` for answers that are due; unfinished connections are then closed. Idle
   /// connections stay open for other servers of the address. Not on the network thread.
-  public func stop(within limit: TimeSpan = .seconds(5)) {
+  package func stop(within limit: TimeSpan = .seconds(5)) {
     stopListening()
     for connection in state.withLock({ Array($0.connections.values) }) { connection.part(from: self) }
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
@@ -292,7 +292,7 @@ extension HTTPServer.Options {
 extension HTTPServer {
   /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``): no other program gets it until then. No client
   /// connects before the server listens. Does nothing if a server of this process has the port, which may be about to leave it.
-  public static func reserve(_ options: Options) throws(HTTPServerFailure) {
+  package static func reserve(_ options: Options) throws(HTTPServerFailure) {
     guard options.port != 0, !KeptListeners.hasOwn("\(options.port)", options.address) else { return }
     do {
       let address = try SocketAddress.makeAddressResolvingHost(options.host, port: options.port)

@@ -2,43 +2,43 @@ import Glibc
 import PipelineCore
 
 /// One kind of figures of a machine.
-public enum HostCollector: String, Sendable, CaseIterable {
+package enum HostCollector: String, Sendable, CaseIterable {
   case cpu, memory, load, disk, network, filesystems, processes, cgroup
 }
 
 /// One measured value, by the names of Prometheus's node_exporter; of control groups, by those of cAdvisor.
-public struct HostSample: Sendable {
-  public var name: String
-  public var isCounter: Bool
-  public var labels: [(name: String, value: String)]
-  public var value: Double
+package struct HostSample: Sendable {
+  package var name: String
+  package var isCounter: Bool
+  package var labels: [(name: String, value: String)]
+  package var value: Double
 }
 
 /// Why a figure could not be measured.
-public struct HostFailure: Error, Sendable {
+package struct HostFailure: Error, Sendable {
   /// One sentence without a full stop.
-  public var message: String
+  package var message: String
 }
 
 /// Reads the figures of a machine from its /proc, its /sys and its file systems.
-public struct HostMetrics: Sendable {
+package struct HostMetrics: Sendable {
   /// The directory that has `proc` and `sys`; empty: those of this machine.
-  public var root: String
+  package var root: String
   /// The depth below the root to which control groups are read.
-  public var cgroupDepth: Int
+  package var cgroupDepth: Int
   /// More control groups are left out.
-  public static let mostGroups = 1000
+  package static let mostGroups = 1000
 
   private static let sector = 512.0
   /// The clock of /proc/stat.
   private static let ticks = Double(max(1, sysconf(Int32(_SC_CLK_TCK))))
 
-  public init(root: String = "/", cgroupDepth: Int = 2) {
+  package init(root: String = "/", cgroupDepth: Int = 2) {
     self.root = root.hasSuffix("/") ? String(root.dropLast()) : root
     self.cgroupDepth = cgroupDepth
   }
 
-  public func collect(_ collector: HostCollector) throws(HostFailure) -> [HostSample] {
+  package func collect(_ collector: HostCollector) throws(HostFailure) -> [HostSample] {
     var found = Samples()
     switch collector {
     case .cpu: try cpu(&found)

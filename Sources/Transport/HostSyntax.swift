@@ -2,15 +2,15 @@ import Glibc
 import PipelineCore
 
 /// Checks hosts by their text alone.
-public enum HostSyntax {
-  public enum Kind: Sendable {
+package enum HostSyntax {
+  package enum Kind: Sendable {
     case version4, version6
     /// A name, known or not.
     case name
   }
 
   /// Nil: the text cannot be a host.
-  public static func kind(_ text: String) -> Kind? {
+  package static func kind(_ text: String) -> Kind? {
     // C strings would end there.
     if text.utf8.contains(0) { return nil }
     var address = in6_addr()
@@ -32,5 +32,5 @@ public enum HostSyntax {
   }
 
   /// Whether a text can be a method or the name of a header: letters, digits and the characters of RFC 9110.
-  public static func isToken(_ text: String) -> Bool { HTTPHeader.isToken(text) }
+  package static func isToken(_ text: String) -> Bool { HTTPHeader.isToken(text) }
 }

@@ -1,21 +1,21 @@
 internal import CJournal
 import CLinux
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// Why the journal cannot be read.
-public struct JournalFailure: Error, Sendable, Equatable {
+package struct JournalFailure: Error, Sendable, Equatable {
   /// A sentence without a full stop.
-  public var message: String
+  package var message: String
   /// libsystemd is not there: trying again does not help.
-  public var isMissingLibrary = false
+  package var isMissingLibrary = false
 }
 
 /// Reads the journal of systemd on a thread of its own, and decodes its entries there.
-public final class JournalReader: Sendable {
+package final class JournalReader: Sendable {
   /// A part of the condition that entries must fulfil. Matches of one field are alternatives; those of different fields hold together.
-  public enum Match: Sendable, Equatable {
+  package enum Match: Sendable, Equatable {
     case field(String, String)
     /// The following matches are an alternative to those since the last `and`.
     case or
@@ -24,7 +24,7 @@ public final class JournalReader: Sendable {
   }
 
   /// The start of reading.
-  public enum Start: Sendable, Equatable {
+  package enum Start: Sendable, Equatable {
     case beginning, end
     /// With the first entry of the present boot; at the end if there is none.
     case boot
@@ -34,36 +34,36 @@ public final class JournalReader: Sendable {
     case behind(cursor: String?)
   }
 
-  public struct Options: Sendable {
+  package struct Options: Sendable {
     /// Nil: the journal of this machine.
-    public var directory: String?
-    public var matches: [Match] = []
-    public var start = Start.beginning
+    package var directory: String?
+    package var matches: [Match] = []
+    package var start = Start.beginning
     /// Whether to wait for further entries.
-    public var follows = true
+    package var follows = true
     /// The most bytes of a value.
-    public var maxField = 64 << 10
+    package var maxField = 64 << 10
     /// The most bytes of the values of an entry.
-    public var maxEntry = 16 << 20
-    public init() {}
+    package var maxEntry = 16 << 20
+    package init() {}
   }
 
   /// Entries that are handed over together.
-  public struct Piece: Sendable {
+  package struct Piece: Sendable {
     /// Nil: there are none.
-    public var rows: DecodedBlock?
+    package var rows: DecodedBlock?
     /// The cursor of each entry, with the offset of its row.
-    public var entries: [(number: Int64, cursor: String)] = []
+    package var entries: [(number: Int64, cursor: String)] = []
     /// Set in the last piece.
-    public var end: End?
+    package var end: End?
   }
 
-  public enum End: Sendable, Equatable {
+  package enum End: Sendable, Equatable {
     case finished
     case failed(String)
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     /// The entry to go on behind is gone; reading goes on with the next one.
     case goneCursor
     /// The number of journal files that cannot be read.
@@ -83,7 +83,7 @@ public final class JournalReader: Sendable {
   private static let mostEntries = 256
   private static let mostBytes = 256 << 10
 
-  public init(_ options: Options) throws(JournalFailure) {
+  package init(_ options: Options) throws(JournalFailure) {
     self.options = options
     do throws(PosixError) { wake = try WakeEvent() } catch { throw JournalFailure(message: error.message) }
   }
@@ -100,7 +100,7 @@ public final class JournalReader: Sendable {
   /// - Parameters:
   ///   - notify: Called on the thread.
   ///   - deliver: Called on the thread with pieces, in order; blocks while there is no room. False: nothing more is wanted.
-  public func start(
+  package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable (Piece) -> Bool
   ) throws(JournalFailure) -> String? {
     do throws(PosixError) {
@@ -113,13 +113,13 @@ public final class JournalReader: Sendable {
   }
 
   /// Ends soon; a reader that goes on after the last delivered entry reads the others again.
-  public func stop() {
+  package func stop() {
     isStopped.store(true, ordering: .releasing)
     wake.wake()
   }
 
   /// Whether it could be started; reads nothing.
-  public static func check(directory: String?) throws(JournalFailure) {
+  package static func check(directory: String?) throws(JournalFailure) {
     rx_journal_close(try open(directory))
     _ = try look(at: directory)
   }

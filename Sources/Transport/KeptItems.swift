@@ -2,25 +2,25 @@ import Synchronization
 
 /// Items that one version of a pipeline leaves to the next during a reload, such as connections and running programs. Items that no version
 /// has taken when the reload is over are discarded.
-public final class KeptItems<Item: Sendable>: Sendable {
+package final class KeptItems<Item: Sendable>: Sendable {
   private let items = Mutex<[String: [Item]]>([:])
   private let discard: @Sendable (Item) -> Void
 
   /// - Parameter discard: Called with each item that no version has taken.
-  public init(discard: @escaping @Sendable (Item) -> Void = { _ in }) { self.discard = discard }
+  package init(discard: @escaping @Sendable (Item) -> Void = { _ in }) { self.discard = discard }
 
   /// Keeps items under a key until the reload is over. False: no reload is under way, and nothing is kept.
-  public func keep(_ new: [Item], for key: String) -> Bool {
+  package func keep(_ new: [Item], for key: String) -> Bool {
     KeptListeners.duringReload(
       of: ObjectIdentifier(self), discard: { self.discardAll() },
       keep: { items.withLock { $0[key, default: []] += new } })
   }
 
   /// Removes the items of a key, in the order in which they were kept.
-  public func take(_ key: String) -> [Item] { items.withLock { $0.removeValue(forKey: key) } ?? [] }
+  package func take(_ key: String) -> [Item] { items.withLock { $0.removeValue(forKey: key) } ?? [] }
 
   /// Removes the item of a key that was kept first.
-  public func takeFirst(_ key: String) -> Item? {
+  package func takeFirst(_ key: String) -> Item? {
     items.withLock { items in
       guard var entries = items[key], !entries.isEmpty else { return nil }
       defer { items[key] = entries.isEmpty ? nil : entries }

@@ -3,7 +3,7 @@ import Synchronization
 
 /// Listening sockets during a reload. Those of the old version stay open, so that clients wait and are not refused; those that the new version
 /// needs are bound before the old one ends (``HTTPServer/reserve(_:)``).
-public enum KeptListeners {
+package enum KeptListeners {
   private struct State {
     var isKeeping = false
     /// Descriptors by address.
@@ -20,9 +20,9 @@ public enum KeptListeners {
   static let unixPrefix = "unix "
 
   /// Begins a reload: listeners are kept until ``end()``.
-  public static func begin() { state.withLock { $0.isKeeping = true } }
+  package static func begin() { state.withLock { $0.isKeeping = true } }
 
-  public static var isKeeping: Bool { state.withLock(\.isKeeping) }
+  package static var isKeeping: Bool { state.withLock(\.isKeeping) }
 
   /// Runs `keep` if a reload is under way, and calls `discard` when it is over, once for each store. Returns whether it ran `keep`.
   static func duringReload(
@@ -37,7 +37,7 @@ public enum KeptListeners {
   }
 
   /// Ends the reload: closes the listeners and discards the items that no version has taken.
-  public static func end() {
+  package static func end() {
     let (left, discards) = state.withLock { state in
       defer {
         state.isKeeping = false

@@ -1,17 +1,17 @@
-public import PipelineCore
+import PipelineCore
 
 /// One WebSocket of a source, with the properties of the other side that its events have.
-public struct ConnectedWebSocket: Sendable {
-  public var session: WebSocketSession
+package struct ConnectedWebSocket: Sendable {
+  package var session: WebSocketSession
   /// The client's address. Nil, as are the members of the request below: the other side is a server.
-  public var peer: String?
-  public var path: String?
-  public var query: [(name: String, value: String)] = []
-  public var subject: String?
+  package var peer: String?
+  package var path: String?
+  package var query: [(name: String, value: String)] = []
+  package var subject: String?
 
-  public init(_ session: WebSocketSession) { self.session = session }
+  package init(_ session: WebSocketSession) { self.session = session }
 
-  public init(_ session: WebSocketSession, of request: ServerRequest) {
+  package init(_ session: WebSocketSession, of request: ServerRequest) {
     self.session = session
     peer = request.peer
     path = request.path
@@ -21,9 +21,9 @@ public struct ConnectedWebSocket: Sendable {
 }
 
 /// WebSockets between two versions of a pipeline: they are not read, and no received message is lost.
-public enum KeptWebSockets {
+package enum KeptWebSockets {
   /// The settings under which a connection was made.
-  public enum Settings: Sendable {
+  package enum Settings: Sendable {
     case server(WebSocketServing, WebSocketSession.Options)
     case client(url: String, first: [UInt8]?, WebSocketClient.Options, WebSocketSession.Options)
 
@@ -42,25 +42,25 @@ public enum KeptWebSockets {
     }
   }
 
-  public struct Kept: Sendable {
-    public var socket: ConnectedWebSocket
+  package struct Kept: Sendable {
+    package var socket: ConnectedWebSocket
     /// Whether the connection goes on. If not, its received messages are sent and it is closed.
-    public var goesOn: Bool
+    package var goesOn: Bool
   }
 
   /// By the places of their sources.
   private static let all = KeptItems<(settings: Settings, socket: ConnectedWebSocket)> { close($0.socket) }
 
   /// Whether there is a reload, so that connections may be kept.
-  public static var isKeeping: Bool { KeptListeners.isKeeping }
+  package static var isKeeping: Bool { KeptListeners.isKeeping }
 
   /// Keeps connections that are parked, for the source of the next version at the same place; closes them if no reload is under way.
-  public static func keep(_ place: String, _ settings: Settings, _ sockets: [ConnectedWebSocket]) {
+  package static func keep(_ place: String, _ settings: Settings, _ sockets: [ConnectedWebSocket]) {
     if !all.keep(sockets.map { (settings, $0) }, for: place) { for socket in sockets { close(socket) } }
   }
 
   /// Takes the connections of a place, for a source with these settings.
-  public static func take(_ place: String, _ settings: Settings) -> [Kept] {
+  package static func take(_ place: String, _ settings: Settings) -> [Kept] {
     all.take(place).map { Kept(socket: $0.socket, goesOn: $0.settings.fit(settings)) }
   }
 

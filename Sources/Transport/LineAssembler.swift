@@ -3,8 +3,8 @@ import Glibc
 import PipelineCore
 
 /// A line beyond the limit.
-public struct LongLine: Sendable, Equatable {
-  public enum Policy: String, Sendable {
+package struct LongLine: Sendable, Equatable {
+  package enum Policy: String, Sendable {
     /// Deliver the first `maxLine` bytes as the line.
     case cut
     /// Deliver nothing of it.
@@ -13,28 +13,28 @@ public struct LongLine: Sendable, Equatable {
     case reject
   }
   /// The offset of the line in the stream.
-  public var offset: Int64
+  package var offset: Int64
   /// The length of the whole line in bytes, without its newline.
-  public var length: Int64
-  public var policy: Policy
+  package var length: Int64
+  package var policy: Policy
   /// With `reject`, the line's first bytes, at most `headBytes`.
-  public var head: [UInt8] = []
+  package var head: [UInt8] = []
 
-  public static let headBytes = 4096
+  package static let headBytes = 4096
 }
 
 /// Consecutive whole lines, as in the stream.
-public struct LineBlock: Sendable {
+package struct LineBlock: Sendable {
   /// Lines, each with its newline; only the very last line may lack it: at the end of the stream, and where a long line
   /// was cut. Empty if there is only a `longLine` to report.
-  public var slab: Slab
+  package var slab: Slab
   /// The offset of the slab's first byte in the stream.
-  public var offset: Int64
+  package var offset: Int64
   /// Where reading continues: everything before it is in this or an earlier block, or was dropped and reported.
-  public var endOffset: Int64
+  package var endOffset: Int64
   /// The long line at the end of this block: with `cut` its start is the slab's last line, otherwise it followed the
   /// slab's last line.
-  public var longLine: LongLine?
+  package var longLine: LongLine?
 }
 
 /// Cuts a stream of bytes into blocks of whole lines. No I/O: the caller gets `space`, fills it, and calls `filled`.

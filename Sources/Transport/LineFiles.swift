@@ -6,8 +6,8 @@ import PipelineCore
 /// Queueing never waits: lines beyond the limit are rejected. Lines that cannot be written, because of a full disk or
 /// missing permission, are returned; a file never contains part of a line. A file that would exceed the limit is
 /// renamed to `NAME.1`, replacing an older one, so the newest lines are kept, between one and two limits of them.
-public final class LineFiles: Sendable {
-  public enum Report: Sendable {
+package final class LineFiles: Sendable {
+  package enum Report: Sendable {
     /// Lines were added; perhaps the oldest ones of the file were dropped.
     case written(String, lines: Int, droppedOlder: Bool)
     /// These lines are in no file.
@@ -32,7 +32,7 @@ public final class LineFiles: Sendable {
   ///   - bound: The largest size of a file in bytes, except for a single larger line.
   ///   - queueBytes: The most waiting bytes, except for a single larger line when nothing waits.
   ///   - report: Called on the writing thread.
-  public init(
+  package init(
     in directory: FileDescriptor, bound: Int, queueBytes: Int = 4 << 20, report: @escaping @Sendable (Report) -> Void
   ) {
     files = Files(directory: directory, bound: bound, report: report)
@@ -40,7 +40,7 @@ public final class LineFiles: Sendable {
   }
 
   /// Queues a line, with its line feed; returns whether it was taken.
-  public func offer(_ line: [UInt8], to name: String) -> Bool {
+  package func offer(_ line: [UInt8], to name: String) -> Bool {
     enum Verdict { case refused, taken, first }
     let verdict = state.withLock { state -> Verdict in
       guard !state.isClosed, state.bytes == 0 || state.bytes + line.count <= queueBytes else { return .refused }
@@ -70,7 +70,7 @@ public final class LineFiles: Sendable {
   }
 
   /// Takes no more lines, and returns when the queued ones have been written, or after `limit`.
-  public func close(within limit: TimeSpan) {
+  package func close(within limit: TimeSpan) {
     let isRunning = state.withLock { state in
       state.isClosed = true
       return state.isStarted

@@ -1,13 +1,13 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// Reads SQLite files of this machine, each query with a thread and a connection of its own: it reads the file that has the path at the time, and holds
 /// no lock between two queries.
-public final class LocalDatabases: DatabaseReader {
-  public init() {}
+package final class LocalDatabases: DatabaseReader {
+  package init() {}
 
-  public func read(
+  package func read(
     _ query: DatabaseQuery, _ completion: @escaping @Sendable (Result<DatabaseRows, DatabaseFailure>) -> Void
   ) -> any Cancellable {
     let run = DatabaseRun(query, completion)

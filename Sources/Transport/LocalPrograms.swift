@@ -1,11 +1,11 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// Runs programs of this machine, each with a thread of its own that waits for it.
-public final class LocalPrograms: ProgramRunner {
-  public init() {}
+package final class LocalPrograms: ProgramRunner {
+  package init() {}
 
-  public func run(
+  package func run(
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   ) -> any Cancellable {
     let run = ProgramRun(call, completion)

@@ -2,17 +2,17 @@ import CLinux
 import Glibc
 
 /// A Unix socket that listens, or that receives datagrams; by default for its user only (mode 0600).
-public final class LocalSocket: Sendable {
+package final class LocalSocket: Sendable {
   /// Why there is no socket.
-  public enum Refusal: Error {
+  package enum Refusal: Error {
     /// A process listens on the path.
     case inUse(path: String)
     case failed(PosixError)
   }
 
-  public let path: String
+  package let path: String
   /// Readable while a connection waits to be accepted.
-  public let descriptor: Int32
+  package let descriptor: Int32
   /// The identity of the file at the path, so that no other file is removed.
   private let file: (device: dev_t, inode: ino_t)
 
@@ -27,7 +27,7 @@ public final class LocalSocket: Sendable {
   /// Listens on `path`, at most 107 bytes. The socket of a process that has ended is replaced.
   ///
   /// - Parameter mode: Who may connect or send: the permissions of the file.
-  public init(
+  package init(
     _ path: String, isDatagram: Bool = false, mode: mode_t = 0o600, backlog: Int32 = 32
   ) throws(Refusal) {
     self.path = path
@@ -69,13 +69,13 @@ public final class LocalSocket: Sendable {
   deinit { close(descriptor) }
 
   /// Removes the path, unless it is another file by now.
-  public func remove() {
+  package func remove() {
     var status = stat()
     if lstat(path, &status) == 0, status.st_dev == file.device, status.st_ino == file.inode { unlink(path) }
   }
 
   /// Connects to the socket at `path`; the connection never blocks.
-  public static func connect(to path: String, isDatagram: Bool = false) throws(PosixError) -> FileDescriptor {
+  package static func connect(to path: String, isDatagram: Bool = false) throws(PosixError) -> FileDescriptor {
     let socket = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
     guard socket >= 0 else { throw PosixError("connect to", path) }
     let connection = FileDescriptor(socket, name: path)

@@ -1,8 +1,8 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// How a stream of bytes is cut into messages.
-public enum MessageFraming: Sendable, Equatable {
+package enum MessageFraming: Sendable, Equatable {
   /// Each line, without its line feed or CRLF. The last one of a stream may lack it.
   case lines
   /// Each ends with a zero byte; the last one of a stream may lack it.
@@ -20,15 +20,15 @@ public enum MessageFraming: Sendable, Equatable {
 }
 
 /// Bytes of a stream that belong to no message.
-public struct RefusedBytes: Sendable, Equatable {
+package struct RefusedBytes: Sendable, Equatable {
   /// Their offset in the stream.
-  public var offset: Int64
+  package var offset: Int64
   /// Their first bytes, at most ``LongLine/headBytes``.
-  public var head: [UInt8]
+  package var head: [UInt8]
   /// Why, one sentence without a full stop.
-  public var reason: String
+  package var reason: String
 
-  public init(offset: Int64, head: [UInt8], reason: String) {
+  package init(offset: Int64, head: [UInt8], reason: String) {
     self.offset = offset
     self.head = head
     self.reason = reason
@@ -36,18 +36,18 @@ public struct RefusedBytes: Sendable, Equatable {
 }
 
 /// Whole messages that came together.
-public struct MessageBlock: Sendable {
+package struct MessageBlock: Sendable {
   /// Contains the messages and the bytes between them.
-  public var slab: Slab
+  package var slab: Slab
   /// The offset of the slab in the stream.
-  public var offset: Int64
+  package var offset: Int64
   /// Their places in the slab.
-  public var messages: [Range<Int>] = []
-  public var refused: [RefusedBytes] = []
+  package var messages: [Range<Int>] = []
+  package var refused: [RefusedBytes] = []
   /// Nothing behind this can be understood: the stream must be closed.
-  public var isBroken = false
+  package var isBroken = false
 
-  public init(slab: Slab, offset: Int64) {
+  package init(slab: Slab, offset: Int64) {
     self.slab = slab
     self.offset = offset
   }
@@ -57,7 +57,7 @@ public struct MessageBlock: Sendable {
 ///
 /// Memory is bounded by the largest message plus the largest space requested. Any way of cutting the stream into pieces gives the same
 /// messages.
-public struct MessageCutter {
+package struct MessageCutter {
   private let framing: MessageFraming
   /// Also of the message at hand.
   var limit: Int { didSet { limit = max(limit, 1) } }
@@ -80,7 +80,7 @@ public struct MessageCutter {
   }
 
   /// - Parameter limit: The longest message in bytes, without its frame.
-  public init(_ framing: MessageFraming, limit: Int, offset: Int64 = 0) {
+  package init(_ framing: MessageFraming, limit: Int, offset: Int64 = 0) {
     self.framing = framing
     self.limit = max(limit, 1)
     self.offset = offset
@@ -88,10 +88,10 @@ public struct MessageCutter {
   }
 
   /// The offset of the next byte to be read.
-  public var readOffset: Int64 { offset &+ Int64(end - start) }
+  package var readOffset: Int64 { offset &+ Int64(end - start) }
 
   /// Room for at least `count` more bytes. Valid until the next call of this value.
-  public mutating func space(_ count: Int) -> UnsafeMutableRawBufferPointer {
+  package mutating func space(_ count: Int) -> UnsafeMutableRawBufferPointer {
     if slab.capacity - end < count {
       let held = end - start
       // Doubles, so that a message that comes byte by byte is copied a constant number of times.
@@ -106,7 +106,7 @@ public struct MessageCutter {
   }
 
   /// The first `count` bytes of the space are the next bytes of the stream. `isLast`: the stream ends with them.
-  public mutating func filled(_ count: Int, isLast: Bool = false) -> MessageBlock? {
+  package mutating func filled(_ count: Int, isLast: Bool = false) -> MessageBlock? {
     end += count
     var block = MessageBlock(slab: slab, offset: offset)
     let base = start
@@ -149,12 +149,12 @@ public struct MessageCutter {
   }
 
   /// The start of an incomplete message. Empty if part of it is gone.
-  public var rest: UnsafeRawBufferPointer {
+  package var rest: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: slab.start + start, count: skipped == nil ? end - start : 0)
   }
 
   /// Frees unused memory.
-  public mutating func release() {
+  package mutating func release() {
     guard start == end, slab.capacity > 0 else { return }
     slab = Slab(capacity: 0)
     (start, end, searched) = (0, 0, 0)

@@ -1,22 +1,22 @@
-public import PipelineCore
+import PipelineCore
 
 /// `127.0.0.1:8899`, `[::1]:8899`, or a port alone, which means 127.0.0.1.
-public struct NetworkAddress: ParameterValue {
-  public var host = "127.0.0.1"
-  public var port = 0
-  public var location: SourceLocation?
-  public init() {}
+package struct NetworkAddress: ParameterValue {
+  package var host = "127.0.0.1"
+  package var port = 0
+  package var location: SourceLocation?
+  package init() {}
 
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .oneOf([.text, .int(0...65_535)])
   }
-  public var defaultText: String? { nil }
+  package var defaultText: String? { nil }
   /// Names are not resolved: only `localhost` and literal addresses count.
-  public var isLoopback: Bool {
+  package var isLoopback: Bool {
     host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
   }
 
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> NetworkAddress? {
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> NetworkAddress? {
     guard let text = String.decode(node, &context) else { return nil }
     if node.scalar?.isPlaceholder == true { return NetworkAddress() }
     func refuse(_ reason: String, _ help: String? = nil) -> NetworkAddress? {

@@ -1,13 +1,13 @@
 import Synchronization
 
 /// Passes on messages that may come very often: the first of each second, and how many were left out before it.
-public final class OncePerSecond: Sendable {
+package final class OncePerSecond: Sendable {
   private let state = Mutex((due: Int64.min, left: 0))
   private let log: @Sendable (String) -> Void
 
-  public init(_ log: @escaping @Sendable (String) -> Void) { self.log = log }
+  package init(_ log: @escaping @Sendable (String) -> Void) { self.log = log }
 
-  public func write(_ message: @autoclosure () -> String) {
+  package func write(_ message: @autoclosure () -> String) {
     let now = monotonicNow()
     let left: Int? = state.withLock { state in
       guard now >= state.due else {

@@ -5,7 +5,7 @@ import PipelineCore
 /// A thread for blocking work; never a thread of the cooperative pool.
 ///
 /// The thread blocks all signals: they go to the threads that the daemon chose for them.
-public final class OwnThread: @unchecked Sendable {
+package final class OwnThread: @unchecked Sendable {
   private var handle: pthread_t
   private var joined = false
 
@@ -19,7 +19,7 @@ public final class OwnThread: @unchecked Sendable {
   }
 
   /// Starts the thread. `name` shows in `top -H`, its first 15 bytes.
-  public init(_ name: String, stackBytes: Int = 2 << 20, _ body: @escaping @Sendable () -> Void)
+  package init(_ name: String, stackBytes: Int = 2 << 20, _ body: @escaping @Sendable () -> Void)
     throws(PosixError)
   {
     var attributes = pthread_attr_t()
@@ -52,7 +52,7 @@ public final class OwnThread: @unchecked Sendable {
   }
 
   /// Waits until the thread has ended. Called at most once, and never on the thread itself.
-  public func join() {
+  package func join() {
     precondition(!joined, "a thread is joined once")
     joined = true
     pthread_join(handle, nil)

@@ -1,9 +1,9 @@
 import CLinux
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// A sender of blocks of messages, with a thread of its own.
-public protocol MessageSender: AnyObject, Sendable {
+package protocol MessageSender: AnyObject, Sendable {
   /// The number of waiting bytes.
   var queuedBytes: Int { get }
   /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
@@ -24,20 +24,20 @@ extension SocketSender: MessageSender {}
 ///
 /// A message counts as sent when the program has read it. When a program ends, the messages that it has not read completely go to the next
 /// one.
-public final class ProgramSender: MessageSender {
-  public struct Options: Sendable {
+package final class ProgramSender: MessageSender {
+  package struct Options: Sendable {
     /// The pauses before it is started again. A program that has run for the longest begins anew.
-    public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
+    package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     /// How long it may go on after the end of its input.
-    public var stopTimeout = TimeSpan.seconds(10)
+    package var stopTimeout = TimeSpan.seconds(10)
     /// Whether it is started again where it ends before its input does.
-    public var restarts = true
+    package var restarts = true
     /// The exit statuses that are no error at the end.
-    public var success: [Int] = [0]
-    public init() {}
+    package var success: [Int] = [0]
+    package init() {}
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     /// A line of its output or of its standard error.
     case said(Services.Level, String)
     /// It could not be started, or has ended, and is started again.
@@ -75,7 +75,7 @@ public final class ProgramSender: MessageSender {
   /// - Parameters:
   ///   - call: Its input, time-out and limit of output are ignored.
   ///   - notify: Called on the thread.
-  public init(
+  package init(
     _ call: ProgramCall, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
   ) throws(ProgramFailure) {
     self.call = call
@@ -101,9 +101,9 @@ public final class ProgramSender: MessageSender {
     }
   }
 
-  public var queuedBytes: Int { state.withLock(\.bytes) }
+  package var queuedBytes: Int { state.withLock(\.bytes) }
 
-  public func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
+  package func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
     let isTaken = state.withLock { state in
       guard !state.hasEnded, !state.isCancelled else { return false }
       state.queue.append(Entry(block: block, done: done))
@@ -114,7 +114,7 @@ public final class ProgramSender: MessageSender {
     wake.wake()
   }
 
-  public func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
+  package func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
     let isNow = state.withLock { state in
       if state.bytes <= limit || state.hasEnded { return true }
       state.roomWaiter = (limit, body)
@@ -123,19 +123,19 @@ public final class ProgramSender: MessageSender {
     if isNow { body() }
   }
 
-  public func close() {
+  package func close() {
     state.withLock { $0.isClosing = true }
     wake.wake()
     let ended: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
     _ = state.wait(until: nil, ended)
   }
 
-  public func cancel() {
+  package func cancel() {
     state.withLock { $0.isCancelled = true }
     wake.wake()
   }
 
-  public func waitForEnd(within limit: TimeSpan) -> Bool {
+  package func waitForEnd(within limit: TimeSpan) -> Bool {
     let ended: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
     return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
   }

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// Asked by one thread at a time, the one that has just delivered blocks; `used` is called by the thread that uses
 /// them.
-public final class ReadingDemand: @unchecked Sendable {
+package final class ReadingDemand: @unchecked Sendable {
   /// Nanoseconds spent using blocks.
   private let used = Atomic<Int64>(0)
   private var threads: Int64 = 1
@@ -21,10 +21,10 @@ public final class ReadingDemand: @unchecked Sendable {
   static let span: Int64 = 20_000_000
   static let leastBlocks = 8
 
-  public init() {}
+  package init() {}
 
   /// Reports how many nanoseconds the use of a block took.
-  public func used(in nanoseconds: Int64) { used.add(nanoseconds, ordering: .relaxed) }
+  package func used(in nanoseconds: Int64) { used.add(nanoseconds, ordering: .relaxed) }
 
   /// Whether another thread should be added. A block took `making` nanoseconds to make; its delivery lasted from
   /// `begun` until `now`.

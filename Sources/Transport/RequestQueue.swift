@@ -4,7 +4,7 @@ import Synchronization
 /// Complete requests that wait for the pipeline, oldest first. A request leaves the queue exactly once: the pipeline
 /// takes it, or it is withdrawn because it was answered or its client has disconnected; its memory is then freed.
 /// Thread-safe.
-public final class RequestQueue: Sendable {
+package final class RequestQueue: Sendable {
   private struct Entry {
     var number: UInt64
     /// Nil: withdrawn.
@@ -63,7 +63,7 @@ public final class RequestQueue: Sendable {
   private let state = Mutex(State())
 
   /// The number of waiting requests.
-  public var count: Int { state.withLock(\.count) }
+  package var count: Int { state.withLock(\.count) }
 
   /// The number of entries, including withdrawn ones.
   var places: Int { state.withLock(\.entries.count) }
@@ -72,7 +72,7 @@ public final class RequestQueue: Sendable {
   var isStalled: Bool { state.withLock(\.isStalled) }
 
   /// Adds a request, on the network thread.
-  public func add(_ request: ServerRequest) {
+  package func add(_ request: ServerRequest) {
     let isAdded = state.withLock { state in
       guard !state.isClosed else { return false }
       request.exchange.number = state.next
@@ -85,7 +85,7 @@ public final class RequestQueue: Sendable {
   }
 
   /// Whether requests wait and no call of `take` is due: the caller must arrange one.
-  public func attend() -> Bool {
+  package func attend() -> Bool {
     state.withLock { state in
       guard !state.isAwaited, state.count > 0 else { return false }
       state.isAwaited = true
@@ -94,7 +94,7 @@ public final class RequestQueue: Sendable {
   }
 
   /// Removes everything; later requests are answered 503.
-  public func close() -> [ServerRequest] {
+  package func close() -> [ServerRequest] {
     state.withLock { state in
       state.isClosed = true
       defer {
@@ -106,7 +106,7 @@ public final class RequestQueue: Sendable {
   }
 
   /// The oldest request, and whether `take` must be called once more. Called by the pipeline when it takes input.
-  public func take() -> (request: ServerRequest?, isMoreToCome: Bool) {
+  package func take() -> (request: ServerRequest?, isMoreToCome: Bool) {
     state.withLock { state in
       state.isStalled = false
       let taken = state.takeFirst()

@@ -1,9 +1,9 @@
 import Synchronization
 
 /// The body of a streamed answer, which lasts until it is ended or the client leaves. Thread-safe; nothing here waits for the client.
-public final class ResponseStream: Sendable {
+package final class ResponseStream: Sendable {
   /// The bytes that may wait for the client.
-  public static let room = 256 << 10
+  package static let room = 256 << 10
 
   private struct State {
     var waiting: [UInt8] = []
@@ -34,11 +34,11 @@ public final class ResponseStream: Sendable {
   }
 
   /// Whether the client is there and more may be sent.
-  public var isOpen: Bool { state.withLock { $0.isOpen && !$0.isEnding } }
+  package var isOpen: Bool { state.withLock { $0.isOpen && !$0.isEnding } }
 
   /// Sends `bytes`, all or none. False: the client reads too slowly, or has left.
   @discardableResult
-  public func send(_ bytes: [UInt8]) -> Bool { sendCounted(bytes) != nil }
+  package func send(_ bytes: [UInt8]) -> Bool { sendCounted(bytes) != nil }
 
   /// The same. Returns how many bytes have been taken in all.
   func sendCounted(_ bytes: [UInt8]) -> Int? {
@@ -54,7 +54,7 @@ public final class ResponseStream: Sendable {
   }
 
   /// Ends the answer after the bytes sent so far.
-  public func end() {
+  package func end() {
     let wakes = state.withLock { state in
       guard state.isOpen, !state.isEnding else { return false }
       state.isEnding = true
@@ -65,7 +65,7 @@ public final class ResponseStream: Sendable {
   }
 
   /// Breaks off the answer and closes the connection; bytes that the client has not read are lost.
-  public func abort() {
+  package func abort() {
     let isFirst = state.withLock { state in
       guard state.isOpen, !state.isAborted else { return false }
       state.isAborted = true
@@ -115,7 +115,7 @@ extension ServerRequest {
   /// Answers with a streamed body. Nil: the request has been answered, or its client has left.
   ///
   /// - Parameter closed: The client has left, or has got everything. Called once, on the network thread, perhaps before this returns.
-  public func stream(
+  package func stream(
     status: Int, headers: [(name: String, value: String)] = [], closed: @escaping @Sendable () -> Void = {}
   ) -> ResponseStream? {
     exchange.stream(status: status, headers: headers, closed: closed)

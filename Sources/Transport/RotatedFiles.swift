@@ -7,17 +7,17 @@ import Synchronization
 ///
 /// A full file is renamed to `NAME-YYYYMMDD-HHMMSS`, in UTC, and never again: so one rename is the whole rotation, and another program finds
 /// a file under the name that it had before. Where the name is taken, `.1`, `.2` ... follow.
-public struct FileRotation: Sendable, Equatable {
+package struct FileRotation: Sendable, Equatable {
   /// A file that would be larger is full, unless it is empty.
-  public var size: Int64?
+  package var size: Int64?
   /// A file is full at each multiple of this since 1970, in nanoseconds.
-  public var every: Int64?
+  package var every: Int64?
   /// How many full files are kept; nil: all.
-  public var keep: Int?
+  package var keep: Int?
   /// Full files are compressed; nil: they are not.
-  public var compression: Compressor.Format?
+  package var compression: Compressor.Format?
 
-  public init(
+  package init(
     size: Int64? = nil, every: Int64? = nil, keep: Int? = nil, compression: Compressor.Format? = nil
   ) {
     self.size = size
@@ -114,7 +114,7 @@ extension FileTree {
 
   /// Removes or cuts full files of a path, as far as their contents are written again: those that were begun by a lost execution and, of the file of
   /// a state, the part after that state.
-  public func cutRotated(_ path: String, _ marks: WriterMarks, _ saved: SavedFile? = nil) {
+  package func cutRotated(_ path: String, _ marks: WriterMarks, _ saved: SavedFile? = nil) {
     guard let rotated = try? rotated(path), let (directory, _) = try? openDirectory(of: path) else {
       return
     }

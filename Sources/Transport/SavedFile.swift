@@ -1,17 +1,17 @@
 import PipelineCore
 
 /// One file of a ``FilesWriter`` in a saved state.
-public struct SavedFile: Sendable {
+package struct SavedFile: Sendable {
   /// Below the directory.
-  public var path: String
+  package var path: String
   /// Its number among those of the sink.
-  public var number: UInt64
+  package var number: UInt64
   /// How many bytes had been written for it.
-  public var count: Int64
+  package var count: Int64
   /// Its end; nil: unknown.
-  public var position: FilePosition?
+  package var position: FilePosition?
 
-  public init(path: String, number: UInt64, count: Int64, position: FilePosition?) {
+  package init(path: String, number: UInt64, count: Int64, position: FilePosition?) {
     self.path = path
     self.number = number
     self.count = count
@@ -24,7 +24,7 @@ extension FileTree {
   ///
   /// - Returns: `outcome`: the result; nil: nothing of it was on the disk. `position`: where the file that has the path now ends;
   ///   nil: there is none, or it is not known to be the sink's.
-  public func resume(
+  package func resume(
     _ saved: SavedFile, _ marks: WriterMarks
   ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
     let name = name(saved.path)

@@ -1,11 +1,11 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 
 /// Blocks the thread of a source until the pipeline has room.
-public final class SemaphoreGate: InputQueue.Gate, @unchecked Sendable {
+package final class SemaphoreGate: InputQueue.Gate, @unchecked Sendable {
   private let semaphore: UnsafeMutablePointer<sem_t>
 
-  public init() {
+  package init() {
     semaphore = .allocate(capacity: 1)
     sem_init(semaphore, 0, 0)
   }
@@ -15,9 +15,9 @@ public final class SemaphoreGate: InputQueue.Gate, @unchecked Sendable {
     semaphore.deallocate()
   }
 
-  public func wait() {
+  package func wait() {
     while sem_wait(semaphore) != 0 && errno == EINTR {}
   }
 
-  public func signal() { sem_post(semaphore) }
+  package func signal() { sem_post(semaphore) }
 }

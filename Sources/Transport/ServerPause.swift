@@ -1,12 +1,12 @@
-public import PipelineCore
+import PipelineCore
 
 /// The pauses that servers ask for in the headers of their answers.
-public enum ServerPause {
+package enum ServerPause {
   /// The pause until the next request: of `Retry-After`, unless the answer is a success, or else of a rate limit that is used up.
   /// Nil: the server asks for none. At most `longest`.
   ///
   /// - Parameter wallTime: Nanoseconds since 1970.
-  public static func after(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
+  package static func after(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
     if !(200..<300).contains(response.status),
       let pause = retryAfter(response, wallTime: wallTime, longest: longest)
     {
@@ -16,7 +16,7 @@ public enum ServerPause {
   }
 
   /// The pause of `Retry-After`: digits, in seconds, or a date (RFC 9110, 10.2.3). Invalid values and pauses of no length are ignored.
-  public static func retryAfter(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
+  package static func retryAfter(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
     guard let text = response.header("retry-after") else { return nil }
     if let seconds = digits(text) { return span(seconds, longest) }
     guard let date = HTTPDate.seconds(text) else { return nil }

@@ -1,14 +1,14 @@
-public import PipelineCore
+import PipelineCore
 
 /// TLS of a source or sink that listens: `tls: { certificate: server.pem, key: server.key }`.
-public struct ServingTLSParameter: RecordParameter {
-  public var certificate = ""
-  public var key: String?
-  public var clientCA: String?
+package struct ServingTLSParameter: RecordParameter {
+  package var certificate = ""
+  package var key: String?
+  package var clientCA: String?
 
-  public init() {}
+  package init() {}
 
-  public static var fields: [RecordField<ServingTLSParameter>] {
+  package static var fields: [RecordField<ServingTLSParameter>] {
     [
       .init(
         "certificate", \.certificate, primary: true, required: true,
@@ -20,7 +20,7 @@ public struct ServingTLSParameter: RecordParameter {
     ]
   }
 
-  public func validate(at path: String, _ context: inout DecodingContext) {
+  package func validate(at path: String, _ context: inout DecodingContext) {
     for (field, file, what) in [
       ("certificate", certificate, "the certificate file"), ("key", key, "the key file"),
       ("clientCA", clientCA, "the certificates file"),
@@ -29,12 +29,12 @@ public struct ServingTLSParameter: RecordParameter {
     }
   }
 
-  public var files: TLSServing.Files { TLSServing.Files(certificate: certificate, key: key, clientCA: clientCA) }
+  package var files: TLSServing.Files { TLSServing.Files(certificate: certificate, key: key, clientCA: clientCA) }
 }
 
 extension HTTPServer.Options {
   /// The options with a certificate. Errors of connections are logged at most once a second.
-  public func encrypted(
+  package func encrypted(
     by parameter: ServingTLSParameter?, _ services: Services, _ label: String
   ) throws(SocketFailure) -> HTTPServer.Options {
     guard let files = parameter?.files else { return self }

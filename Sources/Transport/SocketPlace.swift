@@ -4,7 +4,7 @@ import PipelineCore
 import Synchronization
 
 /// The place of a socket.
-public enum SocketPlace: Sendable, Equatable {
+package enum SocketPlace: Sendable, Equatable {
   /// An IP address without brackets, or a name. Port 0: the system chooses.
   case network(host: String, port: Int, isDatagram: Bool)
   /// A path, or an abstract name that begins with `@`. `mode`: who may connect or send, for those that listen.
@@ -12,14 +12,14 @@ public enum SocketPlace: Sendable, Equatable {
   /// A socket that the service manager has opened, by its name (`FileDescriptorName=`).
   case activated(name: String, isDatagram: Bool)
 
-  public var isDatagram: Bool {
+  package var isDatagram: Bool {
     switch self {
     case .network(_, _, let isDatagram), .unix(_, let isDatagram, _), .activated(_, let isDatagram): isDatagram
     }
   }
 
   /// `127.0.0.1:80`, `[::1]:80`, a path, or `systemd:NAME`.
-  public var text: String {
+  package var text: String {
     switch self {
     case .network(let host, let port, _):
       host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
@@ -49,22 +49,22 @@ public enum SocketPlace: Sendable, Equatable {
 }
 
 /// Why there is no socket.
-public struct SocketFailure: Error, Sendable, Equatable {
+package struct SocketFailure: Error, Sendable, Equatable {
   /// One sentence without a full stop.
-  public var message: String
+  package var message: String
 }
 
 /// A socket that listens for connections or receives datagrams. Closed by ``close(handsOver:)`` or when it is released.
-public final class BoundSocket: Sendable {
-  public let place: SocketPlace
+package final class BoundSocket: Sendable {
+  package let place: SocketPlace
   let descriptor: Int32
   /// The actual place, once it is open: with the port that the system has chosen.
-  public let text: String
+  package let text: String
   private let local: LocalSocket?
   private let isOpen = Mutex(true)
 
   /// Opens it, or goes on with the one that was kept over a reload.
-  public init(_ place: SocketPlace) throws(SocketFailure) {
+  package init(_ place: SocketPlace) throws(SocketFailure) {
     let (descriptor, local) = try Self.open(place)
     self.place = place
     self.descriptor = descriptor
@@ -153,7 +153,7 @@ public final class BoundSocket: Sendable {
 
   /// Binds the place for a socket that is opened soon, while listeners are kept: no other process can take it until then. Does nothing if this
   /// process has it, which may be about to leave it.
-  public static func reserve(_ place: SocketPlace) throws(SocketFailure) {
+  package static func reserve(_ place: SocketPlace) throws(SocketFailure) {
     if case .activated(let name, let isDatagram) = place {
       Glibc.close(try ActivatedSockets.take(name, isDatagram: isDatagram))
       return
@@ -178,7 +178,7 @@ public final class BoundSocket: Sendable {
 
   /// Closes it; does nothing the second time.
   /// - Parameter handsOver: The next socket of this place goes on with it, if there is a reload: waiting connections and datagrams are not lost.
-  public func close(handsOver: Bool = false) {
+  package func close(handsOver: Bool = false) {
     let wasOpen = isOpen.withLock { isOpen in
       guard isOpen else { return false }
       isOpen = false
@@ -205,12 +205,12 @@ extension LocalSocket.Refusal {
 }
 
 /// Sockets that the service manager has opened for this process (sd_listen_fds(3)).
-public enum ActivatedSockets {
+package enum ActivatedSockets {
   private static let sockets = Mutex<[(name: String, descriptor: Int32)]>([])
   private static let first: Int32 = 3
 
   /// Notes them, as the environment of the process says. Called before any other thread is started, and before the variables are removed.
-  public static func adopt(pid: String?, count: String?, names: String?) {
+  package static func adopt(pid: String?, count: String?, names: String?) {
     guard let pid, Int32(pid) == getpid(), let count = count.flatMap({ Int32($0) }), count > 0, count < 1 << 16 else {
       return
     }
@@ -251,12 +251,12 @@ public enum ActivatedSockets {
 }
 
 /// The peer of a socket.
-public struct SocketPeer: Sendable, Equatable {
+package struct SocketPeer: Sendable, Equatable {
   /// `127.0.0.1:4711`, or the path of a Unix socket; empty: it has no address.
-  public var text = ""
+  package var text = ""
   /// The process and its user, of a Unix socket; nil: unknown.
-  public var process: Int?
-  public var user: Int?
+  package var process: Int?
+  package var user: Int?
 
   init(_ address: rx_address) { text = Self.text(address) }
 

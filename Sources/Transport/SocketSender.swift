@@ -1,40 +1,40 @@
 import CLinux
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// Sends messages to one place, on a thread of its own: connects, again after growing pauses, and repeats messages that a broken connection
 /// has lost.
-public final class SocketSender: Sendable {
-  public struct Options: Sendable {
+package final class SocketSender: Sendable {
+  package struct Options: Sendable {
     /// Nil: not encrypted.
-    public var tls: TLSOptions?
+    package var tls: TLSOptions?
     /// Whom the server's certificate must name; by default the host.
-    public var serverName: String?
-    public var connectTimeout = TimeSpan.seconds(10)
+    package var serverName: String?
+    package var connectTimeout = TimeSpan.seconds(10)
     /// The pauses between attempts to send.
-    public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
-    public var keepAlive = true
+    package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
+    package var keepAlive = true
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
-    public var sendsLargeAsFiles = false
+    package var sendsLargeAsFiles = false
     /// The budget of the waiting bytes; nil: none.
-    public var memory: MemoryBudget?
-    public init() {}
+    package var memory: MemoryBudget?
+    package init() {}
   }
 
   /// Messages that are sent together.
-  public struct Block: Sendable {
-    public var bytes: [UInt8]
+  package struct Block: Sendable {
+    package var bytes: [UInt8]
     /// The end of each message, frame included.
-    public var ends: [Int]
+    package var ends: [Int]
 
-    public init(bytes: [UInt8], ends: [Int]) {
+    package init(bytes: [UInt8], ends: [Int]) {
       self.bytes = bytes
       self.ends = ends
     }
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     /// Nothing can be sent, and why; it is tried again.
     case failing(String)
     case recovered(failures: Int)
@@ -71,7 +71,7 @@ public final class SocketSender: Sendable {
   private let notify: @Sendable (Notice) -> Void
 
   /// - Parameter notify: Called on the sending thread.
-  public init(
+  package init(
     _ place: SocketPlace, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
   ) throws(SocketFailure) {
     self.place = place
@@ -101,13 +101,13 @@ public final class SocketSender: Sendable {
   }
 
   /// The counts of its connections; nil: datagrams have none.
-  public var counts: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
+  package var counts: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
 
   /// The number of waiting bytes.
-  public var queuedBytes: Int { state.withLock(\.bytes) }
+  package var queuedBytes: Int { state.withLock(\.bytes) }
 
   /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
-  public func send(_ block: Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void) {
+  package func send(_ block: Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void) {
     let isTaken = state.withLock { state in
       guard !state.hasEnded, !state.isCancelled else { return false }
       state.queue.append(Entry(block: block, done: done))
@@ -119,7 +119,7 @@ public final class SocketSender: Sendable {
   }
 
   /// Calls `body` once, on the sending thread, when at most `limit` bytes wait.
-  public func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
+  package func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
     let isNow = state.withLock { state in
       if state.bytes <= limit || state.hasEnded { return true }
       state.roomWaiter = (limit, body)
@@ -129,7 +129,7 @@ public final class SocketSender: Sendable {
   }
 
   /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
-  public func close() {
+  package func close() {
     state.withLock { $0.isClosing = true }
     wake.wake()
     let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
@@ -137,13 +137,13 @@ public final class SocketSender: Sendable {
   }
 
   /// Ends soon; gives up waiting messages.
-  public func cancel() {
+  package func cancel() {
     state.withLock { $0.isCancelled = true }
     wake.wake()
   }
 
   /// Waits until the thread has ended; false: it has not, within the limit.
-  public func waitForEnd(within limit: TimeSpan) -> Bool {
+  package func waitForEnd(within limit: TimeSpan) -> Bool {
     let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
     return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
   }

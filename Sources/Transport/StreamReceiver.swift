@@ -1,28 +1,28 @@
 import CLinux
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// Receives streams: accepts connections at one place, cuts their bytes into messages, and decodes these on its own thread.
 ///
 /// While the receiver of the messages takes none, nothing is read: TCP slows the senders down.
-public final class StreamReceiver: Sendable {
-  public struct Options: Sendable {
-    public var framing = MessageFraming.lines
-    public var decoding = DecoderOptions()
+package final class StreamReceiver: Sendable {
+  package struct Options: Sendable {
+    package var framing = MessageFraming.lines
+    package var decoding = DecoderOptions()
     /// In bytes, without the frame.
-    public var maxMessage = 1 << 20
-    public var maxConnections = 1024
+    package var maxMessage = 1 << 20
+    package var maxConnections = 1024
     /// How long a connection may send nothing; nil: for ever.
-    public var idleTimeout: TimeSpan?
+    package var idleTimeout: TimeSpan?
     /// The most bytes per second of each connection; nil: no limit.
-    public var maxRate: Int?
+    package var maxRate: Int?
     /// In bytes; nil: chosen by the system.
-    public var receiveBuffer: Int?
-    public var keepAlive = true
-    public var tls: TLSServing?
+    package var receiveBuffer: Int?
+    package var keepAlive = true
+    package var tls: TLSServing?
 
-    public init() {}
+    package init() {}
 
     /// Whether a stream is one text for its decoder, so that lines are not decoded one by one.
     var decodesStream: Bool { framing == .lines && (decoding.framing == .lines || decoding.framing == .anywhere) }
@@ -35,21 +35,21 @@ public final class StreamReceiver: Sendable {
   }
 
   /// Messages of one connection.
-  public struct Piece: Sendable {
-    public var sender: Sender
-    public var rows: DecodedBlock?
-    public var refused: [RefusedBytes] = []
+  package struct Piece: Sendable {
+    package var sender: Sender
+    package var rows: DecodedBlock?
+    package var refused: [RefusedBytes] = []
     /// The offset of the incomplete event; nil: there is none.
-    public var pendingOffset: Int64?
+    package var pendingOffset: Int64?
   }
 
   /// One connection, as its events show it.
-  public final class Sender: Sendable {
+  package final class Sender: Sendable {
     /// No other connection of the process has it.
-    public let number: Int
-    public let peer: SocketPeer
+    package let number: Int
+    package let peer: SocketPeer
     /// The subject of the certificate that the client has shown.
-    public let subject: String?
+    package let subject: String?
     private static let last = Atomic(0)
 
     init(_ peer: SocketPeer, subject: String? = nil) {
@@ -59,7 +59,7 @@ public final class StreamReceiver: Sendable {
     }
   }
 
-  public enum Notice: Sendable, Equatable {
+  package enum Notice: Sendable, Equatable {
     case accepting(AcceptShortage.Notice)
     /// `maxConnections` are open: one was closed at once.
     case full
@@ -86,23 +86,23 @@ public final class StreamReceiver: Sendable {
   private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
 
-  public init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+  package init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     socket = try BoundSocket(place)
     self.options = options
   }
 
   /// The listening socket.
-  public var text: String { socket.text }
+  package var text: String { socket.text }
   /// The counts of its connections.
-  public var counts: PipelineStatistics.Connections { counted.withLock { $0 } }
+  package var counts: PipelineStatistics.Connections { counted.withLock { $0 } }
 
   /// Starts the thread.
   /// - Parameters:
   ///   - notify: Called on that thread.
   ///   - deliver: Called on that thread with messages that arrived together; may block. False: nothing more is taken. An empty list is the last: the
   ///     thread has ended after ``stop()`` or ``handOver()``.
-  public func start(
+  package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
   ) throws(SocketFailure) {
     do throws(CodecFailure) { _ = try options.decoding.decoder() } catch {
@@ -130,17 +130,17 @@ public final class StreamReceiver: Sendable {
   }
 
   /// No more lines are awaited of the event of a connection that begins there (``Piece/pendingOffset``).
-  public func endEvent(of connection: Int, at offset: Int64) {
+  package func endEvent(of connection: Int, at offset: Int64) {
     due.withLock { $0[connection] = offset }
     wake.wake()
   }
 
   /// Accepts no more, delivers the arrived messages, then closes everything. The place is free when this returns.
-  public func stop() { end(.close) }
+  package func stop() { end(.close) }
   /// The same, but the connections stay open for the next receiver of the place, if there is a reload.
-  public func handOver() { end(.handOver) }
+  package func handOver() { end(.handOver) }
   /// Closes everything, soon.
-  public func cancel() { end(.cancel) }
+  package func cancel() { end(.cancel) }
 
   private func end(_ ending: Ending) {
     self.ending.withLock { if $0 == nil || ending == .cancel { $0 = ending } }

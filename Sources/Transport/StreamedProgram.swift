@@ -1,9 +1,9 @@
 import Glibc
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// A program without a time limit; its output is read by another owner, its standard error goes to the log.
-public final class StreamedProgram: Sendable {
+package final class StreamedProgram: Sendable {
   private let call: ProgramCall
   private struct Owner {
     var log: @Sendable (Services.Level, String) -> Void
@@ -28,7 +28,7 @@ public final class StreamedProgram: Sendable {
   ///   - call: Its time-out and limit of output are ignored.
   ///   - log: Receives lines of its standard error, twenty a second at most. On the thread of the program.
   ///   - ended: Called once when it has ended, unless it was cancelled. On the thread of the program.
-  public init(
+  package init(
     _ call: ProgramCall, log: @escaping @Sendable (Services.Level, String) -> Void,
     ended: @escaping @Sendable (ProgramResult) -> Void
   ) {
@@ -37,7 +37,7 @@ public final class StreamedProgram: Sendable {
   }
 
   /// Reports to another one from now on, also that it has ended already. What was reported to the first owner may be reported again.
-  public func adopt(
+  package func adopt(
     log: @escaping @Sendable (Services.Level, String) -> Void, ended: @escaping @Sendable (ProgramResult) -> Void
   ) {
     let result = owner.withLock { owner in
@@ -50,7 +50,7 @@ public final class StreamedProgram: Sendable {
   private func log(_ level: Services.Level, _ text: String) { owner.withLock(\.log)(level, text) }
 
   /// Starts it. Returns its standard output.
-  public func start() throws(ProgramFailure) -> FileDescriptor {
+  package func start() throws(ProgramFailure) -> FileDescriptor {
     let path = try ChildProgram.path(of: call)
     do throws(PosixError) {
       _ = try OwnThread("rxd exec", stackBytes: 256 << 10) { [self] in run(path) }
@@ -61,13 +61,13 @@ public final class StreamedProgram: Sendable {
     return try result.get()
   }
 
-  public func signal(_ signal: Int32) {
+  package func signal(_ signal: Int32) {
     orders.withLock { $0.signals.append(signal) }
     awake?.wake()
   }
 
   /// Ends the program: SIGTERM, and SIGKILL after 5 s. Sends no notice.
-  public func cancel() {
+  package func cancel() {
     orders.withLock { $0.isCancelled = true }
     awake?.wake()
   }

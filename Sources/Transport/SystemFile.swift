@@ -1,9 +1,9 @@
 import Glibc
 
 /// Files that the kernel writes as they are read: their sizes are unknown.
-public enum SystemFile {
+package enum SystemFile {
   /// The contents, at most `limit` bytes of them; nil, with errno: it cannot be read.
-  public static func read(_ path: String, limit: Int = 1 << 20) -> [UInt8]? {
+  package static func read(_ path: String, limit: Int = 1 << 20) -> [UInt8]? {
     let descriptor = uninterrupted { open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) }
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }

@@ -4,22 +4,22 @@ import PipelineCore
 import Synchronization
 
 /// TLS of a place that listens: its certificate, read again when its files change.
-public final class TLSServing: Sendable {
-  public struct Files: Sendable, Equatable {
+package final class TLSServing: Sendable {
+  package struct Files: Sendable, Equatable {
     /// PEM files; the key may be in that of the certificate.
-    public var certificate: String
-    public var key: String?
+    package var certificate: String
+    package var key: String?
     /// The authorities for certificates of clients; nil: clients need none.
-    public var clientCA: String?
+    package var clientCA: String?
 
-    public init(certificate: String, key: String? = nil, clientCA: String? = nil) {
+    package init(certificate: String, key: String? = nil, clientCA: String? = nil) {
       self.certificate = certificate
       self.key = key
       self.clientCA = clientCA
     }
 
     /// Their paths: the same for servers that can share an address.
-    public var all: [String?] { [certificate, key, clientCA] }
+    package var all: [String?] { [certificate, key, clientCA] }
   }
 
   let files: Files
@@ -28,7 +28,7 @@ public final class TLSServing: Sendable {
 
   /// Reads the files.
   /// - Parameter notify: Called where changed files are used, or cannot be: the connections that come then have the old certificate.
-  public init(_ files: Files, notify: @escaping @Sendable (String) -> Void) throws(SocketFailure) {
+  package init(_ files: Files, notify: @escaping @Sendable (String) -> Void) throws(SocketFailure) {
     self.files = files
     self.notify = notify
     let marks = Self.marks(files)
@@ -85,7 +85,7 @@ private struct FileMark: Equatable {
 }
 
 /// The settings that connections of one side share.
-public final class TLSContext: @unchecked Sendable {
+package final class TLSContext: @unchecked Sendable {
   fileprivate let pointer: UnsafeMutableRawPointer
 
   private init(_ make: (UnsafeMutablePointer<CChar>, Int32) -> UnsafeMutableRawPointer?) throws(SocketFailure) {
@@ -103,7 +103,7 @@ public final class TLSContext: @unchecked Sendable {
   }
 
   /// For connections to servers.
-  public convenience init(asking options: TLSOptions) throws(SocketFailure) {
+  package convenience init(asking options: TLSOptions) throws(SocketFailure) {
     try self.init {
       rx_tls_client(
         options.certificateFile ?? "", options.keyFile ?? "", options.caFile ?? "", options.verify ? 1 : 0, $0, $1)
@@ -114,8 +114,8 @@ public final class TLSContext: @unchecked Sendable {
 }
 
 /// One TLS connection on a descriptor that does not block, which stays the caller's. Used by one thread at a time.
-public final class TLSSession: @unchecked Sendable {
-  public enum Outcome {
+package final class TLSSession: @unchecked Sendable {
+  package enum Outcome {
     /// The number of bytes, at least one.
     case bytes(Int)
     /// Not now: it would block.
@@ -145,7 +145,7 @@ public final class TLSSession: @unchecked Sendable {
   }
 
   /// A client's session. `host`: the name that the server's certificate must have; nil: any name.
-  public init(_ context: TLSContext, _ descriptor: Int32, host: String?) throws(SocketFailure) {
+  package init(_ context: TLSContext, _ descriptor: Int32, host: String?) throws(SocketFailure) {
     let isAddress = host.flatMap { HostSyntax.kind($0) }.map { $0 != .name } ?? false
     pointer = rx_tls_begin(context.pointer, descriptor, 0, host, isAddress ? 1 : 0)
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }

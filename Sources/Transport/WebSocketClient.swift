@@ -1,21 +1,21 @@
 import Glibc
 import NIOCore
 import NIOPosix
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// Connects to servers of WebSockets.
-public enum WebSocketClient {
-  public struct Target: Sendable {
+package enum WebSocketClient {
+  package struct Target: Sendable {
     /// A name or an address without brackets.
-    public var host: String
-    public var port: Int
-    public var isSecure: Bool
+    package var host: String
+    package var port: Int
+    package var isSecure: Bool
     /// Path and query.
-    public var path: String
+    package var path: String
 
     /// The place of a URL of ws or wss; nil: it is no such URL.
-    public init?(_ url: String) {
+    package init?(_ url: String) {
       let bytes = Array(url.utf8)
       guard let colon = url.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
       let scheme = url[..<colon].lowercased()
@@ -50,30 +50,30 @@ public enum WebSocketClient {
     }
 
     /// `HOST:PORT`, for messages.
-    public var text: String { "\(shownHost):\(port)" }
+    package var text: String { "\(shownHost):\(port)" }
     private var shownHost: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host }
     var authority: String { port == (isSecure ? 443 : 80) ? shownHost : text }
   }
 
-  public struct Options: Sendable, Equatable {
-    public var headers: [HTTPHeader] = []
+  package struct Options: Sendable, Equatable {
+    package var headers: [HTTPHeader] = []
     /// Those that are offered, the preferred one first.
-    public var subprotocols: [String] = []
+    package var subprotocols: [String] = []
     /// Credentials, certificates, the proxy, which addresses are allowed, and how long connecting may take: as for requests.
-    public var http = HTTPOptions()
-    public init() {}
+    package var http = HTTPOptions()
+    package init() {}
   }
 
   /// Why there is no WebSocket.
-  public struct Failure: Error, Sendable {
+  package struct Failure: Error, Sendable {
     /// One sentence without a full stop.
-    public var message: String
+    package var message: String
     /// The status of the answer to the handshake, if it was another one than 101.
-    public var status: Int?
+    package var status: Int?
     /// The pause that the server asks for.
-    public var pause: TimeSpan?
+    package var pause: TimeSpan?
     /// Further attempts would fail as well.
-    public var isFinal = false
+    package var isFinal = false
 
     init(_ message: String, isFinal: Bool = false) {
       self.message = message
@@ -101,7 +101,7 @@ public enum WebSocketClient {
   ///   - http: Fetches access tokens.
   ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed`.
   /// - Returns: Ends the attempt, as long as it is one.
-  public static func connect(
+  package static func connect(
     _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,
     progress: @escaping @Sendable (Int) -> Void = { _ in }, failed: @escaping @Sendable (Failure) -> Void
   ) -> any Cancellable {

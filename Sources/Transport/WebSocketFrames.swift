@@ -1,12 +1,12 @@
 import PipelineCore
 
 /// A message of a WebSocket.
-public struct WebSocketMessage: Sendable, Equatable {
+package struct WebSocketMessage: Sendable, Equatable {
   /// Valid UTF-8; otherwise the message is binary.
-  public var isText: Bool
-  public var bytes: [UInt8]
+  package var isText: Bool
+  package var bytes: [UInt8]
 
-  public init(isText: Bool, _ bytes: [UInt8]) {
+  package init(isText: Bool, _ bytes: [UInt8]) {
     self.isText = isText
     self.bytes = bytes
   }
@@ -220,7 +220,7 @@ struct WebSocketReader {
 }
 
 /// Frames as they are sent, each a whole message.
-public enum WebSocketFrame {
+package enum WebSocketFrame {
   enum Opcode: UInt8 {
     case text = 1
     case binary = 2
@@ -251,7 +251,7 @@ public enum WebSocketFrame {
   }
 
   /// A message of a server, the same for all clients.
-  public static func ofServer(isText: Bool, _ payload: some Collection<UInt8>) -> [UInt8] {
+  package static func ofServer(isText: Bool, _ payload: some Collection<UInt8>) -> [UInt8] {
     bytes(isText ? .text : .binary, payload, mask: nil)
   }
 

@@ -56,7 +56,7 @@ extension ServerRequest {
   }
 
   /// The subprotocols that the client offers.
-  public var webSocketProtocols: [String] { WebSocketHandshake.items(list("sec-websocket-protocol")) }
+  package var webSocketProtocols: [String] { WebSocketHandshake.items(list("sec-websocket-protocol")) }
 
   /// Makes the connection a WebSocket, or answers why not.
   /// - Parameters:
@@ -64,7 +64,7 @@ extension ServerRequest {
   ///   - opened: Called if it has become one, before its first message.
   /// - Returns: Whether it has, unless its client has just left, which ends the session.
   @discardableResult
-  public func acceptWebSocket(
+  package func acceptWebSocket(
     _ session: WebSocketSession, subprotocol: String? = nil
   ) -> Bool {
     guard WebSocketHandshake.lists(list("upgrade"), "websocket"),

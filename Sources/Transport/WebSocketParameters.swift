@@ -1,35 +1,35 @@
-public import PipelineCore
+import PipelineCore
 
 /// A source or sink that speaks over WebSockets, as a client or as a server.
-public protocol WebSocketComponent: Component {
+package protocol WebSocketComponent: Component {
   var socket: WebSocketParameters { get set }
 }
 
 /// Parameters of a WebSocket that sources and sinks share.
-public struct WebSocketParameters: Sendable {
-  public var url = TemplateParameter()
-  public var headers = Table<TemplateParameter>()
-  public var auth: ClientAuth?
-  public var tls = TLSParameter()
-  public var subprotocols: [String] = []
-  public var connectTimeout = TimeSpan.seconds(10)
-  public var proxy: String?
-  public var allowPrivate = false
-  public var listen: NetworkAddress?
-  public var path = "/"
-  public var serverTLS: ServingTLSParameter?
-  public var origins: [String] = []
-  public var maxConnections = 1000
-  public var allowUnauthenticated = false
-  public var ping = TimeSpan.seconds(20)
-  public var pingTimeout = TimeSpan.seconds(20)
-  public init() {}
+package struct WebSocketParameters: Sendable {
+  package var url = TemplateParameter()
+  package var headers = Table<TemplateParameter>()
+  package var auth: ClientAuth?
+  package var tls = TLSParameter()
+  package var subprotocols: [String] = []
+  package var connectTimeout = TimeSpan.seconds(10)
+  package var proxy: String?
+  package var allowPrivate = false
+  package var listen: NetworkAddress?
+  package var path = "/"
+  package var serverTLS: ServingTLSParameter?
+  package var origins: [String] = []
+  package var maxConnections = 1000
+  package var allowUnauthenticated = false
+  package var ping = TimeSpan.seconds(20)
+  package var pingTimeout = TimeSpan.seconds(20)
+  package init() {}
 
   /// The server; nil: it is a client.
-  public var serving: WebSocketServing? { listen.map { WebSocketServing(self, $0) } }
+  package var serving: WebSocketServing? { listen.map { WebSocketServing(self, $0) } }
 
   /// How a client connects, but for headers.
-  public var client: WebSocketClient.Options {
+  package var client: WebSocketClient.Options {
     var options = WebSocketClient.Options()
     options.subprotocols = subprotocols
     options.http.tls = tls.value
@@ -42,7 +42,7 @@ public struct WebSocketParameters: Sendable {
   }
 
   /// A library that the client needs and this machine lacks; nil: none is known to be missing.
-  public var clientFault: String? {
+  package var clientFault: String? {
     guard WebSocketHandshake.isAvailable else { return WebSocketHandshake.needsLibrary }
     let text = url.template?.literalPrefix.prefix(4).lowercased() ?? ""
     guard text == "wss:" else { return nil }
@@ -51,12 +51,12 @@ public struct WebSocketParameters: Sendable {
   }
 
   /// The address to which a client connects, as far as the file determines it.
-  public var target: TargetAddress? { TargetAddress(url, method: "GET") }
+  package var target: TargetAddress? { TargetAddress(url, method: "GET") }
 }
 
 extension WebSocketComponent {
   /// The first parameters: the place.
-  public static var placeParameters: [Parameter<Self>] {
+  package static var placeParameters: [Parameter<Self>] {
     [
       .init("url", \.socket.url, primary: true, "The server to connect to, ws or wss."),
       .init("listen", \.socket.listen, "HOST:PORT, or a port on 127.0.0.1, to be a server."),
@@ -64,7 +64,7 @@ extension WebSocketComponent {
   }
 
   /// The last parameters, after the component's own.
-  public static var clientParameters: [Parameter<Self>] {
+  package static var clientParameters: [Parameter<Self>] {
     [
       .init("headers", \.socket.headers, "Client: further headers of the opening handshake."),
       .init(
@@ -85,7 +85,7 @@ extension WebSocketComponent {
     ]
   }
 
-  public static var serverParameters: [Parameter<Self>] {
+  package static var serverParameters: [Parameter<Self>] {
     [
       .init(
         "path", \.socket.path, "Server: the path to serve; others are answered 404, or by other servers of the address."
@@ -103,7 +103,7 @@ extension WebSocketComponent {
     ]
   }
 
-  public static var pingParameters: [Parameter<Self>] {
+  package static var pingParameters: [Parameter<Self>] {
     [
       .init(
         "ping", \.socket.ping, range: 1_000_000...Int64.max,
@@ -118,7 +118,7 @@ extension WebSocketComponent {
   /// - Parameters:
   ///   - ofClient: Names of the component's own parameters that only a client has, with whether they are given.
   ///   - ofServer: The same of a server.
-  public func validateSocket(
+  package func validateSocket(
     ofClient: [(String, Bool)], ofServer: [(String, Bool)], _ context: inout DecodingContext
   ) {
     let basics = socket.auth.flatMap { $0.oauth2 == nil && $0.awsSigV4 == nil ? $0 : nil }
@@ -148,13 +148,13 @@ extension WebSocketComponent {
 }
 
 /// The server side of a WebSocket.
-public struct WebSocketServing: Sendable {
+package struct WebSocketServing: Sendable {
   let address: NetworkAddress
   let path: String
   let origins: [String]
   let subprotocols: [String]
   let auth: HTTPOptions.Auth
-  public let tls: ServingTLSParameter?
+  package let tls: ServingTLSParameter?
   let maxConnections: Int
 
   init(_ parameters: WebSocketParameters, _ address: NetworkAddress) {
@@ -173,15 +173,15 @@ public struct WebSocketServing: Sendable {
       && tls?.files == other.tls?.files
   }
 
-  public static let methods = ["GET"]
+  package static let methods = ["GET"]
 
-  public var listens: ListenAddress {
+  package var listens: ListenAddress {
     ListenAddress(
       host: address.host, port: address.port, location: address.location,
       site: ListenAddress.Site(path: path, methods: Self.methods, tls: tls?.files.all ?? [], isWebSocket: true))
   }
 
-  public var options: HTTPServer.Options {
+  package var options: HTTPServer.Options {
     var options = HTTPServer.Options()
     options.host = address.host
     options.port = address.port
@@ -195,7 +195,7 @@ public struct WebSocketServing: Sendable {
   }
 
   /// Whether a page of that origin may connect to the host that the request names. Programs send no origin; they are admitted.
-  public func admits(origin: String?, host: String?) -> Bool {
+  package func admits(origin: String?, host: String?) -> Bool {
     guard let origin else { return true }
     if !origins.isEmpty { return origins.contains { $0 == "*" || HTTPSyntax.same($0, origin) } }
     guard let host, let scheme = origin.firstRange(of: "://") else { return false }
@@ -205,7 +205,7 @@ public struct WebSocketServing: Sendable {
   /// Checks the request and makes its connection a WebSocket; otherwise it has been answered.
   /// - Returns: Whether it did.
   @discardableResult
-  public func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
+  package func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
     if let refusal = options.rules.refusal(ofAuthorization: request.header("authorization")) {
       request.reply.reply(refusal)
       return false

@@ -1,18 +1,18 @@
 import NIOCore
-public import PipelineCore
+import PipelineCore
 
 /// Sends messages to a server of WebSockets: connects when the first one comes, again after growing pauses, and repeats messages that the
 /// system had not taken when a connection ended.
-public final class WebSocketSender: MessageSender {
-  public struct Options: Sendable {
-    public var client = WebSocketClient.Options()
-    public var session = WebSocketSession.Options()
-    public var isText = true
+package final class WebSocketSender: MessageSender {
+  package struct Options: Sendable {
+    package var client = WebSocketClient.Options()
+    package var session = WebSocketSession.Options()
+    package var isText = true
     /// The pauses between attempts to connect.
-    public var attempts = Attempts(.milliseconds(100), most: .seconds(10))
+    package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     /// The budget of the waiting bytes; nil: none.
-    public var memory: MemoryBudget?
-    public init() {}
+    package var memory: MemoryBudget?
+    package init() {}
   }
 
   private struct Message: Sendable {
@@ -53,7 +53,7 @@ public final class WebSocketSender: MessageSender {
   /// - Parameters:
   ///   - http: Fetches access tokens.
   ///   - notify: Called on the network thread.
-  public init(
+  package init(
     _ target: WebSocketClient.Target, _ options: Options, by http: any HTTPClient,
     notify: @escaping @Sendable (SocketSender.Notice) -> Void
   ) {
@@ -64,10 +64,10 @@ public final class WebSocketSender: MessageSender {
     state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }, attempts: options.attempts))
   }
 
-  public var counts: PipelineStatistics.Connections { state.withLock(\.counts) }
-  public var queuedBytes: Int { state.withLock(\.bytes) }
+  package var counts: PipelineStatistics.Connections { state.withLock(\.counts) }
+  package var queuedBytes: Int { state.withLock(\.bytes) }
 
-  public func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
+  package func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
     let isTaken = state.withLock { state in
       guard !state.hasEnded, !state.isCancelled else { return false }
       var start = 0
@@ -82,7 +82,7 @@ public final class WebSocketSender: MessageSender {
     loop.execute { [self] in work() }
   }
 
-  public func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
+  package func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
     let isNow = state.withLock { state in
       if state.bytes <= limit || state.hasEnded { return true }
       state.roomWaiter = (limit, body)
@@ -91,19 +91,19 @@ public final class WebSocketSender: MessageSender {
     if isNow { body() }
   }
 
-  public func close() {
+  package func close() {
     state.withLock { $0.isClosing = true }
     loop.execute { [self] in work() }
     let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
     _ = state.wait(until: nil, none)
   }
 
-  public func cancel() {
+  package func cancel() {
     state.withLock { $0.isCancelled = true }
     loop.execute { [self] in work() }
   }
 
-  public func waitForEnd(within limit: TimeSpan) -> Bool {
+  package func waitForEnd(within limit: TimeSpan) -> Bool {
     let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
     return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
   }

@@ -1,40 +1,40 @@
 import NIOCore
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// One WebSocket, of a client or of a server: delivers messages, answers pings, notices a silent other side,
 /// and ends in good order. Sending and ending work from any thread.
-public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
-  public struct Options: Sendable, Equatable {
-    public var maxMessage = 1 << 20
-    public var maxFrame = 1 << 20
+package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
+  package struct Options: Sendable, Equatable {
+    package var maxMessage = 1 << 20
+    package var maxFrame = 1 << 20
     /// The bytes of messages that may wait for the receiver; then nothing more is read.
-    public var room = 256 << 10
+    package var room = 256 << 10
     /// The bytes that may wait for the other side.
-    public var sendingRoom = ResponseStream.room
+    package var sendingRoom = ResponseStream.room
     /// The time of silence after which the other side gets a ping; nil: never.
-    public var ping: TimeSpan?
+    package var ping: TimeSpan?
     /// How long it may take to answer the ping.
-    public var pingTimeout = TimeSpan.seconds(20)
+    package var pingTimeout = TimeSpan.seconds(20)
     /// The longest time without a message of the other side; nil: any.
-    public var idle: TimeSpan?
+    package var idle: TimeSpan?
     /// How long the other side may take to end the connection after it was asked to.
-    public var closeTimeout = TimeSpan.seconds(5)
-    public init() {}
+    package var closeTimeout = TimeSpan.seconds(5)
+    package init() {}
   }
 
   /// How it has ended.
-  public struct End: Sendable, Equatable {
+  package struct End: Sendable, Equatable {
     /// The code of the other side, or that with which this side has ended it; nil: neither has sent any.
-    public var code: Int?
+    package var code: Int?
     /// One sentence without a full stop.
-    public var message: String
+    package var message: String
     /// The other side ended it in good order (1000 or 1001), or this side did.
-    public var isClean: Bool
+    package var isClean: Bool
     /// This side has ended it, and the other one has not answered in time: bytes on the way are lost.
-    public var isCut = false
+    package var isCut = false
 
-    public init(code: Int?, message: String, isClean: Bool) {
+    package init(code: Int?, message: String, isClean: Bool) {
       self.code = code
       self.message = message
       self.isClean = isClean
@@ -42,14 +42,14 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// The receiver of a session's messages. Called on the network thread.
-  public struct Listener: Sendable {
+  package struct Listener: Sendable {
     /// The connection is ready.
-    public var opened: @Sendable (WebSocketSession) -> Void
-    public var message: @Sendable (WebSocketSession, WebSocketMessage) -> Void
+    package var opened: @Sendable (WebSocketSession) -> Void
+    package var message: @Sendable (WebSocketSession, WebSocketMessage) -> Void
     /// Called once, also if it never was ready.
-    public var ended: @Sendable (WebSocketSession, End) -> Void
+    package var ended: @Sendable (WebSocketSession, End) -> Void
 
-    public init(
+    package init(
       opened: @escaping @Sendable (WebSocketSession) -> Void,
       message: @escaping @Sendable (WebSocketSession, WebSocketMessage) -> Void,
       ended: @escaping @Sendable (WebSocketSession, End) -> Void
@@ -61,7 +61,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   private let isServer: Bool
-  public let options: Options
+  package let options: Options
 
   // Used on the network thread.
   private var listener: Listener
@@ -83,7 +83,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private let underWay = Atomic<Int>(0)
   private let isPaused = Atomic<Bool>(false)
 
-  public init(isServer: Bool, _ options: Options, _ listener: Listener) {
+  package init(isServer: Bool, _ options: Options, _ listener: Listener) {
     self.isServer = isServer
     self.options = options
     self.listener = listener
@@ -95,12 +95,12 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   // MARK: - From any thread
 
   /// Sends a message, all or nothing; false: too much waits for the other side, or the connection is ending.
-  public func send(isText: Bool, _ bytes: some Collection<UInt8>) -> Bool {
+  package func send(isText: Bool, _ bytes: some Collection<UInt8>) -> Bool {
     send(frame: WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
   }
 
   /// The same with a frame of ``WebSocketFrame``.
-  public func send(frame: [UInt8]) -> Bool { link.withLock { $0 }?.stream.send(frame) ?? false }
+  package func send(frame: [UInt8]) -> Bool { link.withLock { $0 }?.stream.send(frame) ?? false }
 
   /// Sends a message of a client. Returns how many bytes this side will have sent with it; nil: it was not taken.
   func sendCounted(isText: Bool, _ bytes: some Collection<UInt8>) -> Int? {
@@ -108,7 +108,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// So many bytes of messages have been handled.
-  public func handled(_ bytes: Int) {
+  package func handled(_ bytes: Int) {
     let left = underWay.subtract(bytes, ordering: .sequentiallyConsistent).newValue
     if left <= options.room / 2, isPaused.exchange(false, ordering: .sequentiallyConsistent) {
       link.withLock { $0 }?.resume()
@@ -116,7 +116,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// Ends the connection in good order, after the bytes sent so far. Messages that the other side sends before it learns of that are received.
-  public func close(_ code: Int = 1000, _ reason: String = "") {
+  package func close(_ code: Int = 1000, _ reason: String = "") {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: code, message: reason.isEmpty ? "it was ended here" : reason, isClean: true)
       sayClose(code, reason)
@@ -124,7 +124,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
-  public func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
+  package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
     HTTPListener.group.any().execute { [self] in
       guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
       close(code, reason)
@@ -132,7 +132,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// Reads no more, until ``goOn(_:at:)``: its listener receives nothing any more. Then calls `done`, on the network thread.
-  public func park(_ done: @escaping @Sendable (Parking) -> Void) {
+  package func park(_ done: @escaping @Sendable (Parking) -> Void) {
     HTTPListener.group.any().execute { [self] in
       guard !isOver, !hasSentClose else { return done(.ends) }
       guard let link = link.withLock({ $0 }) else { return done(.neverBegan) }
@@ -145,7 +145,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// The result of parking a connection.
-  public enum Parking: Sendable {
+  package enum Parking: Sendable {
     case parked
     /// It is ending, or has ended: its listener learns that.
     case ends
@@ -155,7 +155,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// Goes on after ``park(_:)``, with another listener, which first receives the bytes that came meanwhile.
   /// - Parameter server: That of the path, if this is a connection of a server.
-  public func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
+  package func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
     HTTPListener.group.any().execute { [self] in
       guard let bytes = parked.take() else { return listener.ended(self, howItEnded) }
       self.listener = listener
@@ -171,7 +171,7 @@ public final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// Breaks the connection off.
-  public func abort(_ reason: String) {
+  package func abort(_ reason: String) {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: nil, message: reason, isClean: false)
       breakOff()

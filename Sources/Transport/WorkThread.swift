@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 
 /// A worker with a thread of its own, which starts with the first job, sleeps while there is none, and ends when the
 /// worker is released.
-public final class WorkThread: Worker {
+package final class WorkThread: Worker {
   private struct State {
     var queue: [@Sendable () -> Void] = []
     var isStarted = false
@@ -13,7 +13,7 @@ public final class WorkThread: Worker {
   private let state = Guarded(State())
 
   /// `name` shows in `top -H`, its first 15 bytes.
-  public init(_ name: String) { self.name = name }
+  package init(_ name: String) { self.name = name }
 
   deinit {
     state.withLock {
@@ -23,7 +23,7 @@ public final class WorkThread: Worker {
     state.notify()
   }
 
-  public func enqueue(_ work: @escaping @Sendable () -> Void) {
+  package func enqueue(_ work: @escaping @Sendable () -> Void) {
     let isFirst = state.withLock { state in
       state.queue.append(work)
       defer { state.isStarted = true }

@@ -1,8 +1,8 @@
-public import PipelineCore
+import PipelineCore
 import Synchronization
 
 /// The present system calls of file writers: a hanging device blocks a writer without any other sign.
-public enum WriterCalls {
+package enum WriterCalls {
   /// The calls of one writer.
   final class Clock: Sendable {
     fileprivate let name: String
@@ -35,7 +35,7 @@ public enum WriterCalls {
   }
 
   /// The longest present call, and its target; nil if no writer is in a call.
-  public static func longest() -> (name: String, duration: TimeSpan)? {
+  package static func longest() -> (name: String, duration: TimeSpan)? {
     let first = all.withLock { clocks in
       clocks.map { (name: $0.name, start: $0.start) }.filter { $0.start > 0 }.min { $0.start < $1.start }
     }

@@ -54,35 +54,35 @@ struct WriterMark: Sendable, Equatable {
 }
 
 /// The marks of one sink.
-public struct WriterMarks: Sendable {
+package struct WriterMarks: Sendable {
   /// Numbers of files that an execution gave after the state from which the next one went on: the contents of such files are written, or
   /// were written, again.
-  public struct Lost: Sendable, Equatable {
+  package struct Lost: Sendable, Equatable {
     /// The last number that the state knew.
-    public var after: UInt64
+    package var after: UInt64
     /// The first number of the next execution.
-    public var before: UInt64
+    package var before: UInt64
 
-    public init(after: UInt64, before: UInt64) {
+    package init(after: UInt64, before: UInt64) {
       self.after = after
       self.before = before
     }
   }
 
   /// See ``WriterMark/writer``.
-  public var writer: UInt64
+  package var writer: UInt64
   /// Ascending. A file keeps its number until it is opened again, perhaps after many executions.
-  public private(set) var lost: [Lost]
+  package private(set) var lost: [Lost]
   /// How many are kept: the rows of older files may be repeated.
   private static let mostLost = 1000
 
-  public init(writer: UInt64, lost: [Lost]) {
+  package init(writer: UInt64, lost: [Lost]) {
     self.writer = writer
     self.lost = lost
   }
 
   /// An execution whose numbers begin at `first` goes on from a state whose last number is `last`.
-  public mutating func goOn(after last: UInt64, at first: UInt64) {
+  package mutating func goOn(after last: UInt64, at first: UInt64) {
     if let newest = lost.last, newest.before > last {
       // Nothing was begun in between.
       lost[lost.count - 1].before = max(newest.before, first)

@@ -2,19 +2,19 @@ import Glibc
 import Transport
 
 /// Waits for changes in a folder.
-public final class FolderWatch {
+package final class FolderWatch {
   private let inotify: Inotify
   /// How long nothing may happen before it gives up, in milliseconds.
   private static let limit: Int32 = 60_000
 
-  public init(_ path: String) throws {
+  package init(_ path: String) throws {
     inotify = try Inotify()
     _ = try inotify.watch(path, Inotify.contentEvents)
   }
 
   /// What `look` finds, now or after a change in the folder. Nil: it finds nothing, and nothing changes for a minute, or `end` can be read or
   /// has been closed.
-  public func first<Found>(before end: Int32 = -1, _ look: () throws -> Found?) rethrows -> Found? {
+  package func first<Found>(before end: Int32 = -1, _ look: () throws -> Found?) rethrows -> Found? {
     while true {
       if let found = try look() { return found }
       var entries = [

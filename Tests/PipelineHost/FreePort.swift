@@ -3,11 +3,11 @@ import Transport
 
 /// A port of the loopback address that nobody uses; kept from others until the tests end. The program under test can listen there: servers
 /// set SO_REUSEADDR, as this does.
-public struct FreePort {
-  public let number: Int
+package struct FreePort {
+  package let number: Int
   private let descriptor: Int32
 
-  public init() throws {
+  package init() throws {
     descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
     var yes: Int32 = 1
     setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
@@ -26,7 +26,7 @@ public struct FreePort {
   }
 
   /// Nobody else can listen there from now on.
-  public func listen() throws {
+  package func listen() throws {
     guard Glibc.listen(descriptor, 1) == 0 else { throw PosixError("listen on", "a port") }
   }
 }

@@ -1,32 +1,32 @@
 import Foundation
 
 /// Journal files that Debian's systemd-journal-remote writes: where no journald runs, and for entries of any content.
-public final class JournalFiles {
+package final class JournalFiles {
   private static func path(_ name: String) -> String? {
     ["/lib/systemd/", "/usr/lib/systemd/", "/usr/bin/", "/bin/"].map { $0 + name }.first { access($0, X_OK) == 0 }
   }
-  public static var canBeMade: Bool { path("systemd-journal-remote") != nil && path("journalctl") != nil }
+  package static var canBeMade: Bool { path("systemd-journal-remote") != nil && path("journalctl") != nil }
 
-  public struct Entry {
-    public var fields: [(name: String, value: [UInt8])]
+  package struct Entry {
+    package var fields: [(name: String, value: [UInt8])]
     /// In microseconds since 1970; nil: a second after the entry before.
-    public var time: UInt64?
+    package var time: UInt64?
 
-    public init(_ fields: KeyValuePairs<String, String>, at time: UInt64? = nil) {
+    package init(_ fields: KeyValuePairs<String, String>, at time: UInt64? = nil) {
       self.fields = fields.map { ($0.key, Array($0.value.utf8)) }
       self.time = time
     }
   }
 
-  public let folder = Scratch()
-  public var path: String { folder.path }
+  package let folder = Scratch()
+  package var path: String { folder.path }
   private var writer: Process?
   private var input: FileHandle?
   private var files = 0
-  public private(set) var time: UInt64 = 1_700_000_000_000_000
-  public static let boot = "0123456789abcdef0123456789abcdef"
+  package private(set) var time: UInt64 = 1_700_000_000_000_000
+  package static let boot = "0123456789abcdef0123456789abcdef"
 
-  public init() {}
+  package init() {}
   deinit { close() }
 
   private static func text(_ entry: Entry, _ time: UInt64) -> [UInt8] {
@@ -46,7 +46,7 @@ public final class JournalFiles {
   }
 
   /// Adds entries to the present file, which is made if need be. They stand in it some time later.
-  public func write(_ entries: [Entry]) throws {
+  package func write(_ entries: [Entry]) throws {
     if writer == nil { try start() }
     var text: [UInt8] = []
     for entry in entries {
@@ -57,7 +57,7 @@ public final class JournalFiles {
   }
 
   /// Entries with these messages.
-  public func write(messages: some Sequence<String>) throws { try write(messages.map { Entry(["MESSAGE": $0]) }) }
+  package func write(messages: some Sequence<String>) throws { try write(messages.map { Entry(["MESSAGE": $0]) }) }
 
   private func start() throws {
     let (process, pipe) = (Process(), Pipe())
@@ -73,14 +73,14 @@ public final class JournalFiles {
   }
 
   /// Waits until everything stands in the file, which then is complete.
-  public func close() {
+  package func close() {
     try? input?.close()
     writer?.waitUntilExit()
     (writer, input) = (nil, nil)
   }
 
   /// Completes the file and gives it the name of an archive, as journald does; the next entry begins a new one.
-  public func rotate() throws {
+  package func rotate() throws {
     close()
     files += 1
     func hex(_ number: UInt64, _ digits: Int) -> String {
@@ -92,17 +92,17 @@ public final class JournalFiles {
   }
 
   /// Removes archives but for so many, the oldest first.
-  public func vacuum(keeping count: Int) throws {
+  package func vacuum(keeping count: Int) throws {
     _ = try Self.run("journalctl", "-D", path, "--vacuum-files=\(count)")
   }
 
   /// What journalctl prints.
-  public func journalctl(_ arguments: String...) throws -> String {
+  package func journalctl(_ arguments: String...) throws -> String {
     try Self.run("journalctl", ["-D", path, "-q", "--no-pager"] + arguments)
   }
 
   @discardableResult
-  public static func run(_ name: String, _ arguments: String...) throws -> String { try run(name, arguments) }
+  package static func run(_ name: String, _ arguments: String...) throws -> String { try run(name, arguments) }
 
   private static func run(_ name: String, _ arguments: [String]) throws -> String {
     let (process, pipe) = (Process(), Pipe())
@@ -118,14 +118,14 @@ public final class JournalFiles {
 }
 
 /// A journald of the test's own, in a namespace: it has its own sockets and files. Only root can start one.
-public final class JournalDaemon {
-  public static var canRun: Bool {
+package final class JournalDaemon {
+  package static var canRun: Bool {
     geteuid() == 0 && access("/lib/systemd/systemd-journald", X_OK) == 0 && access("/etc/machine-id", R_OK) == 0
   }
-  public let name = "rxdtest\(getpid())\(UInt16.random(in: 0 ... .max))"
+  package let name = "rxdtest\(getpid())\(UInt16.random(in: 0 ... .max))"
   private let process = Process()
 
-  public init() throws {
+  package init() throws {
     process.executableURL = URL(fileURLWithPath: "/lib/systemd/systemd-journald")
     process.arguments = [name]
     process.standardOutput = FileHandle.nullDevice
@@ -134,17 +134,17 @@ public final class JournalDaemon {
     Polling.until { access(socket, F_OK) == 0 && directory != nil }
   }
 
-  public var socket: String { "/run/systemd/journal.\(name)/socket" }
+  package var socket: String { "/run/systemd/journal.\(name)/socket" }
 
   /// Where its files are.
-  public var directory: String? {
+  package var directory: String? {
     let machine = (try? String(contentsOfFile: "/etc/machine-id", encoding: .utf8))?.trimmingCharacters(in: .newlines)
     return ["/var/log/journal", "/run/log/journal"].map { "\($0)/\(machine ?? "").\(name)" }
       .first { access($0 + "/system.journal", F_OK) == 0 }
   }
 
   /// Begins new files.
-  public func rotate() { kill(process.processIdentifier, SIGUSR2) }
+  package func rotate() { kill(process.processIdentifier, SIGUSR2) }
 
   deinit {
     let directory = directory

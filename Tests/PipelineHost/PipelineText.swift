@@ -3,17 +3,17 @@ import Sinks
 import Sources_
 
 /// Compiles pipeline texts with everything that the program has, and `probe` sinks beside.
-public enum PipelineText {
-  public static let catalogue = Catalogue.operators.adding(.sources).adding(.sinks)
+package enum PipelineText {
+  package static let catalogue = Catalogue.operators.adding(.sources).adding(.sinks)
     .adding(Catalogue([CatalogueEntry(sink: ProbeSink.self)]))
 
   /// What a text was refused for.
-  public struct Refused: Error, CustomStringConvertible {
-    public var diagnostics: [Diagnostic]
-    public var description: String { DiagnosticRenderer().text(diagnostics) }
+  package struct Refused: Error, CustomStringConvertible {
+    package var diagnostics: [Diagnostic]
+    package var description: String { DiagnosticRenderer().text(diagnostics) }
   }
 
-  public static func compile(
+  package static func compile(
     _ yaml: String, name: String = "test.yaml", environment: [String: String] = [:], secrets: [String: String] = [:],
     plugins: any PluginProvider = NoPlugins()
   ) throws -> Plan {
@@ -26,7 +26,7 @@ public enum PipelineText {
   }
 
   /// What a text is refused for, one `line:column: message` each; empty if it is not.
-  public static func complaints(_ yaml: String, plugins: any PluginProvider = NoPlugins()) -> [String] {
+  package static func complaints(_ yaml: String, plugins: any PluginProvider = NoPlugins()) -> [String] {
     do {
       _ = try compile(yaml, plugins: plugins)
       return []
@@ -41,12 +41,12 @@ public enum PipelineText {
 
 /// What a probe recorded, as JSON.
 extension ProbeSink.Recording {
-  public var events: [String] {
+  package var events: [String] {
     moments.compactMap { if case .next(let value) = $0.moment { value.json } else { nil } }
   }
 
   /// Events, `|` for completion and `#message` for a failure, each with its time since the start.
-  public var timeline: [String] {
+  package var timeline: [String] {
     moments.map { moment in
       let time = TimeSpan(nanoseconds: moment.at.nanoseconds)
       switch moment.moment {
@@ -61,7 +61,7 @@ extension ProbeSink.Recording {
 }
 
 extension OwnedValue {
-  public var json: String {
+  package var json: String {
     let buffer = OutputBuffer()
     if JSONWriter.append(value, to: buffer) != nil { return "(not writable)" }
     return String(decoding: buffer.bytes, as: UTF8.self)

@@ -2,12 +2,12 @@ import Foundation
 
 /// Looks again and again at what reports no change: a port, a file, an answer of another program. What can be waited for is waited for: a folder
 /// (``FolderWatch``), a turn (``RealPipeline/run(within:until:)``), a line of a program.
-public enum Polling {
+package enum Polling {
   /// Far more than a loaded machine needs, in seconds.
-  public static let limit: TimeInterval = 240
+  package static let limit: TimeInterval = 240
 
   /// What `look` finds; nil: nothing within the limit. `pause`: between two looks, in milliseconds.
-  public static func first<Found>(
+  package static func first<Found>(
     within limit: TimeInterval = limit, pause: UInt32 = 5, _ look: () throws -> Found?
   ) rethrows -> Found? {
     let end = Date(timeIntervalSinceNow: limit)
@@ -20,7 +20,7 @@ public enum Polling {
 
   /// Whether the condition holds within the limit.
   @discardableResult
-  public static func until(
+  package static func until(
     within limit: TimeInterval = limit, pause: UInt32 = 5, _ condition: () throws -> Bool
   ) rethrows -> Bool {
     try first(within: limit, pause: pause) { try condition() ? true : nil } ?? false

@@ -1,20 +1,20 @@
 import Transport
 
 /// A client of a WebSocket that says exactly what a test wants.
-public final class RawWebSocket: @unchecked Sendable {
-  public let connection: Connection
+package final class RawWebSocket: @unchecked Sendable {
+  package let connection: Connection
 
-  public init(_ port: Int, _ headers: String = "", path: String = "/in") throws {
+  package init(_ port: Int, _ headers: String = "", path: String = "/in") throws {
     connection = try Connection(port: port)
     connection.send(
       "GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\(headers)\r\n"
     )
   }
 
-  public var head: String { connection.message(hasBody: false)?.head ?? "" }
+  package var head: String { connection.message(hasBody: false)?.head ?? "" }
 
   /// A frame of up to 65,535 bytes.
-  public func send(_ opcode: UInt8, _ payload: [UInt8], isFinal: Bool = true) {
+  package func send(_ opcode: UInt8, _ payload: [UInt8], isFinal: Bool = true) {
     let mask: [UInt8] = [1, 2, 3, 4]
     var bytes = [(isFinal ? 0x80 : 0) | opcode]
     if payload.count < 126 {
@@ -27,16 +27,16 @@ public final class RawWebSocket: @unchecked Sendable {
     connection.send(bytes)
   }
 
-  public func send(_ text: String) { send(1, Array(text.utf8)) }
+  package func send(_ text: String) { send(1, Array(text.utf8)) }
 
   /// Waits until the other side has read everything that was sent: it answers a ping.
-  public func sync() {
+  package func sync() {
     send(9, [])
     while let frame = frame(), frame.opcode != 10 {}
   }
 
   /// The next frame of less than 64 KiB: its opcode and payload.
-  public func frame() -> (opcode: UInt8, payload: [UInt8])? {
+  package func frame() -> (opcode: UInt8, payload: [UInt8])? {
     guard let first = connection.byte(), let short = connection.byte() else { return nil }
     var count = Int(short)
     if short == 126 {
@@ -48,7 +48,7 @@ public final class RawWebSocket: @unchecked Sendable {
   }
 
   /// The code with which the other side closes; nil: it just ends.
-  public var closeCode: Int? {
+  package var closeCode: Int? {
     while let frame = frame() {
       if frame.opcode == 8 {
         return frame.payload.count < 2 ? 1005 : Int(frame.payload[0]) << 8 | Int(frame.payload[1])

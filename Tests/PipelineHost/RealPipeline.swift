@@ -5,15 +5,15 @@ import Synchronization
 import Transport
 
 /// A pipeline in the real world, its turns run by the thread of the test.
-public final class RealPipeline {
-  public let executor: Executor
-  public let execution: Execution
-  public private(set) var outcome: Execution.Outcome?
+package final class RealPipeline {
+  package let executor: Executor
+  package let execution: Execution
+  package private(set) var outcome: Execution.Outcome?
   private let bell = Bell()
   private let loop: Loop?
   private let notes = Mutex(Notes())
   /// How many batches had their turn on the thread that handed them over.
-  public var inlineRuns: Int { loop?.inlineRuns ?? 0 }
+  package var inlineRuns: Int { loop?.inlineRuns ?? 0 }
   private var probes: [String: ProbeSink.Recording] = [:]
 
   struct Notes {
@@ -21,15 +21,15 @@ public final class RealPipeline {
     var deadLetters: [String] = []
   }
 
-  public var log: [String] { notes.withLock { $0.log } }
-  public var deadLetters: [String] { notes.withLock { $0.deadLetters } }
-  public var counters: Execution.Counters { execution.counters }
+  package var log: [String] { notes.withLock { $0.log } }
+  package var deadLetters: [String] { notes.withLock { $0.deadLetters } }
+  package var counters: Execution.Counters { execution.counters }
 
   /// `state`: what another run has left, to go on from.
   ///
   /// `before`: called on this thread, before the launch. `onLoop`: the program's own loop runs the turns, so that threads of
   /// sources run them while it waits; otherwise this runs one turn at a time.
-  public init(
+  package init(
     _ yaml: String, name: String = "test.yaml", onLoop: Bool = false, http: (any HTTPClient)? = nil,
     environment: [String: String] = [:], restoring state: [UInt8]? = nil, memory: MemoryBudget = MemoryBudget(),
     before: (Execution) -> Void = { _ in },
@@ -73,7 +73,7 @@ public final class RealPipeline {
   }
 
   /// Ends it so that another one can go on from what this returns.
-  public func suspend() -> [UInt8]? {
+  package func suspend() -> [UInt8]? {
     inTurn { $0.execution.suspend() }
     runToEnd()
     return execution.savedState
@@ -88,7 +88,7 @@ public final class RealPipeline {
   }
 
   /// Does something in a turn.
-  public func inTurn(_ body: @escaping (RealPipeline) -> Void) {
+  package func inTurn(_ body: @escaping (RealPipeline) -> Void) {
     nonisolated(unsafe) let body = body
     nonisolated(unsafe) weak let pipeline = self
     executor.post { if let pipeline { body(pipeline) } }
@@ -100,7 +100,7 @@ public final class RealPipeline {
   /// Runs turns until the condition holds; false if it does not within the limit. The condition is
   /// looked at between turns, and again when `ring` was called.
   @discardableResult
-  public func run(within limit: TimeSpan = .seconds(300), until condition: () -> Bool) -> Bool {
+  package func run(within limit: TimeSpan = .seconds(300), until condition: () -> Bool) -> Bool {
     let end = SystemClock.shared.now + limit
     if let loop {
       while true {
@@ -124,13 +124,13 @@ public final class RealPipeline {
 
   /// Runs to the end of the pipeline.
   @discardableResult
-  public func runToEnd(within limit: TimeSpan = .seconds(300)) -> Execution.Outcome? {
+  package func runToEnd(within limit: TimeSpan = .seconds(300)) -> Execution.Outcome? {
     run(within: limit) { outcome != nil }
     return outcome
   }
 
   /// Has `run` look at its condition again. From any thread.
-  public var ring: @Sendable () -> Void {
+  package var ring: @Sendable () -> Void {
     let bell = bell
     return { [loop] in
       bell.ring()
@@ -139,7 +139,7 @@ public final class RealPipeline {
   }
 
   /// The port that its server has said it listens on; nil if it did not.
-  public func port() -> Int? {
+  package func port() -> Int? {
     func found() -> Int? {
       log.lazy.compactMap { line in
         line.range(of: "listening on ").flatMap { Int(line[$0.upperBound...].split(separator: ":").last ?? "") }
@@ -149,13 +149,13 @@ public final class RealPipeline {
     return found()
   }
 
-  public func probe(_ name: String = "out") -> ProbeSink.Recording {
+  package func probe(_ name: String = "out") -> ProbeSink.Recording {
     probes[name] ?? ProbeSink.Recording()
   }
 
-  public var events: [String] { probe().events }
+  package var events: [String] { probe().events }
 
-  public var failure: SignalFailure? {
+  package var failure: SignalFailure? {
     if case .failed(let failure) = outcome { failure } else { nil }
   }
 }

@@ -1,14 +1,14 @@
 import Foundation
 
 /// The program itself as a process, its standard streams being pipes of the test.
-public final class RunningProgram {
-  public let input: FileHandle
-  public let output: FileHandle
-  public let errors: FileHandle
+package final class RunningProgram {
+  package let input: FileHandle
+  package let output: FileHandle
+  package let errors: FileHandle
   private let process = Process()
 
   /// Where the build has put it, next to the tests; nil if it was not built.
-  public static let path: String? = {
+  package static let path: String? = {
     var folder = URL(fileURLWithPath: CommandLine.arguments.first ?? "").deletingLastPathComponent()
     for _ in 0..<6 {
       let candidate = folder.appendingPathComponent("rxd").path
@@ -22,7 +22,7 @@ public final class RunningProgram {
   }()
 
   /// Starts `rxd run` with a file of that text.
-  public init(_ yaml: String, in scratch: Scratch, errorsTo file: String? = nil) throws {
+  package init(_ yaml: String, in scratch: Scratch, errorsTo file: String? = nil) throws {
     let name = "pipeline-\(UInt32.random(in: 0 ... .max)).yaml"
     scratch.append(yaml, to: name)
     let (input, output, errors) = (Pipe(), Pipe(), Pipe())
@@ -41,12 +41,12 @@ public final class RunningProgram {
     try? errors.fileHandleForWriting.close()
   }
 
-  public var id: Int32 { process.processIdentifier }
+  package var id: Int32 { process.processIdentifier }
 
-  public func send(_ text: String) { try? input.write(contentsOf: Data(text.utf8)) }
+  package func send(_ text: String) { try? input.write(contentsOf: Data(text.utf8)) }
 
   /// Reads what has come so far up to that text; the whole output if it ends before.
-  public func read(until text: String) -> String {
+  package func read(until text: String) -> String {
     var all = ""
     while !all.contains(text) {
       let data = output.availableData
@@ -56,15 +56,15 @@ public final class RunningProgram {
     return all
   }
 
-  public func readAll() -> String {
+  package func readAll() -> String {
     String(decoding: output.readDataToEndOfFile(), as: UTF8.self)
   }
 
   /// Its exit status; waits for the end.
-  public func wait() -> Int32 {
+  package func wait() -> Int32 {
     process.waitUntilExit()
     return process.terminationStatus
   }
 
-  public func interrupt() { process.interrupt() }
+  package func interrupt() { process.interrupt() }
 }

@@ -1,15 +1,15 @@
 import Foundation
 
 /// SQLite's own shell, as a user has it.
-public struct SQLiteShell: Sendable {
-  public static let isInstalled = FileManager.default.isExecutableFile(atPath: "/usr/bin/sqlite3")
-  public let path: String
+package struct SQLiteShell: Sendable {
+  package static let isInstalled = FileManager.default.isExecutableFile(atPath: "/usr/bin/sqlite3")
+  package let path: String
 
-  public init(_ path: String) { self.path = path }
+  package init(_ path: String) { self.path = path }
 
   /// Runs statements, and returns what the shell prints, and what it says on its standard error.
   @discardableResult
-  public func run(_ statements: String) throws -> String {
+  package func run(_ statements: String) throws -> String {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/sqlite3")
     process.arguments = ["-batch", path]

@@ -1,28 +1,28 @@
 import Foundation
 
 /// A directory that goes with the test.
-public final class Scratch: Sendable {
-  public let path: String
+package final class Scratch: Sendable {
+  package let path: String
 
-  public init() {
+  package init() {
     path = NSTemporaryDirectory() + "rxd-test-\(getpid())-\(UInt64.random(in: 0 ... .max))"
     mkdir(path, 0o700)
   }
 
   deinit { try? FileManager.default.removeItem(atPath: path) }
 
-  public func callAsFunction(_ name: String) -> String { path + "/" + name }
+  package func callAsFunction(_ name: String) -> String { path + "/" + name }
 
   /// Adds to a file, made if need be, in one write.
-  public func append(_ bytes: [UInt8], to name: String) {
+  package func append(_ bytes: [UInt8], to name: String) {
     let file = open(self(name), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     defer { close(file) }
     precondition(write(file, bytes, bytes.count) == bytes.count)
   }
 
-  public func append(_ text: String, to name: String) { append(Array(text.utf8), to: name) }
+  package func append(_ text: String, to name: String) { append(Array(text.utf8), to: name) }
 
-  public func read(_ name: String) -> String {
+  package func read(_ name: String) -> String {
     String(decoding: FileManager.default.contents(atPath: self(name)) ?? Data(), as: UTF8.self)
   }
 }

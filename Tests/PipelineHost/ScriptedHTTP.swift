@@ -2,13 +2,13 @@ import PipelineCore
 import Synchronization
 
 /// An HTTP client that answers as a test says, without any network. For one thread, that of the test.
-public final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
-  public typealias Answer = Result<HTTPResponse, HTTPFailure>
+package final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
+  package typealias Answer = Result<HTTPResponse, HTTPFailure>
 
   /// A request that nobody has answered yet.
-  public final class Exchange: Cancellable, @unchecked Sendable {
-    public let request: HTTPRequest
-    public private(set) var isCancelled = false
+  package final class Exchange: Cancellable, @unchecked Sendable {
+    package let request: HTTPRequest
+    package private(set) var isCancelled = false
     private var completion: (@Sendable (Answer) -> Void)?
 
     init(_ request: HTTPRequest, _ completion: @escaping @Sendable (Answer) -> Void) {
@@ -16,46 +16,46 @@ public final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
       self.completion = completion
     }
 
-    public func cancel() {
+    package func cancel() {
       isCancelled = true
       completion = nil
     }
 
-    public var isOpen: Bool { completion != nil }
+    package var isOpen: Bool { completion != nil }
 
-    public func answer(_ answer: Answer) {
+    package func answer(_ answer: Answer) {
       let completion = completion
       self.completion = nil
       completion?(answer)
     }
 
-    public func answer(_ status: Int, _ body: String = "", _ headers: [HTTPHeader] = []) {
+    package func answer(_ status: Int, _ body: String = "", _ headers: [HTTPHeader] = []) {
       answer(.success(HTTPResponse(status: status, headers: headers, body: Array(body.utf8))))
     }
 
-    public var body: String { String(decoding: request.body ?? [], as: UTF8.self) }
+    package var body: String { String(decoding: request.body ?? [], as: UTF8.self) }
 
-    public func header(_ name: String) -> String? {
+    package func header(_ name: String) -> String? {
       request.headers.first { $0.name.lowercased() == name.lowercased() }?.value
     }
   }
 
   /// All requests, in their order.
-  public private(set) var exchanges: [Exchange] = []
+  package private(set) var exchanges: [Exchange] = []
   /// When each request was made.
-  public private(set) var times: [Instant] = []
+  package private(set) var times: [Instant] = []
   /// Answers at once, by the number of the request; nil leaves it open.
-  public var script: ((Int, Exchange) -> Answer?)?
+  package var script: ((Int, Exchange) -> Answer?)?
   var now: () -> Instant = { Instant(nanoseconds: 0) }
   /// Runs when the present turn is over: a client never answers inside of `send`.
-  public var later: (@escaping @Sendable () -> Void) -> Void = { _ in }
+  package var later: (@escaping @Sendable () -> Void) -> Void = { _ in }
 
-  public init() {}
+  package init() {}
 
-  public var open: [Exchange] { exchanges.filter(\.isOpen) }
-  public var bodies: [String] { exchanges.map(\.body) }
+  package var open: [Exchange] { exchanges.filter(\.isOpen) }
+  package var bodies: [String] { exchanges.map(\.body) }
 
-  public func send(_ request: HTTPRequest, _ completion: @escaping @Sendable (Answer) -> Void)
+  package func send(_ request: HTTPRequest, _ completion: @escaping @Sendable (Answer) -> Void)
     -> any Cancellable
   {
     let exchange = Exchange(request, completion)
@@ -67,7 +67,7 @@ public final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
     return exchange
   }
 
-  public static func status(_ status: Int, _ body: String = "", _ headers: [HTTPHeader] = []) -> Answer {
+  package static func status(_ status: Int, _ body: String = "", _ headers: [HTTPHeader] = []) -> Answer {
     .success(HTTPResponse(status: status, headers: headers, body: Array(body.utf8)))
   }
 }

@@ -4,16 +4,16 @@ import Synchronization
 import Transport
 
 /// An HTTP server on loopback that does what a test says, byte by byte: one thread per connection.
-public final class ScriptedServer: Sendable {
-  public let port: UInt16
+package final class ScriptedServer: Sendable {
+  package let port: UInt16
   private let listener: Int32
   private let count = Atomic<Int>(0)
 
   /// Connections accepted so far.
-  public var connections: Int { count.load(ordering: .acquiring) }
-  public var url: String { "http://127.0.0.1:\(port)" }
+  package var connections: Int { count.load(ordering: .acquiring) }
+  package var url: String { "http://127.0.0.1:\(port)" }
 
-  public init(_ script: @escaping @Sendable (Connection) -> Void) throws {
+  package init(_ script: @escaping @Sendable (Connection) -> Void) throws {
     let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     self.listener = listener
     var address = sockaddr_in()
@@ -32,7 +32,7 @@ public final class ScriptedServer: Sendable {
   }
 
   /// The same on a Unix socket, which must not exist.
-  public init(path: String, _ script: @escaping @Sendable (Connection) -> Void) throws {
+  package init(path: String, _ script: @escaping @Sendable (Connection) -> Void) throws {
     let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
     self.listener = listener
     var address = sockaddr_un()
@@ -68,22 +68,22 @@ public final class ScriptedServer: Sendable {
   }
 
   /// Accepts no more; connections go on.
-  public func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
+  package func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
 }
 
 /// One end of a TCP connection, used by one thread.
-public final class Connection: @unchecked Sendable {
+package final class Connection: @unchecked Sendable {
   private let socket: Int32
   private var pending: [UInt8] = []
   private var isClosed = false
-  public var descriptor: Int32 { socket }
+  package var descriptor: Int32 { socket }
 
   init(_ socket: Int32) { self.socket = socket }
 
   deinit { close() }
 
   /// Connects to a port on loopback.
-  public convenience init(port: Int) throws {
+  package convenience init(port: Int) throws {
     let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -99,7 +99,7 @@ public final class Connection: @unchecked Sendable {
   }
 
   @discardableResult
-  public func send(_ bytes: [UInt8]) -> Bool {
+  package func send(_ bytes: [UInt8]) -> Bool {
     var sent = 0
     while sent < bytes.count {
       let count = bytes.withUnsafeBytes {
@@ -112,7 +112,7 @@ public final class Connection: @unchecked Sendable {
   }
 
   @discardableResult
-  public func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+  package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
   private func fill() -> Bool {
     var buffer = [UInt8](repeating: 0, count: 65536)
@@ -123,13 +123,13 @@ public final class Connection: @unchecked Sendable {
   }
 
   /// One more byte, or nil at the end of the stream.
-  public func byte() -> UInt8? {
+  package func byte() -> UInt8? {
     while pending.isEmpty { if !fill() { return nil } }
     return pending.removeFirst()
   }
 
   /// The next line without its end, or nil at the end of the stream.
-  public func line() -> String? {
+  package func line() -> String? {
     var bytes: [UInt8] = []
     while let byte = byte() {
       if byte == 0x0A { return String(decoding: bytes.last == 0x0D ? bytes.dropLast() : bytes[...], as: UTF8.self) }
@@ -139,14 +139,14 @@ public final class Connection: @unchecked Sendable {
   }
 
   /// Up to the end of the stream.
-  public func readAll() -> String {
+  package func readAll() -> String {
     while fill() {}
     defer { pending = [] }
     return String(decoding: pending, as: UTF8.self)
   }
 
   /// A head up to its empty line and a body of as many bytes as it says; nil at the end.
-  public func message(hasBody: Bool = true) -> (head: String, body: [UInt8])? {
+  package func message(hasBody: Bool = true) -> (head: String, body: [UInt8])? {
     let end: [UInt8] = [13, 10, 13, 10]
     var from = 0
     while true {
@@ -173,22 +173,22 @@ public final class Connection: @unchecked Sendable {
   }
 
   /// Ends the connection with a reset.
-  public func reset() {
+  package func reset() {
     var linger = linger(l_onoff: 1, l_linger: 0)
     setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
     close()
   }
 
-  public func finishSending() { shutdown(socket, Int32(SHUT_WR)) }
+  package func finishSending() { shutdown(socket, Int32(SHUT_WR)) }
 
-  public func close() {
+  package func close() {
     if !isClosed { Glibc.close(socket) }
     isClosed = true
   }
 }
 
 extension HTTPClient {
-  public func answer(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
+  package func answer(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
     await withCheckedContinuation { continuation in
       _ = send(request) { continuation.resume(returning: $0) }
     }
@@ -197,7 +197,7 @@ extension HTTPClient {
 
 extension Connection {
   /// Waits so long, or until the peer closes or sends; whether it did.
-  public func waits(milliseconds: Int32) -> Bool {
+  package func waits(milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     return poll(&entry, 1, milliseconds) > 0
   }

@@ -2,21 +2,21 @@ import CLinux
 import Glibc
 
 /// A socket of a test: a client that connects, or a receiver of datagrams or connections.
-public final class SocketClient {
-  public private(set) var descriptor: Int32
+package final class SocketClient {
+  package private(set) var descriptor: Int32
 
   private init(_ descriptor: Int32) { self.descriptor = descriptor }
   deinit { end() }
 
   /// Connects to a port of the loopback address.
-  public convenience init?(port: Int, isDatagram: Bool = false) {
+  package convenience init?(port: Int, isDatagram: Bool = false) {
     var address = [rx_address()]
     guard rx_resolve("127.0.0.1", Int32(port), isDatagram ? 1 : 0, 0, &address, 1) == 1 else { return nil }
     self.init(connecting: &address, isDatagram)
   }
 
   /// Connects to a path.
-  public convenience init?(path: String, isDatagram: Bool = false) {
+  package convenience init?(path: String, isDatagram: Bool = false) {
     var address = [rx_address()]
     guard rx_unix_address(path, &address) == 1 else { return nil }
     self.init(connecting: &address, isDatagram)
@@ -32,7 +32,7 @@ public final class SocketClient {
 
   /// Sends all of it; false: the other side does not take it any more.
   @discardableResult
-  public func send(_ bytes: [UInt8]) -> Bool {
+  package func send(_ bytes: [UInt8]) -> Bool {
     var at = 0
     while at < bytes.count {
       let count = bytes.withUnsafeBytes { rx_send(descriptor, $0.baseAddress.map { $0 + at }, $0.count - at) }
@@ -43,17 +43,17 @@ public final class SocketClient {
   }
 
   @discardableResult
-  public func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+  package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
   /// Everything up to the end, or what came within the limit.
-  public func receiveAll(within milliseconds: Int32 = 20_000) -> String {
+  package func receiveAll(within milliseconds: Int32 = 20_000) -> String {
     var all: [UInt8] = []
     while let more = receive(within: milliseconds), !more.isEmpty { all += more }
     return String(decoding: all, as: UTF8.self)
   }
 
   /// What has come; empty at the end, nil after the limit.
-  public func receive(within milliseconds: Int32 = 20_000) -> [UInt8]? {
+  package func receive(within milliseconds: Int32 = 20_000) -> [UInt8]? {
     guard rx_wait_two(descriptor, 0, -1, milliseconds) > 0 else { return nil }
     var bytes = [UInt8](repeating: 0, count: 1 << 16)
     let count = bytes.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
@@ -61,22 +61,22 @@ public final class SocketClient {
   }
 
   /// Sends nothing more; what was sent arrives.
-  public func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+  package func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
   /// Closes it with a reset.
-  public func abort() {
+  package func abort() {
     var option = linger(l_onoff: 1, l_linger: 0)
     setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     end()
   }
 
-  public func end() {
+  package func end() {
     if descriptor >= 0 { close(descriptor) }
     descriptor = -1
   }
 
   /// Listens on a port of the loopback address that the system chooses, or on the given one.
-  public static func listening(port: Int = 0, isDatagram: Bool = false) -> (SocketClient, port: Int)? {
+  package static func listening(port: Int = 0, isDatagram: Bool = false) -> (SocketClient, port: Int)? {
     var address = [rx_address()]
     guard rx_resolve("127.0.0.1", Int32(port), isDatagram ? 1 : 0, 1, &address, 1) == 1 else { return nil }
     let descriptor = socket(AF_INET, Int32((isDatagram ? SOCK_DGRAM : SOCK_STREAM).rawValue), 0)
@@ -90,7 +90,7 @@ public final class SocketClient {
   }
 
   /// Listens on a path.
-  public static func listening(path: String) -> SocketClient? {
+  package static func listening(path: String) -> SocketClient? {
     var address = [rx_address()]
     guard rx_unix_address(path, &address) == 1 else { return nil }
     let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
@@ -100,7 +100,7 @@ public final class SocketClient {
   }
 
   /// The next connection; nil after the limit.
-  public func accept(within milliseconds: Int32 = 20_000) -> SocketClient? {
+  package func accept(within milliseconds: Int32 = 20_000) -> SocketClient? {
     guard rx_wait_two(descriptor, 0, -1, milliseconds) > 0 else { return nil }
     let found = Glibc.accept(descriptor, nil, nil)
     return found < 0 ? nil : SocketClient(found)

@@ -2,31 +2,31 @@ import PipelineCore
 import Synchronization
 
 /// A source whose batches a test sends, and that hears what becomes of each.
-public struct TrackedSource: SourceComponent {
-  public static let spec = ComponentSpec<TrackedSource>("tracked", summary: "Sends what a test says.")
-  public let feed = Feed()
+package struct TrackedSource: SourceComponent {
+  package static let spec = ComponentSpec<TrackedSource>("tracked", summary: "Sends what a test says.")
+  package let feed = Feed()
 
-  public init() {}
+  package init() {}
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     let node = Node(nodeContext, downstream: downstream)
     feed.node = node
     return node
   }
 
-  public final class Feed: @unchecked Sendable {
-    public fileprivate(set) weak var node: Node?
+  package final class Feed: @unchecked Sendable {
+    package fileprivate(set) weak var node: Node?
     private let reported = Mutex<[Int: Ack.Outcome]>([:])
     /// Called on whichever thread hears of an outcome, before it is in `outcomes`.
-    public var hears: @Sendable (Int) -> Void = { _ in }
+    package var hears: @Sendable (Int) -> Void = { _ in }
     /// Called when it is.
-    public var ring: @Sendable () -> Void = {}
+    package var ring: @Sendable () -> Void = {}
 
     /// What has become of the batches, by their numbers.
-    public var outcomes: [Int: Ack.Outcome] { reported.withLock { $0 } }
+    package var outcomes: [Int: Ack.Outcome] { reported.withLock { $0 } }
 
     /// Posts a batch. `steps`: how many steps it puts off, one after the other.
-    public func send(_ number: Int, _ values: [Int64], steps: Int = 0) {
+    package func send(_ number: Int, _ values: [Int64], steps: Int = 0) {
       guard let node else { return }
       nonisolated(unsafe) let sender = node
       node.executor.postBatch { [self] in
@@ -43,9 +43,9 @@ public struct TrackedSource: SourceComponent {
     }
   }
 
-  public final class Node: RunningSource {
+  package final class Node: RunningSource {
     fileprivate var left = 0
-    public override func resumed(_ token: Int) {
+    package override func resumed(_ token: Int) {
       left -= 1
       if left > 0 { later() } else { produce(.int(-1)) }
     }
@@ -53,20 +53,20 @@ public struct TrackedSource: SourceComponent {
 }
 
 /// A sink that has a receipt for what it took in each turn, and acknowledges it when a test says so.
-public struct HoldingSink: SinkComponent {
-  public static let spec = ComponentSpec<HoldingSink>("holding", summary: "Holds.")
-  public let held = Held()
+package struct HoldingSink: SinkComponent {
+  package static let spec = ComponentSpec<HoldingSink>("holding", summary: "Holds.")
+  package let held = Held()
 
-  public init() {}
+  package init() {}
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(held, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(held, nodeContext) }
 
-  public final class Held: @unchecked Sendable {
-    public var events: [Int64] = []
-    public var receipts: [Receipt] = []
+  package final class Held: @unchecked Sendable {
+    package var events: [Int64] = []
+    package var receipts: [Receipt] = []
     fileprivate weak var node: Node?
 
-    public func release() {
+    package func release() {
       for receipt in receipts { receipt.acknowledgeAll() }
       node?.end()
     }

@@ -2,12 +2,12 @@ import Glibc
 import PipelineCore
 
 /// A pipeline with its real sources and sinks on virtual time, driven by the test.
-public final class VirtualPipeline {
-  public let time: VirtualTime
-  public let executor: Executor
-  public let execution: Execution
-  public let http = ScriptedHTTP()
-  public private(set) var outcome: Execution.Outcome?
+package final class VirtualPipeline {
+  package let time: VirtualTime
+  package let executor: Executor
+  package let execution: Execution
+  package let http = ScriptedHTTP()
+  package private(set) var outcome: Execution.Outcome?
   private let notes = Notes()
   private var probes: [String: ProbeSink.Recording] = [:]
 
@@ -18,9 +18,9 @@ public final class VirtualPipeline {
     var random: UInt64 = 0
   }
 
-  public var log: [String] { notes.log }
-  public var deadLetters: [String] { notes.deadLetters }
-  public var counters: Execution.Counters { execution.counters }
+  package var log: [String] { notes.log }
+  package var deadLetters: [String] { notes.deadLetters }
+  package var counters: Execution.Counters { execution.counters }
 
   /// - Parameters:
   ///   - wallTime: the time of day at the start, in seconds since 1970.
@@ -29,7 +29,7 @@ public final class VirtualPipeline {
   ///   - workers: makes a worker for each who asks for one, instead of `worker`.
   ///   - state: what another run saved, to go on from; `isMoved`: a moment ago.
   ///   - delivery: how its state is kept; nil: nothing is. `keepsDeadLetters`: whether dead letters are.
-  public init(
+  package init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
     workers: (@Sendable (String) -> any Worker)? = nil, restoring state: [UInt8]? = nil, isMoved: Bool = false,
     delivery: DeliveryOptions? = nil, keepsDeadLetters: Bool = false, memory: MemoryBudget = MemoryBudget(),
@@ -70,7 +70,7 @@ public final class VirtualPipeline {
   }
 
   /// Does something in a turn; it runs with the next `run`.
-  public func inTurn(_ body: @escaping (VirtualPipeline) -> Void) {
+  package func inTurn(_ body: @escaping (VirtualPipeline) -> Void) {
     nonisolated(unsafe) let body = body
     nonisolated(unsafe) weak let pipeline = self
     executor.post { if let pipeline { body(pipeline) } }
@@ -78,22 +78,22 @@ public final class VirtualPipeline {
 
   /// Runs everything that happens up to that time since the start, or until nothing is left.
   @discardableResult
-  public func run(until end: TimeSpan? = nil) -> Bool {
+  package func run(until end: TimeSpan? = nil) -> Bool {
     time.run(
       executor, until: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture,
       turnLimit: 1_000_000)
   }
 
   /// Runs what is due now, without letting time go on.
-  public func settle() { run(until: TimeSpan(nanoseconds: time.now.nanoseconds)) }
+  package func settle() { run(until: TimeSpan(nanoseconds: time.now.nanoseconds)) }
 
-  public func drain() {
+  package func drain() {
     inTurn { $0.execution.drain() }
     settle()
   }
 
   /// Ends it so that another one can go on from what this returns, without waiting for answers under way.
-  public func suspend() -> [UInt8]? {
+  package func suspend() -> [UInt8]? {
     inTurn { $0.execution.suspend() }
     settle()
     inTurn { $0.execution.freeze() }
@@ -102,13 +102,13 @@ public final class VirtualPipeline {
   }
 
   /// What the probe of that name recorded.
-  public func probe(_ name: String = "out") -> ProbeSink.Recording {
+  package func probe(_ name: String = "out") -> ProbeSink.Recording {
     probes[name] ?? ProbeSink.Recording()
   }
 
-  public var out: [String] { probe().timeline }
+  package var out: [String] { probe().timeline }
 
-  public var failure: SignalFailure? {
+  package var failure: SignalFailure? {
     if case .failed(let failure) = outcome { failure } else { nil }
   }
 }
@@ -119,7 +119,7 @@ extension VirtualPipeline {
   /// - Parameters:
   ///   - parameters: of the sink, beside its URL, as YAML on one line.
   ///   - events: a list in YAML, one event every `pace` (all at once if nil).
-  public static func sending(
+  package static func sending(
     _ parameters: String, to url: String = "http://h.example/in", events: String, pace: String? = nil,
     random: UInt64 = .max, worker: any Worker = ImmediateWorker()
   ) throws -> VirtualPipeline {

@@ -2,8 +2,8 @@ import Foundation
 import Transport
 
 /// A program with Debian's python3-websockets at the other end. It reads commands, a line each, and writes what happens.
-public final class WebSocketPeer {
-  public static let isThere: Bool = {
+package final class WebSocketPeer {
+  package static let isThere: Bool = {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
     process.arguments = ["-c", "import websockets"]
@@ -19,7 +19,7 @@ public final class WebSocketPeer {
   private var pending: [UInt8] = []
 
   /// - Parameter arguments: `serve PORT [SUBPROTOCOL]` or `connect URL [ORIGIN [SUBPROTOCOL]]`.
-  public init(_ arguments: String...) throws {
+  package init(_ arguments: String...) throws {
     process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
     process.arguments = ["-c", Self.program] + arguments
     process.standardInput = input
@@ -30,10 +30,10 @@ public final class WebSocketPeer {
 
   deinit { if process.isRunning { process.terminate() } }
 
-  public func say(_ command: String) { try? input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8)) }
+  package func say(_ command: String) { try? input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8)) }
 
   /// The next line that it writes; nil: it has ended.
-  public func line() -> String? {
+  package func line() -> String? {
     while true {
       if let end = pending.firstIndex(of: 0x0A) {
         let line = String(decoding: pending[..<end], as: UTF8.self)
@@ -49,14 +49,14 @@ public final class WebSocketPeer {
   }
 
   /// Whether it has written something that was not read, or has ended.
-  public var isReadable: Bool {
+  package var isReadable: Bool {
     if pending.contains(0x0A) { return true }
     var entry = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
     return poll(&entry, 1, 0) > 0
   }
 
   /// Ends it without a word to the other side.
-  public func kill() {
+  package func kill() {
     Glibc.kill(process.processIdentifier, SIGKILL)
     process.waitUntilExit()
   }

@@ -2,15 +2,15 @@ import Foundation
 import PipelineCore
 
 /// One test of the expression language's public suite, as converted to JSON.
-public struct ConformanceVector {
-  public var name: String
-  public var expression: String
-  public var profile: String
-  public var applies: Bool
+package struct ConformanceVector {
+  package var name: String
+  package var expression: String
+  package var profile: String
+  package var applies: Bool
   fileprivate var object: [String: Any]
 
   /// Reads the vectors of a file.
-  public static func read(_ path: String) throws -> [ConformanceVector] {
+  package static func read(_ path: String) throws -> [ConformanceVector] {
     let content = try Data(contentsOf: URL(fileURLWithPath: path))
     guard let all = try JSONSerialization.jsonObject(with: content) as? [[String: Any]] else { return [] }
     return all.map { object in
@@ -23,7 +23,7 @@ public struct ConformanceVector {
   }
 
   /// Nil where the vector passes, else what came instead.
-  public func run() -> String? {
+  package func run() -> String? {
     var variables: [ExpressionScope.Variable] = []
     var declarations: [ExpressionScope.Declaration] = []
     for entry in object["type_env"] as? [[String: Any]] ?? [] {

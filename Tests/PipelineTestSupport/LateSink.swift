@@ -2,13 +2,13 @@ import PipelineCore
 
 /// A sink that writes what it took two milliseconds later, like one with a writer of its own: until then it has receipts. What it has
 /// written stands in a recording; where it stops it writes the rest.
-public struct LateSink: SinkComponent {
-  public static let spec = ComponentSpec<LateSink>("late", summary: "Writes late.")
+package struct LateSink: SinkComponent {
+  package static let spec = ComponentSpec<LateSink>("late", summary: "Writes late.")
 
   /// The turns in which written events were taken.
-  public final class Turns: @unchecked Sendable {
-    public var all: [UInt64] = []
-    public init() {}
+  package final class Turns: @unchecked Sendable {
+    package var all: [UInt64] = []
+    package init() {}
   }
 
   let recording: ProbeSink.Recording
@@ -16,14 +16,14 @@ public struct LateSink: SinkComponent {
   /// Whether it loses what it has not written when it is broken off.
   let losesRest: Bool
 
-  public init() { self.init(ProbeSink.Recording()) }
-  public init(_ recording: ProbeSink.Recording, turns: Turns = Turns(), losesRest: Bool = false) {
+  package init() { self.init(ProbeSink.Recording()) }
+  package init(_ recording: ProbeSink.Recording, turns: Turns = Turns(), losesRest: Bool = false) {
     self.recording = recording
     self.turns = turns
     self.losesRest = losesRest
   }
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink, TimerTarget {
     private let sink: LateSink

@@ -1,25 +1,25 @@
 import PipelineCore
 
 /// Marbles in, marbles out: one picture of what a pipeline does.
-public struct MarbleCase {
+package struct MarbleCase {
   /// One step, or a whole signal when `isSignal`.
-  public var text: String
-  public var isSignal: Bool
-  public var inputs: [(name: String, history: SignalHistory)]
-  public var expected: SignalHistory
-  public var letters: [(name: String, value: TestValue)]
-  public var tick: TimeSpan
+  package var text: String
+  package var isSignal: Bool
+  package var inputs: [(name: String, history: SignalHistory)]
+  package var expected: SignalHistory
+  package var letters: [(name: String, value: TestValue)]
+  package var tick: TimeSpan
   /// How long the longest picture is.
-  public var length: TimeSpan
+  package var length: TimeSpan
   /// Whether the picture of the output ends with an end.
-  public var isEndless: Bool
+  package var isEndless: Bool
 
-  public struct Mistake: Error, CustomStringConvertible {
-    public var description: String
+  package struct Mistake: Error, CustomStringConvertible {
+    package var description: String
   }
 
   /// `values` are YAML.
-  public init(
+  package init(
     _ text: String, isSignal: Bool, inputs: [(name: String, marbles: String)], output: String,
     values: [(String, String)] = [], tick: TimeSpan = .milliseconds(1)
   ) throws {
@@ -47,7 +47,7 @@ public struct MarbleCase {
     }
   }
 
-  public init(_ example: Example) throws {
+  package init(_ example: Example) throws {
     guard case .marble(let step, let inputs, let output, let values) = example.body else {
       throw Mistake(description: "no marbles")
     }
@@ -56,14 +56,14 @@ public struct MarbleCase {
   }
 
   /// Whether `text` is a whole signal: a mapping with an origin or a combining key.
-  public static func isWholeSignal(_ text: String) -> Bool {
+  package static func isWholeSignal(_ text: String) -> Bool {
     var diagnostics = Diagnostics()
     let source = SourceText(name: "example", text: text)
     guard let entries = YAMLReader.read(source, into: &diagnostics)?.entries else { return false }
     return entries.contains { $0.name == "from" || ReservedKeys.combining.contains($0.name) }
   }
 
-  public static func value(_ yaml: String) throws -> TestValue {
+  package static func value(_ yaml: String) throws -> TestValue {
     var diagnostics = Diagnostics()
     guard
       let node = YAMLReader.read(SourceText(name: "value", text: "v: " + yaml), into: &diagnostics),
@@ -73,7 +73,7 @@ public struct MarbleCase {
   }
 
   /// The pipeline file that the case stands for.
-  public var yaml: String {
+  package var yaml: String {
     var text = "name: example\nsources:\n"
     for input in inputs { text += "  \(input.name): { scripted: {} }\n" }
     if isSignal {
@@ -90,7 +90,7 @@ public struct MarbleCase {
     text.hasPrefix("{") ? text : "{ \(text) }"
   }
 
-  public func run(
+  package func run(
     joined: (SignalHistory) -> Set<Int> = { _ in [] }, hot: Bool = true,
     options: PipelineRun.Options = .init()
   ) throws -> PipelineRun {
@@ -107,7 +107,7 @@ public struct MarbleCase {
   }
 
   /// What is wrong with the case: two pictures with the first difference marked; nil: nothing.
-  public func verdict(hot: Bool = true) throws -> String? {
+  package func verdict(hot: Bool = true) throws -> String? {
     let run = try run(hot: hot)
     guard
       let difference = SignalHistory.difference(

@@ -2,16 +2,16 @@ import PipelineCore
 import Synchronization
 
 /// A store in memory, whose disk takes a commit when the test says so.
-public final class MemoryStore: PipelineStore {
+package final class MemoryStore: PipelineStore {
   /// What survives a crash.
-  public struct Disk: Sendable {
-    public var state: [UInt8]?
-    public var rows: [Int64: OutboxRow] = [:]
-    public var lastRow: Int64 = 0
-    public var deadLetters: [StoredDeadLetter] = []
+  package struct Disk: Sendable {
+    package var state: [UInt8]?
+    package var rows: [Int64: OutboxRow] = [:]
+    package var lastRow: Int64 = 0
+    package var deadLetters: [StoredDeadLetter] = []
     /// How many commits it has taken.
-    public var commits = 0
-    public init() {}
+    package var commits = 0
+    package init() {}
 
     mutating func apply(_ transaction: StoreTransaction) {
       commits += 1
@@ -39,26 +39,26 @@ public final class MemoryStore: PipelineStore {
     var waiting: [(StoreTransaction, @Sendable () -> Void)] = []
   }
   private let state: Mutex<State>
-  public let identity: UInt64 = 1
+  package let identity: UInt64 = 1
   /// Whether commits are taken at once.
   private let isImmediate: Bool
 
-  public init(_ disk: Disk = Disk(), isImmediate: Bool = false) {
+  package init(_ disk: Disk = Disk(), isImmediate: Bool = false) {
     state = Mutex(State(disk: disk))
     self.isImmediate = isImmediate
   }
 
-  public var disk: Disk { state.withLock(\.disk) }
-  public var lastRow: Int64 { state.withLock(\.disk.lastRow) }
-  public var waiting: Int { state.withLock(\.waiting.count) }
+  package var disk: Disk { state.withLock(\.disk) }
+  package var lastRow: Int64 { state.withLock(\.disk.lastRow) }
+  package var waiting: Int { state.withLock(\.waiting.count) }
 
-  public func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
+  package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
     state.withLock { $0.waiting.append((transaction, done)) }
     if isImmediate { takeOne() }
   }
 
   /// Takes the oldest commit that waits. `isHeard`: whether the process learns of it.
-  public func takeOne(isHeard: Bool = true) {
+  package func takeOne(isHeard: Bool = true) {
     let done = state.withLock { state -> (@Sendable () -> Void)? in
       guard !state.waiting.isEmpty else { return nil }
       let (transaction, done) = state.waiting.removeFirst()
@@ -68,7 +68,7 @@ public final class MemoryStore: PipelineStore {
     if isHeard { done?() }
   }
 
-  public func read(
+  package func read(
     rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void
   ) {
     let rows = state.withLock { state in
@@ -83,7 +83,7 @@ public final class MemoryStore: PipelineStore {
     done(found)
   }
 
-  public var backlogs: [String: OutboxBacklog] {
+  package var backlogs: [String: OutboxBacklog] {
     state.withLock { state in
       var all: [String: OutboxBacklog] = [:]
       for row in state.disk.rows.values.sorted(by: { $0.number < $1.number }) {

@@ -1,24 +1,24 @@
 import PipelineCore
 
 /// A pipeline text, compiled by the real compiler and run on virtual time.
-public struct PipelineRun {
+package struct PipelineRun {
   /// What each sink got.
-  public var sinks: [String: SignalHistory] = [:]
+  package var sinks: [String: SignalHistory] = [:]
   /// The events of each sink as they are written.
-  public var texts: [String: [String]] = [:]
-  public var outcome: Execution.Outcome?
+  package var texts: [String: [String]] = [:]
+  package var outcome: Execution.Outcome?
   /// How many timers were left right after the end or the cancellation.
-  public var pendingTimers = 0
-  public var isInputPaused = false
-  public var deadLetters: [String] = []
-  public var log: [String] = []
-  public var counters = Execution.Counters()
+  package var pendingTimers = 0
+  package var isInputPaused = false
+  package var deadLetters: [String] = []
+  package var log: [String] = []
+  package var counters = Execution.Counters()
   /// What the last execution has counted of each step and edge.
-  public let statistics: PipelineStatistics
-  public var turns: UInt64 = 0
+  package let statistics: PipelineStatistics
+  package var turns: UInt64 = 0
   /// Whether it would go on for ever by the ticks of `sample` or `absence`, with all sources at their end: an executing step waits for what
   /// its command sends, and such a tick may always execute something.
-  public var goesOnByTicks: Bool {
+  package var goesOnByTicks: Bool {
     func waits(_ keyword: String) -> Bool {
       statistics.steps.contains { $0.timers > 0 && plan.steps[$0.step.number].keyword == keyword }
     }
@@ -26,35 +26,35 @@ public struct PipelineRun {
   }
   private let plan: Plan
   /// Whether it stopped by itself within the limits.
-  public var isQuiet = true
+  package var isQuiet = true
 
   /// What was saved at each cut.
-  public var savedStates: [[UInt8]] = []
+  package var savedStates: [[UInt8]] = []
   /// The steps, by keyword, that wrote something of their own, and the most bytes.
-  public var savedSizes: [String: Int] = [:]
+  package var savedSizes: [String: Int] = [:]
   /// How long the last saving and the last restoring took.
-  public var saving = Duration.zero
-  public var restoring = Duration.zero
+  package var saving = Duration.zero
+  package var restoring = Duration.zero
   /// What of it could not be used.
-  public var refusals: [Diagnostic] = []
+  package var refusals: [Diagnostic] = []
 
   /// What the sink `out` got.
-  public var out: SignalHistory { sinks["out"] ?? SignalHistory() }
+  package var out: SignalHistory { sinks["out"] ?? SignalHistory() }
 
-  public struct CompileFailure: Error, CustomStringConvertible {
-    public var description: String
-    public init(description: String) { self.description = description }
+  package struct CompileFailure: Error, CustomStringConvertible {
+    package var description: String
+    package init(description: String) { self.description = description }
   }
 
   /// The operators, the sources of the tests and a sink `probe`.
-  public static let catalogue = Catalogue.operators.adding(
+  package static let catalogue = Catalogue.operators.adding(
     Catalogue([
       CatalogueEntry(source: ScriptedSource.self), CatalogueEntry(source: ValuesSource.self),
       CatalogueEntry(source: MarblesSource.self), CatalogueEntry(source: CountedSource.self),
       CatalogueEntry(sink: ProbeSink.self),
     ]))
 
-  public static func compile(_ yaml: String, catalogue: Catalogue = catalogue) throws -> Plan {
+  package static func compile(_ yaml: String, catalogue: Catalogue = catalogue) throws -> Plan {
     let result = FrontEnd(catalogue).compile(yaml, name: "test.yaml")
     guard let plan = result.plan else {
       throw CompileFailure(description: yaml + "\n" + DiagnosticRenderer().text(result.diagnostics))
@@ -63,41 +63,41 @@ public struct PipelineRun {
   }
 
   /// What may be varied.
-  public struct Options {
+  package struct Options {
     /// When to cancel everything.
-    public var cancelAt: TimeSpan?
-    public var until: TimeSpan?
+    package var cancelAt: TimeSpan?
+    package var until: TimeSpan?
     /// When to end the sources, so that everything held is flushed.
-    public var drainAt: TimeSpan?
-    public var turnLimit = 100_000
+    package var drainAt: TimeSpan?
+    package var turnLimit = 100_000
     /// Named signals that stay subscribed from the beginning, whoever else subscribes: they are hot.
-    public var hot: [String] = []
+    package var hot: [String] = []
     /// After which turns to save the state, drop everything and go on with what was saved; from 1.
-    public var cutAfter: (Int) -> Bool = { _ in false }
+    package var cutAfter: (Int) -> Bool = { _ in false }
     /// Whether a cut suspends the pipeline, so that sinks finish what they hold, instead of dropping everything.
-    public var suspends = false
+    package var suspends = false
     /// Whether sinks write what they take later.
-    public var writesLate = false
+    package var writesLate = false
     /// Sinks whose reader goes away with this many events.
-    public var closeAfter: [String: Int] = [:]
+    package var closeAfter: [String: Int] = [:]
     /// How much time goes by between saving and going on.
-    public var pause = TimeSpan.zero
+    package var pause = TimeSpan.zero
     /// The pipeline that goes on; the same one if left out.
-    public var laterPlan: Plan?
+    package var laterPlan: Plan?
     /// What becomes of saved bytes.
-    public var damage: ([UInt8]) -> [UInt8] = { $0 }
+    package var damage: ([UInt8]) -> [UInt8] = { $0 }
     /// Called with each execution before it is launched.
-    public var prepare: (Execution) -> Void = { _ in }
-    public init() {}
+    package var prepare: (Execution) -> Void = { _ in }
+    package init() {}
   }
 
-  public init(
+  package init(
     _ yaml: String, sources: [String: any SourceComponent], options: Options = Options()
   ) throws {
     try self.init(Self.compile(yaml), sources: sources, options: options)
   }
 
-  public init(
+  package init(
     _ plan: Plan, sources: [String: any SourceComponent], options: Options = Options()
   ) {
     self.plan = plan
@@ -271,10 +271,10 @@ public struct PipelineRun {
 }
 
 /// A client for pipelines that make no requests: a request ends the tests.
-public final class NoHTTPClient: HTTPClient {
-  public init() {}
+package final class NoHTTPClient: HTTPClient {
+  package init() {}
 
-  public func send(
+  package func send(
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable {
     fatalError("no request was expected")

@@ -2,7 +2,7 @@ import PipelineCore
 
 extension PipelineStatistics {
   /// What was counted, without times: a line for each step and each edge.
-  public var counts: [String] {
+  package var counts: [String] {
     steps.map { step in
       "\(step.step.number): \(step.received)+\(step.receivedInner)+\(step.made) in, \(step.sent) out, \(step.kept) kept, "
         + "\(step.dropped)+\(step.superseded)+\(step.undecided) dropped, \(step.rejected)+\(step.failed) rejected, "
@@ -12,7 +12,7 @@ extension PipelineStatistics {
   }
 
   /// What does not add up.
-  public func faults(_ plan: Plan, received: UInt64) -> [String] {
+  package func faults(_ plan: Plan, received: UInt64) -> [String] {
     var faults: [String] = []
     var made: UInt64 = 0
     for step in steps {

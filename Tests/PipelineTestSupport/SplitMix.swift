@@ -1,11 +1,11 @@
 /// Random numbers that are the same on every machine and in every run, for the same seed: SplitMix64 (Steele, Lea and
 /// Flood, "Fast splittable pseudorandom number generators", 2014).
-public struct SplitMix: RandomNumberGenerator {
+package struct SplitMix: RandomNumberGenerator {
   private var state: UInt64
 
-  public init(_ seed: UInt64) { state = seed }
+  package init(_ seed: UInt64) { state = seed }
 
-  public mutating func next() -> UInt64 {
+  package mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var mixed = state
     mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
@@ -14,8 +14,8 @@ public struct SplitMix: RandomNumberGenerator {
   }
 
   /// From 0 up to, but without, `bound`, which is positive.
-  public mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
+  package mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
 
   /// One of them; there must be some.
-  public mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
+  package mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
 }

@@ -1,16 +1,16 @@
 import PipelineCore
 
 /// Sends values and completes, all at once.
-public struct ValuesSource: SourceComponent {
+package struct ValuesSource: SourceComponent {
   var values = LiteralParameter()
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<ValuesSource>(
+  package static let spec = ComponentSpec<ValuesSource>(
     "values", summary: "Sends values and completes.",
     parameters: [.init("values", \.values, primary: true, required: true, whole: true, "What to send.")])
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(values.value, nodeContext, downstream)
   }
 
@@ -33,20 +33,20 @@ public struct ValuesSource: SourceComponent {
 }
 
 /// A cold signal drawn in the pipeline file: `marbles: -1-2|`, with templates.
-public struct MarblesSource: SourceComponent {
+package struct MarblesSource: SourceComponent {
   var text = TemplateParameter()
   var tick = TimeSpan.milliseconds(1)
 
-  public init() {}
+  package init() {}
 
-  public static let spec = ComponentSpec<MarblesSource>(
+  package static let spec = ComponentSpec<MarblesSource>(
     "marbles", summary: "Sends what marbles show.",
     parameters: [
       .init("text", \.text, primary: true, required: true, "The marbles."),
       .init("tick", \.tick, range: 1...Int64.max, "How long a character lasts."),
     ], persistence: .state(version: 1))
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     let buffer = OutputBuffer()
     let frame = EventFrame.make(nodeContext)
     frame.loadNothing()
@@ -58,29 +58,29 @@ public struct MarblesSource: SourceComponent {
 }
 
 /// Counts its subscriptions, then sends what marbles show.
-public struct CountedSource: SourceComponent {
-  public final class Counts: @unchecked Sendable {
-    public var begun = 0
-    public var stopped = 0
+package struct CountedSource: SourceComponent {
+  package final class Counts: @unchecked Sendable {
+    package var begun = 0
+    package var stopped = 0
     /// Nodes that have not been freed.
-    public var alive = 0
+    package var alive = 0
     /// `+` and `-` in the order in which subscriptions began and ended.
-    public var log = ""
-    public init() {}
+    package var log = ""
+    package init() {}
   }
 
   let counts: Counts
   let script: [(at: TimeSpan, moment: ScriptedSource.Moment)]
 
-  public init() { self.init(Counts(), []) }
-  public init(_ counts: Counts, _ script: [(at: TimeSpan, moment: ScriptedSource.Moment)]) {
+  package init() { self.init(Counts(), []) }
+  package init(_ counts: Counts, _ script: [(at: TimeSpan, moment: ScriptedSource.Moment)]) {
     self.counts = counts
     self.script = script
   }
 
-  public static let spec = ComponentSpec<CountedSource>("counted", summary: "Counts subscriptions.")
+  package static let spec = ComponentSpec<CountedSource>("counted", summary: "Counts subscriptions.")
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

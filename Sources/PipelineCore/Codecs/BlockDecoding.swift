@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// `decode` is called on one thread at a time, in the order of the input. Its result may be used and released on
 /// another thread.
-public final class BlockDecoding: @unchecked Sendable {
+package final class BlockDecoding: @unchecked Sendable {
   private let decoder: any EventDecoder
   private let free = Mutex<[Rows]>([])
   /// The number of blocks that the reader hands over together for small files.
@@ -16,22 +16,22 @@ public final class BlockDecoding: @unchecked Sendable {
     let arena = Arena()
   }
 
-  public init(_ decoder: any EventDecoder) { self.decoder = decoder }
+  package init(_ decoder: any EventDecoder) { self.decoder = decoder }
 
   /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none.
-  public var pendingOffset: Int64? { decoder.pendingOffset }
+  package var pendingOffset: Int64? { decoder.pendingOffset }
 
   /// See ``EventDecoder/undecoded``.
-  public var undecoded: [UInt8]? { decoder.undecoded }
+  package var undecoded: [UInt8]? { decoder.undecoded }
 
   /// See ``EventDecoder/joinsLines``.
-  public var joinsLines: Bool { decoder.joinsLines }
+  package var joinsLines: Bool { decoder.joinsLines }
 
   /// The end of the last block in the input.
   private var reached: Int64 = 0
 
   /// Ends the incomplete event and returns it as far as it has been read; nil: there is none.
-  public func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
+  package func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
     guard pendingOffset != nil else { return nil }
     let rows = free.withLock { $0.popLast() } ?? Rows()
     guard decoder.endRow(offset: reached, arena: rows.arena, into: rows.batch) else {
@@ -42,27 +42,27 @@ public final class BlockDecoding: @unchecked Sendable {
   }
 
   /// See ``EventDecoder/memory``.
-  public var memory: [UInt8] { decoder.memory }
+  package var memory: [UInt8] { decoder.memory }
 
   /// Starts another input, or continues in the middle of one with the memory of another decoder.
-  public func reset(memory: [UInt8] = []) {
+  package func reset(memory: [UInt8] = []) {
     decoder.reset(memory: memory)
     reached = 0
   }
 
   /// How the reader must cut the input.
-  public var framing: Framing { decoder.framing }
+  package var framing: Framing { decoder.framing }
 
   /// The state from which another decoder can continue after the last block.
   ///
   /// - Parameter end: The input offset of the last block's end.
-  public func position(behind end: Int64) -> DecodingPosition {
+  package func position(behind end: Int64) -> DecodingPosition {
     DecodingPosition(offset: decoder.pendingOffset ?? end, memory: decoder.memory)
   }
 
   /// Decodes the next block. `offset`: its start in the input. `isLast`: the input ends with it. `isPassedOn`: the
   /// block will probably pass through unchanged, so its rows need not be found.
-  public func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
+  package func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
     if !decoder.index(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
       decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: rows.arena, into: rows.batch)
@@ -74,7 +74,7 @@ public final class BlockDecoding: @unchecked Sendable {
   /// Decodes messages that were received together, each as an input of its own.
   ///
   /// - Parameter offset: The offset of the slab in the stream; the offsets of rows count from the start of the stream.
-  public func decode(_ slab: Slab, messages: [Range<Int>], offset: Int64) -> DecodedBlock {
+  package func decode(_ slab: Slab, messages: [Range<Int>], offset: Int64) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
     for range in messages {
       decoder.reset()
@@ -92,7 +92,7 @@ public final class BlockDecoding: @unchecked Sendable {
 }
 
 /// The rows of one block; valid as long as the block lives.
-public final class DecodedBlock: @unchecked Sendable {
+package final class DecodedBlock: @unchecked Sendable {
   private let slab: Slab
   private let rows: BlockDecoding.Rows
   private let decoding: BlockDecoding

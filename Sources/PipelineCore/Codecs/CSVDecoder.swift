@@ -3,9 +3,9 @@
 #endif
 
 /// How comma-separated values are read (RFC 4180, with LF or CRLF).
-public struct CSVDecoding: Sendable, Equatable {
+package struct CSVDecoding: Sendable, Equatable {
   /// The origin of the column names.
-  public enum Header: Sendable, Equatable {
+  package enum Header: Sendable, Equatable {
     /// The first row names the columns: rows become maps.
     case firstRow
     /// There is no header: rows become lists.
@@ -14,19 +14,19 @@ public struct CSVDecoding: Sendable, Equatable {
     case names([String])
   }
 
-  public var header: Header = .firstRow
+  package var header: Header = .firstRow
   /// One ASCII character.
-  public var delimiter: UInt8 = UInt8(ascii: ",")
+  package var delimiter: UInt8 = UInt8(ascii: ",")
   /// One ASCII character; doubled in a quoted field it stands for itself. Nil: quotes have no meaning.
-  public var quote: UInt8? = UInt8(ascii: "\"")
+  package var quote: UInt8? = UInt8(ascii: "\"")
   /// `string` or `infer`, for unquoted fields; quoted ones are strings.
-  public var types: FieldType = .string
+  package var types: FieldType = .string
   /// Whether an unquoted field without text is null rather than an empty string; nil: with `infer` only.
-  public var emptyIsNull: Bool?
+  package var emptyIsNull: Bool?
   /// The longest row with quoted line breaks, in bytes.
-  public var rowLimit = 1 << 20
+  package var rowLimit = 1 << 20
 
-  public init() {}
+  package init() {}
 }
 
 /// `csv`. Fields without doubled quotes stay where they are in the slab.

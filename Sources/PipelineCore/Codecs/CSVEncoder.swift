@@ -1,16 +1,16 @@
 /// How comma-separated values are written.
-public struct CSVEncoding: Sendable, Equatable {
+package struct CSVEncoding: Sendable, Equatable {
   /// The columns. Nil: the keys of the first event; an event with another key is then rejected, so that nothing is lost
   /// silently. Named columns select: other keys are left out.
-  public var columns: [String]?
+  package var columns: [String]?
   /// Whether the first row names the columns.
-  public var header = true
+  package var header = true
   /// One ASCII character.
-  public var delimiter: UInt8 = UInt8(ascii: ",")
+  package var delimiter: UInt8 = UInt8(ascii: ",")
   /// One ASCII character.
-  public var quote: UInt8 = UInt8(ascii: "\"")
+  package var quote: UInt8 = UInt8(ascii: "\"")
 
-  public init() {}
+  package init() {}
 }
 
 /// `csv`: maps by columns, lists in order. Absent and null are empty fields, the empty string is `""`; nested lists and

@@ -3,7 +3,7 @@
 #endif
 
 /// How the characters of an input are encoded, if not in UTF-8.
-public struct Charset: Sendable, Equatable {
+package struct Charset: Sendable, Equatable {
   enum Kind: Sendable, Equatable {
     /// Each byte is the code point of the same value.
     case latin1
@@ -15,22 +15,22 @@ public struct Charset: Sendable, Equatable {
   }
 
   /// In lower case.
-  public let name: String
+  package let name: String
   let kind: Kind
   /// The longest line of UTF-16, in bytes.
-  public var maxLine = 1 << 20
+  package var maxLine = 1 << 20
 
   /// The names that need no library.
-  public static let builtin = [
+  package static let builtin = [
     "utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "latin1", "windows-1252", "cp1252",
   ]
 
   /// Whether the name stands for UTF-8.
-  public static func isUTF8(_ name: String) -> Bool {
+  package static func isUTF8(_ name: String) -> Bool {
     ["utf-8", "utf8", "us-ascii", "ascii"].contains(name.lowercased())
   }
 
-  public init(_ name: String) throws(CodecFailure) {
+  package init(_ name: String) throws(CodecFailure) {
     let lower = name.lowercased()
     self.name = lower
     switch lower {
@@ -59,7 +59,7 @@ public struct Charset: Sendable, Equatable {
     }
   }
 
-  public var isUTF16: Bool { !keepsLineFeeds }
+  package var isUTF16: Bool { !keepsLineFeeds }
 
   /// Whether lines end with a byte of their own, so that they are found before they are converted.
   var keepsLineFeeds: Bool { if case .utf16 = kind { false } else { true } }

@@ -2,7 +2,7 @@ import CJSON
 
 extension EventEncoder {
   /// The same for a terminal, for texts of one line: control characters are escaped.
-  public func escapingControls() -> any EventEncoder {
+  package func escapingControls() -> any EventEncoder {
     ControlEscapingEncoder(self, keepsLineBreaks: false, terminated: false)
   }
 }
@@ -52,9 +52,9 @@ final class ControlEscapingEncoder: EventEncoder {
 }
 
 /// Text that comes from data, made safe for a terminal or a log line.
-public enum ControlEscaping {
+package enum ControlEscaping {
   /// Appends `bytes` with control sequences for terminals escaped as `\u001b`, `\xff`, `\n`, `\r`.
-  public static func append(
+  package static func append(
     _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false, keepsJoiners: Bool = false
   ) {
     var plain = 0

@@ -2,7 +2,7 @@
 ///
 /// Called on one thread at a time. The caller keeps the slab alive as long as it uses the rows, at least to the end of
 /// the turn.
-public protocol EventDecoder: AnyObject {
+package protocol EventDecoder: AnyObject {
   /// How the input must be cut for this decoder.
   var framing: Framing { get }
 
@@ -46,40 +46,40 @@ public protocol EventDecoder: AnyObject {
 }
 
 extension EventDecoder {
-  public func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
-  public var pendingOffset: Int64? { nil }
-  public var undecoded: [UInt8]? { pendingOffset == nil ? [] : nil }
-  public var joinsLines: Bool { false }
-  public func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
+  package func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool { false }
+  package var pendingOffset: Int64? { nil }
+  package var undecoded: [UInt8]? { pendingOffset == nil ? [] : nil }
+  package var joinsLines: Bool { false }
+  package func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
     guard pendingOffset != nil else { return false }
     decode(.empty, 0..<0, offset: offset, isLast: true, arena: arena, into: rows)
     return true
   }
-  public var memory: [UInt8] { [] }
-  public func reset(memory: [UInt8]) {}
-  public func reset() { reset(memory: []) }
+  package var memory: [UInt8] { [] }
+  package func reset(memory: [UInt8]) {}
+  package func reset() { reset(memory: []) }
 
   /// Decodes a whole body.
-  public func decode(_ slab: Slab, arena: Arena, into rows: RowBatch) {
+  package func decode(_ slab: Slab, arena: Arena, into rows: RowBatch) {
     decode(slab, 0..<slab.count, offset: 0, isLast: true, arena: arena, into: rows)
   }
 }
 
 /// The place in an input at which another decoder with the same options can continue.
-public struct DecodingPosition: Sendable, Equatable {
+package struct DecodingPosition: Sendable, Equatable {
   /// Everything before this offset has been decoded, in bytes.
-  public var offset: Int64 = 0
+  package var offset: Int64 = 0
   /// See ``EventDecoder/memory``.
-  public var memory: [UInt8] = []
-  public init() {}
-  public init(offset: Int64, memory: [UInt8]) {
+  package var memory: [UInt8] = []
+  package init() {}
+  package init(offset: Int64, memory: [UInt8]) {
     self.offset = offset
     self.memory = memory
   }
 }
 
 /// How an input is cut into ranges for a decoder.
-public enum Framing: Sendable {
+package enum Framing: Sendable {
   /// After a line feed; only the last range may end otherwise. Rows never span ranges, except CSV rows with quoted line
   /// breaks, which the decoder joins.
   case lines
@@ -92,7 +92,7 @@ public enum Framing: Sendable {
 }
 
 /// How a source delivers its input.
-public enum InputUnit: Sendable {
+package enum InputUnit: Sendable {
   /// A stream without units: standard input, a file, a connection.
   case stream
   /// One unit at a time: an HTTP body, a message, a datagram.
@@ -102,10 +102,10 @@ public enum InputUnit: Sendable {
 }
 
 /// The formats of `decode:`.
-public enum DecoderFormat: String, Sendable, CaseIterable {
+package enum DecoderFormat: String, Sendable, CaseIterable {
   case text, lines, whole, json, ndjson, jsonDocuments, csv, logfmt, regex, syslog, statsd, prometheus, bytes
 
-  public var summary: String {
+  package var summary: String {
     switch self {
     case .text: "Each line of a stream, or each whole body, is a string."
     case .lines: "Each line is a string."
@@ -125,7 +125,7 @@ public enum DecoderFormat: String, Sendable, CaseIterable {
 }
 
 /// The treatment of text that is not UTF-8.
-public enum InvalidUTF8: String, Sendable, CaseIterable {
+package enum InvalidUTF8: String, Sendable, CaseIterable {
   /// The row is rejected, with its bytes.
   case reject
   /// Each faulty sequence becomes U+FFFD.
@@ -135,26 +135,26 @@ public enum InvalidUTF8: String, Sendable, CaseIterable {
 }
 
 /// How to decode an input.
-public struct DecoderOptions: Sendable, Equatable {
-  public var format: DecoderFormat = .text
-  public var unit: InputUnit = .stream
-  public var invalidUTF8: InvalidUTF8 = .reject
-  public var json = JSONDecoding()
-  public var csv = CSVDecoding()
-  public var logfmt = LogfmtDecoding()
-  public var regex = RegexDecoding()
+package struct DecoderOptions: Sendable, Equatable {
+  package var format: DecoderFormat = .text
+  package var unit: InputUnit = .stream
+  package var invalidUTF8: InvalidUTF8 = .reject
+  package var json = JSONDecoding()
+  package var csv = CSVDecoding()
+  package var logfmt = LogfmtDecoding()
+  package var regex = RegexDecoding()
   /// The rule that joins lines to rows; nil: each line is a row.
-  public var join: LineJoining?
+  package var join: LineJoining?
   /// The encoding of characters; nil: UTF-8.
-  public var charset: Charset?
+  package var charset: Charset?
 
-  public init(_ format: DecoderFormat = .text, unit: InputUnit = .stream) {
+  package init(_ format: DecoderFormat = .text, unit: InputUnit = .stream) {
     self.format = format
     self.unit = unit
   }
 
   /// How the input must be cut, according to the decoder.
-  public var framing: Framing {
+  package var framing: Framing {
     if charset?.keepsLineFeeds == false, case .lines = textFraming { return .anywhere }
     return textFraming
   }
@@ -172,11 +172,11 @@ public struct DecoderOptions: Sendable, Equatable {
   }
 
   /// Whether the input must be text, so that a compressed input is an error.
-  public var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
+  package var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
 
   /// Whether several decoders with these options, each given some blocks of an input, find the same rows as one decoder
   /// given all blocks: no block depends on earlier blocks.
-  public var readsBlocksApart: Bool {
+  package var readsBlocksApart: Bool {
     // An event may continue in the next block.
     if join != nil || charset?.keepsLineFeeds == false { return false }
     return switch format {
@@ -189,10 +189,10 @@ public struct DecoderOptions: Sendable, Equatable {
 
   /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns, and a byte order mark gives the
   /// byte order of UTF-16.
-  public var needsBeginning: Bool { format == .csv && csv.header == .firstRow || charset?.kind == .utf16(isBig: nil) }
+  package var needsBeginning: Bool { format == .csv && csv.header == .firstRow || charset?.kind == .utf16(isBig: nil) }
 
   /// Makes a decoder for one input.
-  public func decoder() throws(CodecFailure) -> any EventDecoder {
+  package func decoder() throws(CodecFailure) -> any EventDecoder {
     if let charset {
       var text = self
       text.charset = nil
@@ -223,19 +223,19 @@ public struct DecoderOptions: Sendable, Equatable {
 }
 
 /// Invalid decoder or encoder options.
-public struct CodecFailure: Error, Sendable, Equatable {
+package struct CodecFailure: Error, Sendable, Equatable {
   /// The option, as in the pipeline file: `pattern`, `csv.delimiter`.
-  public var option: String
+  package var option: String
   /// The error and its reason, a clause.
-  public var message: String
+  package var message: String
   /// The byte offset in the option's text, if known.
-  public var offset: Int?
+  package var offset: Int?
   /// The corrected text of the option; nil: unknown.
-  public var replacement: String?
+  package var replacement: String?
   /// The advice, a sentence; nil: none.
-  public var help: String?
+  package var help: String?
 
-  public init(
+  package init(
     option: String, message: String, offset: Int? = nil, replacement: String? = nil, help: String? = nil
   ) {
     self.help = help
@@ -247,15 +247,15 @@ public struct CodecFailure: Error, Sendable, Equatable {
 }
 
 extension CodecFailure: CustomStringConvertible {
-  public var description: String { message }
+  package var description: String { message }
 }
 
 /// How JSON documents are decoded.
-public struct JSONDecoding: Sendable, Equatable {
+package struct JSONDecoding: Sendable, Equatable {
   /// How thoroughly documents are checked before they become events.
-  public var check: JSONParser.Check = .outline
-  public var limits = JSONLimits()
+  package var check: JSONParser.Check = .outline
+  package var limits = JSONLimits()
   /// The longest document of `jsonDocuments`.
-  public var maxBytes = 16 << 20
-  public init() {}
+  package var maxBytes = 16 << 20
+  package init() {}
 }

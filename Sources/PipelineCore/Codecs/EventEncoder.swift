@@ -1,5 +1,5 @@
 /// Encodes events as bytes. One encoder serves one output (a file, a connection, standard output).
-public protocol EventEncoder: AnyObject {
+package protocol EventEncoder: AnyObject {
   /// The media type of the output.
   var mediaType: StaticString { get }
 
@@ -32,24 +32,24 @@ public protocol EventEncoder: AnyObject {
 }
 
 extension EventEncoder {
-  public var now: Int64 {
+  package var now: Int64 {
     get { 0 }
     set {}
   }
-  public var keepsState: Bool { false }
-  public func reset() {}
-  public var memory: [String] { [] }
-  public func goOn(after memory: [String]) -> Bool { memory.isEmpty }
-  public func passes(_ lines: EncodedEvents.Lines) -> Bool { false }
-  public var lines: EncodedEvents.Lines? { nil }
-  public func appendHeader(to output: OutputBuffer) {}
+  package var keepsState: Bool { false }
+  package func reset() {}
+  package var memory: [String] { [] }
+  package func goOn(after memory: [String]) -> Bool { memory.isEmpty }
+  package func passes(_ lines: EncodedEvents.Lines) -> Bool { false }
+  package var lines: EncodedEvents.Lines? { nil }
+  package func appendHeader(to output: OutputBuffer) {}
 }
 
 /// The formats of `encode:`.
-public enum EncoderFormat: String, Sendable, CaseIterable {
+package enum EncoderFormat: String, Sendable, CaseIterable {
   case text, lines, json, ndjson, csv, logfmt, bytes, form, influx
 
-  public var summary: String {
+  package var summary: String {
     switch self {
     case .text: "Strings as they are, other values as JSON, each with a line feed."
     case .lines: "The same as text, with line breaks inside an event written as \\n."
@@ -65,23 +65,23 @@ public enum EncoderFormat: String, Sendable, CaseIterable {
 }
 
 /// How to encode events.
-public struct EncoderOptions: Sendable, Equatable {
-  public var format: EncoderFormat = .json
+package struct EncoderOptions: Sendable, Equatable {
+  package var format: EncoderFormat = .json
   /// For `json`: how many spaces a level is indented; nil for one line. At most 16.
-  public var indent: Int?
-  public var csv = CSVEncoding()
+  package var indent: Int?
+  package var csv = CSVEncoding()
   /// For `influx`: the unit of times.
-  public var precision = InfluxPrecision.ns
+  package var precision = InfluxPrecision.ns
   /// For a terminal: control sequences (control characters, ESC, direction marks) are written as escapes, `\u001b`. In
   /// JSON the meaning stays the same.
-  public var escapeControls = false
+  package var escapeControls = false
   /// Whether each event ends with a line feed, if the format has one. False for bodies of one event.
-  public var terminated = true
+  package var terminated = true
 
-  public init(_ format: EncoderFormat = .json) { self.format = format }
+  package init(_ format: EncoderFormat = .json) { self.format = format }
 
   /// Makes an encoder for one output.
-  public func encoder() throws(CodecFailure) -> any EventEncoder {
+  package func encoder() throws(CodecFailure) -> any EventEncoder {
     let encoder: any EventEncoder
     switch format {
     case .text: encoder = TextEncoder(terminated: terminated)
@@ -201,7 +201,7 @@ func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
 
 extension Value {
   /// The value inside optionals; null for an optional without a value.
-  public var unwrapped: Value {
+  package var unwrapped: Value {
     var value = self
     while value.is(.optional) { value = value.wrapped ?? .null }
     return value

@@ -1,7 +1,7 @@
 import CJSON
 
 /// The type of a field's text.
-public enum FieldType: String, Sendable, CaseIterable {
+package enum FieldType: String, Sendable, CaseIterable {
   case string
   /// Digits with an optional sign, within Int64.
   case int

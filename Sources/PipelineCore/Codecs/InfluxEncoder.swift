@@ -1,5 +1,5 @@
 /// The unit of the times of `influx`.
-public enum InfluxPrecision: String, Sendable, CaseIterable {
+package enum InfluxPrecision: String, Sendable, CaseIterable {
   case ns, us, ms, s
 
   /// The length of the unit in nanoseconds.

@@ -1,10 +1,10 @@
 /// How events become entries of the journal.
-public struct JournalEncoding: Sendable, Equatable {
+package struct JournalEncoding: Sendable, Equatable {
   /// `PRIORITY` of events that have none: 0 to 7.
-  public var priority = 6
+  package var priority = 6
   /// `SYSLOG_IDENTIFIER` of events that have none.
-  public var identifier = ""
-  public init() {}
+  package var identifier = ""
+  package init() {}
 }
 
 /// Writes events as entries of journald's native protocol.
@@ -12,7 +12,7 @@ public struct JournalEncoding: Sendable, Equatable {
 /// A map has the fields of the entry. Names are written with capital letters, digits and `_`; other characters become `_`. The name of a nested
 /// map is prefixed to those of its members; a list of plain values is a field that occurs several times. Names that begin
 /// with `_` are left out: only journald may set those. Without `MESSAGE` the whole event is the message, as JSON.
-public final class JournalEncoder: EventEncoder {
+package final class JournalEncoder: EventEncoder {
   private let options: JournalEncoding
   private let parser = JSONParser()
   private let arena = Arena()
@@ -27,11 +27,11 @@ public final class JournalEncoder: EventEncoder {
   private static let depthLimit = 8
   private static let longestName = 64
 
-  public init(_ options: JournalEncoding) { self.options = options }
+  package init(_ options: JournalEncoding) { self.options = options }
 
-  public var mediaType: StaticString { "application/vnd.fdo.journal" }
+  package var mediaType: StaticString { "application/vnd.fdo.journal" }
 
-  public func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+  package func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }
     let start = output.count
     let value = parser.expand(value.unwrapped, into: arena)

@@ -1,7 +1,7 @@
 /// The rule that joins lines of a stream to events.
-public struct LineJoining: Sendable, Equatable {
+package struct LineJoining: Sendable, Equatable {
   /// How a line determines the boundary between events.
-  public enum Rule: Sendable, Equatable {
+  package enum Rule: Sendable, Equatable {
     /// A line that matches begins an event.
     case start(String)
     /// A line that matches ends an event.
@@ -14,7 +14,7 @@ public struct LineJoining: Sendable, Equatable {
     case indented
 
     /// The name of the rule's parameter.
-    public var name: String {
+    package var name: String {
       switch self {
       case .start: "start"
       case .end: "end"
@@ -32,14 +32,14 @@ public struct LineJoining: Sendable, Equatable {
     }
   }
 
-  public var rule: Rule
+  package var rule: Rule
   /// How long the last event waits for further lines. The caller of the decoder keeps this time.
-  public var wait: TimeSpan
+  package var wait: TimeSpan
   /// The largest number of lines, and of bytes, of an event; the next line begins another event.
-  public var maxLines: Int
-  public var maxBytes: Int
+  package var maxLines: Int
+  package var maxBytes: Int
 
-  public init(_ rule: Rule, wait: TimeSpan = .seconds(1), maxLines: Int = 1000, maxBytes: Int = 1 << 20) {
+  package init(_ rule: Rule, wait: TimeSpan = .seconds(1), maxLines: Int = 1000, maxBytes: Int = 1 << 20) {
     self.rule = rule
     self.wait = wait
     self.maxLines = maxLines
@@ -47,7 +47,7 @@ public struct LineJoining: Sendable, Equatable {
   }
 
   /// The formats whose rows may be joined lines.
-  public static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog]
+  package static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog]
 }
 
 /// Joins lines, and passes each group of them to another decoder as one row.

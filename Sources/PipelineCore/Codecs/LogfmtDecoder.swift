@@ -1,8 +1,8 @@
 /// How lines of `key=value` pairs are read.
-public struct LogfmtDecoding: Sendable, Equatable {
+package struct LogfmtDecoding: Sendable, Equatable {
   /// The types of fields by name; other fields are strings.
-  public var types: [String: FieldType] = [:]
-  public init() {}
+  package var types: [String: FieldType] = [:]
+  package init() {}
 }
 
 /// `logfmt`: `level=info msg="with \"spaces\"" retry`.

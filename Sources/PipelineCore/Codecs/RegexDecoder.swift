@@ -1,13 +1,13 @@
 /// How lines are parsed by a pattern.
-public struct RegexDecoding: Sendable, Equatable {
+package struct RegexDecoding: Sendable, Equatable {
   /// The well-known pattern for access logs of Apache and nginx; see ``CombinedLogDecoder``.
-  public static let combined = "combined"
+  package static let combined = "combined"
 
   /// RE2 syntax with named groups, `(?P<name>...)`; or `combined`. It may match anywhere in the line.
-  public var pattern = ""
+  package var pattern = ""
   /// The types of groups by name; other groups are strings.
-  public var types: [String: FieldType] = [:]
-  public init(pattern: String = "", types: [String: FieldType] = [:]) {
+  package var types: [String: FieldType] = [:]
+  package init(pattern: String = "", types: [String: FieldType] = [:]) {
     self.pattern = pattern
     self.types = types
   }

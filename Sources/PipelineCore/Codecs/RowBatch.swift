@@ -4,12 +4,12 @@ import CJSON
 ///
 /// Reused for the next piece after ``clear()``, so that decoding does not allocate in the long run. Values point into
 /// the slab, the decoder or the turn's arena and live until the end of the turn. Not thread-safe.
-public final class RowBatch {
+package final class RowBatch {
   /// One future event.
-  public struct Row {
-    public var value: Value
+  package struct Row {
+    package var value: Value
     /// The start of the row, in bytes from the start of the input.
-    public var offset: Int64
+    package var offset: Int64
     /// The index of the row's first token in ``RowBatch/lines``, or ``none``.
     var token: UInt32 = Row.none
 
@@ -18,17 +18,17 @@ public final class RowBatch {
 
   // Not thread-safe by contract, and no access outlasts a load or a store.
   @exclusivity(unchecked) private var start: UnsafeMutablePointer<Row>
-  @exclusivity(unchecked) public private(set) var count = 0
+  @exclusivity(unchecked) package private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
 
   /// Rows that are no events. A rejected row does not affect the others.
-  public private(set) var rejected: [RejectedRow] = []
+  package private(set) var rejected: [RejectedRow] = []
 
   /// The tokens of a piece with one JSON document a line: found once, used by the decoder for the outline of each
   /// document and by ``Projection`` for the paths that are read. Made when first needed.
   private(set) var lines: OpaquePointer?
 
-  public init(capacity: Int = 256) {
+  package init(capacity: Int = 256) {
     self.capacity = max(capacity, 16)
     start = .allocate(capacity: self.capacity)
   }
@@ -104,10 +104,10 @@ public final class RowBatch {
   }
 
   /// The rows. Valid until the next `append` or `clear`.
-  public var rows: UnsafeBufferPointer<Row> { UnsafeBufferPointer(start: start, count: count) }
+  package var rows: UnsafeBufferPointer<Row> { UnsafeBufferPointer(start: start, count: count) }
 
   @inline(__always)
-  public func append(_ value: Value, offset: Int64) { append(value, offset: offset, token: Row.none) }
+  package func append(_ value: Value, offset: Int64) { append(value, offset: offset, token: Row.none) }
 
   @inline(__always)
   func append(_ value: Value, offset: Int64, token: UInt32) {
@@ -121,7 +121,7 @@ public final class RowBatch {
     for index in first..<max(first, count) { start[index].token = Row.none }
   }
 
-  public func reject(_ bytes: UnsafeRawBufferPointer, offset: Int64, _ reason: RejectReason) {
+  package func reject(_ bytes: UnsafeRawBufferPointer, offset: Int64, _ reason: RejectReason) {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
 
@@ -188,7 +188,7 @@ public final class RowBatch {
     }
   }
 
-  public func clear() {
+  package func clear() {
     count = 0
     form = .rows
     passThrough = nil
@@ -206,18 +206,18 @@ public final class RowBatch {
 }
 
 /// A row of input that is no event.
-public struct RejectedRow {
+package struct RejectedRow {
   /// The row's bytes, of kind `.bytes`; valid until the end of the turn.
-  public var bytes: Value
+  package var bytes: Value
   /// The start of the row, in bytes from the start of the input.
-  public var offset: Int64
+  package var offset: Int64
   /// The number of valid rows before it in the batch.
-  public var index: Int
-  public var reason: RejectReason
+  package var index: Int
+  package var reason: RejectReason
 }
 
 /// Why a row of input is no event.
-public enum RejectReason: Error, Sendable, Equatable {
+package enum RejectReason: Error, Sendable, Equatable {
   case json(JSONFailure)
   /// `at` counts bytes from the start of the row, here and below.
   case invalidUTF8(at: Int)
@@ -242,7 +242,7 @@ public enum RejectReason: Error, Sendable, Equatable {
   case column(String, name: String)
 
   /// The kind of the fault for metrics; stable.
-  public var code: String {
+  package var code: String {
     switch self {
     case .json: "malformed_json"
     case .invalidUTF8: "invalid_utf8"
@@ -261,7 +261,7 @@ public enum RejectReason: Error, Sendable, Equatable {
 }
 
 extension RejectReason: CustomStringConvertible {
-  public var description: String {
+  package var description: String {
     switch self {
     case .json(let failure): "\(failure)"
     case .invalidUTF8(let at): "invalid UTF-8 at byte \(at)"

@@ -5,14 +5,14 @@ import Synchronization
 /// A value is found literally, as JSON writes it (once or twice), percent-encoded, with escaped controls as in
 /// messages, and where a message was truncated within it. Values shorter than ``minimumBytes`` are not masked, because
 /// they occur in too many other texts. Data outputs (sinks, dead letters in files) are not masked.
-public final class SecretMask: Sendable {
+package final class SecretMask: Sendable {
   /// The secrets of this process.
-  public static let process = SecretMask()
+  package static let process = SecretMask()
 
   /// The length from which values are masked.
-  public static let minimumBytes = 4
+  package static let minimumBytes = 4
   /// How many values are kept; then the oldest is forgotten.
-  public static let maximumValues = 1000
+  package static let maximumValues = 1000
 
   private struct Secret: Sendable {
     var value: [UInt8]
@@ -21,10 +21,10 @@ public final class SecretMask: Sendable {
   }
   private let secrets = Mutex<[Secret]>([])
 
-  public init() {}
+  package init() {}
 
   /// Adds a value that must not be printed.
-  public func note(_ value: [UInt8]) {
+  package func note(_ value: [UInt8]) {
     guard value.count >= Self.minimumBytes else { return }
     secrets.withLock { secrets in
       if secrets.contains(where: { $0.value == value }) { return }
@@ -34,7 +34,7 @@ public final class SecretMask: Sendable {
   }
 
   /// The text with `(secret)` in place of every value.
-  public func masked(_ text: String) -> String {
+  package func masked(_ text: String) -> String {
     let known = secrets.withLock { $0 }
     guard !known.isEmpty else { return text }
     let bytes = Array(text.utf8)
@@ -43,7 +43,7 @@ public final class SecretMask: Sendable {
 
   /// The JSON document with `(secret)` in place of every value in its texts, and of each number that contains one;
   /// still a JSON document.
-  public func masked(json: [UInt8]) -> [UInt8] {
+  package func masked(json: [UInt8]) -> [UInt8] {
     let known = secrets.withLock { $0 }
     guard !known.isEmpty else { return json }
     let forms = known.flatMap(\.forms)

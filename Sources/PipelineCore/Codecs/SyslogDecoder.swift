@@ -1,11 +1,11 @@
 /// The names of facilities and severities (RFC 5424, 6.2.1), by their numbers.
-public enum SyslogNames {
-  public static let facilities: [StaticString] = [
+package enum SyslogNames {
+  package static let facilities: [StaticString] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
     "audit",
     "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
   ]
-  public static let severities: [StaticString] = [
+  package static let severities: [StaticString] = [
     "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug",
   ]
 

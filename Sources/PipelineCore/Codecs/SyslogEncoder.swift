@@ -1,32 +1,32 @@
 /// How events become syslog messages.
-public struct SyslogEncoding: Sendable, Equatable {
+package struct SyslogEncoding: Sendable, Equatable {
   /// RFC 3164 instead of RFC 5424.
-  public var isOld = false
+  package var isOld = false
   /// Defaults for events without these parts: the numbers of facility and severity, and texts for the header; empty: none.
-  public var facility = 1
-  public var severity = 6
-  public var hostname = ""
-  public var appname = ""
+  package var facility = 1
+  package var severity = 6
+  package var hostname = ""
+  package var appname = ""
   /// Line feeds in a message are written as `\n`, because they would end it.
-  public var isLine = false
-  public init() {}
+  package var isLine = false
+  package init() {}
 }
 
 /// Writes events as messages of RFC 5424 or RFC 3164, in the form in which `decode: syslog` reads them.
 ///
 /// A map has the parts of the message by their names; without `message` the whole event is the message, as JSON. Any other event is the
 /// message itself. Characters that a part cannot contain become `_`, and parts longer than the RFC allows are cut.
-public final class SyslogEncoder: EventEncoder {
+package final class SyslogEncoder: EventEncoder {
   private let options: SyslogEncoding
   private let parser = JSONParser()
   private let arena = Arena()
   private let text = OutputBuffer()
   /// The time of an event that has none, in nanoseconds since 1970.
-  public var now: Int64 = 0
+  package var now: Int64 = 0
 
-  public init(_ options: SyslogEncoding) { self.options = options }
+  package init(_ options: SyslogEncoding) { self.options = options }
 
-  public var mediaType: StaticString { "text/plain; charset=utf-8" }
+  package var mediaType: StaticString { "text/plain; charset=utf-8" }
 
   private struct Parts {
     var facility: Int
@@ -41,7 +41,7 @@ public final class SyslogEncoder: EventEncoder {
     var message: Value?
   }
 
-  public func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+  package func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }
     let value = parser.expand(value.unwrapped, into: arena)
     if value.is(.error) { return .error }

@@ -121,5 +121,5 @@ struct Command: CommandComponent {
 
 extension Catalogue {
   /// The entries of `commands:`.
-  public static let commands = Catalogue([CatalogueEntry(command: Command.self, "command")])
+  package static let commands = Catalogue([CatalogueEntry(command: Command.self, "command")])
 }

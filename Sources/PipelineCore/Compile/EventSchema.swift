@@ -1,19 +1,19 @@
 /// Supplies the text of schema files; the compiler opens no files.
-public struct SchemaFiles: Sendable {
+package struct SchemaFiles: Sendable {
   /// The result of reading a schema file.
-  public enum Outcome: Sendable {
+  package enum Outcome: Sendable {
     /// The text, and the name to show in messages.
     case found(name: String, bytes: [UInt8])
     /// The reason, which continues "the schema file ... ".
     case refused(String)
   }
   /// Reads a file that a pipeline file names; relative paths start at the pipeline file's directory.
-  public var read: @Sendable (_ path: String) -> Outcome
+  package var read: @Sendable (_ path: String) -> Outcome
 
-  public init(read: @escaping @Sendable (_ path: String) -> Outcome) { self.read = read }
+  package init(read: @escaping @Sendable (_ path: String) -> Outcome) { self.read = read }
 
   /// Supplies no files.
-  public static let none = SchemaFiles { _ in .refused("cannot be read here") }
+  package static let none = SchemaFiles { _ in .refused("cannot be read here") }
 }
 
 /// Reads `schema:`, the type of a source's events: a type, a mapping of fields to types, or the path of a file with a

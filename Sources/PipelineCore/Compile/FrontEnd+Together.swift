@@ -2,7 +2,7 @@ extension FrontEnd {
   /// Reports resources that only one pipeline of a process can have, and circles of events through several pipelines. An address that an
   /// earlier pipeline listens on, and a circle with earlier ones, is an error of the later one, which then has no plan; a shared name or
   /// standard input is a warning.
-  public static func checkTogether(_ results: inout [Result]) {
+  package static func checkTogether(_ results: inout [Result]) {
     var listeners: [Plan.Listener] = []
     for index in results.indices {
       guard let plan = results[index].plan else { continue }

@@ -1,21 +1,21 @@
 /// The way from the text of a pipeline file to its plan: read, interpolate, expand templates and included files, parse,
 /// compile. The program, the embedding library and all tests use it.
-public struct FrontEnd: Sendable {
-  public var compiler: PipelineCompiler
+package struct FrontEnd: Sendable {
+  package var compiler: PipelineCompiler
   /// The values of `${...}`.
-  public var values: Interpolation
+  package var values: Interpolation
   /// Finds the components of plugins.
-  public var plugins: any PluginProvider = NoPlugins()
+  package var plugins: any PluginProvider = NoPlugins()
   /// Values that take the place of those in the file, each `PATH=VALUE`: see ``Override``.
-  public var overrides: [String] = []
+  package var overrides: [String] = []
   /// Supplies the files that a file includes.
-  public var included = IncludedFiles.none
+  package var included = IncludedFiles.none
   /// References to signals that are printed, each by a sink of its own: a file then needs no other.
-  public var printed: [String] = []
+  package var printed: [String] = []
   /// Whether a text that has only definitions for others to include is accepted; otherwise it is an error that nothing runs.
-  public var acceptsLibraries = false
+  package var acceptsLibraries = false
   /// The output form of the sinks of ``printed``.
-  public var printedFormat = EncoderFormat.ndjson
+  package var printedFormat = EncoderFormat.ndjson
 
   /// - Parameters:
   ///   - catalogue: the components that files can name.
@@ -23,7 +23,7 @@ public struct FrontEnd: Sendable {
   ///   - environment: `env` in expressions.
   ///   - schemas: where schema files come from.
   ///   - files: looks at files that parameters name.
-  public init(
+  package init(
     _ catalogue: Catalogue, values: Interpolation = .noEnvironment, environment: [String: String] = [:],
     schemas: SchemaFiles = .none, files: FileProbe = .none
   ) {
@@ -33,26 +33,26 @@ public struct FrontEnd: Sendable {
   }
 
   /// One text after the front end. There is a plan exactly if there are no errors, and the text is no library.
-  public struct Result: Sendable {
-    public var source: SourceText?
+  package struct Result: Sendable {
+    package var source: SourceText?
     /// The text as nodes, values filled in; nil if it is not YAML.
-    public var node: YAMLNode?
+    package var node: YAMLNode?
     /// As far as it could be parsed; nil if the text is not YAML, or uses a template or file that does not exist.
-    public var file: PipelineFile?
+    package var file: PipelineFile?
     /// Set if the text has nothing that runs, only what others include.
-    public var library: Library?
-    public var plan: Plan?
+    package var library: Library?
+    package var plan: Plan?
     /// In the order in which they were found.
-    public var diagnostics: [Diagnostic] = []
+    package var diagnostics: [Diagnostic] = []
     /// The files of plugins that the text may use.
-    public var pluginFiles: [String] = []
+    package var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
     /// A pipeline for each template that nothing uses, in order to check it.
     fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
     fileprivate var digests: [String] = []
     /// A hash that is equal for two texts with the same meaning after interpolation and the same plugins. The values of secrets do not count.
-    public var meaning: UInt64 {
+    package var meaning: UInt64 {
       guard let node, let catalogue else { return 0 }
       var print = Fingerprint()
       print.add(Meaning(catalogue: catalogue).of(file: node))
@@ -61,7 +61,7 @@ public struct FrontEnd: Sendable {
     }
 
     /// The functions of the text, which need not be a whole pipeline. Reports their errors.
-    public func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
+    package func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
       let functions = checkFunctions(into: &diagnostics)
       // A function whose form is wrong is reported with the text.
       if file?.brokenFunctions.isEmpty != true { diagnostics.report(contentsOf: self.diagnostics) }
@@ -79,17 +79,17 @@ public struct FrontEnd: Sendable {
       return compilation.functions
     }
 
-    public init(source: SourceText? = nil, diagnostics: [Diagnostic] = []) {
+    package init(source: SourceText? = nil, diagnostics: [Diagnostic] = []) {
       self.source = source
       self.diagnostics = diagnostics
     }
 
-    public var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
-    public var hasWarnings: Bool { diagnostics.contains { $0.severity == .warning } }
+    package var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
+    package var hasWarnings: Bool { diagnostics.contains { $0.severity == .warning } }
   }
 
   /// Everything but the plan, which needs no components.
-  public func parse(_ source: SourceText) -> Result {
+  package func parse(_ source: SourceText) -> Result {
     var result = Result(source: source)
     var diagnostics = Diagnostics()
     if var root = YAMLReader.read(source, into: &diagnostics) {
@@ -120,7 +120,7 @@ public struct FrontEnd: Sendable {
   }
 
   /// Reports every error and warning of the text, its tests excepted.
-  public func compile(_ source: SourceText) -> Result {
+  package func compile(_ source: SourceText) -> Result {
     var result = compileOnce(source)
     removeFixes(from: &result, of: source)
     return result
@@ -203,7 +203,7 @@ public struct FrontEnd: Sendable {
   }
 
   /// The same for a text in memory; `name` is what diagnostics call it.
-  public func compile(_ text: String, name: String = "pipeline.yaml") -> Result {
+  package func compile(_ text: String, name: String = "pipeline.yaml") -> Result {
     compile(SourceText(name: name, text: text))
   }
 }

@@ -1,10 +1,10 @@
 /// A file that runs nothing: its definitions are for other files to include.
-public struct Library: Sendable {
-  public var functions = 0
+package struct Library: Sendable {
+  package var functions = 0
   /// Conditions that examples of the functions state.
-  public var examples = 0
-  public var templates = 0
-  public var patterns = 0
+  package var examples = 0
+  package var templates = 0
+  package var patterns = 0
 
   /// Nil: the file is a pipeline, or is to be one.
   ///
@@ -29,7 +29,7 @@ public struct Library: Sendable {
   }
 
   /// `2 functions and 1 template`.
-  public var contents: String {
+  package var contents: String {
     func count(_ number: Int, _ noun: String) -> String? {
       number == 0 ? nil : "\(number) \(noun)\(number == 1 ? "" : "s")"
     }

@@ -1,15 +1,15 @@
 /// Compiles a parsed pipeline file to a plan. Pure: `rxd check` does only this; `rxd run` also launches the plan.
-public struct PipelineCompiler: Sendable {
-  public var catalogue: Catalogue
+package struct PipelineCompiler: Sendable {
+  package var catalogue: Catalogue
   /// The map `env` of expressions.
-  public var environment: [String: String]
+  package var environment: [String: String]
 
   /// Supplies schema files.
-  public var schemas: SchemaFiles
+  package var schemas: SchemaFiles
   /// Checks files that parameters name, such as certificates.
-  public var files = FileProbe.none
+  package var files = FileProbe.none
 
-  public init(
+  package init(
     _ catalogue: Catalogue, environment: [String: String] = [:], schemas: SchemaFiles = .none
   ) {
     self.catalogue = catalogue
@@ -18,7 +18,7 @@ public struct PipelineCompiler: Sendable {
   }
 
   /// Reports every error; nil if there is any.
-  public func compile(_ file: PipelineFile, into diagnostics: inout Diagnostics) -> Plan? {
+  package func compile(_ file: PipelineFile, into diagnostics: inout Diagnostics) -> Plan? {
     let compilation = Compilation(catalogue, environment, schemas, files, file)
     let plan = compilation.run()
     diagnostics.report(contentsOf: compilation.diagnostics.all)

@@ -1,5 +1,5 @@
 /// Finds the components of the plugins of this machine and of those that a pipeline file names.
-public protocol PluginProvider: Sendable {
+package protocol PluginProvider: Sendable {
   /// The components that the file may use beside the built-in ones. Reports what cannot be found or used.
   func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent]
   /// The files of the plugins that the file may use. A change of one of them changes the meaning of the file.
@@ -7,20 +7,20 @@ public protocol PluginProvider: Sendable {
 }
 
 extension PluginProvider {
-  public func files(of file: PipelineFile) -> [String] { [] }
+  package func files(of file: PipelineFile) -> [String] { [] }
 }
 
 /// A component of a plugin, and where the file names the plugin.
-public struct OfferedComponent: Sendable {
-  public var entry: CatalogueEntry
+package struct OfferedComponent: Sendable {
+  package var entry: CatalogueEntry
   /// The plugin, for messages.
-  public var plugin: String
+  package var plugin: String
   /// Nil: the plugin is in the plugin directory.
-  public var location: SourceLocation?
+  package var location: SourceLocation?
   /// Differs if the plugin has changed.
-  public var digest: String
+  package var digest: String
 
-  public init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?, digest: String = "") {
+  package init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?, digest: String = "") {
     self.entry = entry
     self.plugin = plugin
     self.location = location
@@ -29,10 +29,10 @@ public struct OfferedComponent: Sendable {
 }
 
 /// For programs and tests without plugins: a file that names one is refused.
-public struct NoPlugins: PluginProvider {
-  public init() {}
+package struct NoPlugins: PluginProvider {
+  package init() {}
 
-  public func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent] {
+  package func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent] {
     for plugin in file.plugins {
       diagnostics.report(
         Diagnostic(

@@ -1,9 +1,9 @@
 /// Reads the spec document of a plugin; docs/plugin-contract.md describes it.
-public struct PluginSpecReader {
+package struct PluginSpecReader {
   private var diagnostics = Diagnostics()
 
   /// Nil after an error, which is reported with its place in the document.
-  public static func read(_ source: SourceText, into diagnostics: inout Diagnostics) -> PluginSpec? {
+  package static func read(_ source: SourceText, into diagnostics: inout Diagnostics) -> PluginSpec? {
     guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
     var reader = PluginSpecReader()
     let spec = reader.plugin(root, source)

@@ -1,12 +1,12 @@
 /// A template that comes with rxd, as text.
-public struct Preset: Sendable {
-  public var name: String
+package struct Preset: Sendable {
+  package var name: String
   /// One sentence.
-  public var summary: String
+  package var summary: String
   /// A file with the template.
-  public var text: String
+  package var text: String
 
-  public static func named(_ name: String) -> Preset? { all.first { $0.name == name } }
+  package static func named(_ name: String) -> Preset? { all.first { $0.name == name } }
 
   init(_ name: String, _ summary: String, _ text: String) {
     self.name = name
@@ -15,7 +15,7 @@ public struct Preset: Sendable {
   }
 
   /// In the order of their names.
-  public static let all: [Preset] = [
+  package static let all: [Preset] = [
     clickhouse, elasticsearch, influxdb, kinesis, loki, ntfy, pagerduty, s3, slack, splunk, sqs, telegram,
   ]
 }

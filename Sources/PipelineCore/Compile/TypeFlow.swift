@@ -82,7 +82,7 @@ extension ExpressionType {
   }
 
   /// The type of a value written in the pipeline file.
-  public static func of(_ value: Value) -> ExpressionType {
+  package static func of(_ value: Value) -> ExpressionType {
     switch value.what {
     case .null: return .null
     case .bool: return .bool
@@ -122,7 +122,7 @@ extension EventType {
 extension DecoderOptions {
   /// The type that the options guarantee for every event: the field names, if the options list them. Dyn if the fields
   /// depend on the input.
-  public var eventType: EventType {
+  package var eventType: EventType {
     switch format {
     case .csv:
       guard case .names(let names) = csv.header, Set(names).count == names.count else { return .dyn }

@@ -1,5 +1,5 @@
 /// How a pipeline stores its events on disk: `delivery:` of a pipeline file. From the weakest to the strongest.
-public enum Delivery: String, Sendable, CaseIterable, Comparable {
+package enum Delivery: String, Sendable, CaseIterable, Comparable {
   /// Nothing: events that were read and not yet written are lost when the process is killed.
   case bestEffort
   /// From time to time a checkpoint: the state of the steps and the positions of the sources, committed once everything
@@ -10,7 +10,7 @@ public enum Delivery: String, Sendable, CaseIterable, Comparable {
   case durable
 
   /// For the reference, a clause.
-  public var help: String {
+  package var help: String {
     switch self {
     case .bestEffort: "nothing is kept on disk, and a killed process loses the events that are not yet written"
     case .light: "checkpoints are kept, and after a crash sources read again from the last one"
@@ -18,7 +18,7 @@ public enum Delivery: String, Sendable, CaseIterable, Comparable {
     }
   }
 
-  public static func < (a: Delivery, b: Delivery) -> Bool { a.rank < b.rank }
+  package static func < (a: Delivery, b: Delivery) -> Bool { a.rank < b.rank }
 
   private var rank: Int {
     switch self {
@@ -30,14 +30,14 @@ public enum Delivery: String, Sendable, CaseIterable, Comparable {
 }
 
 /// The least guarantee that every path of a pipeline must have: `require:` of a pipeline file.
-public enum DeliveryRequirement: String, Sendable, CaseIterable {
+package enum DeliveryRequirement: String, Sendable, CaseIterable {
   /// No event is lost when the process is killed; some may be delivered again.
   case atLeastOnce
   /// Nothing that a source was answered for is lost, also when the power fails.
   case durable
 
   /// For the reference, a clause.
-  public var help: String {
+  package var help: String {
     switch self {
     case .atLeastOnce: "a killed process loses no event; some may be delivered again"
     case .durable: "neither a killed process nor a power cut loses an event that was acknowledged to its sender"
@@ -46,13 +46,13 @@ public enum DeliveryRequirement: String, Sendable, CaseIterable {
 }
 
 /// How much may wait for a sink in its outbox, and what happens beyond: `buffer:` and `whenFull:` beside a sink.
-public struct OutboxLimit: Sendable {
+package struct OutboxLimit: Sendable {
   /// What happens when the outbox is full: `whenFull`.
-  public enum Policy: String, Sendable, CaseIterable {
+  package enum Policy: String, Sendable, CaseIterable {
     case block, dropOldest, dropNewest
 
     /// For the reference, a clause.
-    public var help: String {
+    package var help: String {
       switch self {
       case .block: "the input of the pipeline waits until the sink has delivered some"
       case .dropOldest: "the events that wait longest are dropped"
@@ -62,13 +62,13 @@ public struct OutboxLimit: Sendable {
   }
 
   /// In bytes.
-  public static let range = 1 << 20...1 << 40
-  public static let standard = 1 << 30
+  package static let range = 1 << 20...1 << 40
+  package static let standard = 1 << 30
 
-  public var policy = Policy.block
-  public var bytes = standard
+  package var policy = Policy.block
+  package var bytes = standard
   /// The first of the two in the file; nil: neither is in it.
-  public var location: SourceLocation?
+  package var location: SourceLocation?
 
-  public init() {}
+  package init() {}
 }

@@ -2,18 +2,18 @@
 ///
 /// The order of the top level is that of ``order``; everything else stays in its order. Values, comments, anchors and aliases stay
 /// unchanged, which is checked: a file whose meaning would change is refused.
-public struct FormattedFile: Sendable {
+package struct FormattedFile: Sendable {
   /// The keys of the top level: what a pipeline is, what it needs, what it does, and its tests.
-  public static let order = [
+  package static let order = [
     "name", "description", "threads", "delivery", "require", "whenLate", "plugins", "patterns", "functions", "defaults",
     "sources",
     "signals", "commands", "sinks", "tests",
   ]
 
-  public let bytes: [UInt8]
+  package let bytes: [UInt8]
 
   /// Nil: the file has errors of YAML, or cannot be formatted, which is reported. References and parameters need not be right.
-  public init?(_ source: SourceText, into diagnostics: inout Diagnostics) {
+  package init?(_ source: SourceText, into diagnostics: inout Diagnostics) {
     var found = Diagnostics()
     guard let before = YAMLReader.read(source, into: &found), !found.hasErrors else {
       diagnostics.report(contentsOf: found.all)

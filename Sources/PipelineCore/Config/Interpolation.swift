@@ -3,9 +3,9 @@
 /// `${NAME}`, `${NAME:-default}` (also if empty), `${NAME:?message}`, `${secret:NAME}`, and `$$` for a dollar sign.
 /// Works on parsed values, so inserted text cannot change the structure: a plain value may become a number, never a
 /// mapping. `$NAME` is text.
-public struct Interpolation: Sendable {
+package struct Interpolation: Sendable {
   /// The result of looking up a variable or a secret.
-  public enum Lookup: Sendable {
+  package enum Lookup: Sendable {
     case found([UInt8])
     case missing
     /// The value exists but must not be used; the reason completes "the secret NAME ...", without the value.
@@ -19,7 +19,7 @@ public struct Interpolation: Sendable {
 
   /// `variable` and `secret` are called with well-formed names: letters, digits and `_`; a secret's name may contain
   /// `-` and `.` but neither a slash nor a leading dot.
-  public init(
+  package init(
     variable: @escaping @Sendable (String) -> Lookup,
     secret: @escaping @Sendable (String) -> Lookup,
     limits: YAMLLimits = .standard
@@ -30,7 +30,7 @@ public struct Interpolation: Sendable {
   }
 
   /// Fixed values; every other name is missing.
-  public init(variables: [String: String], secrets: [String: String] = [:]) {
+  package init(variables: [String: String], secrets: [String: String] = [:]) {
     func lookup(_ values: [String: String]) -> @Sendable (String) -> Lookup {
       { name in values[name].map { .found(Array($0.utf8)) } ?? .missing }
     }
@@ -44,10 +44,10 @@ public struct Interpolation: Sendable {
   }
 
   /// Uses defaults; a value without default becomes a placeholder (``YAMLScalar/isPlaceholder``).
-  public static let noEnvironment = Interpolation(limits: .standard)
+  package static let noEnvironment = Interpolation(limits: .standard)
 
   /// The node with every scalar value interpolated; keys are unchanged.
-  public func apply(to node: YAMLNode, into diagnostics: inout Diagnostics) -> YAMLNode {
+  package func apply(to node: YAMLNode, into diagnostics: inout Diagnostics) -> YAMLNode {
     var result = node
     switch node.content {
     case .scalar(let scalar):
@@ -64,7 +64,7 @@ public struct Interpolation: Sendable {
     return result
   }
 
-  public func apply(to scalar: YAMLScalar, into diagnostics: inout Diagnostics) -> YAMLScalar {
+  package func apply(to scalar: YAMLScalar, into diagnostics: inout Diagnostics) -> YAMLScalar {
     guard scalar.text.text.contains(UInt8(ascii: "$")) else { return scalar }
     var expansion = Expansion(scalar: scalar, interpolation: self)
     expansion.run()

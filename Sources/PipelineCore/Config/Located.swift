@@ -1,14 +1,14 @@
 /// A value and its location in a file.
-public struct Located<Value> {
-  public var value: Value
-  public var location: SourceLocation
+package struct Located<Value> {
+  package var value: Value
+  package var location: SourceLocation
 
-  public init(_ value: Value, at location: SourceLocation) {
+  package init(_ value: Value, at location: SourceLocation) {
     self.value = value
     self.location = location
   }
 
-  public func map<Other>(_ transform: (Value) throws -> Other) rethrows -> Located<Other> {
+  package func map<Other>(_ transform: (Value) throws -> Other) rethrows -> Located<Other> {
     Located<Other>(try transform(value), at: location)
   }
 }

@@ -219,10 +219,10 @@ extension PipelineFileParser {
 }
 
 /// The names of sources, signals, commands, sinks, steps and components.
-public enum Name {
-  public static let maximumLength = 64
+package enum Name {
+  package static let maximumLength = 64
 
-  public static func isValid(_ name: some Collection<UInt8>) -> Bool {
+  package static func isValid(_ name: some Collection<UInt8>) -> Bool {
     guard let first = name.first, isPart(first), first != UInt8(ascii: "-"),
       first < 0x30 || first > 0x39
     else { return false }

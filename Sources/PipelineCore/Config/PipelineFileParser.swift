@@ -2,54 +2,54 @@
 ///
 /// Reports every error of the grammar and continues; definitions with errors are left out. Pure: it knows no
 /// components, so any key that is not reserved counts as one.
-public struct PipelineFileParser {
+package struct PipelineFileParser {
   var diagnostics: [Diagnostic] = []
   private var stepCount = 0
   private var broken: Set<String> = []
 
   /// The limit of operators in one file.
-  public static let maximumSteps = 2_500
+  package static let maximumSteps = 2_500
   /// The limit of reported errors in one file.
-  public static let maximumErrors = 200
+  package static let maximumErrors = 200
 
   /// Never fails: besides errors, returns what could be parsed.
   /// `isLibrary`: the file needs no sources and sinks.
-  public static func parse(
+  package static func parse(
     _ node: YAMLNode, isLibrary: Bool = false, into diagnostics: inout Diagnostics
   ) -> PipelineFile {
     run(&diagnostics) { $0.file(node, isLibrary) }
   }
 
   /// A signal definition, such as `flattenMap`'s parameter `signal`. A text refers to a named signal.
-  public static func parseSignal(
+  package static func parseSignal(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SignalNode? {
     run(&diagnostics) { $0.innerSignal(node) }
   }
 
   /// Parses a name, `NAME.output`, or a definition in place, for parameters of type signal.
-  public static func parseSignalInput(
+  package static func parseSignalInput(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SignalInput? {
     run(&diagnostics) { $0.signalInput(node) }
   }
 
   /// Parses a list of operators.
-  public static func parseChain(
+  package static func parseChain(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> [ComponentNode] {
     run(&diagnostics) { $0.chain(node) }
   }
 
   /// Parses a source in place, such as `from: { http: ... }`.
-  public static func parseSource(
+  package static func parseSource(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SourceNode? {
     run(&diagnostics) { $0.component(node, in: .source) }
   }
 
   /// Parses `NAME` or `NAME.output`.
-  public static func parseReference(
+  package static func parseReference(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> ReferenceNode? {
     run(&diagnostics) { $0.reference(node) }

@@ -2,34 +2,34 @@
 ///
 /// No component may have one of these names, and a reserved key of another part is reported as misplaced instead of
 /// counting as a component.
-public enum ReservedKeys {
-  public static let topLevel = [
+package enum ReservedKeys {
+  package static let topLevel = [
     "name", "description", "threads", "delivery", "require", "whenLate", "sources", "signals", "commands", "sinks",
     "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
   ]
-  public static let function = ["description", "parameters", "returns", "value", "examples"]
-  public static let source = [
+  package static let function = ["description", "parameters", "returns", "value", "examples"]
+  package static let source = [
     "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",
   ]
   /// The keys of a signal other than its origin; `reduce` only with `combineLatest` and `zip`.
-  public static let signal = [
+  package static let signal = [
     "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
   ]
-  public static let step = ["name", "description", "onError", "whenLate", "movedFrom"] + stepParameters
+  package static let step = ["name", "description", "onError", "whenLate", "movedFrom"] + stepParameters
   /// Parameters of operators that are written beside the operator, because its value is a mapping of the event.
   static let stepParameters = ["message"]
-  public static let sink = [
+  package static let sink = [
     "from", "chain", "description", "onError", "buffer", "whenFull", "delivery", "require", "movedFrom",
   ]
-  public static let command = ["run", "enabled"] + commandParameters + ["description", "movedFrom"]
+  package static let command = ["run", "enabled"] + commandParameters + ["description", "movedFrom"]
   /// The parameters of the component `command`, beside `run`.
   static let commandParameters = [
     "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver", "replay",
   ]
-  public static let test = [
+  package static let test = [
     "name", "description", "inputs", "stubs", "expect", "tick", "until", "env", "now",
   ]
-  public static let combining = CombiningNode.Keyword.allCases.map(\.rawValue)
+  package static let combining = CombiningNode.Keyword.allCases.map(\.rawValue)
 
   /// The keys reserved in some part of a node.
   static let anywhere = Set(source + signal + step + sink + command)
@@ -38,11 +38,11 @@ public enum ReservedKeys {
   static let literals: Set<String> = ["true", "false", "null"]
 
   /// The literals and the variables of the expression language: no source, signal or command may have such a name.
-  public static let words = Set(Variables.base.map(\.name) + ["running", "index"]).union(literals)
+  package static let words = Set(Variables.base.map(\.name) + ["running", "index"]).union(literals)
 
   /// Further words that cannot be variables, and so not names of inputs for `reduce`.
   static let noVariables = words.union(ExpressionParser.reserved).union(["in"])
 
   /// The outputs that a reference may name, besides the events.
-  public static let outputs = ["errors", "executing", "enabled", "values", "key"]
+  package static let outputs = ["errors", "executing", "enabled", "values", "key"]
 }

@@ -1,5 +1,5 @@
 /// The treatment of time that passed while a pipeline was down: from its last saved state to the start that restores it.
-public enum WhenLate: String, Sendable, CaseIterable {
+package enum WhenLate: String, Sendable, CaseIterable {
   /// The clock went on: what was due happens at the start, in the order of its times and before new input.
   case fire
   /// The clock went on: what was due is left out.
@@ -8,7 +8,7 @@ public enum WhenLate: String, Sendable, CaseIterable {
   case resume
 
   /// For the reference, a clause.
-  public var help: String {
+  package var help: String {
     switch self {
     case .fire: "missed times are made up at the start, in their order and before new input"
     case .skip: "missed times are skipped"

@@ -3,10 +3,10 @@
 
 extension YAMLNode {
   /// Whether the value is unknown because the environment was not read.
-  public var isPlaceholder: Bool { scalar?.isPlaceholder ?? false }
+  package var isPlaceholder: Bool { scalar?.isPlaceholder ?? false }
 
   /// `true` or `false`. YAML 1.1's other words have their own message.
-  public func decodeBool(_ what: String) -> Result<Bool, Diagnostic> {
+  package func decodeBool(_ what: String) -> Result<Bool, Diagnostic> {
     guard let scalar else { return .failure(wrongType(what, "true or false")) }
     if let bool = scalar.bool { return .success(bool) }
     let word = String(decoding: scalar.text.text.map { $0 | 0x20 }, as: UTF8.self)
@@ -26,7 +26,7 @@ extension YAMLNode {
   }
 
   /// A whole number in `range`.
-  public func decodeInt(
+  package func decodeInt(
     _ what: String, in range: ClosedRange<Int64> = .min ... .max
   ) -> Result<Int64, Diagnostic> {
     guard let scalar, scalar.kind == .int else {
@@ -40,7 +40,7 @@ extension YAMLNode {
   }
 
   /// A number in `range`; infinities and NaN are errors.
-  public func decodeDouble(
+  package func decodeDouble(
     _ what: String,
     in range: ClosedRange<Double> = -.greatestFiniteMagnitude ... .greatestFiniteMagnitude
   ) -> Result<Double, Diagnostic> {
@@ -58,7 +58,7 @@ extension YAMLNode {
   }
 
   /// A length of time, `300ms`; see ``Units/duration(_:)``.
-  public func decodeDuration(_ what: String) -> Result<TimeSpan, Diagnostic> {
+  package func decodeDuration(_ what: String) -> Result<TimeSpan, Diagnostic> {
     guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
       return .failure(wrongType(what, "a duration such as 300ms or 5s"))
     }
@@ -66,7 +66,7 @@ extension YAMLNode {
   }
 
   /// A number of bytes, `64KiB`; see ``Units/size(_:)``.
-  public func decodeSize(_ what: String) -> Result<Int, Diagnostic> {
+  package func decodeSize(_ what: String) -> Result<Int, Diagnostic> {
     guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
       return .failure(wrongType(what, "a size such as 64KiB or 10MB"))
     }
@@ -74,13 +74,13 @@ extension YAMLNode {
   }
 
   /// Any scalar but null, as written.
-  public func decodeText(_ what: String) -> Result<LocatedText, Diagnostic> {
+  package func decodeText(_ what: String) -> Result<LocatedText, Diagnostic> {
     guard let scalar, scalar.kind != .null else { return .failure(wrongType(what, "a text")) }
     return .success(scalar.text)
   }
 
   /// One of `choices`.
-  public func decodeChoice(_ what: String, _ choices: [String]) -> Result<String, Diagnostic> {
+  package func decodeChoice(_ what: String, _ choices: [String]) -> Result<String, Diagnostic> {
     guard let scalar, scalar.kind != .null else {
       return .failure(wrongType(what, "one of \(Suggestion.list(choices))"))
     }
@@ -96,7 +96,7 @@ extension YAMLNode {
   }
 
   /// The diagnostic for a value of the wrong kind.
-  public func wrongType(_ what: String, _ expected: String) -> Diagnostic {
+  package func wrongType(_ what: String, _ expected: String) -> Diagnostic {
     let written = scalar.map { $0.kind == .null ? "" : " '\($0.shown)'" } ?? ""
     return Diagnostic(
       .wrongType, "\(what) takes \(expected), not \(kindName)\(written)", at: location)

@@ -3,66 +3,66 @@
 /// Aliases are already replaced; such a node has the location of its anchor.
 public struct YAMLNode: Sendable {
   /// The kind of a value, with its content.
-  public enum Content: Sendable {
+  package enum Content: Sendable {
     case scalar(YAMLScalar)
     case sequence([YAMLNode])
     case mapping([YAMLEntry])
   }
 
-  public var content: Content
+  package var content: Content
   /// The whole value with its quotes or brackets, without anchor and tag.
-  public var location: SourceLocation
+  package var location: SourceLocation
 
-  public init(_ content: Content, at location: SourceLocation) {
+  package init(_ content: Content, at location: SourceLocation) {
     self.content = content
     self.location = location
   }
 }
 
 /// One key of a mapping with its value. The keys of a mapping differ byte by byte.
-public struct YAMLEntry: Sendable {
+package struct YAMLEntry: Sendable {
   /// At most 256 bytes, not empty, without control characters, never interpolated.
-  public var key: YAMLScalar
-  public var value: YAMLNode
+  package var key: YAMLScalar
+  package var value: YAMLNode
 
-  public init(key: YAMLScalar, value: YAMLNode) {
+  package init(key: YAMLScalar, value: YAMLNode) {
     self.key = key
     self.value = value
   }
 
-  public var name: String { key.text.string }
-  public var locatedName: Located<String> { Located(name, at: key.location) }
+  package var name: String { key.text.string }
+  package var locatedName: Located<String> { Located(name, at: key.location) }
 }
 
 /// A text, number, boolean or null.
-public struct YAMLScalar: Sendable {
+package struct YAMLScalar: Sendable {
   /// The notation of a scalar.
-  public enum Style: Sendable { case plain, singleQuoted, doubleQuoted, literal, folded }
+  package enum Style: Sendable { case plain, singleQuoted, doubleQuoted, literal, folded }
 
   /// The kind of the text by YAML 1.2's core schema. Only plain scalars are anything but strings, unless a core tag
   /// such as `!!int` says so. `yes`, `no`, `on` and `off` are strings.
-  public enum Kind: Sendable { case null, bool, int, float, string }
+  package enum Kind: Sendable { case null, bool, int, float, string }
 
   /// The decoded text; every byte has its location in the file.
-  public var text: LocatedText
-  public var style: Style
-  public var kind: Kind
+  package var text: LocatedText
+  package var style: Style
+  package var kind: Kind
   /// The whole scalar with its quotes.
-  public var location: SourceLocation
+  package var location: SourceLocation
   /// Whether a tag determines the kind.
-  public var isTagged = false
+  package var isTagged = false
 
   /// Whether a secret was inserted. Then neither the text nor any part of it may be printed or stored: print ``shown``.
-  public var containsSecret = false
+  package var containsSecret = false
   /// Whether the text contains a `${...}` because the environment was not read: the text is not the value, so every
   /// check of the value must pass.
-  public var isPlaceholder = false
+  package var isPlaceholder = false
   /// Whether the text contained a `${...}`, even if its default was used.
-  public var isInterpolated = false
+  package var isInterpolated = false
   /// The inserted parts of ``text``, in order.
-  public var insertions: [Range<Int>] { text.insertions }
+  package var insertions: [Range<Int>] { text.insertions }
 
-  public init(
+  package init(
     text: LocatedText, style: Style = .plain, kind: Kind? = nil, location: SourceLocation? = nil
   ) {
     self.text = text
@@ -71,26 +71,26 @@ public struct YAMLScalar: Sendable {
     self.location = location ?? text.location
   }
 
-  public var string: String { text.string }
-  public var isPlain: Bool { style == .plain }
+  package var string: String { text.string }
+  package var isPlain: Bool { style == .plain }
 
   /// The number, if this is an integer that fits.
-  public var int: Int64? { kind == .int ? YAMLCoreSchema.int(text.text) : nil }
+  package var int: Int64? { kind == .int ? YAMLCoreSchema.int(text.text) : nil }
   /// The number, if this is an integer or a float.
-  public var double: Double? {
+  package var double: Double? {
     kind == .float || kind == .int ? YAMLCoreSchema.double(text.text) : nil
   }
-  public var bool: Bool? { kind == .bool ? text.text.first.map { $0 | 0x20 == 0x74 } : nil }
+  package var bool: Bool? { kind == .bool ? text.text.first.map { $0 | 0x20 == 0x74 } : nil }
 
   /// The text for messages, with control characters escaped, at most 80 characters, or `(secret)`.
-  public var shown: String { containsSecret ? "(secret)" : Printable.cut(text.text) }
+  package var shown: String { containsSecret ? "(secret)" : Printable.cut(text.text) }
 }
 
 extension YAMLScalar: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { shown }
-  public var debugDescription: String { shown }
+  package var description: String { shown }
+  package var debugDescription: String { shown }
   /// Hides the text from `dump` and from test failures.
-  public var customMirror: Mirror {
+  package var customMirror: Mirror {
     containsSecret
       ? Mirror(self, children: [])
       : Mirror(
@@ -115,29 +115,29 @@ extension YAMLEntry {
 }
 
 extension YAMLNode {
-  public var scalar: YAMLScalar? {
+  package var scalar: YAMLScalar? {
     if case .scalar(let scalar) = content { scalar } else { nil }
   }
-  public var items: [YAMLNode]? {
+  package var items: [YAMLNode]? {
     if case .sequence(let items) = content { items } else { nil }
   }
-  public var entries: [YAMLEntry]? {
+  package var entries: [YAMLEntry]? {
     if case .mapping(let entries) = content { entries } else { nil }
   }
 
   /// The value of `key`, nil if there is none or this is no mapping.
-  public subscript(key: String) -> YAMLNode? {
+  package subscript(key: String) -> YAMLNode? {
     guard case .mapping(let entries) = content else { return nil }
     let wanted = Array(key.utf8)
     return entries.first { $0.key.text.text == wanted }?.value
   }
 
-  public var isNull: Bool { scalar?.kind == .null && scalar?.isPlaceholder == false }
+  package var isNull: Bool { scalar?.kind == .null && scalar?.isPlaceholder == false }
   /// The text of a scalar of any kind.
-  public var string: String? { scalar?.string }
-  public var int: Int64? { scalar?.int }
-  public var double: Double? { scalar?.double }
-  public var bool: Bool? { scalar?.bool }
+  package var string: String? { scalar?.string }
+  package var int: Int64? { scalar?.int }
+  package var double: Double? { scalar?.double }
+  package var bool: Bool? { scalar?.bool }
 
   /// The first scalar with a secret, in the order of the file; nil if there is none.
   var firstSecret: YAMLNode? {
@@ -149,7 +149,7 @@ extension YAMLNode {
   }
 
   /// The kind for messages such as "must be a list, not `kindName`".
-  public var kindName: String {
+  package var kindName: String {
     switch content {
     case .sequence: "a list"
     case .mapping: "a mapping"
@@ -164,7 +164,7 @@ extension YAMLNode {
   }
 
   /// The value for messages: a scalar's text, or `[…]` or `{…}`.
-  public var shown: String {
+  package var shown: String {
     switch content {
     case .scalar(let scalar): scalar.shown
     case .sequence: "[…]"

@@ -1,14 +1,14 @@
 internal import CYAML
 
 /// Parses the bytes of a file into located nodes. The only file that uses libyaml.
-public enum YAMLReader {
+package enum YAMLReader {
   /// Nil if the text cannot be read at all. Besides errors (a duplicate key, a merge key) a node may be returned, so
   /// that later phases can report further errors; it must not be run.
   ///
   /// `limits` bound time and memory for any bytes.
   ///
   /// - Parameter offset: Where the text begins; what stands before is no part of it.
-  public static func read(
+  package static func read(
     _ source: SourceText, from offset: Int = 0, limits: YAMLLimits = .standard, into diagnostics: inout Diagnostics
   ) -> YAMLNode? {
     guard let start = YAMLBytes.check(source, limits: limits, into: &diagnostics).map({ max($0, offset) }),

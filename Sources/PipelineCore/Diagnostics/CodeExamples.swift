@@ -1,8 +1,8 @@
 /// A minimal error and its correction, for `rxd explain CODE`. Every code has one; tests check those that are file
 /// texts.
-public struct CodeExample: Sendable {
+package struct CodeExample: Sendable {
   /// The part of a file that the texts are.
-  public enum Place: Sendable {
+  package enum Place: Sendable {
     /// The whole file.
     case file
     /// The value of `NAME:` under `sources:`.
@@ -13,17 +13,17 @@ public struct CodeExample: Sendable {
     case situation
   }
 
-  public var place: Place
-  public var wrong: String
-  public var right: String
+  package var place: Place
+  package var wrong: String
+  package var right: String
   /// JSON events of the source `s`, a millisecond apart, that cause the error at run time.
-  public var events: [String] = []
+  package var events: [String] = []
 
   /// The example for a code.
-  public static func of(_ code: Diagnostic.Code) -> CodeExample? { table[code.name] }
+  package static func of(_ code: Diagnostic.Code) -> CodeExample? { table[code.name] }
 
   /// A whole pipeline file around one of the texts.
-  public func file(_ text: String) -> String {
+  package func file(_ text: String) -> String {
     func indented(_ text: String, by spaces: Int) -> String {
       text.split(separator: "\n", omittingEmptySubsequences: false).map { String(repeating: " ", count: spaces) + $0 }
         .joined(separator: "\n")

@@ -1,6 +1,6 @@
 extension Diagnostic.Code {
   /// When a code of this range is reported, one sentence.
-  public var phase: String {
+  package var phase: String {
     switch name.dropFirst(2).first {
     case "1": "Reported while a file is read: text and YAML."
     case "2": "Reported while the grammar and the parameters of a pipeline file are checked."

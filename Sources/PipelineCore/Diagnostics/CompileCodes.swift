@@ -1,54 +1,54 @@
 extension Diagnostic.Code {
-  public static let sectionWithoutEngine = Diagnostic.Code(
+  package static let sectionWithoutEngine = Diagnostic.Code(
     "RX320", "A section of the file is known, but this version cannot run it.")
-  public static let signalsTooDeep = Diagnostic.Code(
+  package static let signalsTooDeep = Diagnostic.Code(
     "RX321", "Inner signals may be nested 16 levels deep.")
   // RX322 is retired and must not be reused.
-  public static let schemaType = Diagnostic.Code(
+  package static let schemaType = Diagnostic.Code(
     "RX323", "A schema gives the type of each field of the events, and a function that of each parameter.")
-  public static let schemaFile = Diagnostic.Code(
+  package static let schemaFile = Diagnostic.Code(
     "RX324", "A schema file cannot be read, or is no JSON Schema.")
-  public static let schemaPart = Diagnostic.Code(
+  package static let schemaPart = Diagnostic.Code(
     "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
-  public static let addressInUseTwice = Diagnostic.Code(
+  package static let addressInUseTwice = Diagnostic.Code(
     "RX326",
     "Only one source or sink of a process can listen on an address, or serve a path and method there over HTTP.")
-  public static let unansweredRequests = Diagnostic.Code(
+  package static let unansweredRequests = Diagnostic.Code(
     "RX327", "A server takes requests that nothing answers.", severity: .warning)
-  public static let limitTooSmall = Diagnostic.Code(
+  package static let limitTooSmall = Diagnostic.Code(
     "RX329", "A limit is smaller than the number of events that come in its time.", severity: .warning)
-  public static let aggregateMisplaced = Diagnostic.Code(
+  package static let aggregateMisplaced = Diagnostic.Code(
     "RX331",
     """
     Figures consist of aggregates, such as count() and sum(event.x); 'event' exists only inside of aggregates.
     """)
-  public static let raisedDelivery = Diagnostic.Code(
+  package static let raisedDelivery = Diagnostic.Code(
     "RX339", "A source or sink can leave its pipeline's delivery guarantee, but not choose one of its own.")
-  public static let lateWithoutMeaning = Diagnostic.Code(
+  package static let lateWithoutMeaning = Diagnostic.Code(
     "RX340", "A source or step does not support the value of 'whenLate'.")
-  public static let noOutbox = Diagnostic.Code(
+  package static let noOutbox = Diagnostic.Code(
     "RX341", "Only a sink whose pipeline keeps events on disk can have a policy for too many waiting events.")
-  public static let unknownTemplate = Diagnostic.Code(
+  package static let unknownTemplate = Diagnostic.Code(
     "RX352", "'use' names a template of the file, of an included file, or a preset.")
-  public static let templateForm = Diagnostic.Code(
+  package static let templateForm = Diagnostic.Code(
     "RX353", "A template is one of chain, signal, source or sink, with parameters that each have a type.")
-  public static let templateArgument = Diagnostic.Code(
+  package static let templateArgument = Diagnostic.Code(
     "RX354", "The parameters given to a template are those that it declares, with values of their types.")
-  public static let templateKind = Diagnostic.Code(
+  package static let templateKind = Diagnostic.Code(
     "RX355", "A template is used where its kind is allowed: a chain in a chain, a sink in 'sinks'.")
-  public static let insertion = Diagnostic.Code(
+  package static let insertion = Diagnostic.Code(
     "RX356", "$(NAME) inserts the value of a parameter into a template, or that of 'each' into a repeated part.")
-  public static let templateTooLarge = Diagnostic.Code(
+  package static let templateTooLarge = Diagnostic.Code(
     "RX357", "A template must not use itself, and templates may make at most 100,000 values.")
-  public static let foreachForm = Diagnostic.Code(
+  package static let foreachForm = Diagnostic.Code(
     "RX358", "'foreach' has 'each', the name of a variable, 'in', a list, and the part to repeat.")
-  public static let include = Diagnostic.Code(
+  package static let include = Diagnostic.Code(
     "RX359", "'include' names files in the directory of the file, or below it, that do not include it.")
-  public static let includedKey = Diagnostic.Code(
+  package static let includedKey = Diagnostic.Code(
     "RX365", "An included file has parts of a pipeline, and no settings of its own.")
-  public static let functionCircle = Diagnostic.Code(
+  package static let functionCircle = Diagnostic.Code(
     "RX367", "A function must not call itself, directly or by way of others.")
-  public static let functionExample = Diagnostic.Code(
+  package static let functionExample = Diagnostic.Code(
     "RX368", "An example of a function is a condition that calls it and holds.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,

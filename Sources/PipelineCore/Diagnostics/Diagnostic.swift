@@ -9,8 +9,11 @@ public struct Diagnostic: Error, Sendable, Equatable {
 
   /// A second location that helps to understand the first.
   public struct Note: Sendable, Equatable {
+    /// What is to be said, one sentence.
     public var message: String
+    /// The place that it is about; nil: none.
     public var location: SourceLocation?
+    /// A remark about a place.
     public init(_ message: String, at location: SourceLocation? = nil) {
       self.message = message
       self.location = location
@@ -19,25 +22,33 @@ public struct Diagnostic: Error, Sendable, Equatable {
 
   /// A replacement that corrects the error.
   public struct FixIt: Sendable, Equatable {
+    /// The text to replace; of length 0, the place to insert at.
     public var location: SourceLocation
+    /// What stands there instead.
     public var replacement: String
+    /// Replaces the text at `location`.
     public init(_ location: SourceLocation, _ replacement: String) {
       self.location = location
       self.replacement = replacement
     }
   }
 
+  /// The kind of problem; `rxd explain CODE` tells about it.
   public var code: Code
+  /// Whether it is an error, a warning or a remark.
   public var severity: Severity
   /// One sentence without a full stop.
   public var message: String
   /// Nil only if no file is concerned.
   public var location: SourceLocation?
+  /// Other places that matter.
   public var notes: [Note]
   /// The remedy, one sentence.
   public var help: String?
+  /// Replacements that solve the problem, if any does so surely.
   public var fixIts: [FixIt]
 
+  /// A diagnostic; without a severity, that of the code.
   public init(
     _ code: Code, _ message: String, at location: SourceLocation?, severity: Severity? = nil,
     notes: [Note] = [], help: String? = nil, fixIts: [FixIt] = []
@@ -83,12 +94,14 @@ extension Diagnostic {
   /// Ranges: RX1xx text and YAML, RX2xx the grammar of the pipeline file, RX3xx names and wiring, RX4xx expressions,
   /// RX5xx events at run time, RX6xx tests, RX7xx the environment, RX9xx rxd itself.
   public struct Code: Sendable, Hashable {
+    /// `RX201`.
     public let name: String
     /// The meaning of the code, one sentence; shown by `rxd explain CODE` and in the reference.
     public let summary: String
+    /// The severity of diagnostics with this code, unless they say otherwise.
     public let severity: Severity
 
-    public init(_ name: String, _ summary: String, severity: Severity = .error) {
+    package init(_ name: String, _ summary: String, severity: Severity = .error) {
       self.name = name
       self.summary = summary
       self.severity = severity
@@ -100,12 +113,12 @@ extension Diagnostic {
 }
 
 /// Collects the diagnostics of a phase; phases continue after an error to find the next one.
-public struct Diagnostics: Sendable {
-  public private(set) var all: [Diagnostic] = []
-  public init() {}
-  public mutating func report(_ diagnostic: Diagnostic) { all.append(diagnostic) }
-  public mutating func report(contentsOf other: [Diagnostic]) { all += other }
-  public var hasErrors: Bool { all.contains { $0.severity == .error } }
+package struct Diagnostics: Sendable {
+  package private(set) var all: [Diagnostic] = []
+  package init() {}
+  package mutating func report(_ diagnostic: Diagnostic) { all.append(diagnostic) }
+  package mutating func report(contentsOf other: [Diagnostic]) { all += other }
+  package var hasErrors: Bool { all.contains { $0.severity == .error } }
 
   /// Collects the diagnostics of `body` for `text`, without quoting secrets in it.
   package mutating func concealing<Result>(

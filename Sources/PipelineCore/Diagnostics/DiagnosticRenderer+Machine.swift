@@ -49,7 +49,7 @@ extension DiagnosticRenderer {
   }
 
   /// A SARIF 2.1.0 log with one run; its rules are all codes.
-  public func sarif(_ diagnostics: [Diagnostic]) -> String {
+  package func sarif(_ diagnostics: [Diagnostic]) -> String {
     var rules = Diagnostic.Code.all
     var index: [String: Int] = [:]
     for (position, rule) in rules.enumerated() { index[rule.name] = position }
@@ -161,7 +161,7 @@ extension DiagnosticRenderer {
   }
 
   /// Workflow commands, one a line, that GitHub shows beside the changed lines.
-  public func github(_ diagnostics: [Diagnostic]) -> String {
+  package func github(_ diagnostics: [Diagnostic]) -> String {
     var page = ""
     for diagnostic in Self.ordered(diagnostics) {
       switch diagnostic.severity {
@@ -201,7 +201,7 @@ extension DiagnosticRenderer {
 }
 
 /// A JSON document to be written.
-public indirect enum JSONText: Sendable {
+package indirect enum JSONText: Sendable {
   case null
   case bool(Bool)
   case int(Int)
@@ -212,14 +212,14 @@ public indirect enum JSONText: Sendable {
   case document(String)
 
   /// The indented text, without a final line feed.
-  public var text: String {
+  package var text: String {
     var result = ""
     write(to: &result, indent: 0)
     return result
   }
 
   /// The text in one line, without a line feed.
-  public var line: String {
+  package var line: String {
     // Line ends in texts are escaped.
     text.split(separator: "\n").map { $0.drop { $0 == " " } }.joined()
   }

@@ -1,9 +1,9 @@
 /// Whether output is coloured.
-public enum ColorMode: String, Sendable, CaseIterable {
+package enum ColorMode: String, Sendable, CaseIterable {
   case auto, always, never
 
   /// `isTerminal`: whether the stream written to is a terminal; `noColor`: whether NO_COLOR is set and not empty.
-  public func isEnabled(isTerminal: Bool, noColor: Bool) -> Bool {
+  package func isEnabled(isTerminal: Bool, noColor: Bool) -> Bool {
     switch self {
     case .always: true
     case .never: false
@@ -14,13 +14,16 @@ public enum ColorMode: String, Sendable, CaseIterable {
 
 /// Writes diagnostics for people and for programs, ordered by file and location.
 public struct DiagnosticRenderer: Sendable {
+  /// Whether the text has escape sequences for colours.
   public var colors = false
   /// Only ``text(_:)`` has limits; the other forms are complete.
   public var maximumErrors = 50
+  /// Texts end behind the first diagnostic with which they are longer.
   public var maximumBytes = 64 << 10
   /// The version in SARIF.
   public var toolVersion = ""
 
+  /// A renderer for plain or coloured text.
   public init(colors: Bool = false, toolVersion: String = "") {
     self.colors = colors
     self.toolVersion = toolVersion
@@ -47,7 +50,7 @@ public struct DiagnosticRenderer: Sendable {
   }
 
   /// `2 errors, 1 warning in search.yaml`, or `in 3 files`.
-  public static func summary(_ diagnostics: [Diagnostic]) -> String {
+  package static func summary(_ diagnostics: [Diagnostic]) -> String {
     var counts: [String] = []
     for (severity, noun) in [(Diagnostic.Severity.error, "error"), (.warning, "warning")] {
       let count = diagnostics.count { $0.severity == severity }
@@ -123,7 +126,7 @@ public struct DiagnosticRenderer: Sendable {
   }
 
   /// A passage of a source with a title and remarks, in the form of a diagnostic. It reports no error.
-  public func passage(_ title: String, at location: SourceLocation?, _ remarks: [(kind: String, text: String)])
+  package func passage(_ title: String, at location: SourceLocation?, _ remarks: [(kind: String, text: String)])
     -> String
   {
     let margin = String(repeating: " ", count: location.map { String($0.line).utf8.count } ?? 1)

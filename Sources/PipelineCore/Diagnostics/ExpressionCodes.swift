@@ -3,50 +3,50 @@
 extension Diagnostic.Code {
   // MARK: Text
 
-  public static let expressionSyntax = Self(
+  package static let expressionSyntax = Self(
     "RX401", "The text is not an expression: a token is missing, misplaced or unknown.")
-  public static let expressionLiteral = Self(
+  package static let expressionLiteral = Self(
     "RX402", "A number, string or escape sequence in an expression cannot be read.")
-  public static let expressionTooLong = Self(
+  package static let expressionTooLong = Self(
     "RX403", "An expression is longer, deeper or has more parts than the limits allow.")
-  public static let expressionReservedWord = Self(
+  package static let expressionReservedWord = Self(
     "RX404", "A reserved word is used as a name.")
-  public static let expressionMacroArguments = Self(
+  package static let expressionMacroArguments = Self(
     "RX405", "A macro such as `has` or `exists` is called with arguments it cannot take.")
-  public static let templateUnclosed = Self(
+  package static let templateUnclosed = Self(
     "RX406", "A template opens `{{` and never closes it.")
 
   // MARK: Names and types
 
-  public static let expressionUnknownName = Self(
+  package static let expressionUnknownName = Self(
     "RX411", "An expression names something that does not exist here.")
-  public static let expressionUnknownFunction = Self(
+  package static let expressionUnknownFunction = Self(
     "RX412", "An expression calls a function that does not exist.")
-  public static let expressionNoOverload = Self(
+  package static let expressionNoOverload = Self(
     "RX413", "A function or operator is applied to types it does not take.")
-  public static let expressionUnknownField = Self(
+  package static let expressionUnknownField = Self(
     "RX414", "An expression reads a field that the declared shape does not have.")
-  public static let expressionWrongType = Self(
+  package static let expressionWrongType = Self(
     "RX415", "An expression has another type than required.")
-  public static let expressionPattern = Self(
+  package static let expressionPattern = Self(
     "RX416", "A regular expression does not compile.")
-  public static let expressionMapKey = Self(
+  package static let expressionMapKey = Self(
     "RX417", "A map is written with a key of a type that cannot be one, or with the same key twice.")
-  public static let expressionFormat = Self(
+  package static let expressionFormat = Self(
     "RX418", "A constant argument can never be valid.")
 
   // MARK: Advice
 
-  public static let expressionWholeDivision = Self(
+  package static let expressionWholeDivision = Self(
     "RX421", "Whether a division rounds to a whole number depends on the data.",
     severity: .warning)
-  public static let expressionNegatedMissing = Self(
+  package static let expressionNegatedMissing = Self(
     "RX422", "With an absent field under `!` or `!=`, the whole condition fails instead of being true.",
     severity: .warning)
-  public static let expressionKnownOutcome = Self(
+  package static let expressionKnownOutcome = Self(
     "RX423", "A comparison has the same outcome whatever the event holds.", severity: .warning)
-  public static let templateInLiteral = Self(
+  package static let templateInLiteral = Self(
     "RX424", "A text with `{{ }}` is used where no template is evaluated.", severity: .warning)
-  public static let quotesInLiteral = Self(
+  package static let quotesInLiteral = Self(
     "RX425", "A text has inner quotes where the value is used literally.", severity: .warning)
 }

@@ -1,13 +1,13 @@
 /// Makes untrusted text safe for a message: one line, no control characters, limited length.
-public enum Printable {
+package enum Printable {
   /// The most characters of a value that a message shows.
-  public static let maximumLength = 80
+  package static let maximumLength = 80
 
   /// The text in quotes, safe for a terminal.
   package static func quote(_ text: String) -> String { "'\(cut(text, limit: 300))'" }
 
   /// At most `limit` code points of `text`, with control characters escaped, and `…` for the rest.
-  public static func cut(_ text: some Sequence<UInt8>, limit: Int = maximumLength) -> String {
+  package static func cut(_ text: some Sequence<UInt8>, limit: Int = maximumLength) -> String {
     // A code point has at most four bytes; the rest need not be decoded.
     let bytes = Array(text.prefix((limit + 1) * 4))
     var result = ""
@@ -21,16 +21,16 @@ public enum Printable {
   }
 
   /// `1 event`, `2 events`.
-  public static func count(_ number: some BinaryInteger, _ noun: String) -> String {
+  package static func count(_ number: some BinaryInteger, _ noun: String) -> String {
     "\(number) \(noun)\(number == 1 ? "" : "s")"
   }
 
   /// `an int`, `a double`.
-  public static func withArticle(_ noun: String) -> String {
+  package static func withArticle(_ noun: String) -> String {
     ("aeio".utf8.contains(noun.utf8.first ?? 0) ? "an " : "a ") + noun
   }
 
-  public static func cut(_ text: String, limit: Int = maximumLength) -> String {
+  package static func cut(_ text: String, limit: Int = maximumLength) -> String {
     cut(text.utf8, limit: limit)
   }
 
@@ -76,7 +76,7 @@ public enum Printable {
     }
   }
 
-  public static func hex(_ value: UInt32, digits: Int) -> String {
+  package static func hex(_ value: UInt32, digits: Int) -> String {
     let text = String(value, radix: 16, uppercase: true)
     return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
   }

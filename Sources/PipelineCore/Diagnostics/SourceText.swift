@@ -3,12 +3,13 @@ public final class SourceText: Sendable {
   /// The name given by the user; `<stdin>` or `<expression>` without a file.
   public let name: String
   /// The name of text from standard input.
-  public static let standardInputName = "<stdin>"
+  package static let standardInputName = "<stdin>"
+  /// The whole text, UTF-8 unless a diagnostic says otherwise.
   public let bytes: [UInt8]
   /// Byte offset of the first byte of each line.
   private let lineStarts: [Int]
   /// The use of a template, a repetition or an include that made this copy of the text; nil for the text itself.
-  public let origin: Diagnostic.Note?
+  package let origin: Diagnostic.Note?
 
   /// The same text, copied for `origin`.
   package init(_ other: SourceText, origin: Diagnostic.Note) {
@@ -18,7 +19,7 @@ public final class SourceText: Sendable {
     self.origin = origin
   }
 
-  public init(name: String, bytes: [UInt8]) {
+  package init(name: String, bytes: [UInt8]) {
     self.name = name
     origin = nil
     self.bytes = bytes
@@ -27,12 +28,12 @@ public final class SourceText: Sendable {
     lineStarts = starts
   }
 
-  public convenience init(name: String, text: String) {
+  package convenience init(name: String, text: String) {
     self.init(name: name, bytes: Array(text.utf8))
   }
 
   /// Line and column of a byte offset, both from 1; columns count Unicode code points.
-  public func position(at offset: Int) -> (line: Int, column: Int) {
+  package func position(at offset: Int) -> (line: Int, column: Int) {
     let offset = min(max(offset, 0), bytes.count)
     var low = 0
     var high = lineStarts.count - 1
@@ -46,7 +47,7 @@ public final class SourceText: Sendable {
   }
 
   /// The byte range of line `number` (from 1) without its line end.
-  public func lineRange(_ number: Int) -> Range<Int> {
+  package func lineRange(_ number: Int) -> Range<Int> {
     guard number >= 1, number <= lineStarts.count else { return bytes.count..<bytes.count }
     let start = lineStarts[number - 1]
     var end = number < lineStarts.count ? lineStarts[number] - 1 : bytes.count
@@ -74,22 +75,27 @@ public final class SourceText: Sendable {
     return text
   }
 
-  public var lineCount: Int { lineStarts.count }
+  package var lineCount: Int { lineStarts.count }
 }
 
 /// A range of bytes in a file. `length` may be 0: a point.
 public struct SourceLocation: Sendable, Equatable {
+  /// The text that the place is in.
   public var text: SourceText
+  /// The first byte of the place, from 0.
   public var offset: Int
+  /// How many bytes the place has; 0: a point between two bytes.
   public var length: Int
 
-  public init(_ text: SourceText, offset: Int, length: Int = 0) {
+  package init(_ text: SourceText, offset: Int, length: Int = 0) {
     self.text = text
     self.offset = offset
     self.length = length
   }
 
+  /// The line, from 1.
   public var line: Int { text.position(at: offset).line }
+  /// The column of the first byte, from 1.
   public var column: Int { text.position(at: offset).column }
 
   public static func == (a: SourceLocation, b: SourceLocation) -> Bool {
@@ -109,44 +115,44 @@ extension SourceLocation: CustomStringConvertible {
 ///
 /// The text of an expression in a block scalar, in quotes, or after interpolation is not a slice of the file:
 /// `offsets[i]` is the file offset of byte `i` of ``text``, and `offsets[count]` that of its end.
-public struct LocatedText: Sendable, Equatable {
-  public var text: [UInt8]
-  public var source: SourceText
-  public var offsets: [Int32]
+package struct LocatedText: Sendable, Equatable {
+  package var text: [UInt8]
+  package var source: SourceText
+  package var offsets: [Int32]
   /// How the file quotes the text: a fix must be written the same way.
-  public enum Quoting: Sendable {
+  package enum Quoting: Sendable {
     /// As in a block scalar: every character is literal.
     case none
     /// Without quotes: some characters would end the text or change its kind.
     case plain
     case single, double
   }
-  public var quoting = Quoting.none
+  package var quoting = Quoting.none
   /// The secret parts of ``text``, in order: they must not be printed. Print ``shown``.
-  public package(set) var secrets: [Range<Int>] = []
+  package var secrets: [Range<Int>] = []
   /// The parts of ``text`` inserted for a `${...}`, in order; each of their bytes has its offset.
-  public package(set) var insertions: [Range<Int>] = []
+  package var insertions: [Range<Int>] = []
   /// Whether a secret was inserted.
-  public var isSecret: Bool { !secrets.isEmpty }
+  package var isSecret: Bool { !secrets.isEmpty }
 
   /// `offsets` has one more element than `text`.
-  public init(text: [UInt8], source: SourceText, offsets: [Int32]) {
+  package init(text: [UInt8], source: SourceText, offsets: [Int32]) {
     self.text = text
     self.source = source
     self.offsets = offsets
   }
 
   /// A text that is a file of its own.
-  public init(_ text: String, name: String = "<expression>") {
+  package init(_ text: String, name: String = "<expression>") {
     self.text = Array(text.utf8)
     source = SourceText(name: name, bytes: self.text)
     offsets = (0...Int32(self.text.count)).map { $0 }
   }
 
-  public var string: String { String(decoding: text, as: UTF8.self) }
+  package var string: String { String(decoding: text, as: UTF8.self) }
 
   /// The file location of bytes `start ..< end` of the text; for inserted text, the whole `${...}`.
-  public func location(_ start: Int, _ end: Int) -> SourceLocation {
+  package func location(_ start: Int, _ end: Int) -> SourceLocation {
     let start = min(max(start, 0), text.count)
     let end = min(max(end, start), text.count)
     let from = Int(offsets[start])
@@ -171,10 +177,10 @@ public struct LocatedText: Sendable, Equatable {
   }
 
   /// The text with `(secret)` in place of each secret, for printing.
-  public var shown: [UInt8] { shown(0, text.count) }
+  package var shown: [UInt8] { shown(0, text.count) }
 
   /// Bytes `start ..< end` of the text with `(secret)` in place of each secret that they overlap.
-  public func shown(_ start: Int, _ end: Int) -> [UInt8] {
+  package func shown(_ start: Int, _ end: Int) -> [UInt8] {
     var result: [UInt8] = []
     var at = start
     for secret in secrets where secret.lowerBound < end && secret.upperBound > start {
@@ -187,7 +193,7 @@ public struct LocatedText: Sendable, Equatable {
   }
 
   /// The text printed for a secret.
-  public static let mask = "(secret)"
+  package static let mask = "(secret)"
 
   /// A diagnostic of this text. If it concerns a secret, or quotes a part of one, its message and help are removed,
   /// because both may quote the secret; the code and the location stay.
@@ -217,7 +223,7 @@ public struct LocatedText: Sendable, Equatable {
   }
 
   /// Replaces bytes `start ..< end` by `replacement`, escaped for the quotes around the text.
-  public func fix(_ start: Int, _ end: Int, _ replacement: String) -> Diagnostic.FixIt {
+  package func fix(_ start: Int, _ end: Int, _ replacement: String) -> Diagnostic.FixIt {
     var written = replacement
     switch quoting {
     case .none: break
@@ -269,9 +275,9 @@ public struct LocatedText: Sendable, Equatable {
   }
 
   /// The location of the whole text.
-  public var location: SourceLocation { location(0, text.count) }
+  package var location: SourceLocation { location(0, text.count) }
 
-  public static func == (a: LocatedText, b: LocatedText) -> Bool {
+  package static func == (a: LocatedText, b: LocatedText) -> Bool {
     a.text == b.text && a.source.name == b.source.name && a.offsets.first == b.offsets.first
   }
 }

@@ -1,10 +1,10 @@
 /// Finds the name that was probably meant.
-public enum Suggestion {
+package enum Suggestion {
   /// The known name nearest to `name`, nil if none is near. Of equally near ones the first wins.
   ///
   /// The distance counts insertions, deletions, substitutions and swaps of neighbours; a change of
   /// case, or of `_` and `-`, costs nothing. Near is up to a third of the length.
-  public static func nearest(to name: String, among known: some Sequence<String>) -> String? {
+  package static func nearest(to name: String, among known: some Sequence<String>) -> String? {
     // A text this long is no misspelt name.
     guard name.utf8.count <= 64 else { return nil }
     let wanted = folded(name)
@@ -22,7 +22,7 @@ public enum Suggestion {
   /// A sentence for `help` that leads from an unknown name to a known one; nil if none is similar.
   ///
   /// It is "Did you mean", or the explanation of a foreign name. The name itself is the replacement of a `FixIt`.
-  public static func correction(
+  package static func correction(
     for name: String, among known: some Collection<String>
   ) -> (name: String, help: String)? {
     let candidates = ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)] ?? []
@@ -42,15 +42,15 @@ public enum Suggestion {
   }
 
   /// The advice for a foreign name without a counterpart, a sentence; nil: the name is unknown.
-  public static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
+  package static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
 
   /// The name here for a foreign name, and the explanation, in any context; nil: it is unknown.
-  public static func otherName(_ name: String) -> (name: String, help: String)? {
+  package static func otherName(_ name: String) -> (name: String, help: String)? {
     (ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
   }
 
   /// `a, b and c`, each between quotes; the first `limit` of them.
-  public static func list(_ names: some Collection<String>, limit: Int = 12) -> String {
+  package static func list(_ names: some Collection<String>, limit: Int = 12) -> String {
     let quoted = names.prefix(limit).map { "'\($0)'" }
     if names.count > limit {
       return quoted.joined(separator: ", ") + " and \(names.count - limit) more"
@@ -60,7 +60,7 @@ public enum Suggestion {
   }
 
   /// `combine_latest` and `combine-latest` as `combineLatest`; other names unchanged.
-  public static func camelCase(_ name: String) -> String {
+  package static func camelCase(_ name: String) -> String {
     guard name.utf8.contains(0x5F) || name.utf8.contains(0x2D) else { return name }
     var result: [UInt8] = []
     var raise = false

@@ -1,10 +1,10 @@
 /// A change of a text: bytes `offset ..< offset + length` become `replacement`.
-public struct TextEdit: Sendable, Equatable {
-  public var offset: Int
-  public var length: Int
-  public var replacement: String
+package struct TextEdit: Sendable, Equatable {
+  package var offset: Int
+  package var length: Int
+  package var replacement: String
 
-  public init(offset: Int, length: Int, _ replacement: String) {
+  package init(offset: Int, length: Int, _ replacement: String) {
     self.offset = offset
     self.length = length
     self.replacement = replacement
@@ -43,7 +43,7 @@ extension [TextEdit] {
   }
 
   /// The changed lines, old ones with `-`, new ones with `+`, each group under its location.
-  public func difference(of source: SourceText) -> String {
+  package func difference(of source: SourceText) -> String {
     let bytes = source.bytes
     var text = ""
     var rest = inOrder[...]

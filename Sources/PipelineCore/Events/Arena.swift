@@ -16,13 +16,13 @@ public final class Arena {
   /// Objects that must live as long as the values of this turn: batches and origins.
   private var kept: [AnyObject] = []
   /// Bytes allocated since the last reset, for limits and for tests.
-  public private(set) var allocated = 0
+  package private(set) var allocated = 0
   /// Set to zero whenever the arena takes more memory from the system, for a limiter.
   var attention: UnsafeMutablePointer<Int>?
 
   private static let chunkSize = 64 << 10
 
-  public init() {
+  package init() {
     capacity = Self.chunkSize
     chunk = malloc(capacity)!
   }
@@ -34,7 +34,7 @@ public final class Arena {
 
   /// Memory of at least `count` bytes, aligned to 16, uninitialised.
   @inline(__always)
-  public func allocate(_ count: Int) -> UnsafeMutableRawPointer {
+  package func allocate(_ count: Int) -> UnsafeMutableRawPointer {
     let start = (used + 15) & ~15
     if start &+ count <= capacity {
       used = start &+ count
@@ -98,7 +98,7 @@ public final class Arena {
   }
 
   /// Ends the life of every value allocated by this arena.
-  public func reset() {
+  package func reset() {
     poison()
     if !retired.isEmpty {
       for old in retired { free(old) }
@@ -122,7 +122,7 @@ public final class Arena {
 
   // MARK: Values
 
-  public func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+  package func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
     guard let source = bytes.baseAddress, bytes.count > 0 else {
       return UnsafeRawBufferPointer(start: nil, count: 0)
     }
@@ -131,23 +131,25 @@ public final class Arena {
     return UnsafeRawBufferPointer(start: target, count: bytes.count)
   }
 
+  /// A text with a copy of `text`.
   public func string(_ text: String) -> Value {
     var text = text
     return text.withUTF8 { .string(copy(UnsafeRawBufferPointer($0))) }
   }
 
-  public func elements(_ count: Int) -> UnsafeMutableBufferPointer<Value> {
+  package func elements(_ count: Int) -> UnsafeMutableBufferPointer<Value> {
     let memory = allocate(count * MemoryLayout<Value>.stride)
     return UnsafeMutableBufferPointer(
       start: memory.bindMemory(to: Value.self, capacity: count), count: count)
   }
 
-  public func entries(_ count: Int) -> UnsafeMutableBufferPointer<Entry> {
+  package func entries(_ count: Int) -> UnsafeMutableBufferPointer<Entry> {
     let memory = allocate(count * MemoryLayout<Entry>.stride)
     return UnsafeMutableBufferPointer(
       start: memory.bindMemory(to: Entry.self, capacity: count), count: count)
   }
 
+  /// A list with copies of the elements; each must itself live as long as the arena's turn.
   public func list(_ values: some Collection<Value>) -> Value {
     let target = elements(values.count)
     _ = target.update(fromContentsOf: values)
@@ -170,7 +172,7 @@ public final class Arena {
     map(members.map { (key: Value.literal($0.key), value: $0.value) })
   }
 
-  public func optional(_ value: Value?) -> Value {
+  package func optional(_ value: Value?) -> Value {
     guard let value else { return Value(kind: .optional) }
     let box = elements(1)
     box[0] = value

@@ -3,19 +3,19 @@ public import CJSON
 /// The origin of events: shared by all events of one batch.
 public final class Origin: Sendable {
   /// The name of the source in the pipeline file.
-  public let source: String
+  package let source: String
   /// The file, URL or peer, if any.
-  public let path: String?
+  package let path: String?
   /// The wall-clock time when the batch was read, in nanoseconds since 1970.
-  public let receivedAt: Int64
+  package let receivedAt: Int64
   /// Further facts from the source, a map; `meta.NAME` in expressions.
-  public let fields: OwnedValue
+  package let fields: OwnedValue
   /// Answers the request that contained the events, if it waits for an answer.
-  public let reply: (any ReplyTarget)?
+  package let reply: (any ReplyTarget)?
   /// Names the events; nil: the pipeline does not use names, or the events have none.
-  public let identity: EventIdentity?
+  package let identity: EventIdentity?
 
-  public init(
+  package init(
     source: String, path: String? = nil, receivedAt: Int64 = 0, fields: OwnedValue = OwnedValue(),
     reply: (any ReplyTarget)? = nil, identity: EventIdentity? = nil
   ) {
@@ -39,11 +39,11 @@ public final class Origin: Sendable {
   }
 
   /// The origin of events without a source: values of tests, folds, combinations.
-  public static let none = Origin(source: "")
+  package static let none = Origin(source: "")
 }
 
 /// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique in its pipeline.
-public enum EventIdentity: Sendable, Equatable {
+package enum EventIdentity: Sendable, Equatable {
   /// The name of a source, a file or a request. With its position, each event of it has a name of its own.
   case origin(String)
   /// The origin of one event: its whole name.
@@ -51,7 +51,7 @@ public enum EventIdentity: Sendable, Equatable {
 }
 
 /// Takes the answer to an event: the HTTP request that `httpServer` received.
-public protocol ReplyTarget: AnyObject, Sendable {
+package protocol ReplyTarget: AnyObject, Sendable {
   /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
   @discardableResult
   func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool
@@ -62,14 +62,14 @@ public struct Event {
   /// The contents: a JSON value.
   public var value: Value
   /// The group's key inside `groupBy`, otherwise absent; `meta.key` in expressions.
-  public var key: Value
+  package var key: Value
   /// The origin. The turn keeps it alive.
-  public var origin: Unmanaged<Origin>
+  package var origin: Unmanaged<Origin>
   /// The position in the origin: byte offset of a line, number of a tick; -1: none.
-  public var position: Int64
+  package var position: Int64
 
   @inline(__always)
-  public init(_ value: Value, key: Value = .absent, origin: Origin, position: Int64 = -1) {
+  package init(_ value: Value, key: Value = .absent, origin: Origin, position: Int64 = -1) {
     self.value = value
     self.key = key
     self.origin = .passUnretained(origin)
@@ -86,7 +86,7 @@ public struct Event {
 
   /// An event without a source.
   @inline(__always)
-  public init(_ value: Value, key: Value = .absent, position: Int64 = -1) {
+  package init(_ value: Value, key: Value = .absent, position: Int64 = -1) {
     self.value = value
     self.key = key
     origin = Self.none
@@ -97,7 +97,7 @@ public struct Event {
 
   /// The name of the event, reproducible when it is read or delivered again; nil: it has none, or the pipeline does not use names
   /// (``Execution/namesEvents``).
-  public var id: String? {
+  package var id: String? {
     origin._withUnsafeGuaranteedRef { origin in
       switch origin.identity {
       case nil: nil
@@ -126,6 +126,7 @@ public struct OwnedEvent: @unchecked Sendable {
   private var origin: Origin
   private var position: Int64
 
+  /// A copy of `event` and of all memory that it points to.
   public init(_ event: Event) {
     value = OwnedValue(event.value)
     key = OwnedValue(event.key)
@@ -143,7 +144,7 @@ public struct OwnedEvent: @unchecked Sendable {
   }
 
   /// Replaces the content; values returned before stay valid until the end of the turn.
-  public mutating func assign(_ event: Event, retiring arena: Arena) {
+  package mutating func assign(_ event: Event, retiring arena: Arena) {
     value.assign(event.value, retiring: arena)
     key.assign(event.key, retiring: arena)
     if event.origin.toOpaque() != Unmanaged.passUnretained(origin).toOpaque() {
@@ -168,5 +169,5 @@ public struct OwnedEvent: @unchecked Sendable {
     Event(value.value, key: key.value, origin: origin, position: position)
   }
 
-  public var byteCount: Int { value.byteCount + key.byteCount + 64 }
+  package var byteCount: Int { value.byteCount + key.byteCount + 64 }
 }

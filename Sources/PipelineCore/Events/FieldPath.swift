@@ -1,13 +1,13 @@
 /// A path to a field inside objects: `user.name`. A backslash before a dot makes it part of a name.
 ///
 /// Immutable. The names are in raw memory, so that an event avoids retain and release.
-public final class FieldPath: @unchecked Sendable {
-  public let text: String
+package final class FieldPath: @unchecked Sendable {
+  package let text: String
   private let names: UnsafeMutableBufferPointer<Value>
   /// Owns the names' texts.
   private let owned: [OwnedValue]
 
-  public init(_ text: String) {
+  package init(_ text: String) {
     self.text = text
     var names: [[UInt8]] = [[]]
     var escaped = false
@@ -39,7 +39,7 @@ public final class FieldPath: @unchecked Sendable {
 
   /// `value` with the field replaced or added; missing objects on the path are created. Nil if a value on the path is
   /// no object.
-  public func set(_ new: Value, in value: Value, _ json: JSONParser, _ arena: Arena) -> Value? {
+  package func set(_ new: Value, in value: Value, _ json: JSONParser, _ arena: Arena) -> Value? {
     set(new, in: value, 0, json, arena)
   }
 
@@ -65,7 +65,7 @@ public final class FieldPath: @unchecked Sendable {
   }
 
   /// `value` without the field; `value` itself if it has no such field.
-  public func remove(from value: Value, _ json: JSONParser, _ arena: Arena) -> Value {
+  package func remove(from value: Value, _ json: JSONParser, _ arena: Arena) -> Value {
     remove(from: value, 0, json, arena)
   }
 

@@ -1,11 +1,11 @@
 /// Why an event is no point of InfluxDB.
-public enum InfluxFault: UInt8, Sendable {
+package enum InfluxFault: UInt8, Sendable {
   case noMap, noMeasurement, comment, noField, emptyKey, tagKind, fieldKind, notFinite, backslash, lineBreak, time,
     tooLarge
 }
 
 extension InfluxFault: CustomStringConvertible {
-  public var description: String {
+  package var description: String {
     switch self {
     case .noMap: "it is no point, a map of 'measurement', 'tags', 'fields' and 'timestamp'"
     case .noMeasurement: "it has no 'measurement' that is a text"

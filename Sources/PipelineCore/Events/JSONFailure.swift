@@ -1,9 +1,9 @@
 import CJSON
 
 /// Why, and where, a text is not a JSON document or exceeds the limits.
-public struct JSONFailure: Error, Sendable, Equatable {
+package struct JSONFailure: Error, Sendable, Equatable {
   /// The kind of the fault.
-  public enum Reason: UInt32, Sendable, CaseIterable {
+  package enum Reason: UInt32, Sendable, CaseIterable {
     case empty = 1
     case expectedValue = 2
     case expectedKey = 3
@@ -24,14 +24,14 @@ public struct JSONFailure: Error, Sendable, Equatable {
     case noMemory = 18
   }
 
-  public var reason: Reason
+  package var reason: Reason
   /// The byte offset of the fault from the start of the text; for a string without an end, the offset of its opening
   /// quote.
-  public var offset: Int
+  package var offset: Int
   /// Whether the text ends at ``offset``.
-  public var isAtEnd: Bool
+  package var isAtEnd: Bool
 
-  public init(_ reason: Reason, offset: Int, isAtEnd: Bool = false) {
+  package init(_ reason: Reason, offset: Int, isAtEnd: Bool = false) {
     self.reason = reason
     self.offset = offset
     self.isAtEnd = isAtEnd
@@ -44,7 +44,7 @@ public struct JSONFailure: Error, Sendable, Equatable {
   }
 
   /// Reads the failure from an `.error` value made by a JSON reader; nil for other values.
-  public init?(_ value: Value) {
+  package init?(_ value: Value) {
     guard value.isError, value.aux == UInt16(RX_ERROR_JSON) else { return nil }
     self.init(
       Reason(rawValue: value.length) ?? .malformed,
@@ -52,19 +52,19 @@ public struct JSONFailure: Error, Sendable, Equatable {
   }
 
   /// The `.error` value for this failure.
-  public var value: Value {
+  package var value: Value {
     Value(
       kind: .error, payload: UInt64(offset), length: reason.rawValue, flags: isAtEnd ? 1 : 0,
       aux: UInt16(RX_ERROR_JSON))
   }
 
   /// The same failure for a text that contains this one, `distance` bytes after its start.
-  public func moved(by distance: Int) -> JSONFailure {
+  package func moved(by distance: Int) -> JSONFailure {
     JSONFailure(reason, offset: offset &+ distance, isAtEnd: isAtEnd)
   }
 
   /// The fault, without its offset.
-  public var message: StaticString {
+  package var message: StaticString {
     switch reason {
     case .empty: "there is no JSON value"
     case .expectedValue: "expected a JSON value"
@@ -90,7 +90,7 @@ public struct JSONFailure: Error, Sendable, Equatable {
 
 extension JSONFailure: CustomStringConvertible {
   /// One sentence: `expected ',' or '}' at byte 17`.
-  public var description: String {
+  package var description: String {
     switch reason {
     case .empty, .tooLarge, .noMemory: return "\(message)"
     default: return "\(message) at byte \(offset)\(isAtEnd ? ", where the text ends" : "")"
@@ -99,13 +99,13 @@ extension JSONFailure: CustomStringConvertible {
 }
 
 /// The limits of one document.
-public struct JSONLimits: Sendable, Equatable {
+package struct JSONLimits: Sendable, Equatable {
   /// The depth of nested lists and maps; at most 1,024.
-  public var depth: Int
+  package var depth: Int
   /// The number of members of all maps of the document together.
-  public var fields: Int
+  package var fields: Int
 
-  public init(depth: Int = 64, fields: Int = 10_000) {
+  package init(depth: Int = 64, fields: Int = 10_000) {
     self.depth = depth
     self.fields = fields
   }

@@ -17,16 +17,16 @@ import CJSON
 ///
 /// Strings, JSON text and texts of numbers in results point into the text, which must stay alive and unchanged with them. No
 /// byte outside the text is read.
-public final class JSONParser {
+package final class JSONParser {
   private let parser: OpaquePointer
   /// The limits of documents.
-  public let limits: JSONLimits
+  package let limits: JSONLimits
   private let shimLimits: rx_json_limits
   /// The row whose tokens are already known, while its source emits it; an optional shortcut for ``Projection``. The
   /// setter clears it before the text or the tokens change.
   let indexed: UnsafeMutablePointer<rx_lines_row>
 
-  public init(limits: JSONLimits = JSONLimits()) {
+  package init(limits: JSONLimits = JSONLimits()) {
     parser = rx_json_parser_new()
     indexed = .allocate(capacity: 1)
     indexed.initialize(to: rx_lines_row())
@@ -41,7 +41,7 @@ public final class JSONParser {
 
   /// Parses a whole document: maps and lists in `arena`, everything checked. An `.error` value says why the text is no
   /// document (``JSONFailure/init(_:)-(Value)``).
-  public func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
+  package func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
     parse(text, shimLimits, into: arena)
   }
 
@@ -62,7 +62,7 @@ public final class JSONParser {
   }
 
   /// How thoroughly ``open(_:checking:)`` checks maps and lists.
-  public enum Check: String, Sendable, CaseIterable {
+  package enum Check: String, Sendable, CaseIterable {
     /// UTF-8, closed strings, balanced brackets, nothing after the end. Reading a part finds the faults inside it.
     case outline
     /// The whole grammar and the limits.
@@ -72,7 +72,7 @@ public final class JSONParser {
   /// Parses a scalar document; a map or a list becomes `.jsonMap` or `.jsonList` over its exact range, without
   /// surrounding white space. An `.error` value says why the text is no document.
   @inline(__always)
-  public func open(_ text: UnsafeRawBufferPointer, checking check: Check = .outline) -> Value {
+  package func open(_ text: UnsafeRawBufferPointer, checking check: Check = .outline) -> Value {
     var value = Value.null
     var failure = rx_json_failure()
     if rx_json_open(
@@ -85,7 +85,7 @@ public final class JSONParser {
   }
 
   /// Checks a document completely without building values; nil if it is well formed and within the limits.
-  public func validate(_ text: UnsafeRawBufferPointer) -> JSONFailure? {
+  package func validate(_ text: UnsafeRawBufferPointer) -> JSONFailure? {
     var failure = rx_json_failure()
     let valid = rx_json_validate(
       parser, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, shimLimits, &failure)
@@ -94,7 +94,7 @@ public final class JSONParser {
 
   /// Parses JSON text into a list or a map, deeply; an `.error` value if the text is malformed. Any other value is
   /// returned unchanged. The number of fields was limited when the text was read.
-  public func expand(_ value: Value, into arena: Arena) -> Value {
+  package func expand(_ value: Value, into arena: Arena) -> Value {
     guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
     return parse(value.rawBytes, rx_json_limits(depth: shimLimits.depth, fields: .max), into: arena)
   }
@@ -115,7 +115,7 @@ extension JSONParser {
   /// One field of a `.jsonMap`, the first with that name: absent if there is none, an `.error` value if the text before
   /// it is malformed. Nested maps and lists stay JSON text.
   @inline(__always)
-  public static func lookup(_ json: Value, key: UnsafeRawBufferPointer) -> Value {
+  package static func lookup(_ json: Value, key: UnsafeRawBufferPointer) -> Value {
     rx_json_find(
       json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length),
       key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
@@ -124,14 +124,14 @@ extension JSONParser {
   /// One element of a `.jsonList`, from 0: absent past the end, an `.error` value if the text before it is malformed.
   /// Takes time in proportion to the text before the element.
   @inline(__always)
-  public static func element(_ json: Value, at index: Int) -> Value {
+  package static func element(_ json: Value, at index: Int) -> Value {
     if index < 0 { return .absent }
     return rx_json_element(json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length), index)
   }
 
   /// Resolves the escapes of a string flagged ``Value/isEscaped``; any other value is returned unchanged.
   @inline(__always)
-  public static func unescape(_ string: Value, into arena: Arena) -> Value {
+  package static func unescape(_ string: Value, into arena: Arena) -> Value {
     string.isEscaped && string.is(.string) ? unescapeSlow(string, into: arena) : string
   }
 
@@ -145,7 +145,7 @@ extension JSONParser {
   }
 
   /// Reads the whole `text`, which must outlive the value, as one JSON number; nil if it is none.
-  public static func number(_ text: UnsafeRawBufferPointer) -> Value? {
+  package static func number(_ text: UnsafeRawBufferPointer) -> Value? {
     var value = Value.null
     return rx_json_number(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, &value)
       ? value : nil
@@ -153,15 +153,15 @@ extension JSONParser {
 }
 
 /// Checks UTF-8 on bytes.
-public enum UTF8Text {
+package enum UTF8Text {
   /// Whether all of `text` is UTF-8.
   @inline(__always)
-  public static func isValid(_ text: UnsafeRawBufferPointer) -> Bool {
+  package static func isValid(_ text: UnsafeRawBufferPointer) -> Bool {
     text.count == 0 || rx_json_is_utf8(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
   }
 
   /// The offset of the first invalid byte, or nil.
-  public static func firstError(_ text: UnsafeRawBufferPointer) -> Int? {
+  package static func firstError(_ text: UnsafeRawBufferPointer) -> Int? {
     if isValid(text) { return nil }
     let at = rx_json_utf8_error(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count)
     return at < text.count ? at : nil

@@ -4,7 +4,7 @@ import CJSON
 extension JSONWriter {
   /// Appends all digits.
   @inline(__always)
-  public static func appendInt(_ number: Int64, to output: OutputBuffer) {
+  package static func appendInt(_ number: Int64, to output: OutputBuffer) {
     output.append(count: 20) {
       rx_json_write_int(number, UnsafeMutableRawPointer($0).assumingMemoryBound(to: CChar.self))
     }
@@ -12,14 +12,14 @@ extension JSONWriter {
 
   /// Appends all digits.
   @inline(__always)
-  public static func appendUInt(_ number: UInt64, to output: OutputBuffer) {
+  package static func appendUInt(_ number: UInt64, to output: OutputBuffer) {
     output.append(count: 20) {
       rx_json_write_uint(number, UnsafeMutableRawPointer($0).assumingMemoryBound(to: CChar.self))
     }
   }
 
   /// Appends the shortest digits that read back, with `.` or `e`; NaN and infinities as JSON strings, quotes included.
-  public static func appendDouble(_ number: Double, to output: OutputBuffer) {
+  package static func appendDouble(_ number: Double, to output: OutputBuffer) {
     guard number.isFinite else {
       if number.isNaN {
         output.append("\"NaN\"")
@@ -34,7 +34,7 @@ extension JSONWriter {
   }
 
   /// Base64 (RFC 4648) with padding.
-  public static func appendBase64(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+  package static func appendBase64(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     func digit(_ six: UInt32) -> UInt8 {
       let six = UInt8(truncatingIfNeeded: six & 63)
       switch six {
@@ -65,7 +65,7 @@ extension JSONWriter {
   }
 
   /// RFC 3339 in UTC with as many fraction digits as needed: `2026-01-31T08:00:00.5Z`.
-  public static func appendTimestamp(seconds: Int64, nanoseconds: UInt32, to output: OutputBuffer) {
+  package static func appendTimestamp(seconds: Int64, nanoseconds: UInt32, to output: OutputBuffer) {
     let day = seconds.quotientFloored(by: 86_400)
     let second = seconds &- day &* 86_400
     let (year, month, date) = CivilDate.from(day: day)
@@ -91,7 +91,7 @@ extension JSONWriter {
   }
 
   /// Decimal seconds with as many fraction digits as needed: `1.5s`, `-0.25s`, `3600s`.
-  public static func appendDuration(nanoseconds: Int64, to output: OutputBuffer) {
+  package static func appendDuration(nanoseconds: Int64, to output: OutputBuffer) {
     let magnitude = nanoseconds.magnitude
     if nanoseconds < 0 { output.append(UInt8(ascii: "-")) }
     appendUInt(magnitude / 1_000_000_000, to: output)

@@ -18,9 +18,9 @@ import CJSON
 /// | type | its name |
 /// | key of a map | strings as they are; int, uint and bool as their text |
 /// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
-public enum JSONWriter {
+package enum JSONWriter {
   /// The layout of the text.
-  public enum Layout: Sendable, Equatable {
+  package enum Layout: Sendable, Equatable {
     /// One line, without added white space.
     case compact
     /// One member or element a line, `indent` spaces a level.
@@ -33,7 +33,7 @@ public enum JSONWriter {
   /// Appends the JSON text of `value`. On failure returns the reason and removes the appended text.
   @discardableResult
   @inline(__always)
-  public static func append(
+  package static func append(
     _ value: Value, to output: OutputBuffer, layout: Layout = .compact
   ) -> EncodingFailure? {
     if layout == .compact, value.is(.jsonMap) {
@@ -252,7 +252,7 @@ public enum JSONWriter {
 
   /// Appends the bytes of a string, without quotes, escapes resolved.
   @inline(__always)
-  public static func appendUnescaped(_ value: Value, to output: OutputBuffer) {
+  package static func appendUnescaped(_ value: Value, to output: OutputBuffer) {
     guard value.isEscaped, value.length > 0 else {
       output.append(value.rawBytes)
       return
@@ -389,7 +389,7 @@ public enum JSONWriter {
 }
 
 /// Why a value cannot be written in a format.
-public enum EncodingFailure: Error, Sendable, Equatable {
+package enum EncodingFailure: Error, Sendable, Equatable {
   /// Lists and maps nested deeper than the limit of 512.
   case tooDeep
   /// An error value: it has no text.
@@ -408,7 +408,7 @@ public enum EncodingFailure: Error, Sendable, Equatable {
 }
 
 extension EncodingFailure: CustomStringConvertible {
-  public var description: String {
+  package var description: String {
     switch self {
     case .tooDeep: "the value nests deeper than \(JSONWriter.depthLimit) lists and maps"
     case .error: "the value is an error"

@@ -5,23 +5,23 @@
 /// A buffer for output: it grows, is written in one piece, is cleared and reused.
 ///
 /// A class, so that passing it neither copies nor retains for each byte. Not thread-safe.
-public final class OutputBuffer: @unchecked Sendable {
+package final class OutputBuffer: @unchecked Sendable {
   // Not thread-safe by contract, and no access outlasts a load or a store.
-  @exclusivity(unchecked) public private(set) var start: UnsafeMutablePointer<UInt8>
-  @exclusivity(unchecked) public private(set) var count = 0
+  @exclusivity(unchecked) package private(set) var start: UnsafeMutablePointer<UInt8>
+  @exclusivity(unchecked) package private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
 
-  public init(capacity: Int = 4096) {
+  package init(capacity: Int = 4096) {
     self.capacity = max(capacity, 64)
     start = .allocate(capacity: self.capacity)
   }
 
   deinit { start.deallocate() }
 
-  public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
+  package var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
 
   @inline(__always)
-  public func reserve(_ more: Int) {
+  package func reserve(_ more: Int) {
     if count &+ more > capacity { grow(more) }
   }
 
@@ -36,37 +36,37 @@ public final class OutputBuffer: @unchecked Sendable {
   }
 
   @inline(__always)
-  public func append(_ byte: UInt8) {
+  package func append(_ byte: UInt8) {
     reserve(1)
     start[count] = byte
     count &+= 1
   }
 
   @inline(__always)
-  public func append(_ bytes: UnsafeRawBufferPointer) {
+  package func append(_ bytes: UnsafeRawBufferPointer) {
     guard let source = bytes.baseAddress else { return }
     reserve(bytes.count)
     memcpy(start + count, source, bytes.count)
     count &+= bytes.count
   }
 
-  public func append(_ text: StaticString) {
+  package func append(_ text: StaticString) {
     append(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
   }
 
   @_disfavoredOverload
-  public func append(_ text: String) {
+  package func append(_ text: String) {
     var text = text
     text.withUTF8 { append(UnsafeRawBufferPointer($0)) }
   }
 
-  public func append(_ bytes: [UInt8]) {
+  package func append(_ bytes: [UInt8]) {
     bytes.withUnsafeBytes { append($0) }
   }
 
   /// Lets `write` append at most `count` bytes; it returns how many it has written.
   @inline(__always)
-  public func append(count more: Int, _ write: (UnsafeMutablePointer<UInt8>) -> Int) {
+  package func append(count more: Int, _ write: (UnsafeMutablePointer<UInt8>) -> Int) {
     reserve(more)
     let written = write(start + count)
     assert(written <= more)
@@ -74,20 +74,20 @@ public final class OutputBuffer: @unchecked Sendable {
   }
 
   /// Removes everything after the first `length` bytes.
-  public func truncate(to length: Int) {
+  package func truncate(to length: Int) {
     precondition(length <= count)
     count = length
   }
 
   /// Removes the first `length` bytes.
-  public func removeFirst(_ length: Int) {
+  package func removeFirst(_ length: Int) {
     precondition(length <= count)
     memmove(start, start + length, count - length)
     count -= length
   }
 
   /// Empties the buffer; memory beyond `keeping` bytes is freed.
-  public func clear(keeping: Int = 4 << 20) {
+  package func clear(keeping: Int = 4 << 20) {
     count = 0
     if capacity > keeping {
       start.deallocate()

@@ -37,16 +37,17 @@ public struct OwnedValue: @unchecked Sendable {
     value = .null
   }
 
+  /// A deep copy of `value`.
   public init(_ value: Value) {
     self.value = .null
     assign(value)
   }
 
   /// The bytes that this value occupies beyond its sixteen.
-  public var byteCount: Int { block?.capacity ?? 0 }
+  package var byteCount: Int { block?.capacity ?? 0 }
 
   /// Replaces the content with a deep copy of `new`, which may point into this value.
-  public mutating func assign(_ new: Value) {
+  package mutating func assign(_ new: Value) {
     if new.is(.map), value.is(.map), overwrite(with: new) { return }
     let need = new.isScalar ? 0 : Self.size(of: new)
     if need == 0 {
@@ -129,7 +130,7 @@ public struct OwnedValue: @unchecked Sendable {
   ///
   /// For values that were emitted; `new` may point into the old content.
   @inline(__always)
-  public mutating func assign(_ new: Value, retiring arena: @autoclosure () -> Arena) {
+  package mutating func assign(_ new: Value, retiring arena: @autoclosure () -> Arena) {
     if block == nil, new.isScalar { value = new } else { retire(new, arena()) }
   }
 
@@ -272,7 +273,7 @@ extension Value {
   /// Whether lists and maps are nested more than `limit` deep. JSON text counts as one level: its reader has limits of
   /// its own.
   @inline(__always)
-  public func isDeeper(than limit: Int) -> Bool { isScalar ? false : isNestedDeeper(than: limit) }
+  package func isDeeper(than limit: Int) -> Bool { isScalar ? false : isNestedDeeper(than: limit) }
 
   private func isNestedDeeper(than limit: Int) -> Bool {
     switch what {
@@ -292,7 +293,7 @@ extension Value {
 
 extension Arena {
   /// A deep copy that lives until the end of the turn. JSON text and strings are copied too.
-  public func copy(_ value: Value) -> Value {
+  package func copy(_ value: Value) -> Value {
     let owned = OwnedValue(value)
     owned.keep(in: self)
     return owned.value

@@ -5,22 +5,22 @@
 /// Memory that a source reads into: `count` bytes of data followed by readable padding.
 ///
 /// Written by one thread, then handed over; never written again after that.
-public final class Slab: @unchecked Sendable {
+package final class Slab: @unchecked Sendable {
   /// Readable bytes after the data, without meaning: wide loads need them.
-  public static let padding = 64
+  package static let padding = 64
 
-  public let start: UnsafeMutableRawPointer
-  public let capacity: Int
-  public var count: Int
+  package let start: UnsafeMutableRawPointer
+  package let capacity: Int
+  package var count: Int
   /// The pool that receives the memory in the end.
   private let pool: SlabPool?
   /// Accounts for the memory; released with it. Set, if at all, by the writing thread.
-  public var charge: AnyObject?
+  package var charge: AnyObject?
 
   /// A slab without room; it may be shared.
-  public static let empty = Slab(capacity: 0)
+  package static let empty = Slab(capacity: 0)
 
-  public init(capacity: Int) {
+  package init(capacity: Int) {
     self.capacity = capacity
     pool = nil
     start = Self.allocate(capacity)
@@ -41,13 +41,13 @@ public final class Slab: @unchecked Sendable {
     return start
   }
 
-  public convenience init(_ bytes: UnsafeRawBufferPointer) {
+  package convenience init(_ bytes: UnsafeRawBufferPointer) {
     self.init(capacity: bytes.count)
     if let source = bytes.baseAddress { start.copyMemory(from: source, byteCount: bytes.count) }
     count = bytes.count
   }
 
-  public convenience init(_ bytes: [UInt8]) {
+  package convenience init(_ bytes: [UInt8]) {
     self.init(capacity: bytes.count)
     bytes.withUnsafeBytes {
       if let source = $0.baseAddress { start.copyMemory(from: source, byteCount: $0.count) }
@@ -56,7 +56,7 @@ public final class Slab: @unchecked Sendable {
   }
 
   /// Appends bytes; there must be room for them.
-  public func append(_ bytes: UnsafeRawBufferPointer) {
+  package func append(_ bytes: UnsafeRawBufferPointer) {
     precondition(bytes.count <= capacity - count, "a slab has no room")
     if let source = bytes.baseAddress { (start + count).copyMemory(from: source, byteCount: bytes.count) }
     count += bytes.count
@@ -69,5 +69,5 @@ public final class Slab: @unchecked Sendable {
     if let pool { pool.put(start) } else { free(start) }
   }
 
-  public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
+  package var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
 }

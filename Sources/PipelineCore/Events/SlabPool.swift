@@ -6,9 +6,9 @@ import Synchronization
 
 /// Reusable memory of slabs of one size: a thread's next read fills memory that another thread has freed, while it is
 /// still in the processor's cache and the page table. Thread-safe.
-public final class SlabPool: Sendable {
+package final class SlabPool: Sendable {
   /// The capacity of each slab in bytes, without its padding.
-  public let capacity: Int
+  package let capacity: Int
   /// The most free blocks; further ones are freed.
   private let limit: Int
   private struct Free: @unchecked Sendable {
@@ -16,7 +16,7 @@ public final class SlabPool: Sendable {
   }
   private let free = Mutex(Free())
 
-  public init(capacity: Int, limit: Int = 8) {
+  package init(capacity: Int, limit: Int = 8) {
     self.capacity = capacity
     self.limit = limit
   }
@@ -28,7 +28,7 @@ public final class SlabPool: Sendable {
   }
 
   /// An empty slab; its memory returns to the pool when it is released.
-  public func take() -> Slab { Slab(self, free.withLock { $0.memory.popLast() }) }
+  package func take() -> Slab { Slab(self, free.withLock { $0.memory.popLast() }) }
 
   func put(_ memory: UnsafeMutableRawPointer) {
     let isKept = free.withLock { free in

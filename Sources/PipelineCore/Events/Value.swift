@@ -41,7 +41,7 @@ extension Value {
   }
 
   @inline(__always)
-  public init(kind: Kind, payload: UInt64 = 0, length: UInt32 = 0, flags: UInt8 = 0, aux: UInt16 = 0) {
+  package init(kind: Kind, payload: UInt64 = 0, length: UInt32 = 0, flags: UInt8 = 0, aux: UInt16 = 0) {
     self.init(
       payload: payload,
       head: UInt64(kind.rawValue) | UInt64(flags) << 8 | UInt64(aux) << 16 | UInt64(length) << 32)
@@ -51,20 +51,20 @@ extension Value {
 
   /// One of ``Kind``'s raw values.
   @inline(__always)
-  public var kind: UInt8 { UInt8(truncatingIfNeeded: head) }
+  package var kind: UInt8 { UInt8(truncatingIfNeeded: head) }
   @inline(__always)
-  public var flags: UInt8 {
+  package var flags: UInt8 {
     get { UInt8(truncatingIfNeeded: head >> 8) }
     set { head = head & ~0xFF00 | UInt64(newValue) << 8 }
   }
   @inline(__always)
-  public var aux: UInt16 {
+  package var aux: UInt16 {
     get { UInt16(truncatingIfNeeded: head >> 16) }
     set { head = head & ~0xFFFF_0000 | UInt64(newValue) << 16 }
   }
   /// The number of bytes, elements or members.
   @inline(__always)
-  public var length: UInt32 {
+  package var length: UInt32 {
     get { UInt32(truncatingIfNeeded: head >> 32) }
     set { head = head & 0xFFFF_FFFF | UInt64(newValue) << 32 }
   }
@@ -76,23 +76,31 @@ extension Value {
     unsafeBitCast(kind, to: Kind.self)
   }
 
+  /// Whether the value is of this kind.
   @inline(__always)
   public func `is`(_ other: Kind) -> Bool { kind == other.rawValue }
 
   // MARK: Making values
 
+  /// No value: what a missing field is. It cannot be written.
+  /// A boolean.
   @inline(__always) public static var absent: Value { Value(kind: .absent) }
+  /// JSON's `null`.
   @inline(__always) public static var null: Value { Value(kind: .null) }
   @inline(__always) public static func bool(_ flag: Bool) -> Value {
     Value(kind: .bool, payload: flag ? 1 : 0)
   }
+  /// A whole number.
   @inline(__always) public static func int(_ number: Int64) -> Value {
     Value(kind: .int, payload: UInt64(bitPattern: number))
   }
+  /// A whole number.
   @inline(__always) public static func int(_ number: Int) -> Value { .int(Int64(number)) }
+  /// A whole number from 0 to 2^64 - 1.
   @inline(__always) public static func uint(_ number: UInt64) -> Value {
     Value(kind: .uint, payload: number)
   }
+  /// A floating-point number.
   @inline(__always) public static func double(_ number: Double) -> Value {
     Value(kind: .double, payload: number.bitPattern)
   }
@@ -108,14 +116,15 @@ extension Value {
   @inline(__always) public static func timestamp(seconds: Int64, nanoseconds: UInt32) -> Value {
     Value(kind: .timestamp, payload: UInt64(bitPattern: seconds), length: nanoseconds)
   }
+  /// A duration, in nanoseconds.
   @inline(__always) public static func duration(nanoseconds: Int64) -> Value {
     Value(kind: .duration, payload: UInt64(bitPattern: nanoseconds))
   }
   /// The bytes must outlive the value; they must be valid UTF-8.
-  @inline(__always) public static func string(_ bytes: UnsafeRawBufferPointer) -> Value {
+  @inline(__always) package static func string(_ bytes: UnsafeRawBufferPointer) -> Value {
     Value(kind: .string, pointer: bytes.baseAddress, length: bytes.count)
   }
-  @inline(__always) public static func bytes(_ bytes: UnsafeRawBufferPointer) -> Value {
+  @inline(__always) package static func bytes(_ bytes: UnsafeRawBufferPointer) -> Value {
     Value(kind: .bytes, pointer: bytes.baseAddress, length: bytes.count)
   }
   /// A string that lives as long as the process.
@@ -124,7 +133,7 @@ extension Value {
   }
 
   @inline(__always)
-  public init(kind: Kind, pointer: UnsafeRawPointer?, length: Int, flags: UInt8 = 0) {
+  package init(kind: Kind, pointer: UnsafeRawPointer?, length: Int, flags: UInt8 = 0) {
     self.init(
       kind: kind, payload: UInt64(UInt(bitPattern: pointer)), length: UInt32(truncatingIfNeeded: length),
       flags: flags)
@@ -132,7 +141,11 @@ extension Value {
 
   // MARK: Reading values. Each assumes the kind that its name says.
 
+  /// Whether a boolean is true.
+  /// The number of a `uint`.
+  /// The number of a `double`.
   @inline(__always) public var asBool: Bool { payload != 0 }
+  /// The number of an `int`; the nanoseconds of a `duration`; the seconds since 1970 of a `timestamp`.
   @inline(__always) public var asInt: Int64 { Int64(bitPattern: payload) }
   @inline(__always) public var asUInt: UInt64 { payload }
   @inline(__always) public var asDouble: Double { Double(bitPattern: payload) }
@@ -145,15 +158,15 @@ extension Value {
   }
   /// The value without a number text.
   var withoutNumberText: Value { self.is(.double) ? .double(asDouble) : self }
-  @inline(__always) public var pointer: UnsafeRawPointer? {
+  @inline(__always) package var pointer: UnsafeRawPointer? {
     UnsafeRawPointer(bitPattern: UInt(payload))
   }
   /// The bytes of a string, of bytes, of a type's name or of JSON text. If ``isEscaped``, the inside of a JSON literal
   /// with its backslashes.
-  @inline(__always) public var rawBytes: UnsafeRawBufferPointer {
+  @inline(__always) package var rawBytes: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: pointer, count: Int(length))
   }
-  @inline(__always) public var isEscaped: Bool { flags & 1 != 0 }
+  @inline(__always) package var isEscaped: Bool { flags & 1 != 0 }
   /// Whether a string is known to need no escape in JSON. Only a hint.
   @inline(__always) var isPlain: Bool { aux & UInt16(RX_PLAIN) != 0 }
 
@@ -169,26 +182,33 @@ extension Value {
     return marked
   }
 
+  /// The elements of a `list`; not of a `jsonList`. Valid until the end of the turn.
   @inline(__always) public var elements: UnsafeBufferPointer<Value> {
     UnsafeBufferPointer(
       start: pointer?.assumingMemoryBound(to: Value.self), count: Int(length))
   }
+  /// The members of a `map`, in their order; not of a `jsonMap`. Valid until the end of the turn.
   @inline(__always) public var entries: UnsafeBufferPointer<Entry> {
     UnsafeBufferPointer(
       start: pointer?.assumingMemoryBound(to: Entry.self), count: Int(length))
   }
   /// The value inside an optional, or nil for `optional.none()`.
-  @inline(__always) public var wrapped: Value? {
+  @inline(__always) package var wrapped: Value? {
     pointer?.assumingMemoryBound(to: Value.self).pointee
   }
 
+  /// Whether it is no value: what a missing field is.
+  /// Whether it is the failure of an expression.
+  /// Whether it is a list, also one that is still JSON text.
   @inline(__always) public var isAbsent: Bool { kind == Kind.absent.rawValue }
+  /// Whether it is JSON's `null`.
   @inline(__always) public var isNull: Bool { kind == Kind.null.rawValue }
   @inline(__always) public var isError: Bool { kind == Kind.error.rawValue }
-  @inline(__always) public var isTrue: Bool { kind == Kind.bool.rawValue && payload != 0 }
+  @inline(__always) package var isTrue: Bool { kind == Kind.bool.rawValue && payload != 0 }
   @inline(__always) public var isAnyList: Bool {
     kind == Kind.list.rawValue || kind == Kind.jsonList.rawValue
   }
+  /// Whether it is an object, also one that is still JSON text.
   @inline(__always) public var isAnyMap: Bool {
     kind == Kind.map.rawValue || kind == Kind.jsonMap.rawValue
   }

@@ -1,45 +1,45 @@
 /// A field of a variable that an expression reads.
-public struct ReadPath: Sendable, Equatable {
+package struct ReadPath: Sendable, Equatable {
   /// The variable's name: `event`.
-  public var variable: String
+  package var variable: String
   /// The fields from the variable on; empty if the whole variable is read.
-  public var fields: [String]
+  package var fields: [String]
   /// The path as written: `event.user.name`.
-  public var path: String
-  public var location: SourceLocation
+  package var path: String
+  package var location: SourceLocation
   /// Whether the read fails if the field is absent: nothing declares or guards it.
-  public var canBeMissing: Bool
+  package var canBeMissing: Bool
   /// Read with `.?`, inside `has(...)`, or only after `has(...)` was true.
-  public var isGuarded: Bool
+  package var isGuarded: Bool
   /// Under `!` or on a side of `!=`, where an absent field makes the condition fail although a reader would expect it
   /// to be true.
-  public var underNegation: Bool
+  package var underNegation: Bool
   /// Read by `size(...)`, which needs only the number of elements.
   var isSizeOnly = false
   /// The node of the tree; for a path, the first field that may be missing.
   var node: Int32 = -1
   var missingFrom = 0
   /// The part of the path without which the read fails: `event.a` of `event.a.?b`.
-  public var neededPath = ""
+  package var neededPath = ""
 }
 
 /// An expression with resolved names and types.
-public struct CheckedExpression: Sendable {
+package struct CheckedExpression: Sendable {
   let syntax: ExpressionSyntax
   let scope: ExpressionScope
   let types: [ExpressionType]
   let resolutions: [Checker.Resolution]
   let localCount: Int
   /// The type of the result.
-  public let type: ExpressionType
+  package let type: ExpressionType
   /// The reads in the order of the text.
-  public let reads: [ReadPath]
+  package let reads: [ReadPath]
   /// Whether evaluation may fail; false only if that is certain.
-  public let canFail: Bool
+  package let canFail: Bool
 
-  public var text: LocatedText { syntax.text }
+  package var text: LocatedText { syntax.text }
   /// Whether the expression, or a function that it calls, contains a secret: its result may be that secret.
-  public var isSecret: Bool { text.isSecret || syntax.inserted.contains(where: \.isSecret) }
+  package var isSecret: Bool { text.isSecret || syntax.inserted.contains(where: \.isSecret) }
 
   /// The type of the value that is read, without the optional.
   func type(of read: ReadPath) -> ExpressionType {
@@ -52,7 +52,7 @@ public struct CheckedExpression: Sendable {
 
   /// Compiles the expression. With a projection, selections from the projection's variable read its slots; the
   /// projection must not be frozen yet.
-  public func compile(projection: Projection? = nil) -> Program {
+  package func compile(projection: Projection? = nil) -> Program {
     Compiler.compile(self, projection)
   }
 }
@@ -61,7 +61,7 @@ extension ExpressionSyntax {
   /// Resolves names and types; nil, with diagnostics, after an error.
   ///
   /// `expecting`: the required type. A dyn result is always accepted, and checked at run time.
-  public func check(
+  package func check(
     in scope: ExpressionScope, expecting: ExpressionType? = nil, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {
     diagnostics.concealing(text) { resolve(in: scope, expecting: expecting, into: &$0) }

@@ -3,7 +3,7 @@ import CJSON
 /// The state of evaluations: slots, variables, memory. One for each running node; not thread-safe.
 ///
 /// Result values live in the arena, in the event or in the program, so they are valid until the end of the turn.
-public final class EvaluationFrame {
+package final class EvaluationFrame {
   /// The state that evaluations read and write, in raw memory: access needs neither checks nor retain and release.
   struct State {
     var slots: UnsafeMutablePointer<Value>
@@ -31,8 +31,8 @@ public final class EvaluationFrame {
   }
 
   let state: UnsafeMutablePointer<State>
-  private(set) public var arena: Arena
-  public let json: JSONParser
+  private(set) package var arena: Arena
+  package let json: JSONParser
   private let scratch = OutputBuffer(capacity: 256)
   private let slotCount: Int
   /// Owns the slots if other frames share them.
@@ -40,9 +40,9 @@ public final class EvaluationFrame {
   private let variableCount: Int
   private var localCount: Int
   /// The limit of iterations of inner loops in one evaluation, together.
-  public var iterationLimit = ExpressionLimits.iterations
+  package var iterationLimit = ExpressionLimits.iterations
   /// The limit of iterations of outermost loops, whose time is proportional to their input.
-  public var outerIterationLimit = ExpressionLimits.outerIterations
+  package var outerIterationLimit = ExpressionLimits.outerIterations
   /// Patterns computed at run time, newest last; at most ``patternLimit``.
   private var patterns: [Pattern] = []
   private static let patternLimit = 32
@@ -51,7 +51,7 @@ public final class EvaluationFrame {
     [(source: [UInt8], definitions: [GrokDefinitions], naming: GrokPattern.Naming, pattern: GrokPattern)] = []
 
   /// `variables`: the number declared by the programs' scopes. `slots`: ``Projection/slotCount``.
-  public convenience init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
+  package convenience init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
     self.init(variables: variables, slots: slots, bank: nil, arena: arena, json: json)
   }
 
@@ -89,14 +89,14 @@ public final class EvaluationFrame {
   }
 
   /// The paths of the projection, filled for the current event by ``Projection/fill(_:_:)``.
-  public var slots: UnsafeMutablePointer<Value> { state.pointee.slots }
+  package var slots: UnsafeMutablePointer<Value> { state.pointee.slots }
 
   /// The variables of the scope by index.
-  public var variables: UnsafeMutablePointer<Value> { state.pointee.variables }
+  package var variables: UnsafeMutablePointer<Value> { state.pointee.variables }
 
   /// The variable with this index in the scope. Setting checks the index against the count in `init`.
   @inline(__always)
-  public subscript(index: Int) -> Value {
+  package subscript(index: Int) -> Value {
     get { state.pointee.variables[index] }
     set {
       precondition(index < variableCount)
@@ -105,13 +105,13 @@ public final class EvaluationFrame {
   }
 
   /// The variable `now`: a timestamp, fixed for the event.
-  public var now: Value {
+  package var now: Value {
     get { state.pointee.now }
     set { state.pointee.now = newValue }
   }
 
   /// Changes the arena; values of the old one must no longer be used.
-  public func use(_ arena: Arena) {
+  package func use(_ arena: Arena) {
     self.arena = arena
     state.pointee.arena = .passUnretained(arena)
   }

@@ -3,7 +3,7 @@
 extension CheckedExpression {
   /// Warnings for the author. `isCondition`: an event for which the expression fails is dropped, so that reads under a
   /// negation matter.
-  public func advice(isCondition: Bool) -> [Diagnostic] {
+  package func advice(isCondition: Bool) -> [Diagnostic] {
     // A path in the body of a function may be a secret, which only that text conceals.
     if isSecret, !text.isSecret { return [] }
     var comparisons = ComparisonAdvice(self)
@@ -12,7 +12,7 @@ extension CheckedExpression {
   }
 
   /// Warnings about reads under a negation in a condition, which drop events without the field.
-  public func negationAdvice() -> [Diagnostic] {
+  package func negationAdvice() -> [Diagnostic] {
     reads.filter { $0.underNegation && $0.canBeMissing }.map { read in
       let fix = guarded(read)
       return Diagnostic(

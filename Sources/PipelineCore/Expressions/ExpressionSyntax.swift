@@ -1,12 +1,12 @@
 /// A parsed expression that has not been checked yet.
-public struct ExpressionSyntax: Sendable {
-  public let text: LocatedText
+package struct ExpressionSyntax: Sendable {
+  package let text: LocatedText
   var tree: SyntaxTree
   /// The texts of the functions' bodies that the tree contains, in order: that of a node with the number 1 is the first.
   var inserted: [LocatedText] = []
 
   /// Parses an expression; nil, with a diagnostic, after an error.
-  public static func parse(
+  package static func parse(
     _ text: LocatedText, into diagnostics: inout Diagnostics
   ) -> ExpressionSyntax? {
     diagnostics.concealing(text) { parse(text, limit: ExpressionLimits.sourceBytes, into: &$0) }
@@ -78,7 +78,7 @@ public struct ExpressionSyntax: Sendable {
   func text(_ number: Int32) -> LocatedText { number == 0 ? text : inserted[Int(number) - 1] }
 
   /// Whether the expression is a literal, independent of any event.
-  public var isLiteral: Bool {
+  package var isLiteral: Bool {
     if case .literal = tree[tree.root].kind { return true }
     return false
   }

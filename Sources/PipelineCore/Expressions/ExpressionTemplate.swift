@@ -1,21 +1,21 @@
 /// A text that contains expressions: `books/{{ event.id }}.json`.
-public struct ExpressionTemplate: Sendable {
+package struct ExpressionTemplate: Sendable {
   enum Part: Sendable {
     /// `shown`: the text for logs.
     case text([UInt8], shown: [UInt8])
     case expression(ExpressionSyntax)
   }
 
-  public let text: LocatedText
+  package let text: LocatedText
   let parts: [Part]
 
   /// Whether it contains no expression, so that its text is constant.
-  public var isConstant: Bool {
+  package var isConstant: Bool {
     parts.allSatisfy { if case .text = $0 { return true } else { return false } }
   }
 
   /// The text before the first expression; the whole text if there is none.
-  public var literalPrefix: String {
+  package var literalPrefix: String {
     guard case .text(let bytes, _)? = parts.first else { return "" }
     return String(decoding: bytes, as: UTF8.self)
   }
@@ -44,7 +44,7 @@ public struct ExpressionTemplate: Sendable {
   /// Parses a template; nil, with diagnostics, after an error in an expression.
   ///
   /// `{{ '{{' }}` writes two opening braces.
-  public static func parse(
+  package static func parse(
     _ text: LocatedText, into diagnostics: inout Diagnostics
   ) -> ExpressionTemplate? {
     let bytes = text.text
@@ -111,7 +111,7 @@ public struct ExpressionTemplate: Sendable {
   }
 
   /// Resolves the expressions; any type is allowed except functions' own.
-  public func check(
+  package func check(
     in scope: ExpressionScope, into diagnostics: inout Diagnostics
   ) -> CheckedTemplate? {
     var checked: [CheckedTemplate.Part] = []
@@ -132,25 +132,25 @@ public struct ExpressionTemplate: Sendable {
 }
 
 /// A template with checked expressions.
-public struct CheckedTemplate: Sendable {
+package struct CheckedTemplate: Sendable {
   enum Part: Sendable {
     case text([UInt8], shown: [UInt8])
     case expression(CheckedExpression)
   }
 
-  public let text: LocatedText
+  package let text: LocatedText
   let parts: [Part]
 
   /// Whether it contains no expression, so that its text is constant.
-  public var isConstant: Bool { expressions.isEmpty }
+  package var isConstant: Bool { expressions.isEmpty }
 
-  public var expressions: [CheckedExpression] {
+  package var expressions: [CheckedExpression] {
     parts.compactMap { if case .expression(let expression) = $0 { return expression } else { return nil } }
   }
 
-  public var reads: [ReadPath] { expressions.flatMap(\.reads) }
+  package var reads: [ReadPath] { expressions.flatMap(\.reads) }
 
-  public func compile(projection: Projection? = nil) -> TemplateProgram {
+  package func compile(projection: Projection? = nil) -> TemplateProgram {
     var shown: [TemplateProgram.Part] = []
     let programs = parts.map { part -> TemplateProgram.Part in
       switch part {
@@ -169,7 +169,7 @@ public struct CheckedTemplate: Sendable {
 }
 
 /// A compiled template: immutable, shared between threads.
-public final class TemplateProgram: Sendable {
+package final class TemplateProgram: Sendable {
   enum Part: Sendable {
     case text([UInt8])
     case program(Program)
@@ -188,7 +188,7 @@ public final class TemplateProgram: Sendable {
   var shown: TemplateProgram { masked ?? self }
 
   /// Whether it contains no expression, so that its text is constant.
-  public var isConstant: Bool {
+  package var isConstant: Bool {
     parts.allSatisfy { if case .text = $0 { return true } else { return false } }
   }
 
@@ -196,7 +196,7 @@ public final class TemplateProgram: Sendable {
   ///
   /// Texts are inserted literally, bools and times as by `string(...)`, null as nothing, numbers, lists and maps as
   /// JSON: unchanged numbers keep their text, and no digits become an exponent.
-  public func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
+  package func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
     render(frame, into: buffer) { _ in }
   }
 
@@ -223,7 +223,7 @@ public final class TemplateProgram: Sendable {
   }
 
   /// Why rendering failed; of several expressions, the failing one explains it.
-  public func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
+  package func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
     for case .program(let program) in parts {
       let again = program.evaluate(frame)
       if again.isError, again.aux == error.aux { return program.failureMessage(again, frame) }

@@ -1,7 +1,7 @@
 /// The static type of an expression.
 public indirect enum ExpressionType: Sendable, Equatable {
   /// The type with further fields allowed in every object.
-  public var opened: ExpressionType {
+  package var opened: ExpressionType {
     switch self {
     case .object(let fields, _):
       .object(fields: fields.map { Field($0.name, $0.type.opened, mayBeAbsent: $0.mayBeAbsent) }, open: true)
@@ -39,15 +39,18 @@ public indirect enum ExpressionType: Sendable, Equatable {
 
   /// A field of a map type.
   public struct Field: Sendable, Equatable {
+    /// The name of the member.
     public var name: String
+    /// The type of its value.
     public var type: ExpressionType
     /// Whether the field may be missing; reading it then needs `.?` or `has`.
-    public var mayBeAbsent: Bool
+    package var mayBeAbsent: Bool
     /// Whether a schema declares the field, not an expression: reading it then converts values that JSON does not
     /// distinguish (7 to a double), and gives null for an absent `T?`.
-    public var isDeclared = false
+    package var isDeclared = false
     /// The possible texts, if the schema lists them.
-    public var choices: [String] = []
+    package var choices: [String] = []
+    /// A member of an object.
     public init(_ name: String, _ type: ExpressionType, mayBeAbsent: Bool = false) {
       self.name = name
       self.type = type
@@ -55,20 +58,20 @@ public indirect enum ExpressionType: Sendable, Equatable {
     }
   }
 
-  public static func object(_ fields: [(String, ExpressionType)], open: Bool = false) -> Self {
+  package static func object(_ fields: [(String, ExpressionType)], open: Bool = false) -> Self {
     .object(fields: fields.map { Field($0.0, $0.1) }, open: open)
   }
 
-  public var isDyn: Bool { self == .dyn }
+  package var isDyn: Bool { self == .dyn }
 
   /// The type without a wrapper's null.
-  public var unwrapped: ExpressionType {
+  package var unwrapped: ExpressionType {
     if case .wrapper(let inner) = self { return inner }
     return self
   }
 
   /// The field with this name of an object, or of an object that may be null.
-  public func field(_ name: String) -> Field? {
+  package func field(_ name: String) -> Field? {
     guard case .object(let fields, _) = unwrapped else { return nil }
     return fields.first { $0.name == name }
   }
@@ -82,7 +85,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
   }
 
   /// The type or null.
-  public var orNull: ExpressionType {
+  package var orNull: ExpressionType {
     switch self {
     case .wrapper, .null: return self
     default: return .wrapper(self)
@@ -95,7 +98,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
   }
 
   /// Whether a map of this type can have only text keys, as JSON requires; true if unknown.
-  public var hasOnlyTextKeys: Bool {
+  package var hasOnlyTextKeys: Bool {
     switch self {
     case .map(let key, let value):
       return (key == .string || key == .dyn || key.isParam) && value.hasOnlyTextKeys
@@ -137,7 +140,7 @@ extension ExpressionType: CustomStringConvertible {
 
 extension ExpressionType {
   /// The type in messages: `string or null` for a wrapper.
-  public var inWords: String {
+  package var inWords: String {
     if case .wrapper(let inner) = self { return "\(inner.inWords) or null" }
     return description
   }

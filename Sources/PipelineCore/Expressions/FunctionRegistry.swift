@@ -1,16 +1,16 @@
 /// The single definition of a function of the expression language.
 ///
 /// The checker uses the overloads, the evaluator the bodies, the reference the summaries, and tests run the examples.
-public struct FunctionSpec: Sendable {
+package struct FunctionSpec: Sendable {
   /// The name: `size`, `math.greatest`, `trim`.
-  public let name: String
+  package let name: String
   /// One sentence with a full stop.
-  public let summary: String
-  public let overloads: [FunctionOverload]
+  package let summary: String
+  package let overloads: [FunctionOverload]
   /// An expression, and another with the same value.
-  public let examples: [(call: String, result: String)]
+  package let examples: [(call: String, result: String)]
   /// Further paragraphs of Markdown, or empty.
-  public var details: String { makeDetails() }
+  package var details: String { makeDetails() }
   /// Computed on demand, not at the start.
   private let makeDetails: @Sendable () -> String
   /// The forms of a macro; nil for functions, which have overloads.
@@ -41,23 +41,23 @@ public struct FunctionSpec: Sendable {
     self.forms = forms
   }
 
-  public var isMacro: Bool { forms != nil }
+  package var isMacro: Bool { forms != nil }
 
   /// The signatures, one for each form: `string.trim() -> string`.
-  public var signatures: [String] { forms ?? overloads.map { $0.signature(name) } }
+  package var signatures: [String] { forms ?? overloads.map { $0.signature(name) } }
 }
 
 /// One overload of a function.
-public struct FunctionOverload: Sendable {
+package struct FunctionOverload: Sendable {
   /// The body: its arguments have the kinds of the parameters; strings have no escapes, lists and maps are in memory.
   typealias Body = @Sendable (Arguments) -> Value
 
   /// Whether it is called as `x.f(y)`; the receiver is then the first parameter.
-  public let isMember: Bool
-  public let parameters: [ExpressionType]
-  public let result: ExpressionType
+  package let isMember: Bool
+  package let parameters: [ExpressionType]
+  package let result: ExpressionType
   /// Whether the last parameter may be repeated.
-  public let isVariadic: Bool
+  package let isVariadic: Bool
   let body: Body
   /// The kinds of value of each parameter, one bit a kind.
   let kinds: [UInt32]
@@ -129,7 +129,7 @@ public struct FunctionOverload: Sendable {
 
 extension FunctionOverload {
   /// The signature in the reference: `string.trim() -> string`.
-  public func signature(_ name: String) -> String {
+  package func signature(_ name: String) -> String {
     var parameters = parameters.map(\.description)
     let receiver = isMember ? parameters.removeFirst() + "." : ""
     let rest = isVariadic ? ", ..." : ""
@@ -189,19 +189,19 @@ enum KindSet {
 }
 
 /// All functions of the language, by name.
-public enum FunctionRegistry {
+package enum FunctionRegistry {
   /// The functions, sorted by name.
-  public static let all: [FunctionSpec] = table.values.sorted { $0.name < $1.name }
+  package static let all: [FunctionSpec] = table.values.sorted { $0.name < $1.name }
 
   /// Functions and macros, sorted by name.
-  public static let callable: [FunctionSpec] = (all + macros).sorted { $0.name < $1.name }
+  package static let callable: [FunctionSpec] = (all + macros).sorted { $0.name < $1.name }
 
   /// One family of functions, for the reference.
-  public struct Family: Sendable {
-    public let title: String
-    public let summary: String
+  package struct Family: Sendable {
+    package let title: String
+    package let summary: String
     /// The functions in the order of the reference.
-    public let functions: [FunctionSpec]
+    package let functions: [FunctionSpec]
   }
 
   static let table: [String: FunctionSpec] = {
@@ -214,10 +214,10 @@ public enum FunctionRegistry {
   }()
 
   /// The function with this name; nil for macros.
-  public static func function(named name: String) -> FunctionSpec? { table[name] }
+  package static func function(named name: String) -> FunctionSpec? { table[name] }
 
   /// The function or macro with this name. `all` is only a macro, `flatten` only a function.
-  public static func described(_ name: String) -> FunctionSpec? {
+  package static func described(_ name: String) -> FunctionSpec? {
     table[name] ?? macros.first { $0.name == name }
   }
 }

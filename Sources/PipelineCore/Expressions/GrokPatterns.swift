@@ -234,11 +234,11 @@ final class GrokPattern: Sendable {
 }
 
 /// User-defined patterns by name.
-public struct GrokDefinitions: Sendable, Equatable {
+package struct GrokDefinitions: Sendable, Equatable {
   private var patterns: [String: String]
 
   /// Names and definitions in grok's syntax; see ``isName(_:)``.
-  public init(_ patterns: [String: String] = [:]) { self.patterns = patterns }
+  package init(_ patterns: [String: String] = [:]) { self.patterns = patterns }
 
   subscript(name: String) -> String? { patterns[name] }
   var names: [String] { Array(patterns.keys) }

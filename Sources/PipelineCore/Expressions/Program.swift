@@ -150,7 +150,7 @@ public final class Program: @unchecked Sendable {
   }
   private let spans: [Span]
   /// The static type of the result.
-  public let type: ExpressionType
+  package let type: ExpressionType
 
   init(
     operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate],
@@ -209,7 +209,7 @@ public final class Program: @unchecked Sendable {
   }
 
   /// The value, if the expression is constant.
-  public var constant: Value? {
+  package var constant: Value? {
     let operation = code.pointee.operations[Int(root)]
     return operation.code == .literal ? operation.literal : nil
   }
@@ -247,7 +247,7 @@ public final class Program: @unchecked Sendable {
 
   /// The value; of kind `.error` if the evaluation failed. It may be raw: a string with the flag ``Value/isEscaped``,
   /// or a list or map of JSON text.
-  public func evaluate(_ frame: EvaluationFrame) -> Value { evaluate(frame.state) }
+  package func evaluate(_ frame: EvaluationFrame) -> Value { evaluate(frame.state) }
 
   @inline(__always)
   func evaluate(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
@@ -299,7 +299,7 @@ public final class Program: @unchecked Sendable {
   }
 
   /// The outcome of a condition; anything but a bool counts as failed.
-  public func evaluateBool(_ frame: EvaluationFrame) -> Tri { evaluateBool(frame.state) }
+  package func evaluateBool(_ frame: EvaluationFrame) -> Tri { evaluateBool(frame.state) }
 
   @inline(__always)
   func evaluateBool(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Tri {
@@ -325,7 +325,7 @@ public final class Program: @unchecked Sendable {
 
   /// Why an evaluation failed, one sentence without a full stop: `no such key: 'status' (event.status)`. The frame and
   /// the event must be unchanged.
-  public func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
+  package func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
     guard let reason = ExpressionFailure(rawValue: error.aux), error.isError else {
       return JSONFailureText.message(error)
     }
@@ -384,14 +384,14 @@ public final class Program: @unchecked Sendable {
   }
 
   /// The location of the failed part of the expression.
-  public func failureLocation(_ error: Value) -> SourceLocation {
+  package func failureLocation(_ error: Value) -> SourceLocation {
     guard error.isError, error.length > 0, Int(error.length) <= spans.count else { return text.location }
     let span = spans[Int(error.length) - 1]
     return text(of: span).location(Int(span.start), Int(span.end))
   }
 
   /// A number that is equal for failures of the same part for the same reason, for counting without formatting text.
-  public func failureKey(_ error: Value) -> UInt64 {
+  package func failureKey(_ error: Value) -> UInt64 {
     UInt64(error.length) << 16 | UInt64(error.aux)
   }
 
@@ -412,5 +412,5 @@ extension ExpressionFailure {
 
 extension EvaluationFrame {
   /// The error of the last failed evaluation as a bool.
-  public var lastError: Value { state.pointee.error }
+  package var lastError: Value { state.pointee.error }
 }

@@ -1,16 +1,16 @@
 extension Program {
   /// The description of one operation.
-  public struct Instruction: Sendable {
+  package struct Instruction: Sendable {
     /// The index in the program, by which other operations refer to it.
-    public var number: Int
+    package var number: Int
     /// `compare 3 >= 4`.
-    public var text: String
+    package var text: String
     /// The source text of the operation.
-    public var source: String
+    package var source: String
   }
 
   /// The evaluated operations, operands first; the last one is the result.
-  public func listing() -> [Instruction] {
+  package func listing() -> [Instruction] {
     var reached: Set<Int32> = []
     var pending = [root]
     while let at = pending.popLast() {

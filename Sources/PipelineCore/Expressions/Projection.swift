@@ -4,9 +4,9 @@ import CJSON
 ///
 /// First every expression of the run is compiled with the projection, which collects the paths; then it is frozen and
 /// shared; then it fills the slots of a frame for each event in one pass.
-public final class Projection: @unchecked Sendable {
+package final class Projection: @unchecked Sendable {
   /// The part of a value that a slot must provide.
-  public enum Need: Sendable {
+  package enum Need: Sendable {
     /// The presence and kind of the value.
     case presence
     /// The value; lists and maps as ranges of JSON text.
@@ -22,7 +22,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   /// The variable of the paths.
-  public let variable: String
+  package let variable: String
   private var nodes = [Node(key: [])]
   /// Whether several frames see the same event one after the other and share what they have read.
   var isShared = false
@@ -31,7 +31,7 @@ public final class Projection: @unchecked Sendable {
   let common: Projection?
   private var ownCount = 0
   /// The number of slots of a frame.
-  public var slotCount: Int { common?.slotCount ?? ownCount }
+  package var slotCount: Int { common?.slotCount ?? ownCount }
   /// The trie for the scanner, set by ``freeze()``. In raw memory, read without checks.
   private struct Trie {
     var nodes: UnsafeMutablePointer<rx_path_node>?
@@ -43,7 +43,7 @@ public final class Projection: @unchecked Sendable {
 
   private let trie: UnsafeMutablePointer<Trie>
 
-  public init(variable: String = "event", within common: Projection? = nil) {
+  package init(variable: String = "event", within common: Projection? = nil) {
     self.variable = variable
     self.common = common
     trie = .allocate(capacity: 1)
@@ -58,7 +58,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   /// The slot of a path of at least one field, new or existing.
-  public func slot(for path: [String], needs: Need) -> Int {
+  package func slot(for path: [String], needs: Need) -> Int {
     slot(for: path.map { Array($0.utf8) }, needs: needs)
   }
 
@@ -85,7 +85,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   /// The paths, for `rxd explain`.
-  public var paths: [String] {
+  package var paths: [String] {
     var all: [String] = []
     func walk(_ at: Int, _ prefix: String) {
       for child in nodes[at].children {
@@ -99,7 +99,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   /// The slots in order, with their paths.
-  public var slotPaths: [(slot: Int, path: String, isPresenceOnly: Bool)] {
+  package var slotPaths: [(slot: Int, path: String, isPresenceOnly: Bool)] {
     var all: [(slot: Int, path: String, isPresenceOnly: Bool)] = []
     func walk(_ at: Int, _ prefix: String) {
       for child in nodes[at].children {
@@ -114,7 +114,7 @@ public final class Projection: @unchecked Sendable {
   }
 
   /// Ends the collection. Call it once, before the first ``fill(_:_:)``.
-  public func freeze() {
+  package func freeze() {
     guard self.trie.pointee.nodes == nil else { return }
     common?.freeze()
     // Breadth first, so that the children of a node are adjacent.
@@ -162,7 +162,7 @@ public final class Projection: @unchecked Sendable {
   ///
   /// The slot of a missing path is `.absent`. Returns `.null`, or an `.error` (see ``JSONFailure``) if a raw event is
   /// malformed.
-  public func fill(_ event: Value, _ frame: EvaluationFrame) -> Value { fill(event, frame.state) }
+  package func fill(_ event: Value, _ frame: EvaluationFrame) -> Value { fill(event, frame.state) }
 
   @inline(__always)
   func fill(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {

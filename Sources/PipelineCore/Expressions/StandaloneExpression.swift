@@ -1,13 +1,13 @@
 /// A compiled expression with slots, variables and memory of its own, for use outside of a graph: a prompt, a tap, an explanation.
 ///
 /// Steps of a graph share theirs (``EventFrame``). Not thread-safe.
-public final class StandaloneExpression {
-  public let program: Program
+package final class StandaloneExpression {
+  package let program: Program
   /// Its variables, other than the event, are set before an evaluation.
-  public let frame: EvaluationFrame
+  package let frame: EvaluationFrame
   private let projection = Projection()
 
-  public init(_ checked: CheckedExpression, arena: Arena = Arena(), json: JSONParser = JSONParser()) {
+  package init(_ checked: CheckedExpression, arena: Arena = Arena(), json: JSONParser = JSONParser()) {
     program = checked.compile(projection: projection)
     projection.freeze()
     frame = EvaluationFrame(
@@ -16,13 +16,13 @@ public final class StandaloneExpression {
   }
 
   /// The result for an event; an error if the event cannot be read.
-  public func evaluate(_ event: Value) -> Value {
+  package func evaluate(_ event: Value) -> Value {
     let failure = load(event)
     return failure.isError ? failure : program.evaluate(frame)
   }
 
   /// The outcome of a condition for an event; failed, if the event cannot be read.
-  public func evaluateBool(_ event: Value) -> Program.Tri {
+  package func evaluateBool(_ event: Value) -> Program.Tri {
     load(event).isError ? .failed : program.evaluateBool(frame)
   }
 

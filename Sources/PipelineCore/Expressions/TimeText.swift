@@ -54,16 +54,16 @@ enum Calendar {
 }
 
 /// Timestamps and durations as text.
-public enum TimeText {
+package enum TimeText {
   /// Nanoseconds since 1970 of a time as in RFC 3339; nil: it is none, or too far away.
-  public static func nanoseconds(rfc3339 text: String) -> Int64? {
+  package static func nanoseconds(rfc3339 text: String) -> Int64? {
     guard let time = Array(text.utf8).withUnsafeBytes({ timestamp($0) }) else { return nil }
     let (scaled, overflow) = time.seconds.multipliedReportingOverflow(by: 1_000_000_000)
     return overflow ? nil : scaled &+ Int64(time.nanoseconds)
   }
 
   /// The time so many seconds after the beginning of 1970, as in RFC 3339: `2026-01-31T12:00:00Z`.
-  public static func rfc3339(seconds: Int64) -> String {
+  package static func rfc3339(seconds: Int64) -> String {
     let buffer = OutputBuffer()
     append(timestamp: .timestamp(seconds: seconds, nanoseconds: 0), to: buffer)
     return String(decoding: buffer.bytes, as: UTF8.self)

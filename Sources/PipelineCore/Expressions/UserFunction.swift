@@ -2,31 +2,31 @@
 ///
 /// It sees only its parameters and other functions that do not call it, so it always ends. A call becomes a part of
 /// the expression that contains it (``ExpressionSyntax/expanded(_:into:)``): nothing is looked up or allocated at run time.
-public final class UserFunction: Sendable {
+package final class UserFunction: Sendable {
   /// A parameter of the function.
-  public struct Parameter: Sendable {
-    public let name: String
-    public let type: ExpressionType
-    public let location: SourceLocation
+  package struct Parameter: Sendable {
+    package let name: String
+    package let type: ExpressionType
+    package let location: SourceLocation
 
-    public init(_ name: String, _ type: ExpressionType, at location: SourceLocation) {
+    package init(_ name: String, _ type: ExpressionType, at location: SourceLocation) {
       self.name = name
       self.type = type
       self.location = location
     }
   }
 
-  public let name: String
+  package let name: String
   /// The location of the name.
-  public let location: SourceLocation
-  public let summary: String?
-  public let parameters: [Parameter]
+  package let location: SourceLocation
+  package let summary: String?
+  package let parameters: [Parameter]
   /// The type that the file gives to the result, if any.
-  public let returns: ExpressionType?
+  package let returns: ExpressionType?
   /// The value, without the bodies of the functions that it calls.
   let body: ExpressionSyntax
   /// The type of the result for arguments of exactly the declared types.
-  public let type: ExpressionType
+  package let type: ExpressionType
   /// The number of nodes and the depth with the bodies of the functions that it calls.
   let extent: Extent
 
@@ -50,30 +50,30 @@ public final class UserFunction: Sendable {
   }
 
   /// `celsius(f: double) -> double`
-  public var signature: String {
+  package var signature: String {
     "\(name)(\(parameters.map { "\($0.name): \($0.type)" }.joined(separator: ", "))) -> \(type)"
   }
 
   /// The text of the value.
-  public var text: LocatedText { body.text }
+  package var text: LocatedText { body.text }
 
   /// Whether the function comes from an included file.
-  public var isIncluded: Bool { location.text.origin != nil }
+  package var isIncluded: Bool { location.text.origin != nil }
 
   static let parameterLimit = 16
 }
 
 /// The functions of a pipeline file and of the files that it includes.
-public struct UserFunctions: Sendable {
-  public static let none = UserFunctions()
+package struct UserFunctions: Sendable {
+  package static let none = UserFunctions()
 
   /// In the order in which they are defined.
-  public private(set) var all: [UserFunction] = []
+  package private(set) var all: [UserFunction] = []
   private var table: [String: UserFunction] = [:]
   /// Functions whose definition has an error, which is reported there: a call of one is no further error.
   var broken: Set<String> = []
 
-  public var isEmpty: Bool { table.isEmpty && broken.isEmpty }
+  package var isEmpty: Bool { table.isEmpty && broken.isEmpty }
   var names: [String] { Array(table.keys) + broken }
 
   subscript(name: String) -> UserFunction? { table[name] }

@@ -2,7 +2,7 @@
 
 extension Catalogue {
   /// The components of Sources/PipelineCore/Operators.
-  public static let operators = Catalogue([
+  package static let operators = Catalogue([
     CatalogueEntry(operator: Absence.self, "absence"),
     CatalogueEntry(row: Aggregate.self, "aggregate"),
     CatalogueEntry(operator: AllMatch.self, "all"),

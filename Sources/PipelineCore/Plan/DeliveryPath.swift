@@ -1,7 +1,7 @@
 /// The delivery guarantee for the events on the way from one source to one sink.
-public struct DeliveryPath: Sendable, Equatable {
+package struct DeliveryPath: Sendable, Equatable {
   /// From the weakest to the strongest.
-  public enum Level: Int, Sendable, Comparable {
+  package enum Level: Int, Sendable, Comparable {
     /// A crash loses events under way.
     case bestEffort
     /// Committed input is safe; other input is lost with the process.
@@ -11,9 +11,9 @@ public struct DeliveryPath: Sendable, Equatable {
     /// Neither a killed process nor a power cut loses input that was acknowledged to the sender; some events are delivered again.
     case durable
 
-    public static func < (a: Level, b: Level) -> Bool { a.rawValue < b.rawValue }
+    package static func < (a: Level, b: Level) -> Bool { a.rawValue < b.rawValue }
 
-    public var name: String {
+    package var name: String {
       switch self {
       case .bestEffort: "best effort"
       case .onceCommitted: "at least once from the commit on"
@@ -24,29 +24,29 @@ public struct DeliveryPath: Sendable, Equatable {
   }
 
   /// One reason why the level is no higher.
-  public struct Limit: Sendable, Equatable {
+  package struct Limit: Sendable, Equatable {
     /// The highest level that a path with it has.
-    public var level: Level
+    package var level: Level
     /// The possible loss or repetition, a clause.
-    public var effect: String
+    package var effect: String
     /// The reason, a clause; nil: the mode of the pipeline.
-    public var cause: String?
+    package var cause: String?
     /// The remedy, a sentence.
-    public var remedy: String
+    package var remedy: String
     /// Nil: the reason is no line of the file.
-    public var location: SourceLocation?
+    package var location: SourceLocation?
   }
 
   /// The source and the sink, in the names of the file.
-  public var source: String
-  public var sink: String
+  package var source: String
+  package var sink: String
   /// Everything that limits it, the weakest first.
-  public var limits: [Limit]
+  package var limits: [Limit]
 
-  public var level: Level { limits.first?.level ?? .durable }
+  package var level: Level { limits.first?.level ?? .durable }
 
   /// `events -> out: at least once: after a crash ... (shop.yaml:9: ...)`.
-  public var line: String {
+  package var line: String {
     let reasons = limits.prefix { $0.level == level }.map { limit -> String in
       let place = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
       return limit.effect + (limit.cause.map { " (\(place)\($0))" } ?? "")
@@ -69,7 +69,7 @@ extension Plan {
   ///
   /// Sources of inner signals count where they bring in events of their own, as a `file` does, and not where they ask or
   /// compute for the event that the signal is made for.
-  public func deliveryPaths(hasStateDirectory: Bool) -> [DeliveryPath] {
+  package func deliveryPaths(hasStateDirectory: Bool) -> [DeliveryPath] {
     deliveryPaths(hasStateDirectory: hasStateDirectory, atMost: .max).paths
   }
 
@@ -213,7 +213,7 @@ extension SourceRecovery {
 extension Plan {
   /// An error for each reason why a path has less than `require` asks for, in the order of the file. Nothing if the file
   /// requires nothing.
-  public func deliveryShortfalls(hasStateDirectory: Bool) -> [Diagnostic] {
+  package func deliveryShortfalls(hasStateDirectory: Bool) -> [Diagnostic] {
     guard let requirement else { return [] }
     var found: [(limit: DeliveryPath.Limit, first: DeliveryMap.Path, more: Int)] = []
     var index: [String: Int] = [:]

@@ -5,7 +5,7 @@ extension Plan {
 
   /// The mode and its reason, a line for each path, and the guarantee without a state directory. Lines after the first are
   /// indented.
-  public func deliveryLines() -> [String] {
+  package func deliveryLines() -> [String] {
     var lines = [modeLine]
     let (paths, others, _, weakest) = deliveryPaths(hasStateDirectory: true, atMost: Self.maximumPathLines)
     lines += paths.map { "  " + $0.line }
@@ -39,7 +39,7 @@ extension Plan {
 
   /// The guarantee of a run, one sentence without a full stop; without a state directory, also what it would promise with
   /// one.
-  public func deliveryNote(hasStateDirectory: Bool) -> String {
+  package func deliveryNote(hasStateDirectory: Bool) -> String {
     let weakest = deliveryPaths(hasStateDirectory: true, atMost: 0).weakest
     let mode = delivery(hasStateDirectory: true)
     if requestedDelivery?.value == .bestEffort {

@@ -1,5 +1,5 @@
 /// The facts that `rxd explain` reports about one expression.
-public struct ExpressionReport: Sendable {
-  public var step: StepID
-  public var checked: CheckedExpression
+package struct ExpressionReport: Sendable {
+  package var step: StepID
+  package var checked: CheckedExpression
 }

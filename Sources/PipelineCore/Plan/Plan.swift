@@ -1,36 +1,36 @@
 /// A compiled pipeline: immutable, shared by everything that runs, draws or explains it.
-public final class Plan: Sendable {
-  public let name: String
-  public let description: String?
-  public let source: SourceText
+package final class Plan: Sendable {
+  package let name: String
+  package let description: String?
+  package let source: SourceText
   /// The named signals: sources first, then signals, each in the order of the file.
-  public let named: [NamedPlan]
-  public let sinks: [SinkPlan]
+  package let named: [NamedPlan]
+  package let sinks: [SinkPlan]
   /// Indexes in `named` of the signals that run without a reader because they execute commands.
-  public let rootSubscribers: [Int]
+  package let rootSubscribers: [Int]
   /// Every step, by ``StepID``.
-  public let steps: [StepPlan]
+  package let steps: [StepPlan]
   /// A report on each expression, in the order of compilation.
-  public let expressions: [ExpressionReport]
+  package let expressions: [ExpressionReport]
   /// The functions that expressions of the file can call.
-  public let functions: UserFunctions
+  package let functions: UserFunctions
   /// How many threads may decode one input at the same time; 1: the pipeline thread decodes. Nil: as many as there are
   /// processors.
-  public let threads: Int?
+  package let threads: Int?
   /// The location of the source that reads standard input; nil: there is none.
-  public let standardInput: SourceLocation?
+  package let standardInput: SourceLocation?
   /// The mode that the file asks for; see ``delivery(hasStateDirectory:)``.
   let requestedDelivery: Located<Delivery>?
   /// The file's `whenLate`, the rule for time that passed while the pipeline was down; nil: ``WhenLate/fire``. ``StepPlan/whenLate`` is the rule
   /// of a step.
-  public let whenLate: Located<WhenLate>?
+  package let whenLate: Located<WhenLate>?
   /// The least guarantee that the file asks for.
   let requirement: Located<DeliveryRequirement>?
   /// All sources, in the order of the plan.
   let sources: [PlannedSource]
 
   /// The ways between the steps, by ``EdgeID``; the first is none.
-  public let edges: [EdgePlan]
+  package let edges: [EdgePlan]
   /// Sources and operators, by the numbers of their steps.
   let components: [Int: any Component]
 
@@ -65,7 +65,7 @@ public final class Plan: Sendable {
     stages = Plan.stages(named, sinks)
   }
 
-  public func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
+  package func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
 
   /// The owner of the errors output `NAME.errors`.
   func owner(_ name: String) -> ErrorsOwner? {
@@ -82,28 +82,28 @@ public final class Plan: Sendable {
 }
 
 /// The owner of an errors output, by its index in the plan: a source, a signal, a command, or a sink.
-public enum ErrorsOwner: Hashable, Sendable {
+package enum ErrorsOwner: Hashable, Sendable {
   case named(Int)
   case sink(Int)
 }
 
 /// A named source or signal: it runs once and is shared, unless it is cold.
-public struct NamedPlan: Sendable {
+package struct NamedPlan: Sendable {
   /// The kind of a named part.
-  public enum Kind: String, Sendable {
+  package enum Kind: String, Sendable {
     case source, signal, command
     /// An output of a command, or the signal that enables it.
     case part
   }
-  public var name: String
-  public var kind: Kind
-  public var body: SignalPlan
+  package var name: String
+  package var kind: Kind
+  package var body: SignalPlan
   /// Whether each reference runs an instance of its own.
-  public var isCold: Bool
-  public var sharing = Sharing()
-  public var location: SourceLocation
+  package var isCold: Bool
+  package var sharing = Sharing()
+  package var location: SourceLocation
   /// The number of references in the file.
-  public var references = 0
+  package var references = 0
 }
 
 extension NamedPlan {
@@ -123,47 +123,47 @@ extension SignalPlan {
 }
 
 /// A sink with its input.
-public struct SinkPlan: Sendable {
-  public var name: String
-  public var step: StepID
-  public var keyword: String
-  public var input: SignalPlan
-  public var component: any SinkComponent
-  public var segment: Segment
-  public var location: SourceLocation
-  public var outboxLimit = OutboxLimit()
+package struct SinkPlan: Sendable {
+  package var name: String
+  package var step: StepID
+  package var keyword: String
+  package var input: SignalPlan
+  package var component: any SinkComponent
+  package var segment: Segment
+  package var location: SourceLocation
+  package var outboxLimit = OutboxLimit()
   /// The key of the sink in a saved state.
   var reference: String { "sinks.\(name)" }
   /// The signal that this sink was added to print (``FrontEnd/printed``), as it was named; nil: it is one of the file's.
-  public var printedSignal: String? {
+  package var printedSignal: String? {
     name.hasPrefix(PipelineFile.printedPrefix) ? String(name.dropFirst(PipelineFile.printedPrefix.count)) : nil
   }
 }
 
 /// The description of one step, for counters, messages and drawings.
-public struct StepPlan: Sendable {
+package struct StepPlan: Sendable {
   /// The component key: `filter`, `http`.
-  public var keyword: String
+  package var keyword: String
   /// The named source, signal or sink that contains it.
-  public var owner: String
+  package var owner: String
   /// `owner`, the position in the chain, and the keyword: `books/2 filter`.
-  public var label: String
-  public var location: SourceLocation
+  package var label: String
+  package var location: SourceLocation
   /// The policy in the file; nil: the operator's default.
-  public var onError: ErrorPolicy?
+  package var onError: ErrorPolicy?
   /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. It stays the
   /// same when another step is inserted.
   var key: String
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
   /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.
-  public var delivery: Located<Delivery>?
+  package var delivery: Located<Delivery>?
   /// The rule for time that passed while the pipeline was down.
-  public var whenLate = WhenLate.fire
+  package var whenLate = WhenLate.fire
   /// Whether the file gives the rule beside the step.
   var ownsWhenLate = false
   /// The settings in the file, for drawings.
-  public var settings = StepSettings()
+  package var settings = StepSettings()
 }
 
 /// The treatment of an event for which a step fails.
@@ -181,7 +181,7 @@ public enum ErrorPolicy: String, Sendable, CaseIterable {
 /// A signal in the plan: a tree of steps over references.
 public final class SignalPlan: Sendable {
   /// The kind of a signal, with its parts.
-  public enum Kind: Sendable {
+  package enum Kind: Sendable {
     /// The named source or signal with this index in `Plan.named`.
     case named(Int)
     case errors(ErrorsOwner)
@@ -193,9 +193,9 @@ public final class SignalPlan: Sendable {
     case run(FusedRunPlan, input: SignalPlan)
   }
 
-  public let kind: Kind
-  public let step: StepID
-  public let type: EventType
+  package let kind: Kind
+  package let step: StepID
+  package let type: EventType
   /// The edge of the plan over which its events go. Set when the plan is made, never after.
   nonisolated(unsafe) var edge = EdgeID.none
   /// The key of a reference in a saved state; unique in the plan.
@@ -206,7 +206,7 @@ public final class SignalPlan: Sendable {
   /// A placeholder for a missing signal.
   static let nothing = SignalPlan(.input, step: StepID(0), type: .dyn)
 
-  public convenience init(_ kind: Kind, step: StepID, type: EventType) {
+  package convenience init(_ kind: Kind, step: StepID, type: EventType) {
     self.init(kind, step: step, type: type, reference: "")
   }
 
@@ -226,19 +226,19 @@ public final class SignalPlan: Sendable {
 }
 
 /// Neighbouring fusable steps, compiled into one pass over each event.
-public struct FusedRunPlan: Sendable {
+package struct FusedRunPlan: Sendable {
   /// Steps that see the same event value and therefore share one projection.
-  public struct Part: Sendable {
-    public var segment: Segment
-    public var steps: [Step]
+  package struct Part: Sendable {
+    package var segment: Segment
+    package var steps: [Step]
   }
   /// One fused step.
-  public struct Step: Sendable {
-    public var id: StepID
-    public var component: any FusableOperator
+  package struct Step: Sendable {
+    package var id: StepID
+    package var component: any FusableOperator
   }
-  public var parts: [Part]
-  public init(parts: [Part]) { self.parts = parts }
+  package var parts: [Part]
+  package init(parts: [Part]) { self.parts = parts }
 }
 
 extension SignalPlan {
@@ -255,18 +255,20 @@ extension SignalPlan {
 
 /// The compiler's knowledge about the events of a signal.
 public struct EventType: Sendable, Equatable {
-  public var type: ExpressionType
+  package var type: ExpressionType
   /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.
-  public var tuple: [String]?
-  public var elements: [ExpressionType] = []
+  package var tuple: [String]?
+  package var elements: [ExpressionType] = []
   /// The source that reads the events as texts, while they are unchanged; nil: they may be anything.
-  public var text: TextOrigin?
+  package var text: TextOrigin?
 
+  /// Events of this type.
   public init(_ type: ExpressionType, tuple: [String]? = nil, elements: [ExpressionType] = []) {
     self.type = type
     self.tuple = tuple
     self.elements = elements
   }
+  /// Events of any type.
   public static let dyn = EventType(.dyn)
 
   /// Facts beside the type, for messages.
@@ -286,19 +288,19 @@ public struct EventType: Sendable, Equatable {
 
 /// The expressions of one or several steps that see the same event: they share the slots of one projection of the
 /// event.
-public final class Segment: @unchecked Sendable {
+package final class Segment: @unchecked Sendable {
   /// Frozen after compilation.
-  public let projection: Projection
-  public internal(set) var usesMeta = false
+  package let projection: Projection
+  package internal(set) var usesMeta = false
   /// The members of `meta` that are read; nil: all may be.
   var metaMembers: Set<String>? = []
-  public internal(set) var usesNow = false
-  public internal(set) var hasPrograms = false
+  package internal(set) var usesNow = false
+  package internal(set) var hasPrograms = false
   /// The number of variables in a frame.
-  public internal(set) var variableCount = Variables.base.count
+  package internal(set) var variableCount = Variables.base.count
   /// The environment as a map, fixed when the plan is made.
-  public let environment: OwnedValue
-  public init(environment: OwnedValue, projection: Projection = Projection()) {
+  package let environment: OwnedValue
+  package init(environment: OwnedValue, projection: Projection = Projection()) {
     self.environment = environment
     self.projection = projection
   }

@@ -12,7 +12,7 @@ extension Plan {
   /// Without a state directory there is nowhere to keep anything. With one it is the mode that the file asks for, by
   /// default the lightest that gives what the file requires and loses no event: checkpoints where every source can repeat
   /// what came after one, and no sink limits what waits for it on disk.
-  public func delivery(hasStateDirectory: Bool) -> Delivery {
+  package func delivery(hasStateDirectory: Bool) -> Delivery {
     guard hasStateDirectory else { return .bestEffort }
     if let requestedDelivery { return requestedDelivery.value }
     if requirement?.value == .durable { return .durable }
@@ -23,12 +23,12 @@ extension Plan {
 
   /// Whether the file excludes this source or sink from the guarantee: events that the sink takes count as delivered at once, and events of
   /// the source are acknowledged at once.
-  public func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
+  package func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
 }
 
 extension Plan {
   /// An error for each source that `--once` cannot run, because it waits for events that others send.
-  public var sourcesWithoutEnd: [Diagnostic] {
+  package var sourcesWithoutEnd: [Diagnostic] {
     sources.filter { !$0.isInner && $0.component.once == nil }.map { source in
       let step = steps[source.step.number]
       return Diagnostic(

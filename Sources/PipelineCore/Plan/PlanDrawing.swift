@@ -1,46 +1,46 @@
 /// A plan as boxes and arrows, for `rxd graph`.
-public struct PlanDrawing: Sendable {
+package struct PlanDrawing: Sendable {
   /// The kind of a box.
-  public enum Shape: String, Sendable { case source, step, sink }
+  package enum Shape: String, Sendable { case source, step, sink }
 
   /// A step as a box.
-  public struct Box: Sendable {
-    public var id: String
-    public var shape: Shape
+  package struct Box: Sendable {
+    package var id: String
+    package var shape: Shape
     /// The keyword: `filter`.
-    public var keyword: String
+    package var keyword: String
     /// The first expression of its parameters; empty if it has none.
-    public var detail: String
+    package var detail: String
     /// The named source, signal or sink that contains it.
-    public var owner: String
+    package var owner: String
     /// The number of the fused run that contains it; nil if it runs alone.
-    public var run: Int?
-    public var location: SourceLocation
+    package var run: Int?
+    package var location: SourceLocation
 
     var label: String { detail.isEmpty ? keyword : "\(keyword): \(detail)" }
   }
 
   /// The kind of an arrow.
-  public enum Line: String, Sendable {
+  package enum Line: String, Sendable {
     case events, errors
     /// From a step to the inner signal or chain that it runs.
     case inner
   }
 
   /// An edge between two boxes.
-  public struct Arrow: Sendable {
-    public var from: String
-    public var to: String
-    public var line: Line
+  package struct Arrow: Sendable {
+    package var from: String
+    package var to: String
+    package var line: Line
   }
 
-  public private(set) var name: String
-  public private(set) var boxes: [Box] = []
-  public private(set) var arrows: [Arrow] = []
+  package private(set) var name: String
+  package private(set) var boxes: [Box] = []
+  package private(set) var arrows: [Arrow] = []
   /// Owners in the order of the file.
-  public private(set) var owners: [String]
+  package private(set) var owners: [String]
 
-  public init(_ plan: Plan) {
+  package init(_ plan: Plan) {
     name = plan.name
     owners = plan.named.map(\.name) + plan.sinks.map(\.name)
     var drawer = Drawer(plan)
@@ -52,7 +52,7 @@ public struct PlanDrawing: Sendable {
   // MARK: Forms
 
   /// A flowchart for Markdown.
-  public var mermaid: String {
+  package var mermaid: String {
     var text = "flowchart LR\n"
     for (index, owner) in owners.enumerated() {
       let own = boxes.filter { $0.owner == owner }
@@ -91,7 +91,7 @@ public struct PlanDrawing: Sendable {
   }
 
   /// The drawing in Graphviz's language.
-  public var dot: String {
+  package var dot: String {
     func quote(_ text: String) -> String {
       var result = ""
       JSONText.quote(text, to: &result)
@@ -122,7 +122,7 @@ public struct PlanDrawing: Sendable {
     return text + "}\n"
   }
 
-  public var json: JSONText {
+  package var json: JSONText {
     .object([
       ("name", .string(name)),
       (

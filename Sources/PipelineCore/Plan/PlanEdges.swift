@@ -1,15 +1,15 @@
 /// Identifies an edge of the plan, by its index in ``Plan/edges``.
-public struct EdgeID: Hashable, Sendable {
-  public var number: Int
-  public init(_ number: Int) { self.number = number }
+package struct EdgeID: Hashable, Sendable {
+  package var number: Int
+  package init(_ number: Int) { self.number = number }
   /// The edge of everything that is not part of the plan.
   static let none = EdgeID(0)
 }
 
 /// An edge of the graph as written in the pipeline file. All subscriptions of a signal share its edge.
-public struct EdgePlan: Hashable, Sendable {
+package struct EdgePlan: Hashable, Sendable {
   /// An end of an edge.
-  public enum End: Hashable, Sendable {
+  package enum End: Hashable, Sendable {
     case step(StepID)
     /// A named source or signal, which sends to each reader.
     case named(Int)
@@ -18,15 +18,15 @@ public struct EdgePlan: Hashable, Sendable {
     case feed(StepID)
     case nothing
   }
-  public var from: End
-  public var to: End
+  package var from: End
+  package var to: End
   /// The index of the step's input; nil: the edge comes from an inner signal, or leads to no step.
-  public var input: Int?
+  package var input: Int?
   /// For an edge between two fused steps, the edge by which events reach the first of them; nil for other edges.
   var entry: EdgeID?
 
   /// Whether one node runs the steps at both ends.
-  public var isBetweenFusedSteps: Bool { entry != nil }
+  package var isBetweenFusedSteps: Bool { entry != nil }
 }
 
 extension Plan {
@@ -52,24 +52,24 @@ extension Plan {
 
 extension Plan {
   /// Whether the file has the step: a source, an operator, a sink.
-  public func isInFile(_ step: StepID) -> Bool {
+  package func isInFile(_ step: StepID) -> Bool {
     guard let component = components[step.number] else { return sinks.contains { $0.step == step } }
     guard let step = component as? any OperatorComponent else { return true }
     return !type(of: step).isHidden && !type(of: step).onlyListens
   }
 
-  public func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceComponent }
+  package func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceComponent }
 
   /// The name of a step that views and metrics use: signal and keyword, or the name that the file gives it. It stays the same when another
   /// step is inserted, and no two steps have the same.
-  public func id(of step: StepID) -> String {
+  package func id(of step: StepID) -> String {
     let key = steps[step.number].key
     // The names of sinks and signals differ, and have no dots.
     return key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
   }
 
   /// The name of an edge's end, with the names of steps that ``id(of:)-(StepID)`` gives.
-  public func id(of end: EdgePlan.End) -> String {
+  package func id(of end: EdgePlan.End) -> String {
     switch end {
     case .step(let step), .feed(let step): id(of: step)
     default: name(of: end)
@@ -77,7 +77,7 @@ extension Plan {
   }
 
   /// The name of an edge's end, as the file has it.
-  public func name(of end: EdgePlan.End) -> String {
+  package func name(of end: EdgePlan.End) -> String {
     switch end {
     case .step(let step), .feed(let step): steps[step.number].label
     case .named(let index): named[index].name

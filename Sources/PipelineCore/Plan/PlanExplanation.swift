@@ -1,10 +1,10 @@
 /// A plan in words, for `rxd explain`: what runs together, what each expression reads and returns, and what happens to
 /// events that fail.
-public struct PlanExplanation {
+package struct PlanExplanation {
   private let plan: Plan
   private var lines: [String] = []
 
-  public static func text(_ plan: Plan) -> String {
+  package static func text(_ plan: Plan) -> String {
     var explanation = PlanExplanation(plan: plan)
     explanation.file()
     return explanation.lines.joined(separator: "\n") + "\n"
@@ -181,7 +181,7 @@ public struct PlanExplanation {
   }
 
   /// A type in everyday words.
-  public static func name(_ type: ExpressionType) -> String {
+  package static func name(_ type: ExpressionType) -> String {
     switch type {
     case .dyn: "any value"
     case .object(let fields, let open):

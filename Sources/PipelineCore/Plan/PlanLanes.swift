@@ -1,7 +1,7 @@
 /// The edges that show the work of a step, for the live page and for recorded tests.
 extension Plan {
   /// The edges by which events leave the sources that a step depends on, inner ones included, in the order of the plan.
-  public func sources(of step: StepID) -> [EdgeID] {
+  package func sources(of step: StepID) -> [EdgeID] {
     var found: Set<Int> = []
     var seen: Set<EdgePlan.End> = []
     var open: [EdgePlan.End] = [.step(step)]
@@ -24,7 +24,7 @@ extension Plan {
   }
 
   /// The edges that make up the signal, or lead into the sink, that contains a step.
-  public func signalEdges(of step: StepID) -> [EdgeID] {
+  package func signalEdges(of step: StepID) -> [EdgeID] {
     let owner = steps[step.number].owner
     let ends: [EdgePlan.End] =
       if let index = index(ofNamed: owner) { [.named(index)] } else {
@@ -38,12 +38,12 @@ extension Plan {
   }
 
   /// The edge between two ends, by the names of ``id(of:)-(EdgePlan.End)``.
-  public func edge(from: String, to: String) -> EdgeID? {
+  package func edge(from: String, to: String) -> EdgeID? {
     edges.indices.dropFirst().first { id(of: edges[$0].from) == from && id(of: edges[$0].to) == to }.map(EdgeID.init)
   }
 
   /// The step of that name, as ``id(of:)-(StepID)`` has it.
-  public func step(named id: String) -> StepID? {
+  package func step(named id: String) -> StepID? {
     steps.indices.map { StepID($0) }.first { self.id(of: $0) == id && isInFile($0) }
   }
 }

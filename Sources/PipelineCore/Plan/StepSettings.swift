@@ -1,26 +1,26 @@
 /// The settings of a step in the file, as text for drawings. Secrets are masked, and every text is bounded.
-public struct StepSettings: Sendable, Equatable {
+package struct StepSettings: Sendable, Equatable {
   /// One setting.
-  public struct Entry: Sendable, Equatable {
+  package struct Entry: Sendable, Equatable {
     /// The parameter, or the field of a mapping; empty: the value stands for the whole.
-    public var name: String
+    package var name: String
     /// The value in one line: an expression, a number, a list in brackets.
-    public var text: String
+    package var text: String
     /// Whether the value is a mapping, or a list with one.
-    public var isNested: Bool
+    package var isNested: Bool
   }
 
   /// The entries of a mapping, or one entry without a name.
-  public private(set) var entries: [Entry] = []
+  package private(set) var entries: [Entry] = []
   /// How many the file has; only the first ``limit`` are kept.
-  public private(set) var count = 0
+  package private(set) var count = 0
   /// The names of a combination's inputs; empty where the file gives none.
-  public var inputs: [String] = []
+  package var inputs: [String] = []
 
   static let limit = 32
   static let textLimit = 400
 
-  public init() {}
+  package init() {}
 
   init(_ arguments: YAMLNode?, inputs: [String] = []) {
     self.inputs = inputs

@@ -1,9 +1,9 @@
 import Glibc
 
 /// Decides which addresses requests may go to, by the address itself and not by the name.
-public enum AddressPolicy {
+package enum AddressPolicy {
   /// The decision about an address.
-  public enum Verdict: Sendable, Equatable {
+  package enum Verdict: Sendable, Equatable {
     case allowed
     /// Loopback or private: allowed for hosts that the pipeline file gives as an address, or allows.
     case privateNetwork
@@ -12,7 +12,7 @@ public enum AddressPolicy {
   }
 
   /// - Parameter bytes: 4 or 16 bytes in network order; anything else is forbidden.
-  public static func judge(_ bytes: [UInt8]) -> Verdict {
+  package static func judge(_ bytes: [UInt8]) -> Verdict {
     switch bytes.count {
     case 4: judgeV4(bytes[0], bytes[1], bytes[2], bytes[3])
     case 16: judgeV6(bytes)
@@ -21,7 +21,7 @@ public enum AddressPolicy {
   }
 
   /// Whether the host of a URL may be a private address: it is an address itself, or `localhost`.
-  public static func maySayPrivate(host: String) -> Bool {
+  package static func maySayPrivate(host: String) -> Bool {
     let lowered = host.lowercased()
     return bytes(ofHost: host) != nil || lowered == "localhost" || lowered.hasSuffix(".localhost")
   }
@@ -32,7 +32,7 @@ public enum AddressPolicy {
   ///   - host: as the URL has it.
   ///   - port: of the URL.
   ///   - mayBePrivate: The host is an address itself, or private addresses are allowed.
-  public static func refusal(of address: [UInt8], host: String, port: String, mayBePrivate: Bool) -> String? {
+  package static func refusal(of address: [UInt8], host: String, port: String, mayBePrivate: Bool) -> String? {
     switch judge(address) {
     case .allowed: nil
     case .privateNetwork where mayBePrivate: nil
@@ -46,7 +46,7 @@ public enum AddressPolicy {
   ///
   /// IPv6 addresses may have brackets and a zone. IPv4 addresses may have any form that C libraries read: `127.1`,
   /// `0x7f000001`, `2130706433`.
-  public static func bytes(ofHost host: String) -> [UInt8]? {
+  package static func bytes(ofHost host: String) -> [UInt8]? {
     var text = Substring(host)
     if text.utf8.first == UInt8(ascii: "[") { text = text.dropFirst() }
     if text.utf8.last == UInt8(ascii: "]") { text = text.dropLast() }

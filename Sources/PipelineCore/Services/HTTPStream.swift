@@ -1,5 +1,5 @@
 /// A part of a streamed answer.
-public enum HTTPStreamPart: Sendable {
+package enum HTTPStreamPart: Sendable {
   /// Status and headers, without a body; before the other parts.
   case head(HTTPResponse)
   case bytes([UInt8])
@@ -8,14 +8,14 @@ public enum HTTPStreamPart: Sendable {
 }
 
 /// A request with a streamed answer.
-public protocol HTTPStream: Cancellable {
+package protocol HTTPStream: Cancellable {
   /// Reports that bytes of the answer have been handled. The number of unhandled bytes is limited, so without this call no more arrive.
   func handled(_ bytes: Int)
 }
 
 extension HTTPClient {
   /// Passes on the answer when it is complete; `timeout` limits it.
-  public func stream(
+  package func stream(
     _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
   ) -> any HTTPStream {
     let call = send(request) { result in

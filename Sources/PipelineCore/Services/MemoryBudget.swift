@@ -2,39 +2,39 @@ import Synchronization
 
 /// The memory limit of queued events, for all pipelines of a process together. While the queues exceed it, each has an eighth of its usual
 /// limit: its senders wait, or it leaves events on the disk. Thread-safe.
-public final class MemoryBudget: Sendable {
-  public static let standard = 256 << 20
+package final class MemoryBudget: Sendable {
+  package static let standard = 256 << 20
 
   /// In bytes.
-  public let limit: Int
+  package let limit: Int
   private let used = Atomic<Int>(0)
 
-  public init(_ limit: Int = standard) { self.limit = limit }
+  package init(_ limit: Int = standard) { self.limit = limit }
 
   /// The bytes that queues hold.
-  public var held: Int { used.load(ordering: .relaxed) }
+  package var held: Int { used.load(ordering: .relaxed) }
 
   /// The present limit of a queue whose usual limit is `usual` bytes.
-  public func room(_ usual: Int) -> Int { held > limit ? usual / 8 : usual }
+  package func room(_ usual: Int) -> Int { held > limit ? usual / 8 : usual }
 
   /// The usual limit of the queues of one pipeline's steps together.
-  public var usualOfSteps: Int { limit / 2 }
+  package var usualOfSteps: Int { limit / 2 }
 
   fileprivate func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
 /// The share of one queue in a budget, in steps of 64 KiB. Given back when it is freed. Used by one thread at a time.
-public struct MemoryShare: ~Copyable {
+package struct MemoryShare: ~Copyable {
   private let budget: MemoryBudget
   private var steps = 0
 
-  public init(of budget: MemoryBudget) { self.budget = budget }
+  package init(of budget: MemoryBudget) { self.budget = budget }
 
   deinit { budget.add(-steps << 16) }
 
   /// Reports the bytes that the queue holds.
   @inline(__always)
-  public mutating func set(_ bytes: Int) {
+  package mutating func set(_ bytes: Int) {
     let new = (bytes + 0xFFFF) >> 16
     if new != steps { move(to: new) }
   }
@@ -46,11 +46,11 @@ public struct MemoryShare: ~Copyable {
 }
 
 /// The same for a queue that several threads use under a lock of their own.
-public final class LockedMemoryShare: @unchecked Sendable {
+package final class LockedMemoryShare: @unchecked Sendable {
   private var share: MemoryShare
 
-  public init(of budget: MemoryBudget) { share = MemoryShare(of: budget) }
+  package init(of budget: MemoryBudget) { share = MemoryShare(of: budget) }
 
   /// Reports the bytes that the queue holds. Call it with the lock of the queue held.
-  public func set(_ bytes: Int) { share.set(bytes) }
+  package func set(_ bytes: Int) { share.set(bytes) }
 }

@@ -1,7 +1,7 @@
 /// Stores one pipeline's state, outbox and dead letters on disk, between runs of the process.
 ///
 /// A commit is one transaction: all of it is on the disk, or nothing. `Storage` implements it on SQLite, tests in memory.
-public protocol PipelineStore: AnyObject, Sendable {
+package protocol PipelineStore: AnyObject, Sendable {
   /// Commits `transaction` after the earlier ones. `done` is called once, on any thread, when it is on the disk. If the disk fails, the
   /// store tries again; if it is closed before, `done` is released without a call.
   func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void)
@@ -22,9 +22,9 @@ public protocol PipelineStore: AnyObject, Sendable {
 }
 
 /// The changes of one commit.
-public struct StoreTransaction: Sendable {
+package struct StoreTransaction: Sendable {
   /// The change of the saved state.
-  public enum StateChange: Sendable {
+  package enum StateChange: Sendable {
     /// The state of the earlier commit stays.
     case keep
     /// A new run goes on from this state.
@@ -33,42 +33,42 @@ public struct StoreTransaction: Sendable {
     case clear
   }
 
-  public var state = StateChange.keep
+  package var state = StateChange.keep
   /// New rows, in the order of their numbers.
-  public var rows: [OutboxRow] = []
+  package var rows: [OutboxRow] = []
   /// Rows that have been delivered or dropped.
-  public var removed: [RemovedRow] = []
-  public var deadLetters: [StoredDeadLetter] = []
+  package var removed: [RemovedRow] = []
+  package var deadLetters: [StoredDeadLetter] = []
 
-  public init() {}
+  package init() {}
 
   /// Whether it changes nothing.
-  public var isEmpty: Bool {
+  package var isEmpty: Bool {
     if case .keep = state { rows.isEmpty && removed.isEmpty && deadLetters.isEmpty } else { false }
   }
 }
 
 /// The bytes of a saved state, in parts of which a store writes only those that have changed.
-public struct SavedState: Sendable, Equatable {
-  public var bytes: [UInt8]
+package struct SavedState: Sendable, Equatable {
+  package var bytes: [UInt8]
   /// The ends of the parts, ascending; the last is `bytes.count`.
-  public var ends: [Int]
+  package var ends: [Int]
 
-  public init(_ bytes: [UInt8], ends: [Int] = []) {
+  package init(_ bytes: [UInt8], ends: [Int] = []) {
     self.bytes = bytes
     self.ends = ends.last == bytes.count ? ends : ends + [bytes.count]
   }
 }
 
 /// Events that a sink has to deliver, committed together.
-public struct OutboxRow: Sendable {
+package struct OutboxRow: Sendable {
   /// Ascending within a store; never used twice.
-  public var number: Int64
-  public var sink: String
-  public var events: Int
-  public var bytes: [UInt8]
+  package var number: Int64
+  package var sink: String
+  package var events: Int
+  package var bytes: [UInt8]
 
-  public init(number: Int64, sink: String, events: Int, bytes: [UInt8]) {
+  package init(number: Int64, sink: String, events: Int, bytes: [UInt8]) {
     self.number = number
     self.sink = sink
     self.events = events
@@ -77,14 +77,14 @@ public struct OutboxRow: Sendable {
 }
 
 /// A row that is not needed any more.
-public struct RemovedRow: Sendable {
-  public var number: Int64
-  public var sink: String
-  public var events: Int
+package struct RemovedRow: Sendable {
+  package var number: Int64
+  package var sink: String
+  package var events: Int
   /// How many bytes it had.
-  public var size: Int
+  package var size: Int
 
-  public init(number: Int64, sink: String, events: Int, size: Int) {
+  package init(number: Int64, sink: String, events: Int, size: Int) {
     self.number = number
     self.sink = sink
     self.events = events
@@ -93,16 +93,16 @@ public struct RemovedRow: Sendable {
 }
 
 /// The undelivered rows of a sink.
-public struct OutboxBacklog: Sendable, Equatable {
-  public var rows = 0
-  public var events = 0
-  public var bytes = 0
+package struct OutboxBacklog: Sendable, Equatable {
+  package var rows = 0
+  package var events = 0
+  package var bytes = 0
   /// A lower bound of its row numbers, and the number of its last row; 0: it has none.
-  public var first: Int64 = 0
-  public var last: Int64 = 0
-  public init() {}
+  package var first: Int64 = 0
+  package var last: Int64 = 0
+  package init() {}
 
-  public mutating func add(_ row: OutboxRow) {
+  package mutating func add(_ row: OutboxRow) {
     rows += 1
     events += row.events
     bytes += row.bytes.count
@@ -110,7 +110,7 @@ public struct OutboxBacklog: Sendable, Equatable {
     last = row.number
   }
 
-  public mutating func remove(_ row: RemovedRow) {
+  package mutating func remove(_ row: RemovedRow) {
     rows -= 1
     events -= row.events
     bytes -= row.size
@@ -118,17 +118,17 @@ public struct OutboxBacklog: Sendable, Equatable {
 }
 
 /// A rejected event that nothing reads.
-public struct StoredDeadLetter: Sendable {
+package struct StoredDeadLetter: Sendable {
   /// Nanoseconds since 1970.
-  public var time: Int64
+  package var time: Int64
   /// The code of the reason, `RX501`.
-  public var code: String
+  package var code: String
   /// The label of the step that rejected it.
-  public var step: String
+  package var step: String
   /// A JSON document.
-  public var document: [UInt8]
+  package var document: [UInt8]
 
-  public init(time: Int64, code: String, step: String, document: [UInt8]) {
+  package init(time: Int64, code: String, step: String, document: [UInt8]) {
     self.time = time
     self.code = code
     self.step = step

@@ -1,5 +1,5 @@
 /// Runs programs to their end: the transport implements it, tests stub it.
-public protocol ProgramRunner: AnyObject, Sendable {
+package protocol ProgramRunner: AnyObject, Sendable {
   /// Starts a program. `completion` is called exactly once, on any thread, unless the call is cancelled before. It may be called
   /// before `run` returns.
   func run(
@@ -18,55 +18,55 @@ public protocol ProgramRunner: AnyObject, Sendable {
 }
 
 /// One run of a program.
-public struct ProgramCall: Sendable, Equatable {
+package struct ProgramCall: Sendable, Equatable {
   /// An absolute or relative path, or a name that is looked for in ``searchPath``.
-  public var program: String
+  package var program: String
   /// Without the program itself. Print ``shownArguments``.
-  public var arguments: [String]
+  package var arguments: [String]
   /// The arguments with `(secret)` in place of the secrets of the pipeline file; nil: they have none.
-  public var maskedArguments: [String]?
+  package var maskedArguments: [String]?
   /// The contents of its standard input.
-  public var input: [UInt8] = []
-  public var options = ProgramOptions()
+  package var input: [UInt8] = []
+  package var options = ProgramOptions()
 
-  public init(_ program: String, _ arguments: [String] = []) {
+  package init(_ program: String, _ arguments: [String] = []) {
     self.program = program
     self.arguments = arguments
   }
 
   /// The arguments for messages.
-  public var shownArguments: [String] { maskedArguments ?? arguments }
+  package var shownArguments: [String] { maskedArguments ?? arguments }
 
   /// The directories in which programs without a `/` are searched for, independent of the environment.
-  public static let searchPath = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
+  package static let searchPath = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
 }
 
 /// How programs are run; the same for all runs of one component. Everything has a limit.
-public struct ProgramOptions: Sendable, Equatable {
+package struct ProgramOptions: Sendable, Equatable {
   /// All variables that the program gets.
-  public var environment: [String: String] = [:]
+  package var environment: [String: String] = [:]
   /// Nil: the directory of the process.
-  public var directory: String?
+  package var directory: String?
   /// From the start to the end of the program.
-  public var timeout: TimeSpan = .seconds(30)
+  package var timeout: TimeSpan = .seconds(30)
   /// Bytes of its standard output.
-  public var maxOutput = 16 << 20
+  package var maxOutput = 16 << 20
   /// Bytes of private writable memory; 0: no limit.
-  public var memory = 0
+  package var memory = 0
   /// Seconds of processor time; 0: no limit.
-  public var cpu = 0
-  public init() {}
+  package var cpu = 0
+  package init() {}
 }
 
 /// How a program has ended.
-public struct ProgramResult: Sendable, Equatable {
+package struct ProgramResult: Sendable, Equatable {
   /// The exit status; nil: a signal has ended it.
-  public var exit: Int?
-  public var signal: Int?
-  public var output: [UInt8]
+  package var exit: Int?
+  package var signal: Int?
+  package var output: [UInt8]
   /// The last 4 KiB of its standard error.
-  public var errors: [UInt8]
-  public init(exit: Int? = 0, signal: Int? = nil, output: [UInt8] = [], errors: [UInt8] = []) {
+  package var errors: [UInt8]
+  package init(exit: Int? = 0, signal: Int? = nil, output: [UInt8] = [], errors: [UInt8] = []) {
     self.exit = exit
     self.signal = signal
     self.output = output
@@ -75,23 +75,23 @@ public struct ProgramResult: Sendable, Equatable {
 }
 
 /// Why there is no result.
-public struct ProgramFailure: Error, Sendable, Equatable {
+package struct ProgramFailure: Error, Sendable, Equatable {
   /// The cause of a failure.
-  public enum Kind: String, Sendable {
+  package enum Kind: String, Sendable {
     /// It cannot be started.
     case start
     case timeout, outputTooLong
   }
-  public var kind: Kind
+  package var kind: Kind
   /// A clause that follows the name of the program, without a full stop.
-  public var message: String
-  public init(_ kind: Kind, _ message: String) {
+  package var message: String
+  package init(_ kind: Kind, _ message: String) {
     self.kind = kind
     self.message = message
   }
 
   /// It ran longer than it may.
-  public static func late(after timeout: TimeSpan) -> ProgramFailure {
+  package static func late(after timeout: TimeSpan) -> ProgramFailure {
     ProgramFailure(.timeout, "had not ended after \(timeout)")
   }
 }
@@ -113,7 +113,7 @@ final class NoPrograms: ProgramRunner {
 // MARK: - Programs that answer
 
 /// An output of a program that answers lines.
-public enum ProgramPart: Sendable {
+package enum ProgramPart: Sendable {
   /// A line of its standard output, without its end.
   case line([UInt8])
   /// A line of its standard error, twenty a second at most.
@@ -123,7 +123,7 @@ public enum ProgramPart: Sendable {
 }
 
 /// A running program that answers lines. Cancelling ends it: its input ends, it gets SIGTERM, and SIGKILL after 5 s; nothing comes any more.
-public protocol ProgramDialogue: Cancellable {
+package protocol ProgramDialogue: Cancellable {
   /// Writes lines, each with its end. Never blocks.
   func write(_ bytes: [UInt8])
   /// Ends its input after the written lines; the program then ends by itself, or is ended.
@@ -132,7 +132,7 @@ public protocol ProgramDialogue: Cancellable {
 
 extension ProgramRunner {
   /// Runs the program anew for each line, one after the other: for tests, where one stub stands for both.
-  public func converse(
+  package func converse(
     _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
   ) -> any ProgramDialogue { RepeatedRuns(self, call, receive) }
 }

@@ -8,27 +8,27 @@ public struct Services: Sendable {
     }
   }
 
-  public var http: any HTTPClient
-  public var programs: any ProgramRunner = NoPrograms()
-  public var databases: any DatabaseReader = NoDatabases()
+  package var http: any HTTPClient
+  package var programs: any ProgramRunner = NoPrograms()
+  package var databases: any DatabaseReader = NoDatabases()
   /// The replacement of plugins in tests; nil: plugins run.
-  public var plugins: (any PluginStandIn)?
+  package var plugins: (any PluginStandIn)?
   /// Writes one line to the log: level, component, message.
-  public var log: @Sendable (Level, String, String) -> Void
+  package var log: @Sendable (Level, String, String) -> Void
   /// Takes one dead letter: a JSON document without line end. Called on the executor's thread.
-  public var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
+  package var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
   /// Whether dead letters are stored. If so, events left in sinks at the end become dead letters; otherwise a warning
   /// gives their number.
-  public var keepsDeadLetters = false
+  package var keepsDeadLetters = false
   /// Random numbers for jitter, uniformly distributed. Tests pass a fixed sequence.
-  public var random: @Sendable () -> UInt64
+  package var random: @Sendable () -> UInt64
   /// Makes a worker that runs jobs off the pipeline thread; the text names its purpose. The default runs everything in
   /// the turns.
-  public var worker: @Sendable (String) -> any Worker
+  package var worker: @Sendable (String) -> any Worker
   /// The memory limit of the queues of all pipelines that share it.
-  public var memory = MemoryBudget()
+  package var memory = MemoryBudget()
 
-  public init(
+  package init(
     http: any HTTPClient, log: @escaping @Sendable (Level, String, String) -> Void,
     deadLetter: @escaping @Sendable (UnsafeRawBufferPointer) -> Void,
     random: @escaping @Sendable () -> UInt64,

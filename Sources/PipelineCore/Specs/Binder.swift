@@ -27,11 +27,11 @@ protocol SignalCompiler: AnyObject {
 
 /// The context for binding a component's parameters: the types of its inputs, the variables they may use, and the compiler.
 public struct Binder {
-  public var diagnostics = Diagnostics()
+  package var diagnostics = Diagnostics()
   /// The types of the events that the component's expressions see as `event`.
-  public let inputs: [EventType]
+  package let inputs: [EventType]
   /// The location of the component in the file.
-  public let location: SourceLocation
+  package let location: SourceLocation
   /// The segment of the step's expressions.
   let segment: Segment
   let context: SignalContext

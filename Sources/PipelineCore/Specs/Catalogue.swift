@@ -2,6 +2,7 @@ import Synchronization
 
 /// Every component that pipeline files can name. A value that is passed, never global.
 public struct Catalogue: Sendable {
+  /// The components, in the order in which they were given.
   public let components: [CatalogueEntry]
   private let index: [Key: Int]
 
@@ -10,6 +11,7 @@ public struct Catalogue: Sendable {
     var name: String
   }
 
+  /// A catalogue of these components. Of two with one kind and name, files get the later.
   public init(_ components: [CatalogueEntry]) {
     self.components = components
     var index: [Key: Int] = [:]
@@ -19,13 +21,14 @@ public struct Catalogue: Sendable {
     self.index = index
   }
 
+  /// The components of both; those of `other` take the place of equally named ones of their kind.
   public func adding(_ other: Catalogue) -> Catalogue { Catalogue(components + other.components) }
 
-  public func component(_ kind: ComponentKind, _ name: String) -> CatalogueEntry? {
+  package func component(_ kind: ComponentKind, _ name: String) -> CatalogueEntry? {
     index[Key(kind: kind, name: name)].map { components[$0] }
   }
 
-  public func names(_ kind: ComponentKind) -> [String] {
+  package func names(_ kind: ComponentKind) -> [String] {
     components.filter { $0.kind == kind }.map(\.name)
   }
 }
@@ -35,14 +38,16 @@ public struct Catalogue: Sendable {
 /// Name and kind are known at once; the rest is made when it is first asked for, so that the start-up time depends on the
 /// components in use and not on the size of the catalogue.
 public struct CatalogueEntry: Sendable {
+  /// Where files may name it.
   public let kind: ComponentKind
+  /// The key that names it in files.
   public let name: String
   /// The least number of inputs of a combination.
-  public let minimumInputs: Int
+  package let minimumInputs: Int
   /// Whether a combination makes lists whose elements `reduce` sees by name.
   let makesTuple: Bool
   /// Whether neighbouring steps of this kind are fused.
-  public let isRowWise: Bool
+  package let isRowWise: Bool
   let changesValue: Bool
   let decode: @Sendable (YAMLNode?, inout DecodingContext) -> DecodedComponent
   private let description: Memo<Description>
@@ -66,63 +71,66 @@ public struct CatalogueEntry: Sendable {
     var afterCrash: String?
   }
 
-  public var summary: String { description.value.summary }
-  public var details: String { description.value.details }
-  public var parameters: [ParameterInfo] { description.value.parameters }
-  public var examples: [Example] { description.value.examples }
-  public var edges: EdgeCases { description.value.edges }
-  public var memory: String { description.value.memory }
+  package var summary: String { description.value.summary }
+  package var details: String { description.value.details }
+  package var parameters: [ParameterInfo] { description.value.parameters }
+  package var examples: [Example] { description.value.examples }
+  package var edges: EdgeCases { description.value.edges }
+  package var memory: String { description.value.memory }
   /// The state of a running component that outlives the process.
-  public var persistence: Persistence { description.value.persistence }
+  package var persistence: Persistence { description.value.persistence }
   /// The values and effect of `whenLate`, a sentence or two; nil: the component keeps no time.
-  public var lateness: String? { description.value.lateness }
-  public var knownAs: [String] { description.value.knownAs }
-  public var useCases: [UseCase] { description.value.useCases }
-  public var seeAlso: [String] { description.value.seeAlso }
+  package var lateness: String? { description.value.lateness }
+  package var knownAs: [String] { description.value.knownAs }
+  package var useCases: [UseCase] { description.value.useCases }
+  package var seeAlso: [String] { description.value.seeAlso }
   /// The effect of a crash on the events of a source or sink with default parameters; nil: an operator.
-  public var afterCrash: String? { description.value.afterCrash }
+  package var afterCrash: String? { description.value.afterCrash }
   /// The name in the component's own spec; `name` must equal it.
   var nameInSpec: String { description.value.name }
 
-  /// `name` must equal the spec's; without it the spec is made immediately.
+  /// A source. `name` must equal the spec's; without it the spec is made immediately.
   public init<C: SourceComponent>(source: C.Type, _ name: String? = nil) {
     self.init(
       C.self, .source, name, afterCrash: { $0.recovery.meaning },
       savedPositions: { state throws(StateFault) in try C.savedPositions(&state) }, wrap: { .source($0) })
   }
+  /// An operator with a node of its own. `name` must equal the spec's; without it the spec is made immediately.
   public init<C: OperatorComponent>(operator: C.Type, _ name: String? = nil) {
     self.init(C.self, .operator, name) { .operator($0) }
   }
+  /// An operator whose steps are fused with their neighbours, such as a ``PureOperator``. `name` must equal the spec's.
   public init<C: FusableOperator>(row: C.Type, _ name: String? = nil) {
     self.init(C.self, .operator, name, isRowWise: true, changesValue: C.changesValue) { .row($0) }
   }
-  public init<C: CombiningOperator>(combination: C.Type, _ name: String? = nil) {
+  package init<C: CombiningOperator>(combination: C.Type, _ name: String? = nil) {
     self.init(C.self, .combination, name, minimumInputs: C.minimumInputs, makesTuple: C.makesTuple) {
       .combination($0)
     }
   }
-  public init<C: CommandComponent>(command: C.Type, _ name: String? = nil) {
+  package init<C: CommandComponent>(command: C.Type, _ name: String? = nil) {
     self.init(C.self, .command, name) { .command($0) }
   }
+  /// A sink. `name` must equal the spec's; without it the spec is made immediately.
   public init<C: SinkComponent>(sink: C.Type, _ name: String? = nil) {
     self.init(C.self, .sink, name, afterCrash: { $0.confirmation.meaning }, wrap: { .sink($0) })
   }
 
   /// One that a plugin offers; `make`: a component with the defaults.
-  public init<C: SourceComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
+  package init<C: SourceComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(
       C.self, .source, make().offered.name, spec: { make().offered.spec(make) }, afterCrash: { $0.offered.afterCrash },
       savedPositions: { state throws(StateFault) in try C.savedPositions(&state) }, wrap: { .source($0) })
   }
-  public init<C: OperatorComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
+  package init<C: OperatorComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }, wrap: { .operator($0) })
   }
-  public init<C: FusableOperator & PluginComponent>(pluginRow make: @escaping @Sendable () -> C) {
+  package init<C: FusableOperator & PluginComponent>(pluginRow make: @escaping @Sendable () -> C) {
     self.init(
       C.self, .operator, make().offered.name, spec: { make().offered.spec(make) }, isRowWise: true,
       changesValue: C.changesValue, wrap: { .row($0) })
   }
-  public init<C: SinkComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
+  package init<C: SinkComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(
       C.self, .sink, make().offered.name, spec: { make().offered.spec(make) },
       afterCrash: { $0.offered.afterCrash }, wrap: { .sink($0) })

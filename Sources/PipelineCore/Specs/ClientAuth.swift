@@ -1,7 +1,7 @@
 /// How a client's requests authenticate: `auth: { oauth2: { ... } }`.
-public struct ClientAuth: RecordParameter {
+package struct ClientAuth: RecordParameter {
   /// OAuth 2.0 with client credentials.
-  public struct OAuth2: RecordParameter {
+  package struct OAuth2: RecordParameter {
     enum Placement: String, ChoiceParameter {
       case basic, body
       var help: String { self == .basic ? "in the header Authorization" : "as parameters of the request" }
@@ -13,9 +13,9 @@ public struct ClientAuth: RecordParameter {
     var scope = ""
     var parameters = Table<String>()
     var credentials = Placement.basic
-    public init() {}
+    package init() {}
 
-    public static var fields: [RecordField<OAuth2>] {
+    package static var fields: [RecordField<OAuth2>] {
       [
         .init("tokenURL", \.tokenURL, required: true, "The URL that gives tokens, http or https."),
         .init("clientID", \.clientID, required: true, "The client's name."),
@@ -26,7 +26,7 @@ public struct ClientAuth: RecordParameter {
       ]
     }
 
-    public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+    package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
       guard let url = node["tokenURL"], url.scalar?.isPlaceholder == false, !tokenURL.contains("${") else { return }
       let lower = tokenURL.lowercased()
       guard lower.hasPrefix("http://") || lower.hasPrefix("https://") else {
@@ -44,15 +44,15 @@ public struct ClientAuth: RecordParameter {
   }
 
   /// Signatures of AWS, version 4.
-  public struct AWSSigV4: RecordParameter {
+  package struct AWSSigV4: RecordParameter {
     var region = ""
     var service = ""
     var accessKey = Secret("")
     var secretKey = Secret("")
     var sessionToken: Secret?
-    public init() {}
+    package init() {}
 
-    public static var fields: [RecordField<AWSSigV4>] {
+    package static var fields: [RecordField<AWSSigV4>] {
       [
         .init("region", \.region, required: true, "The region, such as `eu-central-1`."),
         .init("service", \.service, required: true, "The service, such as `s3` or `es`."),
@@ -62,7 +62,7 @@ public struct ClientAuth: RecordParameter {
       ]
     }
 
-    public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+    package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
       for (name, value) in [("region", region), ("service", service)] {
         guard let field = node[name], field.scalar?.isPlaceholder == false else { continue }
         let isWord = value.utf8.allSatisfy { byte in
@@ -77,13 +77,13 @@ public struct ClientAuth: RecordParameter {
     }
   }
 
-  public var basic: HTTPAuth.Basic?
-  public var bearer: Secret?
-  public var oauth2: OAuth2?
-  public var awsSigV4: AWSSigV4?
-  public init() {}
+  package var basic: HTTPAuth.Basic?
+  package var bearer: Secret?
+  package var oauth2: OAuth2?
+  package var awsSigV4: AWSSigV4?
+  package init() {}
 
-  public static var fields: [RecordField<ClientAuth>] {
+  package static var fields: [RecordField<ClientAuth>] {
     [
       .init("basic", \.basic, "A user and a password."),
       .init("bearer", \.bearer, "A token; use ${secret:NAME}."),
@@ -97,7 +97,7 @@ public struct ClientAuth: RecordParameter {
     ]
   }
 
-  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+  package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
     HTTPAuth.validate(
       node, [("bearer", bearer), ("basic", nil), ("oauth2", nil), ("awsSigV4", nil)], basic, &context)
     let secrets = [
@@ -108,7 +108,7 @@ public struct ClientAuth: RecordParameter {
     for (name, value, record) in secrets { HTTPAuth.validate(secret: name, value, record?[name], &context) }
   }
 
-  public var value: HTTPOptions.Auth {
+  package var value: HTTPOptions.Auth {
     if let bearer { return .bearer(bearer) }
     if let basic { return .basic(user: basic.user.revealed, password: basic.password) }
     if let oauth2 {

@@ -2,6 +2,7 @@
 public protocol Component: Sendable {
   /// The defaults; a required parameter has a placeholder until it is decoded.
   init()
+  /// Name, parameters and documentation.
   static var spec: ComponentSpec<Self> { get }
   /// The spec of this very component: that of its type, unless a plugin offers it.
   var ownSpec: ComponentSpec<Self> { get }
@@ -78,6 +79,7 @@ public protocol SourceComponent: Component {
   func threads(_ limit: Int?) -> String?
   /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it is unknown.
   static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
+  /// Makes the running source for one subscription; it starts with ``RunningSource/begin()``.
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
 
@@ -113,6 +115,7 @@ public protocol OperatorComponent: Component {
   var furtherInputs: [SignalPlan] { get }
   /// The type of its events, given the types of the inputs' events.
   func outputType(_ inputs: [EventType]) -> EventType
+  /// Makes the running step for one subscription, whose events go to `downstream`.
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
   /// Advice about its parameters for events at these rates: that of its input, then those of the signals among the
   /// parameters.
@@ -148,6 +151,7 @@ public protocol FusableOperator: OperatorComponent {
   var isForgettable: Bool { get }
   /// Whether its steps are ``LateStep``s.
   var sendsLater: Bool { get }
+  /// Makes the running step for one subscription.
   func makeStep() -> FusedStep
   /// Makes the step of one more of many equal chains, of which `first` is a step: the two may share what does not
   /// change.
@@ -169,13 +173,13 @@ extension FusableOperator {
 }
 
 /// A component of `commands:`, which works on demand.
-public protocol CommandComponent: OperatorComponent {
+package protocol CommandComponent: OperatorComponent {
   /// Its index in ``Plan/named``.
   var index: Int { get set }
 }
 
 /// Combines the signals that its key lists; an origin, not a step: `merge: [a, b]`.
-public protocol CombiningOperator: OperatorComponent {
+package protocol CombiningOperator: OperatorComponent {
   /// The least number of inputs.
   static var minimumInputs: Int { get }
   /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
@@ -185,9 +189,9 @@ public protocol CombiningOperator: OperatorComponent {
 }
 
 extension CombiningOperator {
-  public static var minimumInputs: Int { 1 }
-  public static var makesTuple: Bool { false }
-  public mutating func take(_ inputs: [InputNode]) {}
+  package static var minimumInputs: Int { 1 }
+  package static var makesTuple: Bool { false }
+  package mutating func take(_ inputs: [InputNode]) {}
 }
 
 /// A component that ends a signal.
@@ -213,7 +217,7 @@ public protocol SinkComponent: Component {
   /// The value that it encodes for an event; nil: the event.
   var sentValue: MappingParameter? { get }
   /// The encoder that shows how the sink writes an event; nil: that of ``encoding``, or JSON.
-  var shownEncoder: (any EventEncoder)? { get }
+  var shownEncoder: ShownEncoder? { get }
   /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
   /// each event.
   var streamEncoding: EncodeParameter? { get }
@@ -221,6 +225,7 @@ public protocol SinkComponent: Component {
   var namesDeliveries: Bool { get }
   /// The guarantee for an event that it has acknowledged.
   var confirmation: SinkConfirmation { get }
+  /// Makes the running sink.
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
 
@@ -237,8 +242,14 @@ extension SinkComponent {
   public var encoding: EncodeParameter? { nil }
   public var sentValue: MappingParameter? { nil }
   public var streamEncoding: EncodeParameter? { nil }
-  public var shownEncoder: (any EventEncoder)? { nil }
+  public var shownEncoder: ShownEncoder? { nil }
   public var confirmation: SinkConfirmation { .nothing }
+}
+
+/// How a sink's events look where it does not write them: in `rxd run --dry-run` and in tests. Made by the package's own sinks.
+public struct ShownEncoder {
+  package let encoder: any EventEncoder
+  package init(_ encoder: any EventEncoder) { self.encoder = encoder }
 }
 
 /// The kinds of components, by where they may occur.

@@ -1,29 +1,30 @@
 /// The single definition of a component's name, parameters and meaning. Decoding, `rxd check`, `rxd list`, `rxd
 /// describe`, the JSON schema, the reference and the tests of the examples all read it.
 public struct ComponentSpec<C: Component>: Sendable {
-  public var name: String
+  package var name: String
   /// One sentence with a full stop.
-  public var summary: String
+  package var summary: String
   /// Further paragraphs for the reference, Markdown.
-  public var details: String
-  public var parameters: [Parameter<C>]
-  public var examples: [Example]
+  package var details: String
+  package var parameters: [Parameter<C>]
+  package var examples: [Example]
   /// The behaviour on empty input, error, completion and disposal.
-  public var edges: EdgeCases
+  package var edges: EdgeCases
   /// The contents of a running component's memory, and how long it keeps them; empty: none.
-  public var memory: String
+  package var memory: String
   /// The part of that memory that outlives the process.
-  public var persistence: Persistence
+  package var persistence: Persistence
   /// The rule for `whenLate`; nil: the component keeps no time.
-  public var lateness: LatenessRule<C>?
+  package var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
-  public var knownAs: [String]
+  package var knownAs: [String]
   /// The tasks of users, for the index of the reference.
-  public var useCases: [UseCase]
-  public var seeAlso: [String]
+  package var useCases: [UseCase]
+  package var seeAlso: [String]
   /// Makes a component with the defaults.
   var make: @Sendable () -> C = { C() }
 
+  /// A component's definition. The properties of the same names say what each part is; all but name and summary may be left out.
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
     examples: [Example] = [], edges: EdgeCases = EdgeCases(), memory: String = "", persistence: Persistence = .nothing,
@@ -48,7 +49,7 @@ public struct ComponentSpec<C: Component>: Sendable {
 /// An example: the reference shows it and a test runs it.
 public struct Example: Sendable {
   /// The kind of an example, with its text.
-  public enum Body: Sendable {
+  package enum Body: Sendable {
     /// One step over marbles; `inputs` are `a` and further named signals.
     case marble(step: String, inputs: [(name: String, marbles: String)], output: String, values: [(String, String)])
     /// A whole pipeline file; it is checked, and its own `tests:` run.
@@ -57,10 +58,10 @@ public struct Example: Sendable {
     case snippet(String)
   }
 
-  public var title: String
-  public var body: Body
-  public var file: StaticString
-  public var line: UInt
+  package var title: String
+  package var body: Body
+  package var file: StaticString
+  package var line: UInt
 
   /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. An unlisted letter stands for its own text, a
   /// digit for the number.
@@ -88,12 +89,14 @@ public struct Example: Sendable {
       file: file, line: line)
   }
 
+  /// A whole pipeline file; it is checked, and its own `tests:` run.
   public static func pipeline(
     _ title: String, _ yaml: String, file: StaticString = #filePath, line: UInt = #line
   ) -> Example {
     Example(title: title, body: .pipeline(yaml), file: file, line: line)
   }
 
+  /// The component as written under `sources:` or `sinks:`; it is checked.
   public static func snippet(
     _ title: String, _ yaml: String, file: StaticString = #filePath, line: UInt = #line
   ) -> Example {
@@ -103,7 +106,7 @@ public struct Example: Sendable {
 
 /// One parameter of a component.
 public struct Parameter<C: Component>: Sendable {
-  public var info: ParameterInfo
+  package var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout C, inout DecodingContext) -> Void
   let bind: @Sendable (inout C, inout Binder) -> Void
   /// The signals and chains in the parameter's value; nil: it can have none.
@@ -148,32 +151,32 @@ public struct Parameter<C: Component>: Sendable {
 
 /// How an expression parameter is used.
 public struct ExpressionUse: Sendable {
-  public var variables: [Variable]
-  public var expecting: ExpressionType?
+  package var variables: [Variable]
+  package var expecting: ExpressionType?
   /// A variable that the expression sees.
-  public struct Variable: Sendable {
-    public var name: String
-    public var type: ExpressionType
+  package struct Variable: Sendable {
+    package var name: String
+    package var type: ExpressionType
   }
 }
 
 /// The description of a parameter in the catalogue.
 public struct ParameterInfo: Sendable {
-  public var name: String
-  public var help: String
-  public var isPrimary: Bool
-  public var isRequired: Bool
+  package var name: String
+  package var help: String
+  package var isPrimary: Bool
+  package var isRequired: Bool
   /// Whether the value of the component key is this parameter.
-  public var isWhole: Bool
-  public var shape: ParameterShape
+  package var isWhole: Bool
+  package var shape: ParameterShape
   /// The default as a pipeline file would write it; nil: none.
-  public var defaultText: String?
-  public var range: ClosedRange<Int64>?
-  public var variables: [String]
+  package var defaultText: String?
+  package var range: ClosedRange<Int64>?
+  package var variables: [String]
   /// A former name; files may still use it, with a warning. Nil: none.
-  public var formerName: String?
+  package var formerName: String?
   /// Whether it is written beside the component key and not in its value.
-  public var isBeside = false
+  package var isBeside = false
 }
 
 /// The form of a parameter's values, for humans and for the JSON schema.
@@ -241,8 +244,11 @@ public indirect enum ParameterShape: Sendable, Equatable {
 
   /// A value that a parameter can have.
   public struct Choice: Sendable, Equatable {
+    /// The word as a file writes it.
     public var name: String
+    /// The meaning of the word, a phrase.
     public var help: String
+    /// One word of a choice.
     public init(_ name: String, _ help: String) {
       self.name = name
       self.help = help

@@ -3,7 +3,7 @@
 /// Fields take `*`, numbers, ranges `1-5`, lists `1,15`, steps `*/10`, and the English names of months and days in
 /// three letters; Sunday is 0 or 7. If both day fields are restricted, either suffices; a field that starts with `*` is
 /// not restricted, as in Vixie's cron. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are allowed.
-public struct CronSchedule: Sendable, Equatable {
+package struct CronSchedule: Sendable, Equatable {
   private var minutes: UInt64 = 0
   private var hours: UInt64 = 0
   private var daysOfMonth: UInt64 = 0
@@ -13,12 +13,12 @@ public struct CronSchedule: Sendable, Equatable {
   private var anyDayOfWeek = false
   /// Whether the minute or the hour starts with `*`: such a schedule follows the clock through all its changes. Any
   /// other schedule names times of day, each of which runs once, even if the clock skips or repeats it.
-  public private(set) var followsClock = false
-  public let text: String
+  package private(set) var followsClock = false
+  package let text: String
 
   /// Why a text is no schedule.
-  public struct Mistake: Error, Sendable, Equatable {
-    public var message: String
+  package struct Mistake: Error, Sendable, Equatable {
+    package var message: String
   }
 
   private struct Field {
@@ -42,7 +42,7 @@ public struct CronSchedule: Sendable, Equatable {
     "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
   ]
 
-  public init(_ text: String) throws(Mistake) {
+  package init(_ text: String) throws(Mistake) {
     self.text = text
     let parts = (Self.shortcuts[text.lowercased()] ?? text).utf8.split(separator: UInt8(ascii: " "))
     guard parts.count == 5 else {
@@ -111,7 +111,7 @@ public struct CronSchedule: Sendable, Equatable {
   }
 
   /// Whether the time zone exists.
-  public static func isTimeZone(_ name: String) -> Bool { TimeZones.offset(of: name, at: 0) != nil }
+  package static func isTimeZone(_ name: String) -> Bool { TimeZones.offset(of: name, at: 0) != nil }
 
   // MARK: Times
 
@@ -122,7 +122,7 @@ public struct CronSchedule: Sendable, Equatable {
   ///
   /// If the schedule names times of day (not ``followsClock``), a time that a change of the clock skips runs at the
   /// moment of the change, and a repeated time runs the first time.
-  public func next(after wallTime: Int64, in zone: String) -> Int64? {
+  package func next(after wallTime: Int64, in zone: String) -> Int64? {
     let after = Self.floor(wallTime, 1_000_000_000)
     guard let offset = TimeZones.offset(of: zone, at: after) else { return nil }
     let found = followsClock ? nextReal(after, zone) : nextLocal(after, offset, zone)
@@ -217,11 +217,11 @@ public struct CronSchedule: Sendable, Equatable {
 }
 
 /// A schedule as a parameter.
-public struct CronParameter: ParameterValue {
-  public let schedule: CronSchedule
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
-  public var defaultText: String? { schedule.text }
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> CronParameter? {
+package struct CronParameter: ParameterValue {
+  package let schedule: CronSchedule
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
+  package var defaultText: String? { schedule.text }
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> CronParameter? {
     guard let text = String.decode(node, &context) else { return nil }
     do throws(CronSchedule.Mistake) {
       return CronParameter(schedule: try CronSchedule(text))

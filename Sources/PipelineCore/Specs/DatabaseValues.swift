@@ -1,7 +1,7 @@
 /// The types of a column of SQLite, whose values have types of their own.
-public enum ColumnKind: String, ChoiceParameter {
+package enum ColumnKind: String, ChoiceParameter {
   case int, double, string, bytes, bool, timestamp, any
-  public var help: String {
+  package var help: String {
     switch self {
     case .int: "an integer"
     case .double: "a number, also where an integer is stored"
@@ -13,7 +13,7 @@ public enum ColumnKind: String, ChoiceParameter {
     }
   }
 
-  public var type: ExpressionType {
+  package var type: ExpressionType {
     switch self {
     case .int: .int
     case .double: .double
@@ -27,13 +27,13 @@ public enum ColumnKind: String, ChoiceParameter {
 }
 
 /// Makes events of rows: a map from column to value. A row's offset is its index.
-public final class DatabaseDecoder: EventDecoder {
-  public var framing: Framing { .whole }
+package final class DatabaseDecoder: EventDecoder {
+  package var framing: Framing { .whole }
   private let rows: DatabaseRows
   private let kinds: [(index: Int, name: String, kind: ColumnKind)]
 
   /// - Parameter columns: Those that events have, with their types; empty: all, as they are stored. Each must be there.
-  public init(_ rows: DatabaseRows, _ columns: [(name: String, kind: ColumnKind)]) {
+  package init(_ rows: DatabaseRows, _ columns: [(name: String, kind: ColumnKind)]) {
     self.rows = rows
     kinds =
       columns.isEmpty
@@ -43,7 +43,7 @@ public final class DatabaseDecoder: EventDecoder {
       }
   }
 
-  public func decode(
+  package func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into batch: RowBatch
   ) {
     let names = kinds.map { arena.string($0.name) }
@@ -105,12 +105,12 @@ public final class DatabaseDecoder: EventDecoder {
 
 extension DatabaseValue {
   /// Why a value cannot be stored, a clause that follows the name of its place.
-  public struct Refusal: Error, Sendable, Equatable {
-    public var message: String
+  package struct Refusal: Error, Sendable, Equatable {
+    package var message: String
   }
 
   /// The form in which SQLite stores a value: a boolean as 0 or 1, a time or duration as text, a list or map as JSON.
-  public init(_ value: Value, _ frame: EventFrame) throws(Refusal) {
+  package init(_ value: Value, _ frame: EventFrame) throws(Refusal) {
     var value = value.unwrapped
     if value.is(.optional) { value = (value.wrapped ?? .null).unwrapped }
     switch value.what {

@@ -1,12 +1,12 @@
 /// How a source turns bytes into events: `decode: json`, or `decode: { csv: { header: false } }`.
-public struct DecodeParameter: ParameterValue {
-  public var options: DecoderOptions
+package struct DecodeParameter: ParameterValue {
+  package var options: DecoderOptions
 
-  public init(_ format: DecoderFormat = .text) { options = DecoderOptions(format) }
+  package init(_ format: DecoderFormat = .text) { options = DecoderOptions(format) }
 
-  public var defaultText: String? { options.format.rawValue }
+  package var defaultText: String? { options.format.rawValue }
 
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .oneOf([
       .choice(DecoderFormat.allCases.map { .init($0.rawValue, $0.summary) }),
       .record([
@@ -32,7 +32,7 @@ public struct DecodeParameter: ParameterValue {
       shape: R.shape(range: nil), defaultText: nil, range: nil, variables: [])
   }
 
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> DecodeParameter? {
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> DecodeParameter? {
     guard let entries = node.entries else {
       return Format.decode(node, &context).map { DecodeParameter($0.format) }
     }
@@ -268,10 +268,10 @@ extension DecodingContext {
 
 /// How a sink turns events into bytes: `encode: json`, or `encode: { csv: { columns: [a, b] } }`.
 public struct EncodeParameter: ParameterValue {
-  public var options: EncoderOptions
-  public private(set) var isGiven = false
+  package var options: EncoderOptions
+  package private(set) var isGiven = false
 
-  public init(_ format: EncoderFormat = .json) { options = EncoderOptions(format) }
+  package init(_ format: EncoderFormat = .json) { options = EncoderOptions(format) }
 
   public var defaultText: String? { options.format.rawValue }
 
@@ -336,7 +336,7 @@ public struct EncodeParameter: ParameterValue {
   }
 
   /// An encoder; the options were checked when they were decoded.
-  public func makeEncoder() -> any EventEncoder {
+  package func makeEncoder() -> any EventEncoder {
     do throws(CodecFailure) {
       return try options.encoder()
     } catch {
@@ -353,7 +353,7 @@ private struct JSONEncodeFields: RecordParameter {
 }
 
 extension InfluxPrecision: ChoiceParameter {
-  public var help: String {
+  package var help: String {
     switch self {
     case .ns: "nanoseconds"
     case .us: "microseconds"

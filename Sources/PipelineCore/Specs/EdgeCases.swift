@@ -12,11 +12,16 @@ public struct EdgeCases: Sendable {
   /// The subscriber cancels.
   public var disposal: String
 
+  /// On empty input: completes.
   public static let passesEmpty = "Completes too."
+  /// On an error: passes it on at once.
   public static let passesError = "Passed on at once."
+  /// On completion: passes it on at once.
   public static let passesCompletion = "Passed on at once."
+  /// On disposal: unsubscribes.
   public static let leaves = "Unsubscribes from the input at once; nothing more is sent."
 
+  /// What a component does in each case, one sentence each; what is left out is what most operators do.
   public init(
     empty: String = passesEmpty, error: String = passesError, completion: String = passesCompletion,
     disposal: String = leaves
@@ -28,7 +33,7 @@ public struct EdgeCases: Sendable {
   }
 
   /// The edges with a text, and their headings.
-  public var rows: [(title: String, text: String)] {
+  package var rows: [(title: String, text: String)] {
     [("Empty", empty), ("Error", error), ("Completion", completion), ("Disposal", disposal)].filter { !$0.1.isEmpty }
   }
 }
@@ -52,12 +57,14 @@ public struct UseCase: Sendable {
     case operating = "Write, test and run pipelines"
   }
 
+  /// The section of the index that lists the task.
   public var topic: Topic
   /// Completes "I want to", without a full stop.
   public var text: String
   /// The YAML as written in a pipeline file, on one line; empty: the component alone.
   public var yaml: String
 
+  /// A task, and the shortest text of a file that solves it.
   public init(_ topic: Topic, _ text: String, _ yaml: String = "") {
     self.topic = topic
     self.text = text

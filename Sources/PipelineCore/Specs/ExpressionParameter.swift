@@ -1,12 +1,12 @@
 /// An expression in a pipeline file: parsed when it is decoded, checked and compiled when the types of its variables
 /// are known.
 public struct ExpressionParameter: ParameterValue {
-  public private(set) var syntax: ExpressionSyntax?
-  public private(set) var location: SourceLocation?
+  package private(set) var syntax: ExpressionSyntax?
+  package private(set) var location: SourceLocation?
   /// The type of the result; `dyn` before binding.
-  public private(set) var type = ExpressionType.dyn
+  package private(set) var type = ExpressionType.dyn
   /// The program; set after binding without errors.
-  public private(set) var program: Program?
+  package private(set) var program: Program?
   /// The paths that it reads; empty before binding.
   private(set) var reads: [ReadPath] = []
 
@@ -18,6 +18,7 @@ public struct ExpressionParameter: ParameterValue {
     self.location = location
   }
 
+  /// Whether the file gives the expression.
   public var isGiven: Bool { syntax != nil }
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .expression }
@@ -151,22 +152,22 @@ public struct ExpressionParameter: ParameterValue {
 }
 
 /// A text that contains `{{ expression }}`.
-public struct TemplateParameter: ParameterValue {
-  public private(set) var template: ExpressionTemplate?
-  public private(set) var program: TemplateProgram?
-  public private(set) var location: SourceLocation?
-  public private(set) var containsSecret = false
+package struct TemplateParameter: ParameterValue {
+  package private(set) var template: ExpressionTemplate?
+  package private(set) var program: TemplateProgram?
+  package private(set) var location: SourceLocation?
+  package private(set) var containsSecret = false
   /// The variables that its expressions read; empty before binding.
-  public private(set) var variables: Set<String> = []
+  package private(set) var variables: Set<String> = []
 
-  public init() {}
+  package init() {}
 
-  public var isGiven: Bool { template != nil }
-  public var isConstant: Bool { template?.isConstant ?? true }
+  package var isGiven: Bool { template != nil }
+  package var isConstant: Bool { template?.isConstant ?? true }
 
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
 
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> TemplateParameter? {
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> TemplateParameter? {
     guard let scalar = node.scalar, scalar.kind != .null else {
       context.wrongType(
         node, wanted: "a text",
@@ -180,7 +181,7 @@ public struct TemplateParameter: ParameterValue {
     return parameter.template == nil ? nil : parameter
   }
 
-  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+  package mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     guard let template else { return }
     guard let (program, reads) = binder.compile(template, use) else { return }
     self.program = program
@@ -188,12 +189,12 @@ public struct TemplateParameter: ParameterValue {
   }
 
   /// Renders the text for the loaded event. Returns the error value if that fails.
-  public func render(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
+  package func render(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     program?.render(frame.frame, into: buffer)
   }
 
   /// Renders the text for logs, with `(secret)` in place of each secret.
-  public func renderShown(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
+  package func renderShown(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     program?.shown.render(frame.frame, into: buffer)
   }
 
@@ -220,8 +221,9 @@ public struct MappingParameter: ParameterValue {
     case list([Node])
   }
   private(set) var root: Node?
+  /// Whether the file gives the mapping.
   public var isGiven: Bool { root != nil }
-  public private(set) var type = ExpressionType.dyn
+  package private(set) var type = ExpressionType.dyn
 
   public init() {}
 
@@ -431,14 +433,16 @@ final class ValueBuilder {
 
 /// A JSON value written in YAML: `startWith: 0`, `ignore: null`.
 public struct LiteralParameter: ParameterValue {
+  /// The value; null until it is decoded.
   public private(set) var value: OwnedValue
+  /// Whether the file gives the value.
   public var isGiven = false
-  public var location: SourceLocation?
+  package var location: SourceLocation?
 
   /// Null; the parameter is not given.
   public init() { value = OwnedValue() }
 
-  public init(_ value: Value) { self.value = OwnedValue(value) }
+  package init(_ value: Value) { self.value = OwnedValue(value) }
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .literal }
 
@@ -497,7 +501,7 @@ public struct LiteralParameter: ParameterValue {
   }
 
   /// A YAML node as a JSON value: core-schema scalars, lists and maps.
-  public static func value(of node: YAMLNode, in arena: Arena) -> Value {
+  package static func value(of node: YAMLNode, in arena: Arena) -> Value {
     switch node.content {
     case .sequence(let items):
       return arena.list(items.map { value(of: $0, in: arena) })

@@ -10,7 +10,7 @@ enum AggregateFunction: String, CaseIterable {
 ///
 /// The arguments of an aggregate are evaluated for each event; the surrounding expression is evaluated once, after the
 /// last event.
-public struct FiguresParameter: ParameterValue {
+package struct FiguresParameter: ParameterValue {
   /// One aggregate; equal texts share one.
   struct Call: Sendable {
     var function: AggregateFunction
@@ -26,16 +26,16 @@ public struct FiguresParameter: ParameterValue {
   private(set) var conditions: [(text: [UInt8], expression: ExpressionParameter)] = []
   /// The surrounding expressions, in which the aggregates are variables.
   private var around = MappingParameter()
-  public private(set) var location: SourceLocation?
+  package private(set) var location: SourceLocation?
 
-  public init() {}
+  package init() {}
 
-  public var isGiven: Bool { around.isGiven }
-  public var type: ExpressionType { around.type }
+  package var isGiven: Bool { around.isGiven }
+  package var type: ExpressionType { around.type }
 
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .mapping }
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .mapping }
 
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> FiguresParameter? {
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> FiguresParameter? {
     var parameter = FiguresParameter()
     parameter.location = node.location
     let before = context.diagnostics.all.count
@@ -157,7 +157,7 @@ public struct FiguresParameter: ParameterValue {
 
   // MARK: Binding
 
-  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
+  package mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) {
     guard isGiven else { return }
     let each = ExpressionUse(variables: [], expecting: nil)
     for index in arguments.indices { arguments[index].expression.bind(&binder, each) }

@@ -1,14 +1,14 @@
 /// The path of a file, or a pattern of paths, taken literally from the pipeline file.
 public struct FilePathParameter: ParameterValue {
-  public private(set) var text = ""
+  package private(set) var text = ""
   /// The location in the file; nil: not given.
-  public private(set) var location: SourceLocation?
+  package private(set) var location: SourceLocation?
   /// The text, in quotes, as messages may print it.
-  public private(set) var shown = "''"
+  package private(set) var shown = "''"
   /// The environment was not read: the text is a placeholder, not the path.
-  public private(set) var isPlaceholder = false
+  package private(set) var isPlaceholder = false
   /// The constant directory of a template; nil: not a template. `text` of a template is a pattern, with `*` for each expression.
-  public private(set) var fixedDirectory: String?
+  package private(set) var fixedDirectory: String?
 
   public init() {}
 
@@ -61,7 +61,7 @@ public struct FilePathParameter: ParameterValue {
 
 extension DecodingContext {
   /// Refuses a text that cannot be the path of a Unix socket. A placeholder for a variable that was not read passes.
-  public mutating func checkSocketPath(_ path: String, at parameter: String) {
+  package mutating func checkSocketPath(_ path: String, at parameter: String) {
     if path.contains("${") { return }
     let what = "the path of a Unix socket"
     let fault: String

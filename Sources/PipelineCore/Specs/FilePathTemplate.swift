@@ -1,23 +1,23 @@
 /// The path of a file that a sink writes: a literal path or, with `{{ }}`, one for each event below a directory that the pipeline file
 /// writes out.
-public struct FilePathTemplate: ParameterValue {
+package struct FilePathTemplate: ParameterValue {
   /// The literal path; of a template, a pattern for the checker.
-  public private(set) var literal = FilePathParameter()
+  package private(set) var literal = FilePathParameter()
   /// The path with expressions; nil: it is literal.
-  public private(set) var template: TemplateParameter?
+  package private(set) var template: TemplateParameter?
   /// The length of the directory in the text, with its slash, in bytes. The rest names a file below it.
-  public private(set) var directoryBytes = 0
+  package private(set) var directoryBytes = 0
 
-  public init() {}
+  package init() {}
 
-  public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
-  public var defaultText: String? { literal.defaultText }
+  package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
+  package var defaultText: String? { literal.defaultText }
   /// The directory that the file writes out: `.` if it names none.
-  public var directory: String { literal.fixedDirectory ?? "." }
+  package var directory: String { literal.fixedDirectory ?? "." }
 
-  public mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) { template?.bind(&binder, use) }
+  package mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) { template?.bind(&binder, use) }
 
-  public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> FilePathTemplate? {
+  package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> FilePathTemplate? {
     // A path is printed in messages.
     if context.refusesSecret(in: node, .text) { return nil }
     var path = FilePathTemplate()
@@ -74,7 +74,7 @@ public struct FilePathTemplate: ParameterValue {
   /// Why the path of an event cannot be used, one sentence; nil: it names a file below the directory.
   ///
   /// - Parameter inserted: The ranges of `path` that expressions have filled, in order.
-  public func problem(_ path: UnsafeRawBufferPointer, inserted: [Range<Int>]) -> String? {
+  package func problem(_ path: UnsafeRawBufferPointer, inserted: [Range<Int>]) -> String? {
     for range in inserted {
       if range.isEmpty { return "a value in the path of its file is empty" }
       for byte in path[range] where byte == UInt8(ascii: "/") || byte < 0x20 || byte == 0x7F {

@@ -1,15 +1,15 @@
 /// Checks the files that a pipeline file names. The core itself does not read the file system.
-public struct FileProbe: Sendable {
+package struct FileProbe: Sendable {
   /// Why the file with this path cannot be read, a clause without a full stop; nil: it can be.
-  public var problem: @Sendable (_ path: String) -> String?
+  package var problem: @Sendable (_ path: String) -> String?
   /// The absolute form of a path, with links resolved as far as the path exists.
-  public var resolve: @Sendable (_ path: String) -> String
+  package var resolve: @Sendable (_ path: String) -> String
   /// Whether the directory certainly does not exist.
-  public var isMissingDirectory: @Sendable (_ path: String) -> Bool
+  package var isMissingDirectory: @Sendable (_ path: String) -> Bool
   /// Whether there is certainly no file, where a source needs one.
-  public var isMissingFile: @Sendable (_ path: String) -> Bool
+  package var isMissingFile: @Sendable (_ path: String) -> Bool
 
-  public init(
+  package init(
     problem: @escaping @Sendable (_ path: String) -> String? = { _ in nil },
     resolve: @escaping @Sendable (_ path: String) -> String = { normal($0) },
     isMissingDirectory: @escaping @Sendable (_ path: String) -> Bool = { _ in false },
@@ -22,10 +22,10 @@ public struct FileProbe: Sendable {
   }
 
   /// Takes every file as readable and every directory as present; resolves paths by their text alone.
-  public static let none = FileProbe()
+  package static let none = FileProbe()
 
   /// A path without `.`, `..` and doubled slashes, by its text alone.
-  public static func normal(_ path: String) -> String {
+  package static func normal(_ path: String) -> String {
     var parts: [Substring] = []
     for part in path.split(separator: "/") where part != "." {
       if part == "..", let last = parts.last, last != ".." { parts.removeLast() } else { parts.append(part) }

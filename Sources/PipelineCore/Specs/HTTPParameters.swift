@@ -1,11 +1,11 @@
 /// How requests authenticate: `auth: { bearer: ${secret:token} }`.
-public struct HTTPAuth: RecordParameter {
+package struct HTTPAuth: RecordParameter {
   /// A user name and a password.
-  public struct Basic: RecordParameter {
-    public var user = Secret("")
-    public var password = Secret("")
-    public init() {}
-    public static var fields: [RecordField<Basic>] {
+  package struct Basic: RecordParameter {
+    package var user = Secret("")
+    package var password = Secret("")
+    package init() {}
+    package static var fields: [RecordField<Basic>] {
       [
         .init("user", \.user, required: true, "The user's name."),
         .init("password", \.password, required: true, "The password; use ${secret:NAME}."),
@@ -13,18 +13,18 @@ public struct HTTPAuth: RecordParameter {
     }
   }
 
-  public var basic: Basic?
-  public var bearer: Secret?
-  public init() {}
+  package var basic: Basic?
+  package var bearer: Secret?
+  package init() {}
 
-  public static var fields: [RecordField<HTTPAuth>] {
+  package static var fields: [RecordField<HTTPAuth>] {
     [
       .init("basic", \.basic, "A user and a password."),
       .init("bearer", \.bearer, "A token; use ${secret:NAME}."),
     ]
   }
 
-  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
+  package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
     Self.validate(node, [("bearer", bearer), ("basic", nil)], basic, &context)
   }
 
@@ -74,7 +74,7 @@ public struct HTTPAuth: RecordParameter {
     }
   }
 
-  public var value: HTTPOptions.Auth {
+  package var value: HTTPOptions.Auth {
     if let bearer { return .bearer(bearer) }
     if let basic { return .basic(user: basic.user.revealed, password: basic.password) }
     return .none
@@ -82,14 +82,14 @@ public struct HTTPAuth: RecordParameter {
 }
 
 /// `tls: { ca: /etc/ssl/own.pem }`.
-public struct TLSParameter: RecordParameter {
-  public var ca: String?
-  public var certificate: String?
-  public var key: String?
-  public var dangerouslySkipVerification = false
-  public init() {}
+package struct TLSParameter: RecordParameter {
+  package var ca: String?
+  package var certificate: String?
+  package var key: String?
+  package var dangerouslySkipVerification = false
+  package init() {}
 
-  public static var fields: [RecordField<TLSParameter>] {
+  package static var fields: [RecordField<TLSParameter>] {
     [
       .init("ca", \.ca, "A PEM file of certificates to trust instead of the system's."),
       .init("certificate", \.certificate, "A PEM file with the client's certificate."),
@@ -101,7 +101,7 @@ public struct TLSParameter: RecordParameter {
   }
 
   /// Warns of files that cannot be read on this machine. `path`: the path of this parameter.
-  public func validate(at path: String, _ context: inout DecodingContext) {
+  package func validate(at path: String, _ context: inout DecodingContext) {
     for (field, file, what) in [
       ("ca", ca, "the certificates file"), ("certificate", certificate, "the certificate file"),
       ("key", key, "the key file"),
@@ -110,7 +110,7 @@ public struct TLSParameter: RecordParameter {
     }
   }
 
-  public var value: TLSOptions {
+  package var value: TLSOptions {
     var options = TLSOptions()
     options.caFile = ca
     options.certificateFile = certificate
@@ -122,10 +122,10 @@ public struct TLSParameter: RecordParameter {
 
 /// Confines templates in URLs: event data can change neither the scheme nor the host nor the port, nor leave the path
 /// that the file gives.
-public enum URLConfinement {
+package enum URLConfinement {
   /// Checks the template of a URL in the file.
   /// - Parameter scheme: The scheme without encryption; the encrypted scheme adds an `s`.
-  public static func validate(_ url: TemplateParameter, scheme: String = "http", _ context: inout DecodingContext) {
+  package static func validate(_ url: TemplateParameter, scheme: String = "http", _ context: inout DecodingContext) {
     guard let template = url.template, let location = url.location else { return }
     let prefix = template.literalPrefix
     let lower = prefix.lowercased()
@@ -166,7 +166,7 @@ public enum URLConfinement {
   }
 
   /// Checks the address of a proxy in the file.
-  public static func validate(proxy: String?, _ context: inout DecodingContext) {
+  package static func validate(proxy: String?, _ context: inout DecodingContext) {
     guard let proxy, !proxy.contains("${") else { return }
     let location = context.location(of: "proxy")
     guard proxy.lowercased().hasPrefix("http://") else {
@@ -196,7 +196,7 @@ public enum URLConfinement {
   /// and one that decodes twice.
   ///
   /// - Parameter inserted: The ranges of `url` that expressions have filled, in order.
-  public static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
+  package static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
     if url.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return "the URL contains a space or control character: use urlEncode(...) around event data"
     }
@@ -280,13 +280,13 @@ public enum URLConfinement {
 }
 
 /// Renders the parts of a request that may contain event data.
-public struct RequestTemplate: Sendable {
-  public var method: String
-  public var url: TemplateParameter
-  public var headers: Table<TemplateParameter>
-  public var body: TemplateParameter
+package struct RequestTemplate: Sendable {
+  package var method: String
+  package var url: TemplateParameter
+  package var headers: Table<TemplateParameter>
+  package var body: TemplateParameter
 
-  public init(
+  package init(
     method: String, url: TemplateParameter, headers: Table<TemplateParameter>, body: TemplateParameter
   ) {
     self.method = method
@@ -297,7 +297,7 @@ public struct RequestTemplate: Sendable {
 
   /// The request for the loaded event. A failure of kind `expression` names the failing expression; one of kind
   /// `source` says why a request with these texts is not allowed.
-  public func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
+  package func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
     do throws(SignalFailure) {
       var inserted: [Range<Int>] = []
       let address = try url.text(frame, inserted: &inserted)

@@ -1,7 +1,7 @@
 /// The meaning of `whenLate` for a component that keeps time: timers, or the ages of kept events.
 public struct LatenessRule<C: Component>: Sendable {
   /// The effect of `skip`, one sentence; nil: it has no meaning.
-  public var skip: String?
+  package var skip: String?
   /// Why `skip` has no meaning, a clause; empty if it has.
   let withoutSkip: String
   /// Why a value has no meaning with these parameters, a clause; nil: it has one.
@@ -12,7 +12,7 @@ public struct LatenessRule<C: Component>: Sendable {
   /// - Parameters:
   ///   - skip: the effect of `skip`, one sentence.
   ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
-  public static func leavesOut(
+  package static func leavesOut(
     _ skip: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
   ) -> LatenessRule {
     LatenessRule(skip: skip, withoutSkip: "", refusal: refusal)
@@ -23,7 +23,7 @@ public struct LatenessRule<C: Component>: Sendable {
   /// - Parameters:
   ///   - reason: why, a clause.
   ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
-  public static func always(
+  package static func always(
     _ reason: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
   ) -> LatenessRule {
     LatenessRule(skip: nil, withoutSkip: reason, refusal: refusal)

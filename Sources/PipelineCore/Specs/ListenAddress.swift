@@ -7,26 +7,26 @@ public struct ListenAddress: Sendable, Equatable {
   }
 
   /// An IP address without brackets, a name, or a path.
-  public var host: String
+  package var host: String
   /// 0: the system chooses a free port.
-  public var port: Int
+  package var port: Int
   /// The location in the file, if it is given there.
-  public var location: SourceLocation?
+  package var location: SourceLocation?
   let kind: Kind
   /// The part that is served over HTTP; nil: the address is for one component alone.
   var site: Site?
 
   /// The part of an address that one HTTP server has.
-  public struct Site: Sendable, Equatable {
+  package struct Site: Sendable, Equatable {
     /// Nil: all paths that no other server has.
-    public var path: String?
-    public var methods: [String]?
+    package var path: String?
+    package var methods: [String]?
     /// The files of the certificate; empty: connections are not encrypted.
-    public var tls: [String]
+    package var tls: [String]
     /// Whether it serves WebSockets.
-    public var isWebSocket: Bool
+    package var isWebSocket: Bool
 
-    public init(path: String?, methods: [String]?, tls: [String?] = [], isWebSocket: Bool = false) {
+    package init(path: String?, methods: [String]?, tls: [String?] = [], isWebSocket: Bool = false) {
       self.isWebSocket = isWebSocket
       self.path = path
       self.methods = methods
@@ -35,12 +35,12 @@ public struct ListenAddress: Sendable, Equatable {
   }
 
   /// A server that shares the address with others.
-  public init(host: String, port: Int, location: SourceLocation?, site: Site) {
+  package init(host: String, port: Int, location: SourceLocation?, site: Site) {
     self.init(host: host, port: port, location: location)
     self.site = site
   }
 
-  public init(host: String, port: Int, location: SourceLocation? = nil, isDatagram: Bool = false) {
+  package init(host: String, port: Int, location: SourceLocation? = nil, isDatagram: Bool = false) {
     // Datagrams have ports of their own.
     kind = isDatagram ? .datagram : .stream
     self.host = host
@@ -49,7 +49,7 @@ public struct ListenAddress: Sendable, Equatable {
   }
 
   /// A Unix socket.
-  public init(socket path: String, location: SourceLocation? = nil) {
+  package init(socket path: String, location: SourceLocation? = nil) {
     kind = .socket
     host = path
     port = 0
@@ -136,7 +136,7 @@ public struct ListenAddress: Sendable, Equatable {
 
 /// The address that a sink sends to.
 public struct TargetAddress: Sendable {
-  public var address: ListenAddress
+  package var address: ListenAddress
   /// The HTTP request; nil: no HTTP.
   var request: Request?
 
@@ -148,10 +148,10 @@ public struct TargetAddress: Sendable {
     var isWebSocket: Bool
   }
 
-  public init(_ address: ListenAddress) { self.address = address }
+  package init(_ address: ListenAddress) { self.address = address }
 
   /// The address of a URL of http or ws; nil: it is not known yet.
-  public init?(url: String, method: String, at location: SourceLocation?) {
+  package init?(url: String, method: String, at location: SourceLocation?) {
     guard let target = URLSyntax.target(Array(url.utf8)) else { return nil }
     address = ListenAddress(host: target.host, port: target.port, location: location)
     request = Request(
@@ -160,7 +160,7 @@ public struct TargetAddress: Sendable {
   }
 
   /// The address of a template; nil: a part of it is not known yet.
-  public init?(_ url: TemplateParameter, method: String) {
+  package init?(_ url: TemplateParameter, method: String) {
     guard let template = url.template, template.isConstant, !template.literalPrefix.contains("${") else { return nil }
     self.init(url: template.literalPrefix, method: method, at: url.location)
   }

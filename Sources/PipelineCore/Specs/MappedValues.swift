@@ -1,16 +1,16 @@
 /// Evaluates the expressions of a ``MappingParameter`` outside of the core.
-public final class MappedValues {
+package final class MappedValues {
   private let builder: ValueBuilder
 
   /// Nil: the parameter is not given.
-  public init?(_ mapping: MappingParameter) {
+  package init?(_ mapping: MappingParameter) {
     guard mapping.isGiven else { return nil }
     guard let builder = mapping.makeBuilder() else { preconditionFailure("a mapping was not bound") }
     self.builder = builder
   }
 
   /// The value for the event that the frame has loaded, or one sentence why there is none.
-  public func value(_ frame: EventFrame) -> Result<Value, MappingFailure> {
+  package func value(_ frame: EventFrame) -> Result<Value, MappingFailure> {
     var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)
     guard value.isError else { return .success(value.unwrapped) }
@@ -20,24 +20,24 @@ public final class MappedValues {
 }
 
 /// The values that a sink sends for events, for a stub or a printed form.
-public final class SentValues {
+package final class SentValues {
   private let values: MappedValues
   private let frame: EventFrame
 
   /// Nil: the sink sends the event.
-  public init?(_ sink: (any SinkComponent)?, _ frame: @autoclosure () -> EventFrame) {
+  package init?(_ sink: (any SinkComponent)?, _ frame: @autoclosure () -> EventFrame) {
     guard let mapping = sink?.sentValue, let values = MappedValues(mapping) else { return nil }
     self.values = values
     self.frame = frame()
   }
 
-  public func value(of event: Event) -> Result<Value, MappingFailure> {
+  package func value(of event: Event) -> Result<Value, MappingFailure> {
     if let failure = frame.load(event) { return .failure(MappingFailure(message: EventFrame.message(of: failure))) }
     return values.value(frame)
   }
 }
 
 /// The reason why an event has no mapped values.
-public struct MappingFailure: Error, Sendable {
-  public var message: String
+package struct MappingFailure: Error, Sendable {
+  package var message: String
 }

@@ -1,5 +1,6 @@
 /// A type of parameters.
 public protocol ParameterValue: Sendable {
+  /// What a file may write for it; `range` bounds numbers.
   static func shape(range: ClosedRange<Int64>?) -> ParameterShape
   /// Decodes the value from YAML; nil after an error, which is reported.
   static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self?
@@ -19,12 +20,12 @@ extension ParameterValue {
 
 /// The surroundings of a node that is decoded.
 public struct DecodingContext {
-  public var diagnostics = Diagnostics()
+  package var diagnostics = Diagnostics()
   /// The component, for messages.
-  public var component = ""
-  public var parameter = ""
-  public var location: SourceLocation
-  public internal(set) var range: ClosedRange<Int64>?
+  package var component = ""
+  package var parameter = ""
+  package var location: SourceLocation
+  package internal(set) var range: ClosedRange<Int64>?
   /// The names of the sources: a signal written in place may start with one.
   var sources: Set<String> = []
   /// The parameters beside the component key.
@@ -35,11 +36,11 @@ public struct DecodingContext {
   private var places: [String: SourceLocation] = [:]
   private var path = ""
 
-  public init(at location: SourceLocation) { self.location = location }
+  package init(at location: SourceLocation) { self.location = location }
 
   /// The location of a parameter's value, by its path, such as `retry.delay`; the component's location if the file does
   /// not give the parameter.
-  public func location(of path: String) -> SourceLocation { places[path] ?? location }
+  package func location(of path: String) -> SourceLocation { places[path] ?? location }
 
   /// Decodes the value of a parameter, or of a field of one, at `node`.
   mutating func enter(_ name: String, at node: YAMLNode, _ body: (inout DecodingContext) -> Void) {
@@ -51,7 +52,7 @@ public struct DecodingContext {
   }
 
   /// Warns that the file of the parameter at `path` cannot be read on this machine.
-  public mutating func warn(ofUnreadable file: String, _ what: String, at path: String) {
+  package mutating func warn(ofUnreadable file: String, _ what: String, at path: String) {
     guard let problem = files.problem(file) else { return }
     diagnostics.report(
       Diagnostic(
@@ -60,13 +61,14 @@ public struct DecodingContext {
         help: "A relative path counts from the directory that rxd is started in"))
   }
 
-  public mutating func wrongType(_ node: YAMLNode, wanted: String, help: String? = nil) {
+  package mutating func wrongType(_ node: YAMLNode, wanted: String, help: String? = nil) {
     diagnostics.report(
       Diagnostic(
         .wrongType, "'\(parameter)' of '\(component)' must be \(wanted), not \(node.kindName)",
         at: node.location, help: help))
   }
 
+  /// Reports that the value of `node` is of the right type and yet cannot be used.
   public mutating func badValue(
     at location: SourceLocation, _ message: String, _ code: Diagnostic.Code = .outOfRange,
     help: String? = nil
@@ -74,6 +76,7 @@ public struct DecodingContext {
     diagnostics.report(Diagnostic(code, message, at: location, help: help))
   }
 
+  /// Reports a value that cannot be used, at its place.
   public mutating func badValue(
     _ node: YAMLNode, _ message: String, _ code: Diagnostic.Code = .outOfRange, help: String? = nil
   ) {
@@ -88,7 +91,7 @@ extension DecodingContext {
   }
 
   /// Reports a key that `what` does not have, with a suggestion.
-  public mutating func unknownParameter(_ entry: YAMLEntry, _ what: String, among names: [String]) {
+  package mutating func unknownParameter(_ entry: YAMLEntry, _ what: String, among names: [String]) {
     if let problem = entry.missingSpace(among: names) {
       diagnostics.report(problem)
       return
@@ -113,7 +116,7 @@ extension DecodingContext {
   }
 
   /// Reports an error unless exactly one of two parameters is given.
-  public mutating func requireOne(_ first: String, _ hasFirst: Bool, or second: String, _ hasSecond: Bool) {
+  package mutating func requireOne(_ first: String, _ hasFirst: Bool, or second: String, _ hasSecond: Bool) {
     guard hasFirst == hasSecond else { return }
     diagnostics.report(
       Diagnostic(
@@ -238,7 +241,9 @@ extension TimeSpan: ParameterValue {
 
 /// A number of bytes: `64KiB`, `10MB`.
 public struct ByteSize: ParameterValue, Equatable {
+  /// The number of bytes.
   public var bytes: Int
+  /// So many bytes.
   public init(_ bytes: Int) { self.bytes = bytes }
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .size }
   public var defaultText: String? {
@@ -299,10 +304,10 @@ extension Array: ParameterValue where Element: ParameterValue {
 }
 
 /// Names with values, in the order of the file.
-public struct Table<Element: ParameterValue>: ParameterValue {
+package struct Table<Element: ParameterValue>: ParameterValue {
   /// `location`: the location of the name.
-  public var entries: [(name: String, value: Element, location: SourceLocation)] = []
-  public init() {}
+  package var entries: [(name: String, value: Element, location: SourceLocation)] = []
+  package init() {}
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .table(Element.shape(range: range))
   }
@@ -357,7 +362,7 @@ extension ChoiceParameter {
 }
 
 /// A mapping with parameters of its own: `auth: { basic: {...} }`.
-public protocol RecordParameter: ParameterValue {
+package protocol RecordParameter: ParameterValue {
   init()
   static var fields: [RecordField<Self>] { get }
   /// Checks fields against each other, and the way they are written; `node` is the mapping.
@@ -365,18 +370,18 @@ public protocol RecordParameter: ParameterValue {
 }
 
 extension RecordParameter {
-  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {}
+  package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {}
 }
 
 /// A field of a record parameter.
-public struct RecordField<R: RecordParameter>: Sendable {
-  public var info: ParameterInfo
+package struct RecordField<R: RecordParameter>: Sendable {
+  package var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout R, inout DecodingContext) -> Void
   let bind: @Sendable (inout R, inout Binder, ExpressionUse) -> Void
   /// The signals and chains in the field's value; nil: it can have none.
   let inner: (@Sendable (R) -> [SignalPlan])?
 
-  public init<Value: ParameterValue>(
+  package init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
     required: Bool = false, range: ClosedRange<Int64>? = nil, expecting: ExpressionType? = nil, _ help: String
   ) {

@@ -1,6 +1,6 @@
 /// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the value and not to the
 /// type.
-public protocol PluginComponent: Component {
+package protocol PluginComponent: Component {
   /// The plugin's spec of it.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
@@ -13,28 +13,28 @@ public protocol PluginComponent: Component {
 }
 
 extension PluginComponent {
-  public static var spec: ComponentSpec<Self> { ComponentSpec("plugin", summary: "A component of a plugin.") }
-  public var ownSpec: ComponentSpec<Self> { offered.spec { self } }
+  package static var spec: ComponentSpec<Self> { ComponentSpec("plugin", summary: "A component of a plugin.") }
+  package var ownSpec: ComponentSpec<Self> { offered.spec { self } }
 
-  public var sharedMeter: PluginMeter? { nil }
+  package var sharedMeter: PluginMeter? { nil }
 
-  public func validate(_ context: inout DecodingContext) {}
+  package func validate(_ context: inout DecodingContext) {}
 }
 
 /// The decoded parameters of a plugin's component.
-public struct PluginArguments: Sendable {
+package struct PluginArguments: Sendable {
   /// In the order of the spec; nil: neither given nor with a default.
-  public internal(set) var values: [PluginValue?]
+  package internal(set) var values: [PluginValue?]
   /// Their locations in the file.
-  public internal(set) var locations: [SourceLocation?]
+  package internal(set) var locations: [SourceLocation?]
 
-  public init(of spec: PluginComponentSpec) {
+  package init(of spec: PluginComponentSpec) {
     values = spec.parameters.map(\.fallback)
     locations = spec.parameters.map { _ in nil }
   }
 
   /// Values that no file gives, in the order of the spec.
-  public init(values: [PluginValue?]) {
+  package init(values: [PluginValue?]) {
     self.values = values
     locations = values.map { _ in nil }
   }
@@ -42,7 +42,7 @@ public struct PluginArguments: Sendable {
 
 extension PluginComponentSpec {
   /// The same for the compiler, the reference and the checks. `make`: a component with the defaults.
-  public func spec<C: PluginComponent>(_ make: @escaping @Sendable () -> C) -> ComponentSpec<C> {
+  package func spec<C: PluginComponent>(_ make: @escaping @Sendable () -> C) -> ComponentSpec<C> {
     var spec = ComponentSpec<C>(
       name, summary: summary, details: details,
       parameters: parameters.enumerated().map { index, parameter in Parameter(parameter, index, of: self) },

@@ -1,82 +1,82 @@
 /// The spec of a plugin and of its components; docs/plugin-contract.md describes the document.
-public struct PluginSpec: Sendable {
+package struct PluginSpec: Sendable {
   /// Its name: letters, digits, `-`, `_`.
-  public var name: String
-  public var version: String
+  package var name: String
+  package var version: String
   /// One sentence with a full stop.
-  public var summary: String
-  public var components: [PluginComponentSpec]
+  package var summary: String
+  package var components: [PluginComponentSpec]
   /// Further files that the plugin is made of; relative paths count from the directory of its file.
-  public var uses: [String] = []
+  package var uses: [String] = []
   /// The document that it was read from.
-  public var document: [UInt8]
+  package var document: [UInt8]
 
   /// The newest contract between rxd and plugins, and the only one so far.
-  public static let contract = 1
+  package static let contract = 1
 }
 
 /// The spec of one component of a plugin.
-public struct PluginComponentSpec: Sendable {
+package struct PluginComponentSpec: Sendable {
   /// How an operator answers.
-  public enum Form: Sendable {
+  package enum Form: Sendable {
     /// A pure function of one event, called in its turn.
     case row
     /// Answers come in later turns.
     case stream
   }
 
-  public var kind: ComponentKind
-  public var name: String
-  public var summary: String
-  public var details = ""
-  public var parameters: [PluginParameter] = []
-  public var form = Form.stream
+  package var kind: ComponentKind
+  package var name: String
+  package var summary: String
+  package var details = ""
+  package var parameters: [PluginParameter] = []
+  package var form = Form.stream
   /// Whether a pure function may end its output before the input ends; any other operator may.
-  public var finishes = false
+  package var finishes = false
   /// The type of the events that it takes.
-  public var input = ExpressionType.dyn
+  package var input = ExpressionType.dyn
   /// The type of its events.
-  public var output = ExpressionType.dyn
-  public var memory = ""
+  package var output = ExpressionType.dyn
+  package var memory = ""
   /// The version of its saved state, from 1; 0: it has none.
-  public var stateVersion = 0
-  public var setsTimers = false
+  package var stateVersion = 0
+  package var setsTimers = false
   /// Whether each input carries the time.
-  public var hasClock = false
-  public var recovery = SourceRecovery.never
-  public var confirmation = SinkConfirmation.nothing
+  package var hasClock = false
+  package var recovery = SourceRecovery.never
+  package var confirmation = SinkConfirmation.nothing
   /// Where ``recovery`` or ``confirmation`` depends on a parameter; the first that applies counts.
-  public var cases: [Case] = []
+  package var cases: [Case] = []
   /// How many unanswered inputs it takes at once.
-  public var credit = 1024
-  public var examples: [PluginExample] = []
+  package var credit = 1024
+  package var examples: [PluginExample] = []
   /// The behaviour on empty input, error, completion and disposal.
-  public var edges = EdgeCases()
-  public var useCases: [UseCase] = []
-  public var knownAs: [String] = []
-  public var seeAlso: [String] = []
+  package var edges = EdgeCases()
+  package var useCases: [UseCase] = []
+  package var knownAs: [String] = []
+  package var seeAlso: [String] = []
   /// The plugin, for messages.
-  public var plugin = ""
+  package var plugin = ""
 
-  public init(kind: ComponentKind, name: String, summary: String) {
+  package init(kind: ComponentKind, name: String, summary: String) {
     self.kind = kind
     self.name = name
     self.summary = summary
   }
 
   /// The ``recovery`` or ``confirmation`` that applies where a parameter has a value.
-  public struct Case: Sendable {
+  package struct Case: Sendable {
     /// The index of the parameter: a boolean, an integer, a text or a choice.
-    public var parameter: Int
-    public var value: PluginValue
+    package var parameter: Int
+    package var value: PluginValue
     /// Of a source.
-    public var recovery: SourceRecovery?
+    package var recovery: SourceRecovery?
     /// Of a sink.
-    public var confirmation: SinkConfirmation?
+    package var confirmation: SinkConfirmation?
   }
 
   /// The same with the ``recovery`` and the ``confirmation`` that a component with these parameters has.
-  public func resolved(_ arguments: PluginArguments) -> PluginComponentSpec {
+  package func resolved(_ arguments: PluginArguments) -> PluginComponentSpec {
     let found = cases.first { one in
       guard let given = arguments.values[one.parameter] else { return false }
       return given.isSame(as: one.value)
@@ -110,23 +110,23 @@ public struct PluginComponentSpec: Sendable {
   }
 
   /// The parameters whose results come with each event, in the order of the spec.
-  public var perEvent: [PluginParameter] { parameters.filter { $0.type.isPerEvent } }
+  package var perEvent: [PluginParameter] { parameters.filter { $0.type.isPerEvent } }
 }
 
 /// An example of a plugin's component.
-public struct PluginExample: Sendable {
-  public var title: String
+package struct PluginExample: Sendable {
+  package var title: String
   /// The component as a pipeline file has it.
-  public var yaml: String
+  package var yaml: String
   /// Of an operator: input and output; nil: the example is only checked.
-  public var marbles: Marbles?
+  package var marbles: Marbles?
 
   /// Input and output as marble diagrams.
-  public struct Marbles: Sendable {
-    public var input: String
-    public var output: String
+  package struct Marbles: Sendable {
+    package var input: String
+    package var output: String
     /// The values of letters, as YAML.
-    public var values: [(String, String)]
+    package var values: [(String, String)]
   }
 
   /// The same for the reference.
@@ -140,15 +140,15 @@ public struct PluginExample: Sendable {
 }
 
 /// One parameter of a plugin's component.
-public struct PluginParameter: Sendable {
-  public var name: String
-  public var type: PluginParameterType
-  public var help: String
-  public var isRequired = false
-  public var isPrimary = false
-  public var fallback: PluginValue?
+package struct PluginParameter: Sendable {
+  package var name: String
+  package var type: PluginParameterType
+  package var help: String
+  package var isRequired = false
+  package var isPrimary = false
+  package var fallback: PluginValue?
 
-  public init(name: String, type: PluginParameterType, help: String) {
+  package init(name: String, type: PluginParameterType, help: String) {
     self.name = name
     self.type = type
     self.help = help
@@ -156,7 +156,7 @@ public struct PluginParameter: Sendable {
 }
 
 /// The type of a plugin's parameter. Ranges are inclusive; those of durations in nanoseconds.
-public indirect enum PluginParameterType: Sendable {
+package indirect enum PluginParameterType: Sendable {
   case boolean
   case integer(ClosedRange<Int64>?)
   case number
@@ -173,7 +173,7 @@ public indirect enum PluginParameterType: Sendable {
   case template
 
   /// Whether rxd evaluates it for each event.
-  public var isPerEvent: Bool {
+  package var isPerEvent: Bool {
     switch self {
     case .expression, .template: true
     default: false
@@ -215,7 +215,7 @@ public indirect enum PluginParameterType: Sendable {
 }
 
 /// The value of a plugin's parameter in a pipeline file.
-public indirect enum PluginValue: Sendable {
+package indirect enum PluginValue: Sendable {
   case boolean(Bool)
   case integer(Int)
   case number(Double)

@@ -4,7 +4,7 @@ extension DecodingContext {
   /// Reports the errors of a program whose texts are constant.
   ///
   /// - Parameter example: A value of `command`, such as `[logger, -t, shop]`.
-  public mutating func checkProgram(
+  package mutating func checkProgram(
     _ command: [String], shell: String?, environment: Table<Secret>, example: String
   ) {
     requireOne("command", !command.isEmpty, or: "shell", shell != nil)
@@ -19,7 +19,7 @@ extension DecodingContext {
   }
 
   /// Reports the names that no environment variable can have.
-  public mutating func checkVariables<Value>(_ environment: Table<Value>) {
+  package mutating func checkVariables<Value>(_ environment: Table<Value>) {
     for entry in environment.entries where entry.name.isEmpty || entry.name.contains("=") {
       badValue(
         at: entry.location, "'\(Printable.cut(entry.name))' cannot be the name of an environment variable",
@@ -30,7 +30,7 @@ extension DecodingContext {
 
 extension ProgramCall {
   /// The program of ``DecodingContext/checkProgram(_:shell:environment:example:)``.
-  public init(_ command: [String], shell: String?, environment: Table<Secret>, directory: String?, maxMemory: ByteSize?)
+  package init(_ command: [String], shell: String?, environment: Table<Secret>, directory: String?, maxMemory: ByteSize?)
   {
     if let shell {
       self.init("/bin/sh", ["-c", shell])

@@ -13,7 +13,7 @@ public enum SourceRecovery: Sendable, Equatable {
   case made
 
   /// Whether no event is lost if the source continues from a checkpoint that is older than what it has sent.
-  public var canRepeat: Bool {
+  package var canRepeat: Bool {
     switch self {
     case .never, .sender: false
     case .request, .position, .made: true

@@ -3,10 +3,10 @@
 ///
 /// The schema describes the file before `${...}` is replaced, so every scalar may also be such a text. `rxd check`
 /// checks what a schema cannot: references to names, expressions.
-public struct SchemaWriter {
+package struct SchemaWriter {
   private let catalogue: Catalogue
 
-  public static func schema(_ catalogue: Catalogue) -> JSONText {
+  package static func schema(_ catalogue: Catalogue) -> JSONText {
     SchemaWriter(catalogue: catalogue).file()
   }
 

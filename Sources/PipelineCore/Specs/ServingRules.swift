@@ -2,9 +2,9 @@
 /// stands for one.
 public struct ServingRules: Sendable {
   /// Which component answers an accepted request, and when.
-  public enum Answer: String, ChoiceParameter {
+  package enum Answer: String, ChoiceParameter {
     case written, accepted, reply
-    public var help: String {
+    package var help: String {
       switch self {
       case .written:
         "200 when the results of the events have been written, 503 if that failed, 400 if no event could be decoded"
@@ -15,45 +15,45 @@ public struct ServingRules: Sendable {
   }
 
   /// The only path that is served, without the query; nil: all paths.
-  public var path: String?
+  package var path: String?
   /// The only methods that are served; nil: all methods.
-  public var methods: [String]?
+  package var methods: [String]?
   /// The credentials that clients must present.
-  public var auth: HTTPOptions.Auth = .none
+  package var auth: HTTPOptions.Auth = .none
   /// The limit of a body in bytes, also after decompression.
-  public var maxBodyBytes = 1 << 20
+  package var maxBodyBytes = 1 << 20
   /// The limit of bytes of all requests that come in, wait for the pipeline or are in its turn.
-  public var maxBufferedBytes = 64 << 20
+  package var maxBufferedBytes = 64 << 20
   /// The limit of connections at this server; each has at most one request that waits for its answer.
-  public var maxConnections = 1024
+  package var maxConnections = 1024
   /// The time from the end of a request until the pipeline takes it.
-  public var queueTimeout: TimeSpan = .seconds(5)
+  package var queueTimeout: TimeSpan = .seconds(5)
   /// The time from the end of a request to its answer.
-  public var replyTimeout: TimeSpan = .seconds(30)
-  public var answer = Answer.reply
+  package var replyTimeout: TimeSpan = .seconds(30)
+  package var answer = Answer.reply
   /// Whether an event is the request itself (`{ method, path, query, headers, body }`), not the contents of its body.
-  public var sendsRequests = true
+  package var sendsRequests = true
 
-  public init() {}
+  package init() {}
 
   /// The answer to a request whose body is too large; nil: the body is read.
-  public func refusal(ofBytes count: Int) -> ServerAnswer? {
+  package func refusal(ofBytes count: Int) -> ServerAnswer? {
     count > maxBodyBytes ? ServerAnswer(413) : nil
   }
 
   /// The answer to a request that is not served; nil: it is. `path` has no query.
-  public func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
+  package func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
     if !serves(path: path) { return ServerAnswer(404) }
     if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return .notAllowed(methods) }
     return nil
   }
 
   /// Whether the path is served, with some method.
-  public func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
+  package func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
 
   /// The requests that these and other rules both serve, in words; nil: there are none. Rules for
   /// one path do not conflict with rules for all paths, which get the rest.
-  public func conflict(_ other: ServingRules) -> String? {
+  package func conflict(_ other: ServingRules) -> String? {
     Self.conflict((path, methods), (other.path, other.methods))
   }
 
@@ -70,13 +70,13 @@ public struct ServingRules: Sendable {
   }
 
   /// Whether the others serve every request that these rules serve.
-  public func isCovered(by other: ServingRules) -> Bool {
+  package func isCovered(by other: ServingRules) -> Bool {
     guard path == other.path, let others = other.methods else { return path == other.path }
     return methods.map { $0.allSatisfy(others.contains) } ?? false
   }
 
   /// The same for texts.
-  public func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
+  package func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
     var path = path
     var method = method
     return path.withUTF8 { path in
@@ -96,7 +96,7 @@ public struct ServingRules: Sendable {
 
   /// The answer to a client without the right credentials; nil: it is admitted. `authorization` is the header of that
   /// name.
-  public func refusal(ofAuthorization authorization: String?) -> ServerAnswer? {
+  package func refusal(ofAuthorization authorization: String?) -> ServerAnswer? {
     let given = authorization ?? ""
     switch auth {
     case .none: return nil
@@ -113,7 +113,7 @@ public struct ServingRules: Sendable {
   }
 
   /// The answer to a client that exceeds the limit of connections; nil: it is admitted.
-  public func refusal(besides connections: Int) -> ServerAnswer? {
+  package func refusal(besides connections: Int) -> ServerAnswer? {
     connections >= maxConnections ? .busy : nil
   }
 
@@ -127,12 +127,12 @@ public struct ServingRules: Sendable {
 }
 
 /// An answer that the server gives without the pipeline.
-public struct ServerAnswer: Sendable {
-  public var status: Int
-  public var headers: [(name: String, value: String)] = []
-  public var body: [UInt8] = []
+package struct ServerAnswer: Sendable {
+  package var status: Int
+  package var headers: [(name: String, value: String)] = []
+  package var body: [UInt8] = []
 
-  public init(_ status: Int, _ headers: [(name: String, value: String)] = [], error: String? = nil) {
+  package init(_ status: Int, _ headers: [(name: String, value: String)] = [], error: String? = nil) {
     self.status = status
     self.headers = headers
     guard let error else { return }
@@ -145,32 +145,32 @@ public struct ServerAnswer: Sendable {
   }
 
   /// The path is served, and the method is not.
-  public static func notAllowed(_ methods: [String]) -> ServerAnswer {
+  package static func notAllowed(_ methods: [String]) -> ServerAnswer {
     var known: [String] = []
     for method in methods where !known.contains(method) { known.append(method) }
     return ServerAnswer(405, [(name: "Allow", value: known.joined(separator: ", "))])
   }
   /// The limit of connections is reached, or the server stops.
-  public static let busy = ServerAnswer(503)
+  package static let busy = ServerAnswer(503)
   /// The source takes no more input.
-  public static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
+  package static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
   /// The pipeline does not take the request soon, or there is no memory to queue it. It has not been taken.
-  public static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
+  package static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
   /// The content coding of the body is not supported.
-  public static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
+  package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
   /// Nothing is left that could answer.
-  public static let dropped = ServerAnswer(503)
+  package static let dropped = ServerAnswer(503)
   /// No answer came in time.
-  public static let timedOut = ServerAnswer(504)
+  package static let timedOut = ServerAnswer(504)
   /// The events have been taken.
-  public static let accepted = ServerAnswer(202)
+  package static let accepted = ServerAnswer(202)
   /// The body does not match its content coding.
-  public static let damaged = ServerAnswer(400, error: "the body cannot be decompressed")
+  package static let damaged = ServerAnswer(400, error: "the body cannot be decompressed")
   /// The body is not empty and has no event.
-  public static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
+  package static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 
   /// For requests that wait until their events are written.
-  public static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
+  package static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
     switch outcome {
     case .acknowledged: ServerAnswer(200)
     case .failed:
@@ -179,13 +179,13 @@ public struct ServerAnswer: Sendable {
   }
 
   /// The status to send for a status chosen by the pipeline.
-  public static func status(for chosen: Int) -> Int { (200...599).contains(chosen) ? chosen : 500 }
+  package static func status(for chosen: Int) -> Int { (200...599).contains(chosen) ? chosen : 500 }
 }
 
 extension ReplyTarget {
   /// Replies with an answer of the server's own.
   @discardableResult
-  public func reply(_ answer: ServerAnswer) -> Bool {
+  package func reply(_ answer: ServerAnswer) -> Bool {
     reply(status: answer.status, headers: answer.headers, body: answer.body)
   }
 }

@@ -2,23 +2,23 @@
 
 extension TemplateParameter {
   /// The literal text before the first expression, with `(secret)` in place of each secret.
-  public var shownPrefix: String { String(decoding: template?.shownPrefix ?? [], as: UTF8.self) }
+  package var shownPrefix: String { String(decoding: template?.shownPrefix ?? [], as: UTF8.self) }
 
   /// The text for the loaded event. `isShown`: for logs, with `(secret)` in place of each secret.
-  public func text(_ frame: EventFrame, isShown: Bool = false) throws(SignalFailure) -> [UInt8] {
+  package func text(_ frame: EventFrame, isShown: Bool = false) throws(SignalFailure) -> [UInt8] {
     let buffer = OutputBuffer()
     return try finished(frame, buffer, isShown ? renderShown(frame, into: buffer) : render(frame, into: buffer))
   }
 
   /// The text for the loaded event; `inserted` receives its ranges that expressions have filled, in order.
-  public func text(_ frame: EventFrame, inserted: inout [Range<Int>]) throws(SignalFailure) -> [UInt8] {
+  package func text(_ frame: EventFrame, inserted: inout [Range<Int>]) throws(SignalFailure) -> [UInt8] {
     let buffer = OutputBuffer()
     return try finished(frame, buffer, render(frame, into: buffer, inserted: &inserted))
   }
 
   /// Renders the text for the loaded event into `buffer`, which is cleared first; `inserted` receives the ranges that expressions have
   /// filled, in order.
-  public func render(
+  package func render(
     _ frame: EventFrame, over buffer: OutputBuffer, inserted: inout [Range<Int>]
   ) throws(SignalFailure) {
     buffer.clear()

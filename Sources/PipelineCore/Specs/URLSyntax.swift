@@ -138,7 +138,7 @@ enum URLSyntax {
 
 extension HTTPHeader {
   /// Whether a text can be the name of a header, or a method: letters, digits and the characters that RFC 9110 allows.
-  public static func isToken(_ text: String) -> Bool {
+  package static func isToken(_ text: String) -> Bool {
     !text.isEmpty
       && text.utf8.allSatisfy { byte in
         switch byte {
@@ -153,7 +153,7 @@ extension HTTPHeader {
   private static let marks = Array("!#$%&'*+-.^_`|~".utf8)
 
   /// Whether only rxd may write this header, because it determines where a message ends.
-  public static func isFraming(_ name: String) -> Bool {
+  package static func isFraming(_ name: String) -> Bool {
     framing.contains { known in
       known.count == name.utf8.count && zip(known, name.utf8).allSatisfy { $0 == ($1 &- 65 < 26 ? $1 | 0x20 : $1) }
     }
@@ -168,7 +168,7 @@ extension Table<TemplateParameter> {
   /// Checks headers in the file.
   ///
   /// - Parameter isRequest: Whether they belong to requests, not to answers.
-  public func validateHeaders(isRequest: Bool, hasAuth: Bool = false, _ context: inout DecodingContext) {
+  package func validateHeaders(isRequest: Bool, hasAuth: Bool = false, _ context: inout DecodingContext) {
     for header in entries {
       let shown = Printable.cut(Array(header.name.utf8))
       let name = header.name.lowercased()

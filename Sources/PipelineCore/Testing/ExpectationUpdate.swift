@@ -1,12 +1,12 @@
 /// Rewrites expectations of a pipeline file to the actual results; everything else in the file stays unchanged, byte
 /// for byte.
-public struct ExpectationUpdate {
+package struct ExpectationUpdate {
   let source: SourceText
   private(set) var edits: [TextEdit] = []
   /// The rewritten expectations: test and name.
   private var rewritten: Set<[String]> = []
 
-  public init(_ source: SourceText) { self.source = source }
+  package init(_ source: SourceText) { self.source = source }
 
   /// Why an expectation cannot be rewritten.
   struct Refusal: Error {
@@ -20,7 +20,7 @@ public struct ExpectationUpdate {
   }
 
   /// Rewrites one expectation of a test; nil on success, otherwise the reason.
-  public mutating func rewrite(
+  package mutating func rewrite(
     _ expectation: PipelineTest.Expectation, of test: PipelineTest, to history: SignalHistory
   ) -> Diagnostic? {
     var history = history
@@ -38,13 +38,13 @@ public struct ExpectationUpdate {
     }
   }
 
-  public var isEmpty: Bool { edits.isEmpty }
+  package var isEmpty: Bool { edits.isEmpty }
 
   /// The changed lines.
-  public var difference: String { edits.difference(of: source) }
+  package var difference: String { edits.difference(of: source) }
 
   /// The new file; nil if more than the rewritten expectations would change.
-  public func text() -> [UInt8]? {
+  package func text() -> [UInt8]? {
     let bytes = edits.applied(to: source.bytes, in: 0..<source.bytes.count)
     var before = Diagnostics()
     var after = Diagnostics()

@@ -1,7 +1,7 @@
 extension FrontEnd.Result {
   /// The tests of the file. Reports their errors. `recompile`: the same file with other values of
   /// some variables; nil if it cannot be compiled anew.
-  public func tests(
+  package func tests(
     into diagnostics: inout Diagnostics, recompile: @escaping (_ variables: [String: String]) -> FrontEnd.Result?
   ) -> [PipelineTest] {
     guard let plan, let file else { return [] }

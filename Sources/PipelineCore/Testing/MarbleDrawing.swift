@@ -1,10 +1,10 @@
 /// Draws histories as marbles, one line each, with a common time axis.
-public struct MarbleDrawing {
+package struct MarbleDrawing {
   /// The user's letters for values.
-  public var letters: [(name: String, value: TestValue)] = []
-  public var tick = TimeSpan.milliseconds(1)
+  package var letters: [(name: String, value: TestValue)] = []
+  package var tick = TimeSpan.milliseconds(1)
 
-  public init(letters: [(name: String, value: TestValue)] = [], tick: TimeSpan = .milliseconds(1)) {
+  package init(letters: [(name: String, value: TestValue)] = [], tick: TimeSpan = .milliseconds(1)) {
     self.letters = letters
     self.tick = tick
   }
@@ -13,18 +13,18 @@ public struct MarbleDrawing {
   private static let longestDash = 24
 
   /// The drawing of several histories.
-  public struct Picture {
+  package struct Picture {
     /// One line for each history.
-    public var lines: [String]
+    package var lines: [String]
     /// `A = {"x": 1}`, for values that are no letter or digit themselves.
-    public var legend: [String]
+    package var legend: [String]
     /// The columns at which instants start.
     var columns: [(at: TimeSpan, column: Int)]
 
     func column(at instant: TimeSpan) -> Int? { columns.first { $0.at == instant }?.column }
   }
 
-  public func draw(_ histories: [SignalHistory]) -> Picture {
+  package func draw(_ histories: [SignalHistory]) -> Picture {
     var names = MarbleNames(letters)
     var lines = [[String]](repeating: [], count: histories.count)
     var width = 0
@@ -72,7 +72,7 @@ public struct MarbleDrawing {
 
 extension SignalHistory {
   /// Two pictures, the first difference marked below, and the difference in words. Nil if both are equal.
-  public static func difference(
+  package static func difference(
     expected: SignalHistory, actual: SignalHistory, tick: TimeSpan = .milliseconds(1),
     letters: [(name: String, value: TestValue)] = []
   ) -> String? {

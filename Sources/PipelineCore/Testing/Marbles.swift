@@ -1,5 +1,5 @@
 /// One moment of a signal, in tests.
-public enum SignalMoment: Sendable, Equatable {
+package enum SignalMoment: Sendable, Equatable {
   /// An event, by its letter.
   case next(String)
   case complete
@@ -13,33 +13,33 @@ public enum SignalMoment: Sendable, Equatable {
 /// One character is one tick. `-` nothing; a letter or digit an event; `(ab)` several at one instant, taking one tick;
 /// `|` completion; `#` an error; `^` and `!` the start and the cancellation of a subscription; a duration between
 /// spaces lets that time pass; spaces have no meaning.
-public struct Marbles: Sendable, Equatable {
+package struct Marbles: Sendable, Equatable {
   /// One event of a diagram.
-  public struct Entry: Sendable, Equatable {
+  package struct Entry: Sendable, Equatable {
     /// The time since the start of the diagram.
-    public var at: TimeSpan
-    public var moment: SignalMoment
+    package var at: TimeSpan
+    package var moment: SignalMoment
     /// The byte offset in the text.
-    public var offset: Int
-    public init(at: TimeSpan, _ moment: SignalMoment, offset: Int = 0) {
+    package var offset: Int
+    package init(at: TimeSpan, _ moment: SignalMoment, offset: Int = 0) {
       self.at = at
       self.moment = moment
       self.offset = offset
     }
   }
 
-  public var entries: [Entry]
+  package var entries: [Entry]
   /// The length of the diagram.
-  public var length: TimeSpan
+  package var length: TimeSpan
 
   /// An error in a diagram.
-  public struct Mistake: Error, Sendable, Equatable {
-    public var message: String
+  package struct Mistake: Error, Sendable, Equatable {
+    package var message: String
     /// The byte offset in the text.
-    public var offset: Int
+    package var offset: Int
   }
 
-  public init(_ text: String, tick: TimeSpan = .milliseconds(1)) throws(Mistake) {
+  package init(_ text: String, tick: TimeSpan = .milliseconds(1)) throws(Mistake) {
     let bytes = Array(text.utf8)
     var entries: [Entry] = []
     var now = TimeSpan.zero

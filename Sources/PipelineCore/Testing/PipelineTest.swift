@@ -1,39 +1,39 @@
 /// One parsed test of a pipeline: its inputs, the stubbed answers, and the expectations.
-public struct PipelineTest: Sendable {
-  public var name: Located<String>
+package struct PipelineTest: Sendable {
+  package var name: Located<String>
   /// The whole test in the file.
-  public var location: SourceLocation
+  package var location: SourceLocation
   /// The length of one marble character; also used for drawing.
-  public var tick = TimeSpan.milliseconds(1)
+  package var tick = TimeSpan.milliseconds(1)
   /// When to stop; nil: when nothing more happens, see ``TestRunner``.
-  public var until: TimeSpan?
+  package var until: TimeSpan?
   /// The time of day at the start, in nanoseconds since 1970; nil: that of ``VirtualTime``.
-  public var wallTime: Int64?
+  package var wallTime: Int64?
   /// The pipeline with the test's environment; nil: the original.
-  public var plan: Plan?
-  public var inputs: [Input] = []
-  public var stubs: [HTTPStub] = []
+  package var plan: Plan?
+  package var inputs: [Input] = []
+  package var stubs: [HTTPStub] = []
   var programs: [ProgramStub] = []
   var databases: [DatabaseStub] = []
   var plugins: [PluginStub] = []
   var docker: DockerStub?
   /// The location of the stubs, for unanswered requests.
-  public var stubsLocation: SourceLocation?
-  public var expectations: [Expectation] = []
+  package var stubsLocation: SourceLocation?
+  package var expectations: [Expectation] = []
 
   /// The events of a named source.
-  public struct Input: Sendable {
+  package struct Input: Sendable {
     /// The name of a source, or of a signal that starts with a source of its own.
-    public var source: Located<String>
+    package var source: Located<String>
     /// The source in the plan.
-    public var origin: SignalPlan
-    public var history: SignalHistory
+    package var origin: SignalPlan
+    package var history: SignalHistory
   }
 
   /// The expected events of one signal, sink or output.
-  public struct Expectation: Sendable {
+  package struct Expectation: Sendable {
     /// The place of the expected events.
-    public enum Target: Sendable, Equatable {
+    package enum Target: Sendable, Equatable {
       case sink(String)
       /// A named source or signal, by its index in ``Plan/named``.
       case signal(Int)
@@ -52,9 +52,9 @@ public struct PipelineTest: Sendable {
     }
 
     /// One expected event.
-    public struct Item: Sendable {
+    package struct Item: Sendable {
       /// The kind of an expected event.
-      public enum Moment: Sendable, Equatable {
+      package enum Moment: Sendable, Equatable {
         case next(TestValue)
         case complete
         /// The message must contain the text; nil: any error.
@@ -67,22 +67,22 @@ public struct PipelineTest: Sendable {
         var isMark: Bool { self == .subscribe || self == .cancel }
       }
       /// Nil: at any time.
-      public var at: TimeSpan?
-      public var moment: Moment
-      public var location: SourceLocation
+      package var at: TimeSpan?
+      package var moment: Moment
+      package var location: SourceLocation
     }
 
-    public var subject: Located<String>
-    public var target: Target
+    package var subject: Located<String>
+    package var target: Target
     /// The items in the required order.
-    public var items: [Item] = []
+    package var items: [Item] = []
     /// Whether further items are allowed between and after them.
-    public var allowsMore = false
+    package var allowsMore = false
     /// The values of the marbles' letters.
-    public var letters: [(name: String, value: TestValue)] = []
-    public var tick = TimeSpan.milliseconds(1)
+    package var letters: [(name: String, value: TestValue)] = []
+    package var tick = TimeSpan.milliseconds(1)
     /// The expectation in the file.
-    public var node: YAMLNode
+    package var node: YAMLNode
 
     /// Whether it contains subscriptions or cancellations.
     var hasMarks: Bool { items.contains { $0.moment.isMark } }
@@ -103,20 +103,20 @@ public struct PipelineTest: Sendable {
 }
 
 /// A stubbed answer to HTTP requests.
-public struct HTTPStub: Sendable {
-  public typealias Answer = Stub<HTTPResponse, HTTPFailure>.Answer
+package struct HTTPStub: Sendable {
+  package typealias Answer = Stub<HTTPResponse, HTTPFailure>.Answer
 
   /// The URL; `*` stands for any bytes.
-  public var url: String
+  package var url: String
   /// The sink whose requests it answers, which then runs; nil: requests of sources.
-  public var sink: String?
+  package var sink: String?
   /// The method; nil: any.
-  public var method: String?
+  package var method: String?
   /// The answers in turn, at least one; the last one repeats.
-  public var answers: [Answer]
-  public var location: SourceLocation?
+  package var answers: [Answer]
+  package var location: SourceLocation?
 
-  public init(url: String, method: String? = nil, answers: [Answer], location: SourceLocation? = nil) {
+  package init(url: String, method: String? = nil, answers: [Answer], location: SourceLocation? = nil) {
     self.url = url
     self.method = method
     self.answers = answers

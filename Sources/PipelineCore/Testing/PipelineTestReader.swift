@@ -1,5 +1,5 @@
 /// Parses the tests of a pipeline file, and reports their errors with locations.
-public struct PipelineTestReader {
+package struct PipelineTestReader {
   /// The tested pipeline.
   private(set) var plan: Plan
   private let compile: Compile
@@ -8,7 +8,7 @@ public struct PipelineTestReader {
   var tick = TimeSpan.milliseconds(1)
 
   /// Compiles the pipeline with these values in place of the environment's.
-  public typealias Compile = (_ environment: [String: String], _ diagnostics: inout Diagnostics) -> Plan?
+  package typealias Compile = (_ environment: [String: String], _ diagnostics: inout Diagnostics) -> Plan?
 
   init(_ plan: Plan, _ compile: @escaping Compile) {
     self.plan = plan
@@ -16,7 +16,7 @@ public struct PipelineTestReader {
   }
 
   /// Reports every error; the tests must not be run after one.
-  public static func read(
+  package static func read(
     _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics, compile: @escaping Compile
   ) -> [PipelineTest] {
     var reader = PipelineTestReader(plan, compile)

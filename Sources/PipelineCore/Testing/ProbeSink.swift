@@ -1,9 +1,9 @@
 /// A sink that records events and their times.
-public struct ProbeSink: SinkComponent {
+package struct ProbeSink: SinkComponent {
   /// The events that a sink has recorded.
-  public final class Recording: @unchecked Sendable {
+  package final class Recording: @unchecked Sendable {
     /// One recorded event.
-    public enum Moment: Sendable {
+    package enum Moment: Sendable {
       case next(OwnedValue)
       case complete
       case fail(SignalFailure)
@@ -15,8 +15,8 @@ public struct ProbeSink: SinkComponent {
     var ignoresMarks = false
     /// The number of recorded starts and cancellations.
     private(set) var marks = 0
-    public private(set) var moments: [(at: Instant, moment: Moment)] = []
-    public init() {}
+    package private(set) var moments: [(at: Instant, moment: Moment)] = []
+    package init() {}
     package func record(_ moment: Moment, at instant: Instant) {
       moments.append((instant, moment))
       switch moment {
@@ -30,16 +30,16 @@ public struct ProbeSink: SinkComponent {
   /// A sink that also runs, such as one with stubbed requests.
   var running: (any SinkComponent)?
   /// Events that it cannot write are rejected.
-  public var encoding: EncodeParameter?
-  public var sentValue: MappingParameter?
+  package var encoding: EncodeParameter?
+  package var sentValue: MappingParameter?
 
-  public init() { recording = Recording() }
-  public init(_ recording: Recording) { self.recording = recording }
+  package init() { recording = Recording() }
+  package init(_ recording: Recording) { self.recording = recording }
 
-  public static let spec = ComponentSpec<ProbeSink>(
+  package static let spec = ComponentSpec<ProbeSink>(
     "probe", summary: "Records events.")
 
-  public func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
 
   final class Node: RunningSink {
     private let recording: Recording
@@ -103,7 +103,7 @@ public struct ProbeSink: SinkComponent {
   }
 
   /// Records a signal, as an observer.
-  public static func tap(_ recording: Recording, _ executor: Executor) -> EdgeObserver {
+  package static func tap(_ recording: Recording, _ executor: Executor) -> EdgeObserver {
     Watcher(recording, executor)
   }
 

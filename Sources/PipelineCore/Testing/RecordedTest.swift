@@ -3,15 +3,15 @@
 ///
 /// Times are rounded to milliseconds. The expected times are those of virtual time: a running pipeline is always a little late. So the
 /// test is run, and matches if the same events come in the same order, each at most ``tolerance`` from its recorded time.
-public struct RecordedTest: Sendable {
+package struct RecordedTest: Sendable {
   /// An event, or an end, that passed an edge.
-  public struct Sighting: Sendable {
-    public var edge: EdgeID
+  package struct Sighting: Sendable {
+    package var edge: EdgeID
     /// On the monotonic clock.
-    public var nanoseconds: Int64
-    public var moment: SignalHistory.Moment
+    package var nanoseconds: Int64
+    package var moment: SignalHistory.Moment
 
-    public init(edge: EdgeID, nanoseconds: Int64, _ moment: SignalHistory.Moment) {
+    package init(edge: EdgeID, nanoseconds: Int64, _ moment: SignalHistory.Moment) {
       self.edge = edge
       self.nanoseconds = nanoseconds
       self.moment = moment
@@ -19,22 +19,22 @@ public struct RecordedTest: Sendable {
   }
 
   /// The test made from a recording.
-  public struct Outcome: Sendable {
+  package struct Outcome: Sendable {
     /// A `tests:` block for the pipeline file.
-    public var text: String
+    package var text: String
     /// Why the test does not reproduce the recording; nil: it passes.
-    public var problem: String?
+    package var problem: String?
   }
 
   /// Why there is no test.
-  public struct Refusal: Error, Sendable {
-    public var message: String
-    public init(message: String) { self.message = message }
+  package struct Refusal: Error, Sendable {
+    package var message: String
+    package init(message: String) { self.message = message }
   }
 
-  public static let tolerance = TimeSpan.milliseconds(100)
+  package static let tolerance = TimeSpan.milliseconds(100)
   /// The largest number of events of a readable test.
-  public static let mostEvents = 400
+  package static let mostEvents = 400
 
   /// Longer ones are broken up.
   private static let longestLine = 110
@@ -53,7 +53,7 @@ public struct RecordedTest: Sendable {
   ///   - end: When the recording ended, on the same clock as the sightings.
   ///   - sightings: In the order in which they were seen, of the edges `sources(of:)`, `signalEdges(of:)` and the inputs of steps with inner
   ///     signals.
-  public init(
+  package init(
     _ plan: Plan, step: StepID, name: String, end: Int64, _ sightings: [Sighting]
   ) throws(Refusal) {
     self.plan = plan
@@ -119,7 +119,7 @@ public struct RecordedTest: Sendable {
   }
 
   /// The test, tried out.
-  public func make() -> Outcome {
+  package func make() -> Outcome {
     var entries = expected
     for isLast in [false, true] {
       let text = text(expecting: entries)

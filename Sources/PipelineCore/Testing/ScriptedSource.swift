@@ -1,30 +1,30 @@
 /// A source that sends a script on the executor's time.
-public struct ScriptedSource: SourceComponent {
+package struct ScriptedSource: SourceComponent {
   /// One entry of a script.
-  public enum Moment: Sendable {
+  package enum Moment: Sendable {
     case next(OwnedValue)
     case complete
     case fail(SignalFailure)
   }
 
   /// The moments in order of time, relative to the subscription.
-  public var script: [(at: TimeSpan, moment: Moment)] = []
+  package var script: [(at: TimeSpan, moment: Moment)] = []
   /// The indexes of moments that share a turn with the moment before, at the same instant. They must make no
   /// difference; tests of that cut scripts in many ways.
-  public var joined: Set<Int> = []
+  package var joined: Set<Int> = []
   /// Sends the events as requests and receives the answers; nil: no clients.
   var clients: ReplyRecording?
 
-  public init() {}
-  public init(_ script: [(at: TimeSpan, moment: Moment)], joined: Set<Int> = []) {
+  package init() {}
+  package init(_ script: [(at: TimeSpan, moment: Moment)], joined: Set<Int> = []) {
     self.script = script
     self.joined = joined
   }
 
-  public static let spec = ComponentSpec<ScriptedSource>(
+  package static let spec = ComponentSpec<ScriptedSource>(
     "scripted", summary: "Sends what a test says.", persistence: .state(version: 1))
 
-  public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
+  package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(self, nodeContext, downstream)
   }
 

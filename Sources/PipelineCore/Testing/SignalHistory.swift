@@ -1,7 +1,7 @@
 /// The events of a signal with their times since the start of the test: the common form of expectations and results.
-public struct SignalHistory: Sendable, Equatable {
+package struct SignalHistory: Sendable, Equatable {
   /// The kind of an event.
-  public enum Moment: Sendable, Equatable {
+  package enum Moment: Sendable, Equatable {
     case next(TestValue)
     case complete
     /// The error's message.
@@ -15,21 +15,21 @@ public struct SignalHistory: Sendable, Equatable {
   }
 
   /// An event with its time.
-  public struct Entry: Sendable, Equatable {
-    public var at: TimeSpan
-    public var moment: Moment
-    public init(at: TimeSpan, _ moment: Moment) {
+  package struct Entry: Sendable, Equatable {
+    package var at: TimeSpan
+    package var moment: Moment
+    package init(at: TimeSpan, _ moment: Moment) {
       self.at = at
       self.moment = moment
     }
   }
 
   /// The entries in order.
-  public var entries: [Entry] = []
+  package var entries: [Entry] = []
 
-  public init(_ entries: [Entry] = []) { self.entries = entries }
+  package init(_ entries: [Entry] = []) { self.entries = entries }
 
-  public init(_ recording: ProbeSink.Recording) {
+  package init(_ recording: ProbeSink.Recording) {
     entries = recording.moments.map { at, moment in
       let span = TimeSpan(nanoseconds: at.nanoseconds)
       switch moment {
@@ -44,7 +44,7 @@ public struct SignalHistory: Sendable, Equatable {
 
   /// The history of a marble diagram. A letter stands for its value in `values`, otherwise for itself; a digit for the
   /// number. Subscriptions and cancellations are left out.
-  public init(_ marbles: Marbles, values: [String: TestValue] = [:], error: String = "error") {
+  package init(_ marbles: Marbles, values: [String: TestValue] = [:], error: String = "error") {
     entries = marbles.entries.compactMap { entry in
       switch entry.moment {
       case .next(let name): Entry(at: entry.at, .next(Self.value(named: name, values)))
@@ -60,7 +60,7 @@ public struct SignalHistory: Sendable, Equatable {
   }
 
   /// The history as a script for ``ScriptedSource``.
-  public var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] {
+  package var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] {
     entries.compactMap { entry in
       switch entry.moment {
       case .next(let value): (entry.at, .next(value.owned))
@@ -72,7 +72,7 @@ public struct SignalHistory: Sendable, Equatable {
   }
 
   /// The index of the first difference, or nil. Error messages are not compared.
-  public func firstDifference(from other: SignalHistory) -> Int? {
+  package func firstDifference(from other: SignalHistory) -> Int? {
     let count = min(entries.count, other.entries.count)
     for index in 0..<count where !entries[index].matches(other.entries[index]) { return index }
     return entries.count == other.entries.count ? nil : count
@@ -88,7 +88,7 @@ extension SignalHistory.Entry {
 }
 
 extension SignalHistory.Moment: CustomStringConvertible {
-  public var description: String {
+  package var description: String {
     switch self {
     case .next(let value): Printable.cut(value.description, limit: 400)
     case .complete: "the completion"

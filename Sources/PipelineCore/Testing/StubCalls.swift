@@ -10,21 +10,21 @@ protocol StubbedCall: Sendable, Equatable {
 }
 
 /// The stubbed answers to some calls.
-public struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
+package struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
   /// The answer to one call.
-  public struct Answer: Sendable {
+  package struct Answer: Sendable {
     /// The kind of an answer.
-    public enum What: Sendable {
+    package enum What: Sendable {
       case reply(Reply)
       case failure(Failure)
       /// No answer: the call times out.
       case silence
     }
     /// The delay after the call.
-    public var after = TimeSpan.zero
-    public var what: What
+    package var after = TimeSpan.zero
+    package var what: What
 
-    public init(after: TimeSpan = .zero, _ what: What) {
+    package init(after: TimeSpan = .zero, _ what: What) {
       self.after = after
       self.what = what
     }

@@ -2,29 +2,29 @@
 ///
 /// Counts over all tests of one file: it adds up what the graph has counted (``PipelineStatistics``), which is the graph that
 /// runs in production.
-public final class TestCoverage {
+package final class TestCoverage {
 
   /// A kind of points that tests can reach.
-  public enum Category: String, Sendable, CaseIterable {
+  package enum Category: String, Sendable, CaseIterable {
     case operators, branches, errors, sinks
   }
 
   /// One point that tests can reach.
-  public struct Point: Sendable {
-    public var category: Category
-    public var location: SourceLocation
-    public var isReached: Bool
+  package struct Point: Sendable {
+    package var category: Category
+    package var location: SourceLocation
+    package var isReached: Bool
     /// The uncovered point, a sentence without a full stop.
-    public var message: String
+    package var message: String
     /// Whether the message of the step itself already implies it.
-    public var isImplied = false
+    package var isImplied = false
   }
 
   private let plan: Plan
   /// The counts of each edge of the plan over all tests so far.
-  public private(set) var edges: [PipelineStatistics.Edge]
+  package private(set) var edges: [PipelineStatistics.Edge]
 
-  public init(_ plan: Plan) {
+  package init(_ plan: Plan) {
     self.plan = plan
     edges = plan.edges.map { PipelineStatistics.Edge($0) }
   }
@@ -45,7 +45,7 @@ public final class TestCoverage {
 
   // MARK: Points and reached points
 
-  public var points: [Point] {
+  package var points: [Point] {
     var walk = Walk(plan: plan)
     for named in plan.named { walk.visit(named.body) }
     for sink in plan.sinks { walk.visit(sink.input) }
@@ -148,18 +148,18 @@ public final class TestCoverage {
 
 extension TestCoverage {
   /// The share of points reached.
-  public struct Share: Sendable, CustomStringConvertible {
-    public var reached: Int
-    public var total: Int
+  package struct Share: Sendable, CustomStringConvertible {
+    package var reached: Int
+    package var total: Int
 
-    public init(_ points: [Point]) {
+    package init(_ points: [Point]) {
       reached = points.count { $0.isReached }
       total = points.count
     }
 
     /// In percent; 100 without points.
-    public var percent: Double { total == 0 ? 100 : Double(reached) * 100 / Double(total) }
+    package var percent: Double { total == 0 ? 100 : Double(reached) * 100 / Double(total) }
 
-    public var description: String { "\(reached)/\(total)" }
+    package var description: String { "\(reached)/\(total)" }
   }
 }

@@ -1,43 +1,43 @@
 /// Reports the results of tests.
-public struct TestReport: Sendable {
+package struct TestReport: Sendable {
   /// A test and its result.
-  public struct Case: Sendable {
-    public var result: TestResult
+  package struct Case: Sendable {
+    package var result: TestResult
     /// Wall-clock time, measured by the caller: the core has no clock.
-    public var seconds: Double
-    public init(_ result: TestResult, seconds: Double) {
+    package var seconds: Double
+    package init(_ result: TestResult, seconds: Double) {
       self.result = result
       self.seconds = seconds
     }
   }
 
   /// The tests of one file.
-  public struct File: Sendable {
-    public var name: String
-    public var cases: [Case]
-    public init(_ name: String, _ cases: [Case]) {
+  package struct File: Sendable {
+    package var name: String
+    package var cases: [Case]
+    package init(_ name: String, _ cases: [Case]) {
       self.name = name
       self.cases = cases
     }
   }
 
-  public var files: [File] = []
-  public var colors = false
+  package var files: [File] = []
+  package var colors = false
 
-  public init(colors: Bool = false) { self.colors = colors }
+  package init(colors: Bool = false) { self.colors = colors }
 
   /// Whether a test's name contains `filter`, or matches it as a pattern with `*`.
-  public static func matches(_ filter: String, _ name: String) -> Bool {
+  package static func matches(_ filter: String, _ name: String) -> Bool {
     Glob.matches(filter.utf8.contains(0x2A) ? filter : "*\(filter)*", name)
   }
 
-  public var failed: Int { files.reduce(0) { $0 + $1.cases.count { !$0.result.passed } } }
-  public var passed: Int { files.reduce(0) { $0 + $1.cases.count { $0.result.passed } } }
+  package var failed: Int { files.reduce(0) { $0 + $1.cases.count { !$0.result.passed } } }
+  package var passed: Int { files.reduce(0) { $0 + $1.cases.count { $0.result.passed } } }
 
   // MARK: Text
 
   /// One line for each test, and the failures.
-  public func text(_ test: Case) -> String {
+  package func text(_ test: Case) -> String {
     let result = test.result
     var text = result.passed ? paint("ok    ", "32") : paint("FAILED", "31")
     text += " \(Printable.cut(result.name, limit: 200))\n"
@@ -51,7 +51,7 @@ public struct TestReport: Sendable {
     return text
   }
 
-  public var summary: String {
+  package var summary: String {
     let count = passed + failed
     guard count > 0 else { return "no tests" }
     let noun = count == 1 ? "test" : "tests"
@@ -65,7 +65,7 @@ public struct TestReport: Sendable {
   // MARK: JUnit
 
   /// The JUnit XML for build servers.
-  public var junit: String {
+  package var junit: String {
     var text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
     let seconds = files.flatMap(\.cases).reduce(0) { $0 + $1.seconds }
     text +=

@@ -6,44 +6,44 @@
 ///
 /// A test ends at `until`; otherwise when nothing more happens or, while an endless source runs (also in an inner
 /// signal), at the last instant that the test mentions, once all expectations without a time are met.
-public struct TestRunner: Sendable {
-  public let plan: Plan
+package struct TestRunner: Sendable {
+  package let plan: Plan
   /// The limit of turns of a test.
-  public var turnLimit = 20_000_000
+  package var turnLimit = 20_000_000
   /// The limit of turns after the last instant that the test mentions; then it counts as endless.
-  public var quietLimit = 100_000
+  package var quietLimit = 100_000
   /// Saves the state after each turn, drops everything and restores it, which must make no difference. Clients that
   /// wait for an answer are lost at a restart, so their answers are not compared.
-  public var restoresAfterEachTurn = false
+  package var restoresAfterEachTurn = false
 
-  public init(_ plan: Plan) { self.plan = plan }
+  package init(_ plan: Plan) { self.plan = plan }
 
   /// Counts what the test reaches in `coverage`, if given.
-  public func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
+  package func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
     TestRun(self, test, coverage).run()
   }
 }
 
 /// The result of one test.
-public struct TestResult: Sendable {
-  public var name: String
-  public var location: SourceLocation
-  public var failures: [Failure] = []
+package struct TestResult: Sendable {
+  package var name: String
+  package var location: SourceLocation
+  package var failures: [Failure] = []
   /// The virtual time that has passed.
-  public var virtualTime = TimeSpan.zero
-  public var turns: UInt64 = 0
+  package var virtualTime = TimeSpan.zero
+  package var turns: UInt64 = 0
 
-  public var passed: Bool { failures.isEmpty }
+  package var passed: Bool { failures.isEmpty }
 
   /// A failure of a test.
-  public struct Failure: Sendable {
+  package struct Failure: Sendable {
     /// The failure and its location.
-    public var diagnostic: Diagnostic
+    package var diagnostic: Diagnostic
     /// Marbles, expected above actual, the first difference marked; lines without indentation.
-    public var picture: [String] = []
+    package var picture: [String] = []
     /// The failed expectation and the actual result; nil: another failure.
-    public var expectation: Int?
-    public var history = SignalHistory()
+    package var expectation: Int?
+    package var history = SignalHistory()
   }
 }
 

@@ -1,7 +1,7 @@
 /// A value as tests compare it: by content, numbers as numbers, the order of members without meaning.
 ///
 /// A value without a JSON form (a timestamp, bytes) is the text that ``JSONWriter`` writes for it.
-public indirect enum TestValue: Sendable, Hashable {
+package indirect enum TestValue: Sendable, Hashable {
   case null
   case bool(Bool)
   /// Every whole number in the range of Int64, whether int or double.
@@ -14,18 +14,18 @@ public indirect enum TestValue: Sendable, Hashable {
   case object([Member])
 
   /// A key with its value.
-  public struct Member: Sendable, Hashable {
-    public var key: [UInt8]
-    public var value: TestValue
-    public init(_ key: [UInt8], _ value: TestValue) {
+  package struct Member: Sendable, Hashable {
+    package var key: [UInt8]
+    package var value: TestValue
+    package init(_ key: [UInt8], _ value: TestValue) {
       self.key = key
       self.value = value
     }
   }
 
-  public static func text(_ text: String) -> TestValue { .text(Array(text.utf8)) }
+  package static func text(_ text: String) -> TestValue { .text(Array(text.utf8)) }
 
-  public static func number(_ number: Double) -> TestValue {
+  package static func number(_ number: Double) -> TestValue {
     if let whole = Int64(exactly: number) { return .int(whole) }
     if let whole = UInt64(exactly: number) { return .uint(whole) }
     return .double(number)
@@ -39,13 +39,13 @@ public indirect enum TestValue: Sendable, Hashable {
   }
 
   /// A deep copy; JSON text inside is parsed. Invalid JSON becomes a text.
-  public init(_ value: Value) {
+  package init(_ value: Value) {
     let arena = Arena()
     self = Self.read(value, JSONParser(), arena)
   }
 
   /// A YAML node as a JSON value.
-  public init(_ node: YAMLNode) {
+  package init(_ node: YAMLNode) {
     let arena = Arena()
     self = Self.read(LiteralParameter.value(of: node, in: arena), JSONParser(), arena)
   }
@@ -80,7 +80,7 @@ public indirect enum TestValue: Sendable, Hashable {
   }
 
   /// The value, valid until `arena` is reset.
-  public func value(in arena: Arena) -> Value {
+  package func value(in arena: Arena) -> Value {
     switch self {
     case .null: .null
     case .bool(let flag): .bool(flag)
@@ -97,7 +97,7 @@ public indirect enum TestValue: Sendable, Hashable {
     }
   }
 
-  public var owned: OwnedValue {
+  package var owned: OwnedValue {
     let arena = Arena()
     return OwnedValue(value(in: arena))
   }
@@ -105,7 +105,7 @@ public indirect enum TestValue: Sendable, Hashable {
 
 extension TestValue: CustomStringConvertible {
   /// Compact JSON.
-  public var description: String {
+  package var description: String {
     let arena = Arena()
     let text = OutputBuffer()
     JSONWriter.append(value(in: arena), to: text)

@@ -1,5 +1,5 @@
 /// A source of time. The core makes no real clocks.
-public protocol Clock: AnyObject, Sendable {
+package protocol Clock: AnyObject, Sendable {
   /// Monotonic time.
   var now: Instant { get }
   /// Wall-clock time, nanoseconds since 1970-01-01T00:00:00Z. May jump.

@@ -1,10 +1,15 @@
 /// A length of time in nanoseconds; at most about 292 years.
 public struct TimeSpan: Sendable, Hashable, Comparable {
+  /// Nanoseconds; may be negative.
   public var nanoseconds: Int64
+  /// So many nanoseconds.
   public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
+  /// No time.
   public static let zero = TimeSpan(nanoseconds: 0)
+  /// So many seconds.
   public static func seconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000_000) }
+  /// So many milliseconds.
   public static func milliseconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000) }
 
   public static func < (a: TimeSpan, b: TimeSpan) -> Bool { a.nanoseconds < b.nanoseconds }
@@ -16,19 +21,19 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
   }
 
   /// The pause after a number of failures in a row: it doubles with each failure after the first, up to `most`.
-  public func doubled(after failures: Int, most: TimeSpan) -> TimeSpan {
+  package func doubled(after failures: Int, most: TimeSpan) -> TimeSpan {
     var pause = self
     for _ in 1..<max(1, min(failures, 64)) where pause < most { pause = pause.scaled(by: 2) }
     return min(pause, most)
   }
 
   /// Shortened by a random part of up to half, so that waiting clients do not continue at the same time.
-  public func shortened(by random: UInt64) -> TimeSpan {
+  package func shortened(by random: UInt64) -> TimeSpan {
     scaled(by: 0.5 + Double(random >> 11) / Double(1 << 54))
   }
 
   /// Scales, rounding towards zero, saturating at the ends of the range; `factor` must not be NaN.
-  public func scaled(by factor: Double) -> TimeSpan {
+  package func scaled(by factor: Double) -> TimeSpan {
     let product = Double(nanoseconds) * factor
     return TimeSpan(nanoseconds: Int64(exactly: product.rounded(.towardZero)) ?? (product < 0 ? .min : .max))
   }
@@ -55,14 +60,18 @@ extension TimeSpan: CustomStringConvertible {
 
 /// A point on a scheduler's monotonic clock, in nanoseconds since an origin of the scheduler's choice.
 public struct Instant: Sendable, Hashable, Comparable {
+  /// Nanoseconds since the clock's own beginning; only differences mean something.
   public var nanoseconds: Int64
+  /// A reading of the pipeline's clock.
   public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
+  /// Later than every timer.
   public static let distantFuture = Instant(nanoseconds: .max)
   public static func < (a: Instant, b: Instant) -> Bool { a.nanoseconds < b.nanoseconds }
   /// Saturates.
   public static func + (a: Instant, b: TimeSpan) -> Instant {
     Instant(nanoseconds: (TimeSpan(nanoseconds: a.nanoseconds) + b).nanoseconds)
   }
+  /// The time from `b` to `a`.
   public static func - (a: Instant, b: Instant) -> TimeSpan {
     TimeSpan(nanoseconds: a.nanoseconds &- b.nanoseconds)
   }

@@ -1,8 +1,8 @@
 /// Numbers with a unit, as pipeline files write them: `300ms`, `1h30m`, `64KiB`.
-public enum Units {
+package enum Units {
   /// A length of time. Units are ns, us, ms, s, m, h and d, from large to small, each once; a unit may have a fraction
   /// (`1.5s`). Never negative.
-  public static func duration(_ text: LocatedText) -> Result<TimeSpan, Diagnostic> {
+  package static func duration(_ text: LocatedText) -> Result<TimeSpan, Diagnostic> {
     switch sum(text, time) {
     case .success(let nanoseconds):
       return .success(TimeSpan(nanoseconds: nanoseconds))
@@ -12,7 +12,7 @@ public enum Units {
   }
 
   /// A number of bytes. Units are B, kB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024).
-  public static func size(_ text: LocatedText) -> Result<Int, Diagnostic> {
+  package static func size(_ text: LocatedText) -> Result<Int, Diagnostic> {
     switch sum(text, bytes) {
     case .success(let count):
       guard let count = Int(exactly: count) else {

@@ -31,7 +31,7 @@ struct PrintingSink: SinkComponent {
 
   private func makeEncoder() -> any EventEncoder {
     let isTerminal = isatty(1) == 1
-    if let own = sink?.shownEncoder { return isTerminal ? own.escapingControls() : own }
+    if let own = sink?.shownEncoder?.encoder { return isTerminal ? own.escapingControls() : own }
     var encode = sink?.encoding ?? EncodeParameter(.json)
     encode.options.escapeControls = isTerminal
     if case .wrapped = style { encode.options.terminated = false }

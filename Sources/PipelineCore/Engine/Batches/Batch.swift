@@ -119,7 +119,7 @@ public struct Batch: Sendable {
   }
 
   /// The encoded events for the sink with this step ID; nil: the sink must receive the events one by one.
-  public func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> EncodedEvents? {
+  package func portion(of sink: StepID, encodedBy encoder: any EventEncoder) -> EncodedEvents? {
     for portion in portions {
       if let owner = portion.sink {
         if owner == sink { return portion.events }

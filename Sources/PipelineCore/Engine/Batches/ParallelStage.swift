@@ -6,9 +6,9 @@
 ///
 /// A block that needs a turn (a line is no event, an expression fails, an event cannot be encoded) is left to its turn
 /// unchanged; the turn processes the whole block itself.
-public struct ParallelStage: Sendable {
+package struct ParallelStage: Sendable {
   /// The way from the source to one sink.
-  public struct Branch: Sendable {
+  package struct Branch: Sendable {
     /// The steps in order; each is a ``PureStep``.
     var parts: [FusedRunPlan.Part]
     /// The step ID of the sink.
@@ -16,7 +16,7 @@ public struct ParallelStage: Sendable {
     var component: any SinkComponent
   }
 
-  public let branches: [Branch]
+  package let branches: [Branch]
 
   /// Whether every sink writes blocks of such lines unchanged.
   func passesThrough(_ lines: EncodedEvents.Lines) -> Bool {
@@ -28,7 +28,7 @@ public struct ParallelStage: Sendable {
 
 extension Plan {
   /// The stage of the source with this step ID; nil: its events need turns.
-  public func stage(of source: StepID) -> ParallelStage? { stages[source] }
+  package func stage(of source: StepID) -> ParallelStage? { stages[source] }
 
   /// The stages of all sources that have one.
   static func stages(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [StepID: ParallelStage] {

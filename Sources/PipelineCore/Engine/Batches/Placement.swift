@@ -1,6 +1,6 @@
 /// On which threads the work on the blocks of a `file` or `stdin` runs. The output is the same with each; time and memory
 /// are not.
-public enum Placement: String, Sendable, CaseIterable {
+package enum Placement: String, Sendable, CaseIterable {
   /// As measurements during the run say.
   case auto
   /// Steps run in turns, and these on the pipeline's thread.

@@ -2,7 +2,7 @@ import Synchronization
 
 /// Decides where the work of a source's ``ParallelStage`` runs: in turns at first, on the decoding threads as soon as
 /// that pays.
-public final class StagePlacement: Sendable {
+package final class StagePlacement: Sendable {
   private struct State {
     var isBeside = false
     /// Blocks of the current span.
@@ -22,7 +22,7 @@ public final class StagePlacement: Sendable {
   /// Set: whether the stage runs on the decoding threads, without measuring.
   private let pinned: Bool?
   /// All decoding threads start at once, not one by one where the turns wait for them.
-  public let startsAllThreads: Bool
+  package let startsAllThreads: Bool
 
   /// The least length of a span: nanoseconds of work, and blocks.
   private static let span: Int64 = 4_000_000
@@ -33,7 +33,7 @@ public final class StagePlacement: Sendable {
   ///   - threads: How many threads may decode.
   ///   - pinned: Whether the stage runs on the decoding threads, from the first block on; nil: that is measured.
   ///   - startsAllThreads: All decoding threads start at once.
-  public init(_ stage: ParallelStage?, threads: Int, pinned: Bool? = nil, startsAllThreads: Bool = false) {
+  package init(_ stage: ParallelStage?, threads: Int, pinned: Bool? = nil, startsAllThreads: Bool = false) {
     self.stage = stage
     self.threads = threads
     self.pinned = pinned
@@ -43,10 +43,10 @@ public final class StagePlacement: Sendable {
   }
 
   /// Blocks of plain documents will pass through unchanged, so their rows need not be found.
-  public let passesThrough: Bool
+  package let passesThrough: Bool
 
   /// Whether the last turn handed over a whole block; the next turns then take next to no time either.
-  public var isHandedOver: Bool {
+  package var isHandedOver: Bool {
     get { handedOver.load(ordering: .relaxed) }
     set { handedOver.store(newValue, ordering: .relaxed) }
   }
@@ -54,16 +54,16 @@ public final class StagePlacement: Sendable {
   /// For one thread; nil as long as the turns do the work.
   ///
   /// - Parameter clock: Nanoseconds, of which differences count.
-  public func makeWorker(clock: @escaping () -> Int64) -> StageWorker? {
+  package func makeWorker(clock: @escaping () -> Int64) -> StageWorker? {
     guard let stage, state.withLock({ $0.isBeside }) else { return nil }
     return StageWorker(stage, spare, clock)
   }
 
   /// Reports how many nanoseconds the decoding of a block took.
-  public func made(in nanoseconds: Int64) { state.withLock { $0.making &+= nanoseconds } }
+  package func made(in nanoseconds: Int64) { state.withLock { $0.making &+= nanoseconds } }
 
   /// Reports how many nanoseconds a turn spent on a block.
-  public func used(in nanoseconds: Int64) {
+  package func used(in nanoseconds: Int64) {
     state.withLock {
       $0.using &+= nanoseconds
       $0.blocks += 1
@@ -71,7 +71,7 @@ public final class StagePlacement: Sendable {
   }
 
   /// Reports how many nanoseconds further turns spent on the rest of the last block.
-  public func usedMore(in nanoseconds: Int64) {
+  package func usedMore(in nanoseconds: Int64) {
     let also = state.withLock { state in
       state.using &+= nanoseconds
       return state.alsoUsed
@@ -80,7 +80,7 @@ public final class StagePlacement: Sendable {
   }
 
   /// Calls `body` with each time reported to `usedMore`.
-  public func whenUsedMore(_ body: @escaping @Sendable (Int64) -> Void) { state.withLock { $0.alsoUsed = body } }
+  package func whenUsedMore(_ body: @escaping @Sendable (Int64) -> Void) { state.withLock { $0.alsoUsed = body } }
 
   /// Called at the end of a turn: moves the work to the decoding threads if that pays.
   ///

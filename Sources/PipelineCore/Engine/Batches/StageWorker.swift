@@ -1,7 +1,7 @@
 import Synchronization
 
 /// Does the work of a ``ParallelStage`` on one thread.
-public final class StageWorker {
+package final class StageWorker {
   private struct Branch {
     let steps: FusedSteps
     let encoder: any EventEncoder
@@ -80,7 +80,7 @@ public final class StageWorker {
   }
 
   /// Encodes the block; nil: its turn must process it.
-  public func encode(_ block: DecodedBlock) -> Batch? {
+  package func encode(_ block: DecodedBlock) -> Batch? {
     let rows = block.batch
     guard rows.rejected.isEmpty else { return nil }
     // A block that passes through unchanged is encoded already.

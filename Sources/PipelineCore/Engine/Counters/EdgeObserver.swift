@@ -41,7 +41,7 @@ public enum Verdict: String, Sendable, CaseIterable {
 
 extension Execution {
   /// Attaches an observer to an edge: it is notified of the events that pass later. Call it in a turn.
-  public func attach(_ observer: EdgeObserver, to edge: EdgeID) {
+  package func attach(_ observer: EdgeObserver, to edge: EdgeID) {
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     meters.edge(edge).add(observer)
     meters.watched(edge, 1)
@@ -49,7 +49,7 @@ extension Execution {
   }
 
   /// Ends the notifications; does nothing if `observer` is not attached to the edge. Call it in a turn.
-  public func detach(_ observer: EdgeObserver, from edge: EdgeID) {
+  package func detach(_ observer: EdgeObserver, from edge: EdgeID) {
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
     guard meters.edge(edge).remove(observer) else { return }
     meters.watched(edge, -1)

@@ -1,35 +1,35 @@
 import Synchronization
 
 /// The latency of a component's events: a histogram with fixed bounds. Written on any thread.
-public struct Latency: Sendable, Equatable {
+package struct Latency: Sendable, Equatable {
   /// The upper bounds of the buckets, in nanoseconds; one more is without a bound.
-  public static let bounds: [Int64] = [
+  package static let bounds: [Int64] = [
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000, 500_000_000,
     1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000, 30_000_000_000, 60_000_000_000, 300_000_000_000,
   ]
   /// The number of latencies within each bound and above the one before; the last is above all bounds.
-  public var counts = [UInt64](repeating: 0, count: Self.bounds.count + 1)
+  package var counts = [UInt64](repeating: 0, count: Self.bounds.count + 1)
   /// The sum of all latencies, in nanoseconds.
-  public var sum: Int64 = 0
+  package var sum: Int64 = 0
 
-  public init() {}
+  package init() {}
 
-  public var count: UInt64 { counts.reduce(0, &+) }
+  package var count: UInt64 { counts.reduce(0, &+) }
 
-  public mutating func add(_ span: TimeSpan, _ times: Int) {
+  package mutating func add(_ span: TimeSpan, _ times: Int) {
     let nanoseconds = max(0, span.nanoseconds)
     counts[Self.bounds.firstIndex { nanoseconds <= $0 } ?? Self.bounds.count] &+= UInt64(max(0, times))
     let (more, overflow) = nanoseconds.multipliedReportingOverflow(by: Int64(times))
     if !overflow { sum &+= more }
   }
 
-  public mutating func add(_ other: Latency) {
+  package mutating func add(_ other: Latency) {
     for index in counts.indices { counts[index] &+= other.counts[index] }
     sum &+= other.sum
   }
 
   /// The least bound that at least this share of the latencies does not exceed, in nanoseconds; the greatest bound if none does. Nil: there are no latencies.
-  public func bound(of share: Double) -> Int64? {
+  package func bound(of share: Double) -> Int64? {
     let all = count
     guard all > 0 else { return nil }
     var seen: UInt64 = 0
@@ -42,7 +42,7 @@ public struct Latency: Sendable, Equatable {
 }
 
 /// The latencies of one component while it runs.
-public final class LatencyMeter: Sendable {
+package final class LatencyMeter: Sendable {
   private let state = Mutex(Latency())
   private let clock: any Clock
 
@@ -59,5 +59,5 @@ public final class LatencyMeter: Sendable {
 
 extension NodeContext {
   /// Records an answer to a request of a source, or its failure.
-  public func answered(since start: Instant) { execution.meters.latency(step).ended(1, since: start) }
+  package func answered(since start: Instant) { execution.meters.latency(step).ended(1, since: start) }
 }

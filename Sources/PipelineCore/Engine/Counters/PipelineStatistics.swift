@@ -1,25 +1,25 @@
 /// The counts of a pipeline so far, edge by edge and step by step.
 public struct PipelineStatistics: Sendable {
   /// One edge of the plan, over all of its subscriptions.
-  public struct Edge: Sendable {
-    public let plan: EdgePlan
+  package struct Edge: Sendable {
+    package let plan: EdgePlan
     /// Events that passed.
-    public var events: UInt64 = 0
+    package var events: UInt64 = 0
     /// The number of subscriptions.
-    public var subscriptions: UInt64 = 0
+    package var subscriptions: UInt64 = 0
     /// The number of subscriptions that have not ended.
-    public var open = 0
+    package var open = 0
     /// The number of subscriptions that ended with an error.
-    public var failures: UInt64 = 0
+    package var failures: UInt64 = 0
     /// Bytes of the events. Exact at the ends: at an edge that leaves a source, the bytes read, rejected input included; at an edge into a
     /// sink, the bytes written. Elsewhere estimated from samples: the events as JSON text. Nil: none was sampled.
-    public var bytes: UInt64?
-    public var bytesAreEstimated = false
+    package var bytes: UInt64?
+    package var bytesAreEstimated = false
 
-    public init(_ plan: EdgePlan) { self.plan = plan }
+    package init(_ plan: EdgePlan) { self.plan = plan }
 
     /// Adds the counts of another execution of the plan.
-    public mutating func add(_ other: Edge) {
+    package mutating func add(_ other: Edge) {
       events &+= other.events
       subscriptions &+= other.subscriptions
       failures &+= other.failures
@@ -34,78 +34,78 @@ public struct PipelineStatistics: Sendable {
   ///
   /// `received + restored + made == sent + kept + dropped + superseded + undecided + rejected + failed + held + holding` where ``isExact``; a
   /// sink sends what it delivers.
-  public struct Step: Sendable {
-    public var step: StepID
+  package struct Step: Sendable {
+    package var step: StepID
     /// Events that came over the step's inputs; of a source, those that it read or made (`made` is then 0).
-    public var received: UInt64 = 0
+    package var received: UInt64 = 0
     /// Events of the step's inner signals.
-    public var receivedInner: UInt64 = 0
-    public var sent: UInt64 = 0
+    package var receivedInner: UInt64 = 0
+    package var sent: UInt64 = 0
     /// Events that the step made: values at the end, windows, figures.
-    public var made: UInt64 = 0
-    public var kept: UInt64 = 0
-    public var dropped: UInt64 = 0
-    public var superseded: UInt64 = 0
-    public var undecided: UInt64 = 0
-    public var rejected: UInt64 = 0
-    public var failed: UInt64 = 0
+    package var made: UInt64 = 0
+    package var kept: UInt64 = 0
+    package var dropped: UInt64 = 0
+    package var superseded: UInt64 = 0
+    package var undecided: UInt64 = 0
+    package var rejected: UInt64 = 0
+    package var failed: UInt64 = 0
     /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
-    public var held: UInt64 = 0
+    package var held: UInt64 = 0
     /// Events that an earlier execution had taken, and that the step got with its saved state.
-    public var restored: UInt64 = 0
+    package var restored: UInt64 = 0
     /// Events that the step holds now and will send, deliver or give up; of steps that are not ``isExact``, those in its queues.
-    public var holding: UInt64 = 0
+    package var holding: UInt64 = 0
     /// The number of its inner signals, groups or executions that have not ended.
-    public var inner = 0
+    package var inner = 0
     /// Its pending timers, and the time until the next of them; negative: it is due.
-    public var timers = 0
-    public var nextTimer: TimeSpan?
+    package var timers = 0
+    package var nextTimer: TimeSpan?
     /// The time until each of the first of them, at most ``mostDueTimers``, the next first.
-    public var dueTimers: [TimeSpan] = []
+    package var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
-    public var retries: UInt64 = 0
+    package var retries: UInt64 = 0
     /// The events that a sink has taken and not delivered; with an ``outbox``, those of its rows that the sink was given.
-    public var queue: Queue?
+    package var queue: Queue?
     /// The rows of a sink on disk, in durable delivery.
-    public var outbox: Queue?
+    package var outbox: Queue?
     /// How long the step has paused the input, and whether it does.
-    public var paused = TimeSpan.zero
-    public var isPausing = false
+    package var paused = TimeSpan.zero
+    package var isPausing = false
     /// How long the threads of a source have waited for room in the pipeline, and whether one waits.
-    public var waited = TimeSpan.zero
-    public var isWaiting = false
+    package var waited = TimeSpan.zero
+    package var isWaiting = false
     /// The files that a source reads or will read, at most ``mostFiles``, with the offset in each.
-    public var files: [ReadFile] = []
+    package var files: [ReadFile] = []
     /// Unread bytes of these files; nil: unknown. Set by the reader of the statistics, because examining files may take time.
-    public var lag: Int64?
+    package var lag: Int64?
     /// How long the oldest of these bytes has been there; nil: unknown. Set as ``lag``.
-    public var lagAge: TimeSpan?
+    package var lagAge: TimeSpan?
     /// Of a sink: the time from the arrival of an event to its delivery or rejection. Of a source that sends requests: the time to the answer.
     /// Nil: there was nothing to wait for.
-    public var latency: Latency?
+    package var latency: Latency?
     /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
-    public var stateBytes: Int?
+    package var stateBytes: Int?
     /// Bytes of the keys, events and values that it keeps now; nil: it has kept none so far.
-    public var keptBytes: Int?
+    package var keptBytes: Int?
     /// Keys that it remembers now; nil: it has remembered none so far.
-    public var keys: Int?
+    package var keys: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
-    public var bytes: UInt64?
+    package var bytes: UInt64?
     /// The offset at which a source continues in the input that it read last; nil: unknown.
-    public var position: Int64?
+    package var position: Int64?
     /// The time in the step, estimated from `samples` events; nil: none was timed.
-    public var nanoseconds: UInt64?
-    public var samples: UInt64 = 0
+    package var nanoseconds: UInt64?
+    package var samples: UInt64 = 0
     /// The connections of a component that has its own.
-    public var connections: Connections?
+    package var connections: Connections?
     /// The plugin behind the step.
-    public var plugin: Plugin?
+    package var plugin: Plugin?
     /// Whether each received event is passed on once or has one of these verdicts. False for steps that make events of several, as
     /// `combineLatest` does; their `kept` is the remainder.
-    public var isExact = false
+    package var isExact = false
 
     /// Events that the step could not process.
-    public var givenUp: UInt64 { undecided &+ rejected &+ failed }
+    package var givenUp: UInt64 { undecided &+ rejected &+ failed }
 
     /// Keeps the first timers, sorted.
     fileprivate mutating func note(dueTimer left: TimeSpan) {
@@ -116,7 +116,7 @@ public struct PipelineStatistics: Sendable {
     }
 
     /// Adds the counts of an earlier execution; present values stay.
-    public mutating func add(_ earlier: Step) {
+    package mutating func add(_ earlier: Step) {
       received &+= earlier.received
       receivedInner &+= earlier.receivedInner
       sent &+= earlier.sent
@@ -150,21 +150,21 @@ public struct PipelineStatistics: Sendable {
   }
 
   /// Nothing has been counted.
-  public init(of plan: Plan) {
+  package init(of plan: Plan) {
     edges = plan.edges.map { Edge($0) }
     steps = plan.steps.indices.map { Step(step: StepID($0)) }
   }
 
   /// A file that a source reads.
   public struct ReadFile: Sendable, Equatable {
-    public var path: String
+    package var path: String
     /// The identity of the file; nil: it has not been opened.
-    public var device: UInt64?
-    public var inode: UInt64?
+    package var device: UInt64?
+    package var inode: UInt64?
     /// The position of the source in it.
-    public var offset: Int64
+    package var offset: Int64
 
-    public init(path: String, device: UInt64? = nil, inode: UInt64? = nil, offset: Int64) {
+    package init(path: String, device: UInt64? = nil, inode: UInt64? = nil, offset: Int64) {
       self.path = path
       self.device = device
       self.inode = inode
@@ -172,19 +172,19 @@ public struct PipelineStatistics: Sendable {
     }
   }
 
-  public static let mostFiles = 100
-  public static let mostDueTimers = 16
+  package static let mostFiles = 100
+  package static let mostDueTimers = 16
 
   /// The events that wait for delivery.
   public struct Queue: Sendable, Equatable {
-    public var events = 0
-    public var bytes = 0
+    package var events = 0
+    package var bytes = 0
     /// Requests that wait for an answer.
-    public var inFlight = 0
+    package var inFlight = 0
     /// How long the oldest event has waited, to a second or a thousandth of the time; nil: unknown, or there is none.
-    public var oldest: TimeSpan?
+    package var oldest: TimeSpan?
 
-    public init(events: Int = 0, bytes: Int = 0, inFlight: Int = 0, oldest: TimeSpan? = nil) {
+    package init(events: Int = 0, bytes: Int = 0, inFlight: Int = 0, oldest: TimeSpan? = nil) {
       self.events = events
       self.bytes = bytes
       self.inFlight = inFlight
@@ -195,17 +195,17 @@ public struct PipelineStatistics: Sendable {
   /// The connections of a component that listens, or that connects to others.
   public struct Connections: Sendable, Equatable {
     /// The number of open connections.
-    public var open = 0
+    package var open = 0
     /// All connections that were accepted or made.
-    public var opened: UInt64 = 0
+    package var opened: UInt64 = 0
     /// Connections closed at once, because there were too many.
-    public var refused: UInt64 = 0
+    package var refused: UInt64 = 0
     /// Connections that ended with an error, attempts to connect included.
-    public var broken: UInt64 = 0
+    package var broken: UInt64 = 0
     /// Requests over an existing connection; nil: the component sends no requests.
-    public var reused: UInt64?
+    package var reused: UInt64?
 
-    public init(open: Int = 0, opened: UInt64 = 0, refused: UInt64 = 0, broken: UInt64 = 0, reused: UInt64? = nil) {
+    package init(open: Int = 0, opened: UInt64 = 0, refused: UInt64 = 0, broken: UInt64 = 0, reused: UInt64? = nil) {
       self.open = open
       self.opened = opened
       self.refused = refused
@@ -214,7 +214,7 @@ public struct PipelineStatistics: Sendable {
     }
 
     /// The connections of a component's requests.
-    public init(_ requests: HTTPConnections) {
+    package init(_ requests: HTTPConnections) {
       let counts = requests.counts
       self.init(open: counts.open, opened: counts.opened, broken: counts.broken, reused: counts.reused)
     }
@@ -229,19 +229,19 @@ public struct PipelineStatistics: Sendable {
   }
 
   /// When the counts were read, on the monotonic clock.
-  public var instant = Instant(nanoseconds: 0)
-  public var turns: UInt64 = 0
+  package var instant = Instant(nanoseconds: 0)
+  package var turns: UInt64 = 0
   /// All pending timers, and whether those of each step are counted: they are unless there are very many.
-  public var timers = 0
-  public var timersAreCounted = true
+  package var timers = 0
+  package var timersAreCounted = true
   /// How long the input has been paused, and whether it is.
-  public var paused = TimeSpan.zero
-  public var isInputPaused = false
-  public var edges: [Edge]
+  package var paused = TimeSpan.zero
+  package var isInputPaused = false
+  package var edges: [Edge]
   /// In the order of ``Plan/steps``.
-  public var steps: [Step]
+  package var steps: [Step]
 
-  public init(edges: [Edge], steps: [Step]) {
+  package init(edges: [Edge], steps: [Step]) {
     self.edges = edges
     self.steps = steps
   }
@@ -249,7 +249,7 @@ public struct PipelineStatistics: Sendable {
 
 extension Execution {
   /// The counts so far. Read it between two turns, in a turn, or when the pipeline has ended.
-  public var statistics: PipelineStatistics {
+  package var statistics: PipelineStatistics {
     for sink in sinks { sink.node.countDelivered() }
     var edges = plan.edges.enumerated().map { number, edge in
       var counted = PipelineStatistics.Edge(edge)

@@ -1,26 +1,26 @@
 /// An expression of a step with the values that it read from one event.
-public struct SeenExpression: Sendable {
+package struct SeenExpression: Sendable {
   /// One value that it read.
-  public struct Read: Sendable, Equatable {
+  package struct Read: Sendable, Equatable {
     /// As written: `event.user.name`.
-    public var path: String
+    package var path: String
     /// As people write values: `200`, `'GET'`, `missing`.
-    public var value: String
+    package var value: String
 
-    public init(path: String, value: String) {
+    package init(path: String, value: String) {
       self.path = path
       self.value = value
     }
   }
   /// As written in the file; secrets are masked.
-  public var text: String
-  public var location: SourceLocation
+  package var text: String
+  package var location: SourceLocation
   /// The result, as people write it; nil: it failed, or is not known.
-  public var result: String?
+  package var result: String?
   /// Why it failed; nil: it did not, or it is not known.
-  public var failure: String?
+  package var failure: String?
   /// Nil: the values are not known.
-  public var reads: [Read]?
+  package var reads: [Read]?
 
   private static let mostReads = 12
   private static let mostBytes = 200

@@ -1,41 +1,41 @@
 import Synchronization
 
 /// An event that did not pass a step, with the data that explains why.
-public struct StoppedEvent: Sendable {
+package struct StoppedEvent: Sendable {
   /// The version of the pipeline that received it.
-  public let plan: Plan
-  public let step: StepID
-  public let verdict: Verdict
+  package let plan: Plan
+  package let step: StepID
+  package let verdict: Verdict
   /// The wall-clock time of its turn, in nanoseconds since 1970, and the time on the monotonic clock.
-  public let time: Int64
-  public let instant: Instant
+  package let time: Int64
+  package let instant: Instant
   /// The event as the step received it; nil: it was too large to be kept.
   let event: OwnedEvent?
   /// The first bytes of an event that was too large, as JSON without secrets, and how many it has.
-  public let cut: (text: String, bytes: Int)?
+  package let cut: (text: String, bytes: Int)?
   /// The values that the expressions of its step read, if the event was too large.
   let seen: [SeenExpression]
   /// The event for which the innermost enclosing inner signal was made.
   let outer: OwnedValue?
   let origin: Origin
-  public let position: Int64
+  package let position: Int64
   /// The name of the event; nil: it has none, or the pipeline does not use names.
-  public let id: String?
+  package let id: String?
   /// The reason, if the step reported one.
-  public let problem: Problem?
+  package let problem: Problem?
   /// How many events had had this verdict at this step, this one included.
-  public let number: UInt64
+  package let number: UInt64
 
   /// The reason that a step reported.
-  public struct Problem: Sendable {
+  package struct Problem: Sendable {
     /// A code of the RX5xx range.
-    public var code: String
-    public var message: String
-    public var location: SourceLocation?
+    package var code: String
+    package var message: String
+    package var location: SourceLocation?
   }
 
-  public var source: String { origin.source }
-  public var path: String? { origin.path }
+  package var source: String { origin.source }
+  package var path: String? { origin.path }
 
   /// Approximate size in memory.
   var bytes: Int {
@@ -50,13 +50,13 @@ public struct StoppedEvent: Sendable {
 /// a hundred. Beyond its limit an event is forgotten: of the step and verdict that takes the most room, one at random that is none of its ``newest``.
 /// So frequent drops never displace rare ones, and of the older events of a step a larger share of each later period is kept. It outlives the
 /// runs of its pipeline, and may be read on any thread.
-public final class StoppedEvents: Sendable {
+package final class StoppedEvents: Sendable {
   /// The memory for the stopped events of a pipeline, in bytes.
-  public static let limit = 512 << 10
+  package static let limit = 512 << 10
   /// The default memory for the stopped events of all pipelines of a process, in bytes.
-  public static let limitOfAll = 8 << 20
+  package static let limitOfAll = 8 << 20
   /// The newest events of each step and verdict, which are forgotten last.
-  public static let newest = 8
+  package static let newest = 8
   /// Larger events are cut.
   static let mostEvent = 16 << 10
   static let shownOfCut = 2 << 10
@@ -84,10 +84,10 @@ public final class StoppedEvents: Sendable {
   }
   private let state: Mutex<State>
 
-  public init(limit: Int = StoppedEvents.limit) { state = Mutex(State(limit: limit)) }
+  package init(limit: Int = StoppedEvents.limit) { state = Mutex(State(limit: limit)) }
 
   /// Changes the memory limit; events beyond it are forgotten now. 0: no event is kept.
-  public func setLimit(_ bytes: Int) {
+  package func setLimit(_ bytes: Int) {
     state.withLock { state in
       state.limit = bytes
       while state.bytes > bytes, Self.forget(&state) {}
@@ -95,12 +95,12 @@ public final class StoppedEvents: Sendable {
   }
 
   /// All kept events, in the order of time.
-  public var all: [StoppedEvent] {
+  package var all: [StoppedEvent] {
     state.withLock { $0.kept.flatMap(\.events) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
   }
 
   /// Approximate size of all kept events in memory.
-  public var bytes: Int { state.withLock { $0.bytes } }
+  package var bytes: Int { state.withLock { $0.bytes } }
 
   func add(_ event: StoppedEvent) {
     state.withLock { state in
@@ -226,7 +226,7 @@ extension Meters {
 
 extension Execution {
   /// Keeps events that do not pass from now on. Call it before the launch, or in a turn.
-  public func keep(in events: StoppedEvents) { meters.stoppedEvents = events }
+  package func keep(in events: StoppedEvents) { meters.stoppedEvents = events }
 }
 
 extension StoppedEvent {
@@ -287,13 +287,13 @@ extension StoppedEvent {
   private static let maskedOfCut = 64 << 10
 
   /// The step's expressions with the values that they read; only the expressions that decided, if these are known.
-  public var expressions: [SeenExpression] {
+  package var expressions: [SeenExpression] {
     guard let event else { return seen }
     return SeenExpression.of(plan, step, problem?.location, event.event, outer: outer?.value, time: time)
   }
 
   /// The event as JSON without secrets, of at most so many bytes, and its size if it was cut.
-  public func text(limit: Int) -> (text: String, bytes: Int?) {
+  package func text(limit: Int) -> (text: String, bytes: Int?) {
     guard let event else { return (Self.prefix(cut?.text ?? "", limit), cut?.bytes) }
     let output = OutputBuffer()
     JSONWriter.append(event.event.value, to: output)
@@ -308,7 +308,7 @@ extension StoppedEvent {
   }
 
   /// The key of its group as JSON; nil: it has none.
-  public var key: String? {
+  package var key: String? {
     guard let key = event?.event.key, !key.isAbsent else { return nil }
     let output = OutputBuffer()
     JSONWriter.append(key, to: output)
@@ -316,10 +316,10 @@ extension StoppedEvent {
   }
 
   /// Calls `body` with the event; nil: it was too large to be kept.
-  public func withEvent<Result>(_ body: (Event) -> Result) -> Result? { event.map { body($0.event) } }
+  package func withEvent<Result>(_ body: (Event) -> Result) -> Result? { event.map { body($0.event) } }
 
   /// The steps on the way from the source to the step that stopped the event. The way of an event that a step has made begins at that step.
-  public var way: [StepID] { plan.way(to: step, from: source) }
+  package var way: [StepID] { plan.way(to: step, from: source) }
 }
 
 extension Plan {

@@ -2,9 +2,9 @@
 ///
 /// A tap observes the edge of the signal. If nothing in the plan runs that signal, the tap also subscribes it, and observes
 /// the edge of that subscription.
-public final class Tap {
+package final class Tap {
   /// The observed signal.
-  public enum Target: Sendable, Equatable {
+  package enum Target: Sendable, Equatable {
     case signal(Int)
     case errors(ErrorsOwner)
   }
@@ -21,7 +21,7 @@ public final class Tap {
 
   /// - Parameter isPassive: A signal that has a reader is only observed, through all of its runs: the tap does not subscribe
   ///   it and does not keep it running.
-  public init(_ target: Target, _ observer: EdgeObserver, isPassive: Bool = false) {
+  package init(_ target: Target, _ observer: EdgeObserver, isPassive: Bool = false) {
     self.target = target
     self.observer = observer
     self.isPassive = isPassive

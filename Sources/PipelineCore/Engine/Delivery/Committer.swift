@@ -293,21 +293,21 @@ final class Committer: TimerTarget {
 }
 
 /// How a pipeline's commits are made.
-public struct DeliveryOptions: Sendable {
-  public var store: any PipelineStore
+package struct DeliveryOptions: Sendable {
+  package var store: any PipelineStore
   /// Sinks deliver from the outbox.
-  public var isDurable: Bool
+  package var isDurable: Bool
   /// The record of the event in hand; nil: none is kept.
-  public var inHand: InHand?
+  package var inHand: InHand?
   /// The time between two commits if no sender or sink waits.
-  public var interval = TimeSpan.milliseconds(100)
+  package var interval = TimeSpan.milliseconds(100)
   /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond it.
-  public var uncommittedBytes = 8 << 20
+  package var uncommittedBytes = 8 << 20
   /// The limit of bytes of a sink's rows in memory, and of one read.
-  public var memoryBytes = 8 << 20
-  public var readBytes = 2 << 20
+  package var memoryBytes = 8 << 20
+  package var readBytes = 2 << 20
 
-  public init(store: any PipelineStore, isDurable: Bool) {
+  package init(store: any PipelineStore, isDurable: Bool) {
     self.store = store
     self.isDurable = isDurable
   }

@@ -1,27 +1,27 @@
 /// A parsed dead letter, as ``Execution/reject(_:step:)`` wrote it.
-public struct DeadLetterDocument {
+package struct DeadLetterDocument {
   /// The reason, one sentence.
-  public let error: String
+  package let error: String
   /// `RX504`.
-  public let code: String
+  package let code: String
   /// The label of the step that rejected the event: `out http`, `books/2 filter`.
-  public let step: String
+  package let step: String
   /// The location of the step in the pipeline file.
-  public let at: String
+  package let at: String
   /// The name of the source; nil: unknown.
-  public let source: String?
+  package let source: String?
   /// The file, URL or peer that the event came from; nil: unknown.
-  public let path: String?
+  package let path: String?
   /// The position there; nil: unknown.
-  public let offset: Int64?
+  package let offset: Int64?
   /// The event as JSON text.
-  public let event: [UInt8]
+  package let event: [UInt8]
   /// The time and the pipeline, from a line of a dead-letter file; nil: the document has none.
-  public let time: String?
-  public let pipeline: String?
+  package let time: String?
+  package let pipeline: String?
 
   /// Nil: it is no dead letter.
-  public init?(_ document: [UInt8]) {
+  package init?(_ document: [UInt8]) {
     let arena = Arena()
     let output = OutputBuffer()
     let found = document.withUnsafeBytes { bytes -> DeadLetterDocument? in
@@ -66,14 +66,14 @@ public struct DeadLetterDocument {
   }
 
   /// The sink that could not deliver the event; nil: another step, a decoder, or a step in the sink's chain rejected it.
-  public var sink: String? {
+  package var sink: String? {
     guard code == Diagnostic.Code.eventNotDeliverable.name else { return nil }
     let name = step.prefix { $0 != " " }
     return name.isEmpty || name.contains("/") ? nil : String(name)
   }
 
   /// Why the event is only a part of the rejected input; nil: it is complete.
-  public var isCutBecause: String? {
+  package var isCutBecause: String? {
     // Of a line longer than 'maxLine', only the start is kept.
     guard code == Diagnostic.Code.inputNotDecodable.name,
       event.count >= RunningSource.shownInputBytes || error.contains("'maxLine'")
@@ -91,7 +91,7 @@ public struct DeadLetterDocument {
   ///   - number: The number of the row.
   ///   - receivedAt: The time of the dead letter, in nanoseconds since 1970.
   /// - Throws: The event is nested too deep.
-  public func row(
+  package func row(
     _ number: Int64, for sink: String, receivedAt: Int64, clock: any Clock
   ) throws(StateFault) -> OutboxRow {
     var writer = EventRowWriter(Executor(clock: clock))

@@ -10,18 +10,18 @@
 /// After two ends in a row steps run in the turns only, so that an event that traps on a decoding thread is found as well, with one end more.
 ///
 /// Used in turns of one pipeline at a time.
-public final class InHand: @unchecked Sendable {
+package final class InHand: @unchecked Sendable {
   /// How long a run is careful: a later end of the process is not caused by an event that is read at the start.
-  public static let trial = TimeSpan.seconds(60)
+  package static let trial = TimeSpan.seconds(60)
   /// How many careful runs in a row must end with an event in hand before it is refused.
-  public static let hits: UInt64 = 3
+  package static let hits: UInt64 = 3
   /// The size of the memory.
-  public static let byteCount = 4096
+  package static let byteCount = 4096
   private static let magic: UInt64 = 0x0131_444E_4148_5852
   private static let most = 64
 
   /// An event of an input that can be read again.
-  public struct Place: Equatable, Sendable {
+  package struct Place: Equatable, Sendable {
     /// Hashes of the step's name and of the input's path.
     var source: UInt64
     var input: UInt64
@@ -47,14 +47,14 @@ public final class InHand: @unchecked Sendable {
   private let owner: AnyObject
   private var began: Instant?
   /// How often in a row the process has ended out of order, shortly after its start.
-  public private(set) var ends: Int
+  package private(set) var ends: Int
   /// Whether this start refuses an event that no earlier one refused.
-  public private(set) var isNewlyRefused = false
+  package private(set) var isNewlyRefused = false
 
   /// - Parameters:
   ///   - memory: ``byteCount`` bytes that outlive the process; zero at first.
   ///   - owner: Keeps it mapped.
-  public init(_ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject) {
+  package init(_ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject) {
     words = memory.bindMemory(to: UInt64.self, capacity: Self.byteCount / 8)
     self.owner = owner
     ends = 0
@@ -83,7 +83,7 @@ public final class InHand: @unchecked Sendable {
   }
 
   /// Records that the process ends in order.
-  public func close() {
+  package func close() {
     words[Word.isHeld] = 0
     words[Word.isRunning] = 0
   }

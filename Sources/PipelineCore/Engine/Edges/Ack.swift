@@ -51,10 +51,10 @@ public final class Ack: Sendable {
   private let state: Mutex<State>
 
   /// The acknowledgement of events whose sender `done` notifies; the sender sends them again if they have failed.
-  public convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
+  package convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
   /// The same for a sender that waits for an answer.
-  public static func ofClient(_ done: @escaping @Sendable (Outcome) -> Void) -> Ack {
+  package static func ofClient(_ done: @escaping @Sendable (Outcome) -> Void) -> Ack {
     Ack(.request, isOfClient: true, done)
   }
 
@@ -77,7 +77,7 @@ public final class Ack: Sendable {
   }
 
   /// Whether all senders are notified of a failure and send the events again: undelivered events are then neither saved nor dead letters.
-  public var notifiesSender: Bool {
+  package var notifiesSender: Bool {
     switch purpose {
     case .request, .row: true
     case .piece, .checkpoint: false
@@ -100,7 +100,7 @@ public final class Ack: Sendable {
   }
 
   /// One more holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
-  public func hold() { state.withLock { $0.holders += 1 } }
+  package func hold() { state.withLock { $0.holders += 1 } }
 
   /// Takes over one hold of `other`, and releases it with its own outcome when it is done. Called by a holder. `other`
   /// must not wait for this acknowledgement, directly or through others: the two would wait for each other.
@@ -118,7 +118,7 @@ public final class Ack: Sendable {
   }
 
   /// Ends one hold. Ending more holds than there are is a programming error and traps.
-  public func release(_ outcome: Outcome = .acknowledged) {
+  package func release(_ outcome: Outcome = .acknowledged) {
     let ended = state.withLock { state -> State? in
       precondition(state.holders > 0, "an acknowledgement was released more often than it was held")
       state.note(outcome)
@@ -141,5 +141,5 @@ public final class Ack: Sendable {
   }
 
   /// Marks the acknowledgement as failed; its holders still release it.
-  public func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
+  package func fail(_ reason: String) { state.withLock { $0.note(.failed(reason)) } }
 }

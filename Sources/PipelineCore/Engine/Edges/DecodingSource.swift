@@ -10,7 +10,7 @@ open class DecodingSource: RunningSource {
   private var isHandedOver = false
   /// The input offset of the first event of the last block that was decoded and not sent, because the source was closed
   /// first or the rest waits for a turn; nil: all events were sent.
-  public private(set) var unsentOffset: Int64?
+  package private(set) var unsentOffset: Int64?
 
   /// How far a batch has been emitted.
   private struct Cursor {
@@ -41,7 +41,7 @@ open class DecodingSource: RunningSource {
 
   /// Makes a decoder. Nil if that is impossible, which checks refuse beforehand: the source has then failed with the
   /// reason.
-  public final func makeDecoder(_ options: DecoderOptions) -> (any EventDecoder)? {
+  package final func makeDecoder(_ options: DecoderOptions) -> (any EventDecoder)? {
     decoderOptions = options
     do {
       return try options.decoder()
@@ -56,7 +56,7 @@ open class DecodingSource: RunningSource {
   /// `offset`: the start of the slab in the input. `isLast`: the input ends with the slab. Returns the number of rows and of
   /// rejected rows.
   @discardableResult
-  public final func take(
+  package final func take(
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
   ) -> (decoded: Int, refused: Int) {
     guard !isClosed else { return (0, 0) }
@@ -76,7 +76,7 @@ open class DecodingSource: RunningSource {
   }
 
   /// Hands over a block that another thread decoded, or emits its rows. `encoded`: the block as that thread has encoded it.
-  public final func take(_ block: DecodedBlock, encoded: Batch? = nil, origin: Origin) {
+  package final func take(_ block: DecodedBlock, encoded: Batch? = nil, origin: Origin) {
     guard !isClosed else { return }
     beginPiece()
     lookForPoison(origin)
@@ -96,7 +96,7 @@ open class DecodingSource: RunningSource {
   private var advice: Set<String> = []
   private var refusedRows = 0
   /// How the input is decoded, as far as known.
-  public final var decoderOptions: DecoderOptions?
+  package final var decoderOptions: DecoderOptions?
   private static let mostAdvice = 4
 
   /// Logs once the probable format of an input whose start does not fit the decoder.
@@ -150,14 +150,14 @@ open class DecodingSource: RunningSource {
   // MARK: The rest of a batch
 
   /// Whether all rows of the last batch have been emitted.
-  public final var isBatchDone: Bool { remainder == nil }
+  package final var isBatchDone: Bool { remainder == nil }
 
   /// Runs `body` after the last row of the unfinished batch, in the same turn; never if the source ends first. Call it
   /// at most once for each batch.
-  public final func whenBatchIsDone(_ body: @escaping () -> Void) { remainder?.then = body }
+  package final func whenBatchIsDone(_ body: @escaping () -> Void) { remainder?.then = body }
 
   /// Nanoseconds spent by the turns that emitted the rest of the last batch. Placement decisions read it.
-  public private(set) final var restTime: Int64 = 0
+  package private(set) final var restTime: Int64 = 0
 
   private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject) {
     restTime = 0
@@ -236,7 +236,7 @@ open class DecodingSource: RunningSource {
   }
 
   /// Decides where this source's stage runs. `threads`: how many threads may decode.
-  public final func makePlacement(threads: Int) -> StagePlacement {
+  package final func makePlacement(threads: Int) -> StagePlacement {
     let hasStage = !nodeContext.scope.isForSomething && execution.inHand?.keepsToTurns != true
     let (placement, startsAll) = (execution.reading.placement, execution.reading.startsAllThreads)
     return StagePlacement(
@@ -246,7 +246,7 @@ open class DecodingSource: RunningSource {
   }
 
   /// Call it at the end of each turn that took blocks.
-  public final func endTurn(_ placement: StagePlacement) {
+  package final func endTurn(_ placement: StagePlacement) {
     placement.isHandedOver = isHandedOver
     placement.decide()
   }

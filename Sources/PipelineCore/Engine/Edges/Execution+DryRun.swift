@@ -1,10 +1,10 @@
 extension Execution {
   /// The result of a dry run.
-  public struct DryRun: Sendable {
+  package struct DryRun: Sendable {
     /// Why the pipeline would not start; nil: no reason was found.
-    public var failure: SignalFailure?
+    package var failure: SignalFailure?
     /// The parts of the state that could not be used, with the reasons.
-    public var refusals: [Diagnostic] = []
+    package var refusals: [Diagnostic] = []
   }
 
   /// Builds the whole graph of a plan from a state and takes it down again, while another execution of the pipeline may run: sinks and sources
@@ -15,7 +15,7 @@ extension Execution {
   /// - Parameters:
   ///   - services: Those of the pipeline. Nothing is logged, requested or stored.
   ///   - state: A copy of the state of the running execution (``saveState(keeping:positions:)``).
-  public static func dryRun(
+  package static func dryRun(
     _ plan: Plan, services: Services, clock: any Clock, restoring state: [UInt8]?
   ) -> DryRun {
     let executor = Executor(clock: clock)

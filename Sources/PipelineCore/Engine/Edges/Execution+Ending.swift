@@ -1,7 +1,7 @@
 /// The ends of an execution: docs/contracts.md, "How things end".
 extension Execution {
   /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
-  public func drain() {
+  package func drain() {
     isStopping = true
     isDraining = true
     for source in runningSources where !source.isClosed { end(source) }
@@ -44,7 +44,7 @@ extension Execution {
   func pauseEnds(_ node: any Pausing) { pauses[ObjectIdentifier(node)] = nil }
 
   /// Cancels everything at once. `onEnd` is not called.
-  public func cancel() {
+  package func cancel() {
     let isRunning = outcome == nil
     if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
     executor.failTurn("cancelled")
@@ -76,9 +76,9 @@ extension Execution {
 
   /// Keeps the pipeline from ending while something outside the graph, such as an answer on its way to a client, is
   /// unfinished. Called in a turn; each `hold` needs one `release`, also in a turn.
-  public func hold() { holds += 1 }
+  package func hold() { holds += 1 }
 
-  public func release() {
+  package func release() {
     holds -= 1
     if holds == 0, suspension != nil { freeze() }
     reportEnd()
@@ -100,7 +100,7 @@ extension Execution {
   ///   - successor: The plan of an execution that follows at once in this process: sources leave it their open inputs.
   ///   - keeping: Whether the other execution has the sink too; its undelivered events are then part of the
   ///     state, if the component saves them.
-  public func suspend(for successor: Plan? = nil, keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
+  package func suspend(for successor: Plan? = nil, keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
     guard outcome == nil, !isStopping, suspension == nil else { return }
     suspension = Suspension(successor: successor, keeping: keeping)
     for source in runningSources where !source.isClosed { source.suspend() }
@@ -111,7 +111,7 @@ extension Execution {
   }
 
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
-  public func freeze() {
+  package func freeze() {
     guard let keeping = suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     savedParts = draftState(keeping: keeping).map(finishState)
     isSuspended = true
@@ -146,13 +146,13 @@ extension Execution {
   }
 
   /// The plan that runs in this process after the suspended pipeline; nil: none, as far as known.
-  public var successor: Plan? { suspension?.successor }
+  package var successor: Plan? { suspension?.successor }
 
   /// Names a step over a reload, among all pipelines of the process.
-  public func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
+  package func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
   /// The component of the successor that has the name of a step; nil: there is none.
-  public func successor(of step: StepID) -> (any Component)? {
+  package func successor(of step: StepID) -> (any Component)? {
     guard let successor, let number = successor.steps.firstIndex(where: { $0.key == plan.steps[step.number].key })
     else { return nil }
     return successor.components[number]

@@ -48,7 +48,7 @@ extension Execution {
 
   // MARK: Rejections
 
-  public func reject(_ rejection: Rejection, at nodeContext: NodeContext) { reject(rejection, step: nodeContext.step) }
+  package func reject(_ rejection: Rejection, at nodeContext: NodeContext) { reject(rejection, step: nodeContext.step) }
 
   /// Whether a rejection of this step reaches a reader of the errors output, or the dead letters.
   func keepsRejections(of step: StepID) -> Bool {

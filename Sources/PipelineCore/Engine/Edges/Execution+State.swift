@@ -29,7 +29,7 @@ extension Execution {
   ///   - positions: With `.acknowledged`, sources go on before the first event that is not acknowledged. Steps have seen the events
   ///     after it and see them again, so this fits pipelines whose steps keep nothing; ``checkpoint(_:)`` fits all.
   ///     The result is nil, too, while events of an ended source are not acknowledged: an older state stays valid.
-  public func saveState(
+  package func saveState(
     keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
   ) -> [UInt8]? {
     if positions == .acknowledged, hasUnacknowledgedEnd { return nil }
@@ -40,7 +40,7 @@ extension Execution {
   func saveParts() -> SavedState? { draftState(keeping: { _ in false }).map(finishState) }
 
   /// The outcome of a checkpoint.
-  public enum Checkpoint: Sendable, Equatable {
+  package enum Checkpoint: Sendable, Equatable {
     /// Every effect of the turns up to it is acknowledged: an execution that is launched with this state loses nothing, and repeats only
     /// the effects of later turns.
     case acknowledged([UInt8])
@@ -53,7 +53,7 @@ extension Execution {
   ///
   /// Called between two turns, or in one that has done nothing yet. `done` is called once, on any thread, in the order of the checkpoints.
   /// - Returns: False if the pipeline has ended or is about to; `done` is not called.
-  public func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
+  package func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
     guard let state = saveState(keeping: { _ in false }) else { return false }
     whenAcknowledged { outcome in
       switch outcome {

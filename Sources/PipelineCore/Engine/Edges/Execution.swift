@@ -10,47 +10,47 @@ public final class Execution {
   }
 
   /// Counters for the summary at the end and for metrics.
-  public struct Counters: Sendable, Equatable {
+  package struct Counters: Sendable, Equatable {
     /// Events that sources made.
-    public var received: UInt64 = 0
+    package var received: UInt64 = 0
     /// Events that sinks delivered: the system has taken them, or the server has acknowledged them. Events of a sink
     /// that reads only errors outputs are not counted here; they were counted as rejected.
-    public var sent: UInt64 = 0
+    package var sent: UInt64 = 0
     /// Events rejected with a reason.
-    public var rejected: UInt64 = 0
+    package var rejected: UInt64 = 0
     /// Events that a sink held and could not deliver when the pipeline ended, and that are stored nowhere.
-    public var undelivered: UInt64 = 0
+    package var undelivered: UInt64 = 0
     /// Events dropped because a condition could not be evaluated.
-    public var undecided: UInt64 = 0
-    public init() {}
+    package var undecided: UInt64 = 0
+    package init() {}
   }
 
-  public let plan: Plan
-  public let executor: Executor
-  public let services: Services
-  public let json = JSONParser()
-  public let topScope = Scope.top()
+  package let plan: Plan
+  package let executor: Executor
+  package let services: Services
+  package let json = JSONParser()
+  package let topScope = Scope.top()
 
   /// Replaces named sources, for tests.
-  public var sourceOverride: ((String) -> (any SourceComponent)?)?
+  package var sourceOverride: ((String) -> (any SourceComponent)?)?
   /// Replaces sources by their signals in the plan, for tests.
   var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
   /// Replaces sources that are not replaced by name, including inner ones, for tests.
-  public var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
+  package var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
   /// How sources read. Set before the launch.
-  public struct Reading: Sendable {
-    public var placement = Placement.auto
+  package struct Reading: Sendable {
+    package var placement = Placement.auto
     /// The largest read, in bytes; nil: the source decides. For tests.
-    public var blockBytes: Int?
+    package var blockBytes: Int?
     /// All decoding threads of an input start at once, and run its stage. For tests.
-    public var startsAllThreads = false
+    package var startsAllThreads = false
   }
-  public var reading = Reading()
+  package var reading = Reading()
   /// The number of blocks that a ``ParallelStage`` has encoded.
-  public internal(set) var encodedBlocks = 0
+  package internal(set) var encodedBlocks = 0
   /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
   /// disk, which must not be ahead of the files. Set before the launch.
-  public var acknowledgesOnDisk = false
+  package var acknowledgesOnDisk = false
   /// The counters of edges and steps.
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
@@ -62,24 +62,24 @@ public final class Execution {
   final var deliveredEvent: DeliveryID?
   /// Whether this is a rehearsal: the replaced sinks send nothing, and no input is acknowledged. A client that waits for an
   /// answer is refused, and other senders keep their events. Set before the launch.
-  public var isRehearsal: Bool {
+  package var isRehearsal: Bool {
     get { executor.withholdsAcks }
     set { executor.withholdsAcks = newValue }
   }
   /// Whether every source gives what is there once (``SourceComponent/once``). Set before the launch.
-  public var runsOnce = false
+  package var runsOnce = false
   /// Ends the execution when its sinks have received this many events together; nil: it goes on. Set before the launch.
-  public var outputLimit: Int?
+  package var outputLimit: Int?
   /// The sinks have received the last event of ``outputLimit``.
   var hasReachedLimit = false
   private var limitedInputs: [LimitedInput] = []
   /// Replaces sinks: in tests, and where they only print.
-  public var sinkOverride: ((String) -> (any SinkComponent)?)?
+  package var sinkOverride: ((String) -> (any SinkComponent)?)?
   /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds;
   /// set before the launch.
-  public var auditsSinks = _isDebugAssertConfiguration()
+  package var auditsSinks = _isDebugAssertConfiguration()
   /// Reports a sink that does not acknowledge its events; logs by default.
-  public lazy var reportSink: (String) -> Void = { [services] in services.log(.error, "sink", $0) }
+  package lazy var reportSink: (String) -> Void = { [services] in services.log(.error, "sink", $0) }
 
   /// The memory of the events in the queues of steps.
   private(set) lazy var keptMemory = KeptMemory(executor, services.memory)
@@ -107,15 +107,15 @@ public final class Execution {
   /// Set while the graph is rebuilt from a saved state.
   private(set) var restoration: Restoration?
   /// How many bytes of its own each step wrote when the state was last saved.
-  public internal(set) var stateSizes: [StepID: Int] = [:]
+  package internal(set) var stateSizes: [StepID: Int] = [:]
   /// The parts that could not be saved then, with the reasons.
-  public internal(set) var stateFaults: [Diagnostic] = []
+  package internal(set) var stateFaults: [Diagnostic] = []
   /// The parts of the restored state that could not be used, with the reasons.
-  public private(set) var refusals: [Diagnostic] = []
+  package private(set) var refusals: [Diagnostic] = []
   /// The names of the steps that go on from the restored state; nil: there was none.
-  public private(set) var restoredSteps: [String]?
+  package private(set) var restoredSteps: [String]?
   /// Nothing opens and nothing starts: see ``dryRun(restoring:)``.
-  public internal(set) var isDryRun = false
+  package internal(set) var isDryRun = false
   /// Why a dry run could use nothing of its state.
   private(set) var unreadable: Diagnostic?
   /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
@@ -128,13 +128,13 @@ public final class Execution {
   var wirings: [Wiring] = []
   var wiringDepth = 0
   /// The sources have been stopped; a new source ends at once.
-  public internal(set) var isStopping = false
+  package internal(set) var isStopping = false
   /// The sources are being stopped right now.
   var isDraining = false
   /// Nodes that wait before they subscribe again, numbered in the order in which the waits began.
   var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
   var lastPause: UInt64 = 0
-  public internal(set) var outcome: Outcome?
+  package internal(set) var outcome: Outcome?
   /// Work that nodes have deferred to later in the turn.
   @exclusivity(unchecked) var priorities = PriorityQueue()
   var onEnd: (Outcome) -> Void = { _ in }
@@ -142,23 +142,23 @@ public final class Execution {
   var holds = 0
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``keepsStateOnFailure`` set.
-  public var savedState: [UInt8]? { savedParts?.bytes }
+  package var savedState: [UInt8]? { savedParts?.bytes }
   var savedParts: SavedState?
   /// The size of the state that was taken last, in bytes.
   var lastStateSize = 0
   /// Whether a failure leaves a ``savedState``: the failed signal starts anew there, everything else continues, and sources continue
   /// after the events that they sent.
-  public var keepsStateOnFailure = false
+  package var keepsStateOnFailure = false
   /// Set while the pipeline is being suspended.
   var suspension: Suspension?
   /// The pipeline has been suspended; only sinks still finish.
-  public internal(set) var isSuspended = false
+  package internal(set) var isSuspended = false
   /// The sinks that finish because no state has the events that they hold.
   var finishingSinks: FinishingSinks?
   /// The graph has ended or is suspended; only sinks may still finish.
   var isOver: Bool { outcome != nil || isSuspended }
   /// Everything that was wired at the launch has started.
-  public private(set) var hasBegun = false
+  package private(set) var hasBegun = false
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
   /// Record the ends of the pieces of this turn.
@@ -173,7 +173,7 @@ public final class Execution {
   var warnings: [StepID: (at: Instant, hidden: Int)] = [:]
 
   /// The counts so far. Read it in turns, or after the pipeline has ended.
-  public var counters: Counters {
+  package var counters: Counters {
     for sink in sinks { sink.node.countDelivered() }
     return tally
   }
@@ -191,7 +191,7 @@ public final class Execution {
     var isPersistent: Bool { persistence.version > 0 }
   }
 
-  public init(plan: Plan, executor: Executor, services: Services) {
+  package init(plan: Plan, executor: Executor, services: Services) {
     self.plan = plan
     self.executor = executor
     self.services = services
@@ -205,7 +205,7 @@ public final class Execution {
   // MARK: Life
 
   /// Commits state, positions and outbox from the launch on. Call it before the launch.
-  public func commit(with options: DeliveryOptions) {
+  package func commit(with options: DeliveryOptions) {
     delivery = options
     inHand = options.inHand
     committer = Committer(self, options)
@@ -216,7 +216,7 @@ public final class Execution {
   /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, or where sinks could not write
   /// earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit. Called in a turn; `done` is
   /// called once, on any thread, when it is on the disk; at once where nothing is kept.
-  public func finishCommits(_ done: @escaping @Sendable () -> Void) {
+  package func finishCommits(_ done: @escaping @Sendable () -> Void) {
     guard let committer else { return done() }
     if let savedParts, !hasLostEvents {
       committer.finish(.replace(savedParts), done)
@@ -226,16 +226,16 @@ public final class Execution {
   }
 
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
-  public var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
+  package var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
   /// Whether a later execution goes on from the state of this one.
   var keepsState: Bool { committer != nil }
 
   /// Whether senders are answered when the effects of their events are on the disk.
-  public var answersAfterCommits: Bool { committer?.isDurable == true }
+  package var answersAfterCommits: Bool { committer?.isDurable == true }
 
   /// Whether sources name their events: an expression reads the names, or a sink without an outbox may repeat what it has sent after a crash.
-  public private(set) lazy var namesEvents =
+  package private(set) lazy var namesEvents =
     plan.readsNames
     || committer?.isDurable == false
       && plan.sinks.contains { $0.component.namesDeliveries && plan.distinguishesEvents(at: $0) }
@@ -244,7 +244,7 @@ public final class Execution {
   var storeIdentity: UInt64? { committer?.identity }
 
   /// Calls `body` in this turn or, in durable delivery, in a later one, when the effects of this turn are on the disk.
-  public func whenCommitted(_ body: @escaping () -> Void) {
+  package func whenCommitted(_ body: @escaping () -> Void) {
     if let committer, committer.isDurable { committer.whenCommitted(body) } else { body() }
   }
 
@@ -253,7 +253,7 @@ public final class Execution {
   /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
   /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
   /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply.
-  public func launch(
+  package func launch(
     restoring state: [UInt8]? = nil, isMoved: Bool = false, onEnd: @escaping (Outcome) -> Void
   ) {
     self.onEnd = onEnd
@@ -350,7 +350,7 @@ public final class Execution {
   }
 
   /// Further subscribers of named signals, for tests.
-  public var taps: [Tap] = []
+  package var taps: [Tap] = []
 
   /// The slots of projections that several frames share.
   private var banks: [ObjectIdentifier: SlotBank] = [:]
@@ -401,12 +401,12 @@ public final class Execution {
   var hasUnacknowledgedEnd: Bool { endedSources.contains { !$0() } }
 
   /// Calls `body` at the end of this turn, after all of its events.
-  public func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
+  package func whenTurnEnds(_ body: @escaping () -> Void) { endingPieces.append(body) }
 
   // MARK: Subscribing
 
   /// Runs `signal` for `downstream`. Unless it is part of a larger wiring, events may come before the call returns.
-  public func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
+  package func subscribe(_ signal: SignalPlan, _ scope: Scope, to downstream: Downstream) -> any Subscription {
     subscribe(signal, scope, to: Edge(meters.edge(signal.edge), to: downstream))
   }
 
@@ -587,5 +587,5 @@ public final class Execution {
   }
 
   /// A failure reached a sink: nothing has handled it, so the pipeline ends.
-  public func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
+  package func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
 }

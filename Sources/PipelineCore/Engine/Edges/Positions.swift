@@ -58,11 +58,11 @@ public final class PositionLedger<Position: Sendable>: Sendable {
   public init(_ start: Position) { state = Mutex(State(acknowledged: start, taken: start)) }
 
   /// Up to where turns have taken the input.
-  public var taken: Position { state.withLock(\.taken) }
+  package var taken: Position { state.withLock(\.taken) }
   /// Up to where every effect of what turns have taken is acknowledged.
   public var acknowledged: Position { state.withLock(\.acknowledged) }
   /// How many pieces are not acknowledged, or come behind one that is not.
-  public var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
+  package var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
 
   /// Continues at another position: the input was truncated, or is read from a saved position.
   public func reset(to position: Position) {

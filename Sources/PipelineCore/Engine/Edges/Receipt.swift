@@ -28,10 +28,10 @@ public final class Receipt: Sendable {
   }
 
   /// Whether the sender is notified of a failure and sends the events again.
-  public var notifiesSender: Bool { ack.notifiesSender }
+  package var notifiesSender: Bool { ack.notifiesSender }
 
   /// How many events have not been acknowledged.
-  public var left: Int { state.withLock(\.left) }
+  package var left: Int { state.withLock(\.left) }
 
   /// Reports that some of its events have been delivered, or have failed for good. From any thread.
   public func acknowledge(_ events: Int, _ outcome: Ack.Outcome = .acknowledged) {
@@ -53,7 +53,7 @@ public final class Receipt: Sendable {
   }
 
   /// Reports that the events have no reader any more, which counts as delivered; only a sender that waits for an answer receives the failure.
-  public func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
+  package func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
   private func end(_ change: (inout State) -> Int) {
     let (count, outcome) = state.withLock { state -> (Int, Ack.Outcome?) in

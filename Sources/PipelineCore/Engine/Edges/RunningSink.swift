@@ -1,18 +1,19 @@
 /// The identity of a delivery: an event of an outbox, or an event of a sink without one. No two events of any sink with a store have the same.
-public struct DeliveryID: Sendable, Hashable {
+package struct DeliveryID: Sendable, Hashable {
   /// A number that no other store has.
-  public var store: UInt64
+  package var store: UInt64
   /// The number of its row, ascending in the order of delivery.
-  public var row: Int64
+  package var row: Int64
   /// Its index in the row, from 0; -1: there is no row, and `row` is a hash of the sink and the event's name and contents.
-  public var index: Int
+  package var index: Int
 }
 
 /// A running sink: the end of a signal.
 open class RunningSink: Downstream {
+  /// What the sink was made with.
   public let nodeContext: NodeContext
   var index = 0
-  public private(set) var hasEnded = false
+  package private(set) var hasEnded = false
   /// Its input has completed; if false and it has ended, the input failed or the reader went away.
   private(set) var hasCompleted = false
   private var isDrained = false
@@ -32,6 +33,7 @@ open class RunningSink: Downstream {
   /// The counters of the sink.
   private let counters: UnsafeMutablePointer<StepCounters>
 
+  /// Made by ``SinkComponent/makeSink(_:)``.
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
@@ -40,7 +42,9 @@ open class RunningSink: Downstream {
     super.init()
   }
 
+  /// The running pipeline.
   public final var execution: Execution { nodeContext.execution }
+  /// Runs the turns of the pipeline.
   public final var executor: Executor { nodeContext.execution.executor }
 
   /// Takes one event.
@@ -102,7 +106,7 @@ open class RunningSink: Downstream {
   open var mark: Int64 { 0 }
   /// The ``mark`` behind the last event that need not come again after a crash; nil: behind all that it has taken. Set by the
   /// owner of the undelivered events, before a state is saved that no longer has them.
-  public final var savedMark: Int64?
+  package final var savedMark: Int64?
   /// A checkpoint waits for the events that the sink has taken: write and acknowledge them now. Called between two turns, or at the beginning of one.
   open func acknowledgeSoon() {}
 
@@ -148,12 +152,12 @@ open class RunningSink: Downstream {
   }
 
   /// Whether the next run delivers the undelivered events of this one: they are in the outbox.
-  public final var isRepeatedLater: Bool { outbox != nil }
+  package final var isRepeatedLater: Bool { outbox != nil }
 
   /// The identity that the received event has in every delivery; nil: it has none.
   ///
   /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
-  public final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
+  package final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
     if outbox != nil { return execution.deliveredEvent }
     guard distinguishesEvents, let store = execution.storeIdentity, let id = event.id else { return nil }
     var print = Fingerprint()
@@ -179,6 +183,7 @@ open class RunningSink: Downstream {
     if let outbox { outbox.hold() } else { beginPause() }
   }
 
+  /// Ends one ``pauseInput()``.
   public final func resumeInput() {
     if let outbox { outbox.resume() } else { endPause() }
   }
@@ -203,7 +208,7 @@ open class RunningSink: Downstream {
   open var connections: PipelineStatistics.Connections? { nil }
 
   /// Counts an attempt that repeats a failed one. In turns.
-  public final func countRetry() { counters.pointee.retries &+= 1 }
+  package final func countRetry() { counters.pointee.retries &+= 1 }
 
   /// Counts events of an earlier execution that this one delivers.
   final func countRestored(_ count: Int) { counters.pointee.restored &+= UInt64(count) }
@@ -218,7 +223,7 @@ open class RunningSink: Downstream {
   }
 
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
-  public final func takeBack(_ events: Int) -> Receipt {
+  package final func takeBack(_ events: Int) -> Receipt {
     restored += events
     counters.pointee.restored &+= UInt64(events)
     return take(events)
@@ -248,7 +253,7 @@ open class RunningSink: Downstream {
   }
 
   /// Counts bytes that have been delivered, as they were encoded. In turns.
-  public final func countBytes(_ bytes: Int) { counters.pointee.bytes &+= UInt64(bytes) }
+  package final func countBytes(_ bytes: Int) { counters.pointee.bytes &+= UInt64(bytes) }
 
   /// Called before the counters are read: count what was delivered off the pipeline thread since the last call.
   open func countDelivered() {}
@@ -264,7 +269,7 @@ open class RunningSink: Downstream {
   final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
   /// Whether the errors output of this sink has a reader.
-  public final var errorsAreRead: Bool { execution.sinks[index].errors.isClaimed }
+  package final var errorsAreRead: Bool { execution.sinks[index].errors.isClaimed }
 
   /// Rejects the event to the errors output of this sink.
   ///
@@ -284,14 +289,14 @@ open class RunningSink: Downstream {
       Rejection(event, .eventNotDeliverable, message, at: nodeContext.location), at: nodeContext)
   }
 
-  public final func reject(_ event: Event, because failure: EncodingFailure) {
+  package final func reject(_ event: Event, because failure: EncodingFailure) {
     reject(event, "the event cannot be written: \(failure)")
   }
 
-  public final func makeFrame() -> EventFrame { EventFrame(nodeContext.segment, nodeContext.scope, execution) }
+  package final func makeFrame() -> EventFrame { EventFrame(nodeContext.segment, nodeContext.scope, execution) }
 }
 
 extension TimerTarget where Self: RunningSink {
   /// ``RunningSink/awaitsAnswers`` covers rejections of a woken sink.
-  public var mayGoOn: Bool { false }
+  package var mayGoOn: Bool { false }
 }

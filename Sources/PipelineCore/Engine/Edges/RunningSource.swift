@@ -6,7 +6,7 @@ import Synchronization
 /// over batches through an ``InputQueue``.
 open class RunningSource: OperatorNode {
   /// The common origin of this source's events.
-  public let origin: Origin
+  package let origin: Origin
   /// The component that stands in for the plan's, in tests.
   final var replacement: (any SourceComponent)?
   /// The order of subscription among sources.
@@ -39,13 +39,13 @@ open class RunningSource: OperatorNode {
   }
 
   /// The identity of one of several inputs of this source: a file, a request.
-  public final func identity(_ input: @autoclosure () -> String) -> EventIdentity? {
+  package final func identity(_ input: @autoclosure () -> String) -> EventIdentity? {
     guard case .origin(let name)? = origin.identity else { return nil }
     return .origin("\(name):\(input())")
   }
 
   /// A unique identity, for inputs that cannot be read again.
-  public final func freshIdentity() -> EventIdentity? {
+  package final func freshIdentity() -> EventIdentity? {
     identity(String(execution.services.random(), radix: 16) + String(execution.services.random(), radix: 16))
   }
 
@@ -75,7 +75,7 @@ open class RunningSource: OperatorNode {
   open func clockWasSet() {}
 
   /// Requests ``clockWasSet()``, for a source that waits for a time of day.
-  public final func watchClock() { executor.watchClock(self) }
+  package final func watchClock() { executor.watchClock(self) }
 
   /// Stops reading and completes, so that downstream operators flush what they hold.
   open func drain() { finish() }
@@ -87,7 +87,7 @@ open class RunningSource: OperatorNode {
   open func suspend() {}
 
   /// Completes because the pipeline stops, before the source has sent everything.
-  public final func completeEarly() {
+  package final func completeEarly() {
     nodeContext.scope.work?.isCut = true
     finish()
   }
@@ -110,7 +110,7 @@ open class RunningSource: OperatorNode {
   // MARK: Pieces
 
   /// Whether a position of this source can be used: not within an inner signal, which begins anew with its event.
-  public final var hasPieces: Bool { !nodeContext.scope.isForSomething && nodeContext.scope.subject == nil }
+  package final var hasPieces: Bool { !nodeContext.scope.isForSomething && nodeContext.scope.subject == nil }
 
   /// Begins a piece: all later effects of this turn belong to it, and `ledger` is notified when they are acknowledged. Called in a turn before
   /// the first event; a second call in the same turn does nothing.
@@ -154,7 +154,7 @@ open class RunningSource: OperatorNode {
   /// Runs what the last event deferred before the next event comes, so that it makes no difference whether events share
   /// a turn.
   @inline(__always)
-  public final func finishEvent() {
+  package final func finishEvent() {
     unmanagedExecutor._withUnsafeGuaranteedRef {
       $0.finishEvent()
       $0.count()
@@ -192,7 +192,7 @@ open class RunningSource: OperatorNode {
   }
 
   /// Emits one event with another origin.
-  public final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
+  package final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
     execution.tally.received &+= 1
     emit(Event(value, origin: origin, position: position))
     finishEvent()
@@ -200,7 +200,7 @@ open class RunningSource: OperatorNode {
   }
 
   /// Rejects input that is no event.
-  public final func rejectInput(
+  package final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
   ) {
     let failure = SignalFailure(.source, message, at: nodeContext.location)
@@ -211,7 +211,7 @@ open class RunningSource: OperatorNode {
   static let shownInputBytes = 4096
 
   /// Rejects input for another reason than a decoding failure. The signal fails with `failure` under `onError: fail`.
-  public final func rejectInput(
+  package final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ code: Diagnostic.Code, because failure: SignalFailure, origin: Origin? = nil,
     position: Int64 = -1
   ) {
@@ -224,7 +224,7 @@ open class RunningSource: OperatorNode {
 
   /// Applies the error policy of the source to the event for which this inner signal was made; `keep` sends that event.
   /// Returns false if the signal was not made for an event.
-  public final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
+  package final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
     guard let outer = nodeContext.scope.outer else { return false }
     var event = Event(outer.value, origin: nodeContext.scope.origin)
     if let key = nodeContext.scope.key { event.key = key.value }
@@ -255,7 +255,7 @@ open class RunningSource: OperatorNode {
   }
 
   /// Ends the whole pipeline, for failures that `retry` and `catch` must not handle, such as a missing library.
-  public final func endPipeline(because failure: SignalFailure) { execution.unhandled(failure) }
+  package final func endPipeline(because failure: SignalFailure) { execution.unhandled(failure) }
 }
 
 /// The bounded queue from a source's own thread into the pipeline.

@@ -1,10 +1,10 @@
 extension Program {
   @inline(__always)
-  func evaluate(_ frame: EventFrame) -> Value { evaluate(frame.evaluation) }
+  public func evaluate(_ frame: EventFrame) -> Value { evaluate(frame.evaluation) }
 
   /// The result of a condition for the loaded event; anything but a bool counts as failed.
   @inline(__always)
-  func evaluateBool(_ frame: EventFrame) -> Tri { evaluateBool(frame.evaluation) }
+  public func evaluateBool(_ frame: EventFrame) -> Tri { evaluateBool(frame.evaluation) }
 }
 
 extension Program {
@@ -32,7 +32,7 @@ extension KeyText {
 extension EventFrame {
   /// The text of a scalar for a place outside of the pipeline, such as a URL: numbers without an exponent, unless JSON text gave
   /// them one. Nil: the value is no scalar.
-  public func text(of value: Value) -> String? {
+  package func text(of value: Value) -> String? {
     let buffer = OutputBuffer(capacity: 64)
     if value.is(.double) {
       if value.hasNumberText {

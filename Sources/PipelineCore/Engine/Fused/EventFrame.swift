@@ -2,7 +2,7 @@ import Glibc
 
 /// The state that the programs of one running node evaluate against.
 public final class EventFrame {
-  public let frame: EvaluationFrame
+  package let frame: EvaluationFrame
   private let segment: Segment
   /// Nil off the pipeline thread, where there is no pipeline time and no origin of events.
   private unowned(unsafe) let execution: Execution?
@@ -81,10 +81,10 @@ public final class EventFrame {
 
   /// Loads `event`. Returns nil, or the failure if the event is not valid JSON.
   @inline(__always)
-  public func load(_ event: Event) -> Value? { withUnsafePointer(to: event) { load($0) } }
+  package func load(_ event: Event) -> Value? { withUnsafePointer(to: event) { load($0) } }
 
   /// Loads an event as it was seen at an earlier time of day, which `now` is.
-  public func load(_ event: Event, wallTime: Int64) -> Value? {
+  package func load(_ event: Event, wallTime: Int64) -> Value? {
     let failure = load(event)
     timeOfNow = wallTime
     state.pointee.now = .timestamp(wallTime: wallTime)
@@ -129,17 +129,17 @@ public final class EventFrame {
   }
 
   /// The text of a failure of `load`: one sentence.
-  public static func message(of failure: Value) -> String {
+  package static func message(of failure: Value) -> String {
     JSONFailure(failure).map { "the event is not JSON: \($0)" } ?? "the event cannot be read"
   }
 
   /// Prepares for an evaluation without an event: a source's parameters, the end of a signal.
-  public func loadNothing(position: Value = .absent) {
+  package func loadNothing(position: Value = .absent) {
     _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))
   }
 
   /// What stands for plugins; nil: they run.
-  public var standIn: (any PluginStandIn)? { execution?.services.plugins }
+  package var standIn: (any PluginStandIn)? { execution?.services.plugins }
 
   /// Makes `value` the `outer` of expressions. It must live as long as the evaluation.
   @inline(__always)
@@ -147,7 +147,7 @@ public final class EventFrame {
 
   /// Sets the operator's own variable `index`.
   @inline(__always)
-  public func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }
+  package func set(_ index: Int, _ value: Value) { frame[Variables.firstOwn + index] = value }
 
   /// The `outer` of expressions; absent: there is none.
   var outerEvent: Value { frame[Variables.outer] }
@@ -223,7 +223,7 @@ extension EvaluationFrame {
 
 extension Value {
   /// A wall-clock time in nanoseconds since 1970 as a timestamp.
-  public static func timestamp(wallTime: Int64) -> Value {
+  package static func timestamp(wallTime: Int64) -> Value {
     let (seconds, rest) = wallTime.quotientAndRemainder(dividingBy: 1_000_000_000)
     return rest < 0
       ? .timestamp(seconds: seconds - 1, nanoseconds: UInt32(rest + 1_000_000_000))
@@ -250,7 +250,7 @@ final class SharedFrames {
 
 extension EventFrame {
   /// A frame for a component that evaluates parameters before it has a node.
-  public static func make(_ nodeContext: NodeContext) -> EventFrame {
+  package static func make(_ nodeContext: NodeContext) -> EventFrame {
     EventFrame(nodeContext.segment, nodeContext.scope, nodeContext.execution)
   }
 }
@@ -259,12 +259,12 @@ extension OperatorNode {
   /// The frame for this node's expressions that the groups of a `groupBy` share; outside of groups, a frame of its own.
   ///
   /// For a node that evaluates a loaded event at once, before it emits anything, and sets its variables each time.
-  public final func sharedFrame() -> EventFrame {
+  package final func sharedFrame() -> EventFrame {
     nodeContext.scope.frames?.frame(nodeContext.segment, nodeContext.scope, execution) ?? makeFrame()
   }
 
   /// A frame for this node's expressions.
-  public final func makeFrame() -> EventFrame {
+  package final func makeFrame() -> EventFrame {
     EventFrame(nodeContext.segment, nodeContext.scope, execution)
   }
 }

@@ -16,6 +16,7 @@ public enum StepVerdict {
 
 /// A running fused step: receives one event at a time and emits at most one for it, at once.
 open class FusedStep {
+  /// Made by ``FusableOperator/makeStep()``.
   public init() {}
   /// What this step keeps as it is there to do. A step that keeps something counts it here.
   @exclusivity(unchecked) final var keptSize = KeptSize()
@@ -28,6 +29,7 @@ open class FusedStep {
   /// The input is complete. The result is the last event of the signal and goes to the steps downstream, which see
   /// another value than this step; so the operator sets ``FusableOperator/changesValue``.
   open func complete(_ run: FusedRun) -> Value? { nil }
+  /// The input has failed; the failure goes on.
   open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
   /// Writes the step's state. Override it, with `restore`, if the spec says `persistence: .state`.
   open func save(_ state: inout StateWriter) {}
@@ -543,7 +545,7 @@ public final class FusedRun: OperatorNode {
   var step: StepPlan { execution.plan.steps[currentStep.number] }
 
   /// Rejects an event on behalf of the running step.
-  public func rejectRow(
+  package func rejectRow(
     _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
   ) {
     execution.reject(Rejection(event, code, message, at: location), step: currentStep)

@@ -13,7 +13,7 @@ open class PureStep: FusedStep {
 
   /// Fails because `program` gave `error`.
   @inline(never)
-  final func fail(_ error: Value, _ program: Program, _ frame: EventFrame) -> PureVerdict {
+  public final func fail(_ error: Value, _ program: Program, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .expression(error, program)
     return .failed
   }
@@ -53,11 +53,12 @@ enum PureProblem {
 }
 
 /// A fusable operator whose steps are ``PureStep``s.
-protocol PureOperator: FusableOperator {
+public protocol PureOperator: FusableOperator {
+  /// Makes the running step. It may be made anew between any two events, and run on any thread.
   func makePureStep() -> PureStep
 }
 
 extension PureOperator {
-  static var isPure: Bool { true }
-  func makeStep() -> FusedStep { makePureStep() }
+  public static var isPure: Bool { true }
+  public func makeStep() -> FusedStep { makePureStep() }
 }

@@ -1,13 +1,13 @@
 /// What expressions about an answer to a request see as `response`.
-public enum ResponseVariable {
-  public static let type = ExpressionType.object([
+package enum ResponseVariable {
+  package static let type = ExpressionType.object([
     ("status", .int), ("headers", .map(.string, .string)), ("body", .dyn), ("page", .int),
   ])
 
   /// - Parameters:
   ///   - body: The body as a value.
   ///   - page: The number of the page, from 1.
-  public static func value(_ response: HTTPResponse, body: Value, page: Int = 1, in arena: Arena) -> Value {
+  package static func value(_ response: HTTPResponse, body: Value, page: Int = 1, in arena: Arena) -> Value {
     var headers: [(name: String, value: String)] = []
     for header in response.headers {
       let name = header.name.lowercased()

@@ -18,6 +18,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
     case plugin
   }
 
+  /// What failed.
   public var kind: Kind
   /// One sentence without a full stop.
   public var message: String
@@ -28,14 +29,18 @@ public struct SignalFailure: Error, Sendable, Equatable {
 
   /// A further fact about a failure.
   public struct Detail: Sendable, Equatable {
+    /// The name of the detail, a member of `error.details`.
     public var name: String
+    /// Its number.
     public var value: Int64
+    /// A number with a name.
     public init(_ name: String, _ value: Int64) {
       self.name = name
       self.value = value
     }
   }
 
+  /// A failure with its reason, a sentence without a full stop.
   public init(
     _ kind: Kind, _ message: String, at location: SourceLocation? = nil, details: [Detail] = []
   ) {
@@ -57,15 +62,15 @@ public struct SignalFailure: Error, Sendable, Equatable {
 }
 
 /// An event that a node could not process, with the reason; the signal continues without it.
-public struct Rejection {
-  public var event: Event
+package struct Rejection {
+  package var event: Event
   /// A code of the RX5xx range.
-  public var code: Diagnostic.Code
+  package var code: Diagnostic.Code
   /// One sentence without a full stop.
   public var message: String
-  public var location: SourceLocation?
+  package var location: SourceLocation?
 
-  public init(_ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation?) {
+  package init(_ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation?) {
     self.event = event
     self.code = code
     self.message = message

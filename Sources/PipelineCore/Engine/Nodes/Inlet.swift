@@ -1,17 +1,17 @@
 /// One of several inputs of a node: forwards events to the node with its number.
 ///
 /// It ends when its signal ends or when it is cancelled, and forwards nothing afterwards.
-public final class Inlet: Downstream {
+package final class Inlet: Downstream {
   private let node: Unmanaged<MultiInletNode>
-  public let number: Int
+  package let number: Int
   fileprivate unowned(unsafe) let signal: SignalPlan
   /// The scope of its signal.
-  public let scope: Scope
+  package let scope: Scope
   /// The node's own object for this inlet, if any: ``MultiInletNode/owner(number:)``.
   let owner: Unmanaged<AnyObject>?
   private let keptOwner: AnyObject?
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
-  @exclusivity(unchecked) public fileprivate(set) var hasEnded = false
+  @exclusivity(unchecked) package fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
   /// The index in the node's list; -1: none.
   fileprivate var position = -1
@@ -26,17 +26,17 @@ public final class Inlet: Downstream {
     super.init()
   }
 
-  public override func receive(_ event: Event) {
+  package override func receive(_ event: Event) {
     if !hasEnded { node._withUnsafeGuaranteedRef { $0.receive(event, from: self) } }
   }
 
-  public override func complete() {
+  package override func complete() {
     guard !hasEnded else { return }
     end()
     node._withUnsafeGuaranteedRef { $0.completed(self) }
   }
 
-  public override func fail(_ failure: SignalFailure) {
+  package override func fail(_ failure: SignalFailure) {
     guard !hasEnded else { return }
     end()
     node._withUnsafeGuaranteedRef { $0.failed(self, failure) }
@@ -45,7 +45,7 @@ public final class Inlet: Downstream {
   /// The ID of the node's step.
   var step: StepID { node._withUnsafeGuaranteedRef { $0.nodeContext.step } }
 
-  public func cancel() {
+  package func cancel() {
     guard !hasEnded else { return }
     end()
   }
@@ -60,14 +60,14 @@ public final class Inlet: Downstream {
 }
 
 /// A node with numbered inlets, or with inner signals that come and go.
-open class MultiInletNode: OperatorNode {
+package class MultiInletNode: OperatorNode {
   /// The inlets, oldest first. A dropped inlet leaves a gap: moving the others each time would cost a million moves for
   /// a thousand groups that end one after the other.
   private var places: [Inlet?] = []
   /// The number of inlets.
-  public private(set) final var inletCount = 0
+  package private(set) final var inletCount = 0
   /// The inlets, oldest first.
-  public final var inlets: [Inlet] { places.compactMap { $0 } }
+  package final var inlets: [Inlet] { places.compactMap { $0 } }
 
   /// Whether the inlet with this number is there and has not ended.
   final func isOpen(_ number: Int) -> Bool {
@@ -90,16 +90,16 @@ open class MultiInletNode: OperatorNode {
     for (position, inlet) in places.enumerated() { inlet?.position = position }
   }
 
-  open func receive(_ event: Event, from inlet: Inlet) { emit(event) }
+  package func receive(_ event: Event, from inlet: Inlet) { emit(event) }
   /// The object that the inlet with this number keeps and passes back with each event; called when the inlet opens.
   func owner(number: Int) -> AnyObject? { nil }
-  open func completed(_ inlet: Inlet) {}
-  open func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
+  package func completed(_ inlet: Inlet) {}
+  package func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
 
   /// Subscribes `signal` into a new inlet, which is in `inlets` before the first event. The inlet of an input has the
   /// input's number; the node numbers those of inner signals.
   @discardableResult
-  public final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
+  package final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
     guard let restoration = execution.restoration, !nodeContext.inputs.contains(where: { $0 === signal }) else {
       return attach(signal, number, scope ?? nodeContext.scope)
     }
@@ -121,7 +121,7 @@ open class MultiInletNode: OperatorNode {
   }
 
   /// Removes an inlet from `inlets` and cancels it unless it has ended.
-  public final func drop(_ inlet: Inlet) {
+  package final func drop(_ inlet: Inlet) {
     // The inlet may be dropped while it hands over an event, and only the list retains it.
     if !inlet.hasEnded { executor.releaseLater(inlet) }
     remove(inlet)
@@ -133,7 +133,7 @@ open class MultiInletNode: OperatorNode {
   /// The scope with which a saved inner signal is reopened: the saved values of `outer` and `error`, and what a
   /// subclass adds. Called after `restore`. A subclass that interprets the number checks it here, because saved bytes
   /// may be damaged.
-  open func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
+  package func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
 
   final override func recordInlets(_ state: inout StateWriter) {
     let inlets = inlets
@@ -212,7 +212,7 @@ open class MultiInletNode: OperatorNode {
   }
 
   /// An override must call `super.stop()`.
-  open override func stop() {
+  package override func stop() {
     let open = inlets
     for inlet in open { inlet.position = -1 }
     places = []

@@ -1,6 +1,8 @@
 /// The receiver of a signal's events: `receive* (complete | fail)?`, one at a time, nothing after the end.
 open class Downstream {
+  /// A receiver of events.
   public init() {}
+  /// Receives one event. It is valid until the end of the turn.
   open func receive(_ event: Event) {}
   /// The same while somebody watches edges inside of it, or the time of its steps is taken.
   func receiveWatched(_ event: Event) { receive(event) }
@@ -8,12 +10,14 @@ open class Downstream {
   open func accepts(_ batch: Batch) -> Bool { false }
   /// Receives many events at once; call it only if ``accepts(_:)`` is true.
   open func receive(_ batch: Batch) {}
+  /// The signal has completed; nothing follows.
   open func complete() {}
+  /// The signal has failed; nothing follows.
   open func fail(_ failure: SignalFailure) {}
 }
 
 /// A running signal as a subscriber sees it.
-public protocol Subscription: AnyObject {
+package protocol Subscription: AnyObject {
   /// Whether the signal has ended or was cancelled.
   var isClosed: Bool { get }
   /// Stops delivery at once and frees timers and everything upstream. Idempotent; sends nothing.
@@ -37,6 +41,7 @@ final class NoSubscription: Subscription {
 /// Ownership: a node holds its upstreams; the downstream holds the node. The link downstream is unowned, and an ended
 /// node is kept to the end of the turn, so no node is freed while control is inside it.
 open class OperatorNode: Downstream, Subscription, TimerTarget {
+  /// What the node was made with.
   public let nodeContext: NodeContext
   private let edge: Edge
   /// What is counted of the step, over all of its nodes.
@@ -45,8 +50,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   @exclusivity(unchecked) final var keptSize: KeptSize
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
+  /// Whether the node has ended: it then sends nothing more and gets no timer.
   @exclusivity(unchecked) public private(set) var isClosed = false
 
+  /// Made by ``OperatorComponent/makeNode(_:downstream:)``; sends to `downstream`.
   public init(_ nodeContext: NodeContext, downstream: Downstream) {
     self.nodeContext = nodeContext
     edge = Edge(nodeContext.edge, to: downstream)
@@ -55,9 +62,13 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     super.init()
   }
 
+  /// The running pipeline.
   public final var execution: Execution { nodeContext.execution }
+  /// Runs the turns of the pipeline.
   public final var executor: Executor { nodeContext.execution.executor }
+  /// Memory for values that live until the end of the turn.
   public final var arena: Arena { nodeContext.execution.executor.arena }
+  /// The time of the turn: monotonic; in tests virtual.
   public final var now: Instant { nodeContext.execution.executor.now }
 
   // MARK: Input, to override
@@ -107,6 +118,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     if !isClosed { edge.pass(batch) }
   }
 
+  /// Sends one event, unless the node has ended.
   @inline(__always)
   public final func emit(_ event: Event) {
     if !isClosed { edge.pass(event) }
@@ -119,13 +131,14 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     edge.complete()
   }
 
+  /// Fails: first everything upstream is released, then the downstream is notified.
   public final func finish(failing failure: SignalFailure) {
     guard !isClosed else { return }
     close()
     edge.fail(failure)
   }
 
-  public final func cancel() {
+  package final func cancel() {
     guard !isClosed else { return }
     edge.counters.cancelled()
     close()
@@ -158,7 +171,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   }
 
   /// Counts events that the step leaves out, as it is there to do.
-  public final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
+  package final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
   /// Counts an event that the step leaves out, as it is there to do. `event` is looked at for few of them.
   @inline(__always)
@@ -169,7 +182,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   /// Counts an event that the step held, and whose place a newer one takes.
   @inline(__always)
-  public final func countSuperseded(_ event: @autoclosure () -> Event?) {
+  package final func countSuperseded(_ event: @autoclosure () -> Event?) {
     counters.pointee.superseded &+= 1
     if counters.pointee.superseded >= counters.pointee.ofSuperseded.next { offer(event(), .superseded) }
     if counters.pointee.watchers > 0 { tellSuperseded(event()) }
@@ -187,15 +200,16 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   }
 
   /// Counts an event that did not come over an input and was given up.
-  public final func countMade() { counters.pointee.made &+= 1 }
+  package final func countMade() { counters.pointee.made &+= 1 }
   /// Counts events whose place a newer one takes.
-  public final func countSuperseded(_ count: Int) { counters.pointee.superseded &+= UInt64(count) }
+  package final func countSuperseded(_ count: Int) { counters.pointee.superseded &+= UInt64(count) }
 
   /// Counts an attempt that repeats a failed one.
-  public final func countRetry() { counters.pointee.retries &+= 1 }
+  package final func countRetry() { counters.pointee.retries &+= 1 }
 
   // MARK: What a node may ask for
 
+  /// Calls ``woke(_:)`` with `token` after this time, in a turn of its own.
   public final func wake(after span: TimeSpan, _ token: Int = 0) -> Wake {
     wake(at: now + span, token)
   }
@@ -220,7 +234,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// inlets.
   ///
   /// A signal may end while it is being subscribed.
-  public final func subscribe(_ signal: SignalPlan) {
+  package final func subscribe(_ signal: SignalPlan) {
     guard !isClosed else { return }
     guard let input = nodeContext.inputs.firstIndex(where: { $0 === signal }) else {
       preconditionFailure("a node subscribes its inputs; inner signals come through inlets")
@@ -233,21 +247,21 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
   /// call. Nil: nobody waits for an acknowledgement.
-  public final func holdAck() -> Ack? {
+  package final func holdAck() -> Ack? {
     let ack = ackToHold
     ack?.hold()
     return ack
   }
 
   /// What ``holdAck()`` holds: for a node that holds it once for many events.
-  public final var ackToHold: Ack? { if let own = executor.acks.ofCall { own } else { executor.ack } }
+  package final var ackToHold: Ack? { if let own = executor.acks.ofCall { own } else { executor.ack } }
 
   /// Ends a hold: its source now waits for what this turn makes of the answer, or of giving up the call. If the pipeline is over, the
   /// hold has failed.
   ///
   /// - Parameter isGivenUp: A call that this turn begins for another event is not waited for: else a row of calls, each of which replaces the one
   ///   before, would never be acknowledged.
-  public final func goOn(with held: inout Ack?, isGivenUp: Bool = false) {
+  package final func goOn(with held: inout Ack?, isGivenUp: Bool = false) {
     guard let ack = held.take() else { return }
     if execution.isOver {
       ack.release(.failed("the pipeline ended before"))
@@ -323,20 +337,20 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
 /// What a running node belongs to and may use: its step of the plan, the execution, the scope.
 public struct NodeContext {
-  public unowned(unsafe) let execution: Execution
+  package unowned(unsafe) let execution: Execution
   /// The ID of the step in the plan, for counters and messages.
-  public let step: StepID
-  public let location: SourceLocation?
+  package let step: StepID
+  package let location: SourceLocation?
   /// What the expressions of this subscription see beside the event.
-  public let scope: Scope
+  package let scope: Scope
   /// The plan of the node; nil: a sink.
   unowned(unsafe) let plan: SignalPlan?
   /// What is counted of the edge over which the node sends; of a sink, nothing.
   let edge: UnsafeMutablePointer<EdgeCounters>
   /// What the step's expressions share.
-  public let segment: Segment
+  package let segment: Segment
   /// The inputs of the step; the first is the chain's.
-  public let inputs: [SignalPlan]
+  package let inputs: [SignalPlan]
 }
 
 extension NodeContext {
@@ -359,14 +373,14 @@ extension NodeContext {
 }
 
 /// What an inner signal was made for: the values of `outer` and `error`.
-public final class Scope {
+package final class Scope {
   /// The event for which the innermost enclosing inner signal was made; absent at the top.
-  public let outer: OwnedValue?
+  package let outer: OwnedValue?
   /// The failure that `catch` answers, as a value.
-  public let error: OwnedValue?
+  package let error: OwnedValue?
   /// The reply target and origin of the outer event, so that a `reply` sink can answer from inside.
-  public let origin: Origin
-  public let key: OwnedValue?
+  package let origin: Origin
+  package let key: OwnedValue?
   /// The input of a chain parameter, which the surrounding node feeds.
   let subject: Subject?
   /// The command execution that contains the signal.
@@ -403,7 +417,7 @@ public final class Scope {
     self.work = work
   }
 
-  public static func top() -> Scope { Scope() }
+  package static func top() -> Scope { Scope() }
 
   /// The scope of a cold signal, which sees nothing of the surroundings of a reference to it.
   func forColdSignal(_ top: Scope) -> Scope { self === top ? top : Scope(reference: reference ?? self) }
@@ -414,7 +428,7 @@ public final class Scope {
   /// Whether the signal was made for an event, or for the end of a signal.
   var isForSomething: Bool { outer != nil || error != nil }
 
-  public func with(outer event: Event) -> Scope {
+  package func with(outer event: Event) -> Scope {
     var origin = event.origin.takeUnretainedValue()
     // The sources of the inner signal name their events after it.
     if case .origin? = origin.identity, let id = event.id { origin = origin.with(.event(id)) }
@@ -423,7 +437,7 @@ public final class Scope {
       key: event.key.isAbsent ? key : OwnedValue(event.key), subject: subject, work: work)
   }
 
-  public func with(error value: Value) -> Scope {
+  package func with(error value: Value) -> Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
@@ -445,7 +459,7 @@ public final class Scope {
 }
 
 /// Identifies a step of the plan.
-public struct StepID: Sendable, Hashable {
-  public var number: Int
-  public init(_ number: Int) { self.number = number }
+package struct StepID: Sendable, Hashable {
+  package var number: Int
+  package init(_ number: Int) { self.number = number }
 }

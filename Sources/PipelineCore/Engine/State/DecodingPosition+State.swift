@@ -1,9 +1,9 @@
 extension DecodingPosition: StateValue {
-  public func save(to state: inout StateWriter) {
+  package func save(to state: inout StateWriter) {
     state.write(offset)
     state.write(memory)
   }
-  public init(from state: inout StateReader) throws(StateFault) {
+  package init(from state: inout StateReader) throws(StateFault) {
     offset = try state.read()
     memory = try state.read()
     guard offset >= 0 else { throw StateFault("a place in an input is negative") }

@@ -1,10 +1,10 @@
 /// Encodes values in the format of saved states, for stores outside of them. Unlike JSON, the format keeps times, durations, bytes, and the
 /// text of numbers.
-public enum KeptValue {
+package enum KeptValue {
   private static let format: UInt8 = 1
 
   /// Encodes a value; parts that are nested deeper than 128 become null.
-  public static func encode(_ value: Value) -> [UInt8] {
+  package static func encode(_ value: Value) -> [UInt8] {
     let context = StateWriter.Context(Executor(clock: VirtualTime()), StateTable.Builder(), .taken)
     var writer = StateWriter(context)
     writer.append(Self.format)
@@ -13,7 +13,7 @@ public enum KeptValue {
   }
 
   /// Decodes a value; nil: the bytes do not have this format.
-  public static func decode(_ bytes: [UInt8]) -> OwnedValue? {
+  package static func decode(_ bytes: [UInt8]) -> OwnedValue? {
     var reader = StateReader(bytes, 0..<bytes.count, StateReader.Context(Executor(clock: VirtualTime())))
     guard (try? reader.byte()) == Self.format, let value = try? reader.ownedValue(), reader.isAtEnd else { return nil }
     return value

@@ -1,31 +1,31 @@
 /// The contents of a saved state, for inspection. Needs no pipeline file.
-public struct SavedStateReport {
+package struct SavedStateReport {
   /// The state of one step, in all of its subscriptions outside of inner signals; an inner signal counts with the step that made it.
-  public struct Step: Sendable {
+  package struct Step: Sendable {
     /// The name of the step in the state: signal and keyword, or the `name:` that the file gives it.
-    public var name: String
+    package var name: String
     /// The version of its state format.
-    public var version: Int
-    public var bytes: Int
+    package var version: Int
+    package var bytes: Int
     /// How far a source has read; empty: the step is no source, or its positions cannot be interpreted.
-    public var positions: [SavedPosition]
+    package var positions: [SavedPosition]
     /// Whether the state is used even if the step's parameters have changed.
-    public var fitsOtherParameters: Bool
+    package var fitsOtherParameters: Bool
   }
 
   /// The wall-clock time of saving, in nanoseconds since 1970.
-  public let savedAt: Int64
+  package let savedAt: Int64
   /// The size of all of it, in bytes.
-  public let bytes: Int
-  public let steps: [Step]
+  package let bytes: Int
+  package let steps: [Step]
   /// The sinks, and whether their input has ended.
-  public let sinks: [(name: String, hasEnded: Bool)]
+  package let sinks: [(name: String, hasEnded: Bool)]
 
   /// - Parameters:
   ///   - catalogue: Interprets the positions of sources.
   ///   - clock: For times since the saving.
   /// - Throws: Not a saved state, a newer format, or damaged.
-  public init(_ bytes: [UInt8], catalogue: Catalogue, clock: any Clock) throws(StateFault) {
+  package init(_ bytes: [UInt8], catalogue: Catalogue, clock: any Clock) throws(StateFault) {
     let context = StateReader.Context(Executor(clock: clock))
     let contents = try StateContents(bytes, context)
     savedAt = contents.savedAt
@@ -72,7 +72,7 @@ public struct SavedStateReport {
   /// The state without that of the step, and the number of removed bytes; nil: the state has no such step.
   ///
   /// - Throws: Not a saved state, a newer format, or damaged.
-  public static func removing(
+  package static func removing(
     _ step: String, from bytes: [UInt8], clock: any Clock
   ) throws(StateFault) -> (state: [UInt8], removed: Int)? {
     let context = StateReader.Context(Executor(clock: clock))
@@ -86,14 +86,15 @@ public struct SavedStateReport {
 /// How far a source has read, according to a saved state.
 public struct SavedPosition: Sendable, Equatable {
   /// The file; nil: the source reads none.
-  public var path: String?
+  package var path: String?
   /// The inode of the file; 0: unknown.
-  public var inode: UInt64
+  package var inode: UInt64
   /// The amount that has been read, in bytes or, without `path`, in the unit `unit`. Nil: all of it.
-  public var offset: Int64?
+  package var offset: Int64?
   /// `bytes`, `values`, `ticks`.
-  public var unit: String
+  package var unit: String
 
+  /// A position in one input.
   public init(path: String? = nil, inode: UInt64 = 0, offset: Int64?, unit: String = "bytes") {
     self.path = path
     self.inode = inode

@@ -6,7 +6,7 @@ public struct StateReader {
   public let version: Int
   /// Whether the step's parameters have changed since. Such state is passed only to components with
   /// ``Persistence/position(version:)``.
-  public let hasOtherParameters: Bool
+  package let hasOtherParameters: Bool
   /// The rule for the time that has passed since the state was saved.
   private(set) var whenLate: WhenLate
   private let bytes: [UInt8]
@@ -62,6 +62,7 @@ public struct StateReader {
     self.hasOtherParameters = hasOtherParameters
   }
 
+  /// Reads one value, as ``StateWriter/write(_:)`` wrote it.
   public mutating func read<T: StateValue>(_ type: T.Type = T.self) throws(StateFault) -> T {
     try T(from: &self)
   }
@@ -91,13 +92,13 @@ public struct StateReader {
   }
 
   /// How long ago the state was saved; 0 if the clock was set back since.
-  public var elapsed: TimeSpan { context.elapsed }
+  package var elapsed: TimeSpan { context.elapsed }
 
   /// The wall-clock time of saving, in nanoseconds since 1970.
-  public var savedAt: Int64 { context.savedAt }
+  package var savedAt: Int64 { context.savedAt }
 
   /// The moment of saving, which relative times count from: now, if the pipeline's clock stood still since.
-  public var now: Instant {
+  package var now: Instant {
     whenLate == .resume
       ? context.executor.now : context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds)
   }
@@ -112,7 +113,7 @@ public struct StateReader {
   }
 
   /// Whether everything has been read.
-  public var isAtEnd: Bool { at == end }
+  package var isAtEnd: Bool { at == end }
 
   /// The index of the next byte in the saved state.
   var offset: Int { at }

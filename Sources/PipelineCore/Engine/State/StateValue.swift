@@ -11,6 +11,7 @@ public protocol StateValue {
 public struct StateFault: Error, Sendable, Equatable {
   /// A clause without full stop: `the counter is negative`.
   public var message: String
+  /// The reason, a phrase that ends a sentence: `its number is not known`.
   public init(_ message: String) { self.message = message }
 
   static let truncated = StateFault("it ends too early")
@@ -28,7 +29,7 @@ public enum Persistence: Sendable, Equatable {
   case position(version: Int)
 
   /// A sentence for the reference; nil: there is nothing to say.
-  public var meaning: String? {
+  package var meaning: String? {
     switch self {
     case .nothing: nil
     case .state(let version): "State format: \(version)."

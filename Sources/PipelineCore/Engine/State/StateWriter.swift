@@ -51,6 +51,7 @@ public struct StateWriter {
     if capacity > 0 { bytes.reserveCapacity(capacity) }
   }
 
+  /// Writes one value.
   public mutating func write(_ value: some StateValue) { value.save(to: &self) }
 
   /// Writes a list of values, which ``StateReader/read(_:)`` reads as an array.
@@ -69,17 +70,17 @@ public struct StateWriter {
   // MARK: Parts that change independently
 
   /// Ends a part: the following state changes independently of the preceding state, and a store writes only the parts that have changed.
-  public mutating func cut() { cuts.append(bytes.count) }
+  package mutating func cut() { cuts.append(bytes.count) }
 
   /// Writes what `body` writes, and returns it. It can be written again with ``append(encoded:)``, in another state too, if it has
   /// neither times nor origins.
-  public mutating func encoding(_ body: (inout StateWriter) -> Void) -> [UInt8] {
+  package mutating func encoding(_ body: (inout StateWriter) -> Void) -> [UInt8] {
     let start = bytes.count
     body(&self)
     return Array(bytes[start...])
   }
 
-  public mutating func append(encoded: [UInt8]) { bytes.append(contentsOf: encoded) }
+  package mutating func append(encoded: [UInt8]) { bytes.append(contentsOf: encoded) }
 
   /// Writes a value that is not owned.
   public mutating func write(value: Value) { append(value, Self.depthLimit) }

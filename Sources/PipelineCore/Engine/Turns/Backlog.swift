@@ -1,15 +1,15 @@
 /// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts what waits, also in bytes
 /// (``KeptMemory``).
-public struct Backlog {
-  public init() {}
+package struct Backlog {
+  package init() {}
 
-  public private(set) var isOver = false
+  package private(set) var isOver = false
   /// How many events waited at the last update, and their bytes.
   private var count = 0
   private var bytes = 0
 
   /// Counts the events of a restored queue, and pauses the input if the operator had paused it.
-  public mutating func restore(_ wasOver: Bool, _ kept: some Sequence<OwnedEvent>, _ node: OperatorNode) {
+  package mutating func restore(_ wasOver: Bool, _ kept: some Sequence<OwnedEvent>, _ node: OperatorNode) {
     let found = kept.reduce(into: (count: 0, bytes: 0)) {
       $0.count += 1
       $0.bytes += $1.byteCount
@@ -22,20 +22,20 @@ public struct Backlog {
   }
 
   /// Reports that an event was put into the queue, which has `count` now.
-  public mutating func added(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
+  package mutating func added(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
     update(count, limit, bytes: bytes + event.byteCount, node)
   }
 
   /// Reports that an event was taken from the queue, which has `count` now.
-  public mutating func removed(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
+  package mutating func removed(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
     update(count, limit, bytes: bytes - event.byteCount, node)
   }
 
   /// Reports that the queue is empty.
-  public mutating func cleared(_ limit: Int, _ node: OperatorNode) { update(0, limit, bytes: 0, node) }
+  package mutating func cleared(_ limit: Int, _ node: OperatorNode) { update(0, limit, bytes: 0, node) }
 
   /// Reports how many events wait, and their bytes. A queue that was over its bound resumes the input when it is down to half of the bound.
-  public mutating func update(_ count: Int, _ limit: Int, bytes: Int, _ node: OperatorNode) {
+  package mutating func update(_ count: Int, _ limit: Int, bytes: Int, _ node: OperatorNode) {
     set(count, bytes, node)
     if !isOver, count > limit {
       isOver = true

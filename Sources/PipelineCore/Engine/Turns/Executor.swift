@@ -48,7 +48,7 @@ public final class Executor: @unchecked Sendable {
   private static let rowLimit = 1024
 
   /// The limits of a turn; tests may change them between two turns.
-  public var limits = TurnLimits()
+  package var limits = TurnLimits()
   /// How many more events may come before the clock is read. Shared with the arena, which sets it to zero when it takes
   /// more memory from the system.
   private let credit: UnsafeMutablePointer<Int>
@@ -63,7 +63,7 @@ public final class Executor: @unchecked Sendable {
   private var timers = TimerQueue()
 
   /// The memory of the current turn.
-  public let arena = Arena()
+  package let arena = Arena()
   /// The turn's instant on the monotonic clock.
   public private(set) var now: Instant
   /// The turn's wall-clock time, in nanoseconds since 1970.
@@ -75,14 +75,14 @@ public final class Executor: @unchecked Sendable {
   /// executor.
   let time: UnsafeMutablePointer<Int64>
   /// The number of turns so far.
-  public private(set) var turns: UInt64 = 0
+  package private(set) var turns: UInt64 = 0
 
   /// Called on any thread when there is something to do; set once, before the first post.
-  public var setNeedsTurn: @Sendable () -> Void = {}
+  package var setNeedsTurn: @Sendable () -> Void = {}
   /// Offers to run this batch's turn on the calling thread, which may block and has nothing else to do; false: post the
   /// batch. An inline run saves waking another thread. After the turns the calling thread runs the work passed to
   /// ``afterTurn(_:)``. Set at most once, by the owner of the turns, before the first post.
-  public var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
+  package var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
   let acks = TurnAcks()
   /// The work that the thread of an inline run does after the turns; nil in other turns.
   private var workAfterTurn: [Work]?
@@ -105,7 +105,7 @@ public final class Executor: @unchecked Sendable {
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
   /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
-  public private(set) var deferrals: UInt64 = 0
+  package private(set) var deferrals: UInt64 = 0
   /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
   /// nothing comes from outside.
   private(set) var drain: UInt64 = 0
@@ -122,7 +122,7 @@ public final class Executor: @unchecked Sendable {
   /// This many deferred steps run even if the turn is spent: an event rarely defers more, so they stay together.
   private static let deferredLeast = 4
 
-  public init(clock: any Clock) {
+  package init(clock: any Clock) {
     self.clock = clock
     now = clock.now
     time = .allocate(capacity: 1)
@@ -147,7 +147,7 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Queues input; it waits while the input is paused. The source must bound the queue.
-  public func postBatch(inner: Bool = false, _ work: @escaping Work) {
+  package func postBatch(inner: Bool = false, _ work: @escaping Work) {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
     }
@@ -156,13 +156,13 @@ public final class Executor: @unchecked Sendable {
 
   /// Calls `inspection` between two turns, on the thread that runs them. It must change nothing that a turn sees, and is released without
   /// a call if no turn can come any more.
-  public func inspect(_ inspection: @escaping Work) {
+  package func inspect(_ inspection: @escaping Work) {
     mailbox.withLock { $0.inspections.append(inspection) }
     setNeedsTurn()
   }
 
   /// Empties the mailbox after the last turn; queued closures may retain the executor.
-  public func discard() {
+  package func discard() {
     let waiting = mailbox.withLock { box in
       defer { box = Mailbox() }
       return box
@@ -178,13 +178,13 @@ public final class Executor: @unchecked Sendable {
   // MARK: Turns
 
   /// The deadline of the next timer, or nil.
-  public var nextDeadline: Instant? { deferredHead < deferred.count || asksForTurn ? now : timers.next }
+  package var nextDeadline: Instant? { deferredHead < deferred.count || asksForTurn ? now : timers.next }
 
   /// Whether deferred work, a timer or a batch of input is left that may cause events.
   var mayGoOn: Bool { deferredHead < deferred.count || timers.mayGoOn || hasBatches }
 
   /// The number of pending timers.
-  public var pendingTimers: Int { timers.count }
+  package var pendingTimers: Int { timers.count }
 
   /// Whether a batch of input waits, even if the input is paused.
   var hasBatches: Bool {
@@ -192,15 +192,15 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Whether another batch of input waits and nothing pauses it.
-  public var hasBatchAtHand: Bool {
+  package var hasBatchAtHand: Bool {
     !isInputPaused && (!remainders.isEmpty || mailbox.withLock { !$0.batches.isEmpty })
   }
 
-  public var isInputPaused: Bool { inputPause.isOn }
+  package var isInputPaused: Bool { inputPause.isOn }
 
   /// Runs turns until nothing is due, at most `limit`; returns whether something is left to do now.
   @discardableResult
-  public func run(limit: Int = 64) -> Bool {
+  package func run(limit: Int = 64) -> Bool {
     var remaining = limit
     while remaining > 0 {
       guard runOne() else { return false }
@@ -211,7 +211,7 @@ public final class Executor: @unchecked Sendable {
 
   /// Runs turns until nothing is due, `quantum` has passed or `deadline` has come, but at least one turn if one is due.
   /// Returns whether something is left to do now.
-  public func run(for quantum: TimeSpan, until deadline: Instant? = nil) -> Bool {
+  package func run(for quantum: TimeSpan, until deadline: Instant? = nil) -> Bool {
     guard runOne() else { return false }
     let end = min(now + quantum, deadline ?? .distantFuture)
     // `now` is the instant of the last turn, which saves another read of the clock.
@@ -222,18 +222,18 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// The result of an inline run.
-  public struct InlineRun {
+  package struct InlineRun {
     /// Whether the batch has had its turn; otherwise post it.
-    public var isTaken = false
+    package var isTaken = false
     /// Whether something is left to do now.
-    public var isBusy = false
+    package var isBusy = false
     /// Work that the calling thread must do as soon as other threads may run turns again.
-    public var afterTurn: [Work] = []
+    package var afterTurn: [Work] = []
   }
 
   /// Runs turns as `run` does, on a thread that does not own them, and then a turn with `batch`, unless the input is
   /// paused.
-  public func runOnCaller(
+  package func runOnCaller(
     inner: Bool = false, for quantum: TimeSpan = TurnLimits.quantum, until deadline: Instant? = nil, _ batch: Work
   ) -> InlineRun {
     var result = InlineRun()
@@ -257,7 +257,7 @@ public final class Executor: @unchecked Sendable {
 
   /// Leaves work that may block, such as writing, to the thread of this inline run; false if the thread must not block.
   /// Called in a turn; the work runs after it, while other threads may run turns.
-  public func afterTurn(_ work: @escaping Work) -> Bool {
+  package func afterTurn(_ work: @escaping Work) -> Bool {
     guard workAfterTurn != nil else { return false }
     workAfterTurn?.append(work)
     return true
@@ -267,7 +267,7 @@ public final class Executor: @unchecked Sendable {
   ///
   /// Control work comes first, then timers, then deferred steps, then the rest of a batch, then the next batch. Each
   /// turn also continues deferred steps. Endless control work and timers do not starve the others.
-  public func runOne() -> Bool {
+  package func runOne() -> Bool {
     now = max(now, clock.now)
     wallTime = clock.wallTime
     if urgentRow < Self.rowLimit, let work = takeUrgent() {
@@ -447,7 +447,7 @@ public final class Executor: @unchecked Sendable {
   /// for each source.
   ///
   /// - Parameter inner: The source is part of an inner signal.
-  public func resume(inner: Bool, _ work: @escaping () -> Void) {
+  package func resume(inner: Bool, _ work: @escaping () -> Void) {
     remainders.append(Remainder(isInner: inner, ack: acks.holdForRest(), work: work))
   }
 
@@ -494,11 +494,11 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Wakes `target` in a turn of its own. Nodes use `OperatorNode.wake`, which cancels timers at their end.
-  public func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
+  package func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
     timers.schedule(at: deadline, target, token)
   }
 
-  public func unschedule(_ wake: Wake) { timers.cancel(wake) }
+  package func unschedule(_ wake: Wake) { timers.cancel(wake) }
 
   func wake(at deadline: Instant, _ target: any TimerTarget, _ token: Int = 0) -> Wake {
     timers.schedule(at: deadline, target, token)
@@ -520,7 +520,7 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Reports that the wall clock was set, to sources that wait for a time of day. Call it in a turn.
-  public func clockWasSet() {
+  package func clockWasSet() {
     for waiting in clockWatchers where waiting.object != nil { waiting.object?.clockWasSet() }
     clockWatchers.removeAll { $0.object == nil }
   }
@@ -540,9 +540,9 @@ public final class Executor: @unchecked Sendable {
   func releaseLater(_ object: AnyObject) { deferredReleases.append(object) }
 
   /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
-  public func pauseInput(_ pressure: Pressure) { inputPause.begin(pressure, at: now) }
+  package func pauseInput(_ pressure: Pressure) { inputPause.begin(pressure, at: now) }
 
-  public func resumeInput(_ pressure: Pressure) { inputPause.end(pressure, at: now) }
+  package func resumeInput(_ pressure: Pressure) { inputPause.end(pressure, at: now) }
 
   /// How long the input has been paused, until `time`.
   func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }

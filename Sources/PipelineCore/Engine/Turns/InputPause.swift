@@ -1,6 +1,6 @@
 extension Executor {
   /// The cause of a pause of the input.
-  public enum Pressure: Sendable {
+  package enum Pressure: Sendable {
     /// A sink cannot write as fast as events come.
     case output
     /// An operator's queue is over its bound.

@@ -89,7 +89,7 @@ final class TurnAcks {
 
 extension Executor {
   /// The acknowledgement of this turn's events, if their source wants one.
-  public var ack: Ack? { acks.current }
+  package var ack: Ack? { acks.current }
 
   /// The acknowledgements that a sink holds for events taken in this turn and written later.
   @inline(__always)
@@ -111,7 +111,7 @@ extension Executor {
   /// Adds the events of `acks` to this turn: everything that the turn does from now on, including what it defers,
   /// belongs to them; then one hold of each is released. Called by the source of the events, or by a sink that held the
   /// events and now rejects them, at most once in a turn.
-  public func track(_ acks: Ack...) { self.acks.track(acks) }
+  package func track(_ acks: Ack...) { self.acks.track(acks) }
 
-  public func track(_ acks: [Ack]) { self.acks.track(acks) }
+  package func track(_ acks: [Ack]) { self.acks.track(acks) }
 }

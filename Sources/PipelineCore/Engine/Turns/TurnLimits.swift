@@ -1,16 +1,16 @@
 /// The limits of a turn: a source stops after the event that exceeds one of them.
-public struct TurnLimits: Sendable {
+package struct TurnLimits: Sendable {
   /// The time that a turn may last.
-  public var time = TimeSpan.milliseconds(2)
+  package var time = TimeSpan.milliseconds(2)
   /// The memory that the events of a turn may take, in bytes.
-  public var bytes = 1 << 20
+  package var bytes = 1 << 20
   /// The number of events in a turn; for tests.
-  public var events = Int.max
+  package var events = Int.max
 
-  public init() {}
+  package init() {}
 
   /// The quantum: how long the turns of one pipeline may occupy a thread that other pipelines share.
-  public static let quantum = TimeSpan.milliseconds(4)
+  package static let quantum = TimeSpan.milliseconds(4)
   /// The clock is read about this often during a turn.
   static let checkInterval = TimeSpan(nanoseconds: 200_000)
   /// The most events between two reads of the clock; bounds the delay when events become expensive.

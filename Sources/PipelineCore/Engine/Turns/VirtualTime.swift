@@ -1,25 +1,25 @@
 /// A clock that stands still until it is advanced: time in tests and in replay.
-public final class VirtualTime: Clock, @unchecked Sendable {
-  public private(set) var now = Instant(nanoseconds: 0)
+package final class VirtualTime: Clock, @unchecked Sendable {
+  package private(set) var now = Instant(nanoseconds: 0)
   /// The wall-clock time at the origin, in nanoseconds since 1970.
-  public private(set) var origin: Int64
+  package private(set) var origin: Int64
 
   /// Starts at 2026-01-01T00:00:00Z by default.
-  public init(origin: Int64 = 1_767_225_600_000_000_000) { self.origin = origin }
+  package init(origin: Int64 = 1_767_225_600_000_000_000) { self.origin = origin }
 
-  public var wallTime: Int64 { origin &+ now.nanoseconds }
+  package var wallTime: Int64 { origin &+ now.nanoseconds }
 
   /// Sets the wall clock forward or back.
-  public func setClock(by step: TimeSpan) { origin &+= step.nanoseconds }
+  package func setClock(by step: TimeSpan) { origin &+= step.nanoseconds }
 
   /// Advances the clock, never backwards.
-  public func advance(to instant: Instant) {
+  package func advance(to instant: Instant) {
     precondition(instant >= now, "virtual time cannot go back")
     now = instant
   }
 
   /// The bound of turns and deferred steps within one instant: a pipeline that exceeds it would run for ever.
-  public static let instantLimit: UInt64 = 250_000
+  package static let instantLimit: UInt64 = 250_000
 
   /// Runs everything that `executor` has to do, jumping from timer to timer, up to and including `end`.
   ///
@@ -27,7 +27,7 @@ public final class VirtualTime: Clock, @unchecked Sendable {
   /// ``instantLimit`` turns and deferred steps within one instant. Returns whether it stopped for one of the first two
   /// reasons.
   @discardableResult
-  public func run(
+  package func run(
     _ executor: Executor, until end: Instant = .distantFuture, turnLimit: Int = 10_000_000,
     isDone: () -> Bool = { false }
   ) -> Bool {

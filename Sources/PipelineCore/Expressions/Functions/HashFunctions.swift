@@ -210,19 +210,19 @@ extension FunctionRegistry {
 }
 
 /// Bytes as two hexadecimal digits each.
-public enum HexText {
+package enum HexText {
   static func append(_ byte: UInt8, to buffer: OutputBuffer) {
     for digit in [byte >> 4, byte & 15] { buffer.append(digit < 10 ? 0x30 + digit : 0x57 + digit) }
   }
 
-  public static func text(_ bytes: some Sequence<UInt8>) -> String {
+  package static func text(_ bytes: some Sequence<UInt8>) -> String {
     let buffer = OutputBuffer()
     for byte in bytes { append(byte, to: buffer) }
     return String(decoding: buffer.bytes, as: UTF8.self)
   }
 
   /// Nil: the text is not made of pairs of digits.
-  public static func bytes(_ text: some StringProtocol) -> [UInt8]? {
+  package static func bytes(_ text: some StringProtocol) -> [UInt8]? {
     let digits = text.utf8.map { ASCII.hexValue($0).map { UInt8($0) } }
     guard digits.count.isMultiple(of: 2) else { return nil }
     var bytes: [UInt8] = []

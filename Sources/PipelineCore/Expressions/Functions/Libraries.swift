@@ -1,6 +1,6 @@
 extension FunctionRegistry {
   /// Every function and macro, in the order of the reference.
-  public static let families: [Family] = [
+  package static let families: [Family] = [
     Family(title: "Basics", summary: "What every expression needs.", functions: standard),
     Family(
       title: "Loops and macros",

@@ -1,6 +1,6 @@
 extension GraphPicture {
   /// The use of the SVG text.
-  public enum Form: Sendable {
+  package enum Form: Sendable {
     /// A file of its own, with its colours and size.
     case file
     /// A part of a page, which has ``styleSheet`` and may change classes and texts: no styles, no identifiers, as large as there is room.
@@ -8,7 +8,7 @@ extension GraphPicture {
   }
 
   /// The picture as SVG. Steps have `data-step` with the names of metrics and views, lines have `data-edge` with `FROM>TO`.
-  public func svg(_ form: Form = .file) -> String {
+  package func svg(_ form: Form = .file) -> String {
     var writer = SVGWriter()
     let size = "viewBox=\"0 0 \(SVGWriter.number(width)) \(SVGWriter.number(height))\""
     let isFile = form == .file
@@ -84,7 +84,7 @@ extension GraphPicture {
   }
 
   /// The rules for the classes of the picture, in light and dark.
-  public static let styleSheet: String = {
+  package static let styleSheet: String = {
     var rules = """
       .rxd-graph text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace;font-size:11px;fill:#1f2328;white-space:pre}
       .rxd-graph .name,.rxd-graph .keyword{font-size:12px;font-weight:600}

@@ -2,45 +2,45 @@
 ///
 /// Each named source, signal, command and sink is a group, whose steps stand below each other in the order of the file; inner signals and
 /// chains are boxes within the box of their step. Groups stand in columns, so that events go from left to right, and downwards inside.
-public struct GraphPicture: Sendable {
+package struct GraphPicture: Sendable {
   /// A rectangle.
-  public struct Frame: Sendable, Equatable {
-    public var x = 0.0
-    public var y = 0.0
-    public var width = 0.0
-    public var height = 0.0
+  package struct Frame: Sendable, Equatable {
+    package var x = 0.0
+    package var y = 0.0
+    package var width = 0.0
+    package var height = 0.0
 
-    public init(x: Double = 0, y: Double = 0, width: Double = 0, height: Double = 0) {
+    package init(x: Double = 0, y: Double = 0, width: Double = 0, height: Double = 0) {
       (self.x, self.y, self.width, self.height) = (x, y, width, height)
     }
 
-    public var right: Double { x + width }
-    public var bottom: Double { y + height }
-    public var middle: Double { x + width / 2 }
+    package var right: Double { x + width }
+    package var bottom: Double { y + height }
+    package var middle: Double { x + width / 2 }
 
-    public func contains(_ other: Frame) -> Bool {
+    package func contains(_ other: Frame) -> Bool {
       x <= other.x && y <= other.y && right >= other.right && bottom >= other.bottom
     }
-    public func meets(_ other: Frame) -> Bool {
+    package func meets(_ other: Frame) -> Bool {
       x < other.right && other.x < right && y < other.bottom && other.y < bottom
     }
   }
 
   /// A text in a box, one line.
-  public struct Line: Sendable, Equatable {
+  package struct Line: Sendable, Equatable {
     /// The style of a text.
-    public enum Style: String, Sendable { case name, kind, keyword, detail, badge }
-    public var text: String
-    public var style: Style
+    package enum Style: String, Sendable { case name, kind, keyword, detail, badge }
+    package var text: String
+    package var style: Style
     /// The x of its start, and its base line.
-    public var x: Double
-    public var y: Double
+    package var x: Double
+    package var y: Double
     /// The largest width of the text.
-    public var width: Double
+    package var width: Double
   }
 
   /// The kind of a group or a box.
-  public enum Kind: String, Sendable {
+  package enum Kind: String, Sendable {
     case source, signal, command, sink
     case `operator`, combination
     /// An output of a command, or its `enabled` signal.
@@ -50,47 +50,47 @@ public struct GraphPicture: Sendable {
   }
 
   /// A named source, signal, command or sink, or several of the same shape.
-  public struct Group: Sendable {
-    public var name: String
-    public var kind: Kind
-    public var frame: Frame
-    public var lines: [Line]
+  package struct Group: Sendable {
+    package var name: String
+    package var kind: Kind
+    package var frame: Frame
+    package var lines: [Line]
     /// The tooltip.
-    public var title: String
+    package var title: String
     /// The names of the groups that it represents: its own, and those that are folded into it.
-    public var members: [String]
+    package var members: [String]
     /// The index of its column, from 0.
-    public var column: Int
-    public var location: SourceLocation
+    package var column: Int
+    package var location: SourceLocation
   }
 
   /// A step, port or branch.
-  public struct Box: Sendable {
+  package struct Box: Sendable {
     /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); of a port or branch the name that it has in edges, or "".
-    public var id: String
-    public var kind: Kind
+    package var id: String
+    package var kind: Kind
     /// The purpose of the operator; nil: unknown.
-    public var topic: UseCase.Topic?
-    public var keyword: String
+    package var topic: UseCase.Topic?
+    package var keyword: String
     /// All of it; inner signals are inside.
-    public var frame: Frame
+    package var frame: Frame
     /// The height of the part with the texts.
-    public var headHeight: Double
-    public var lines: [Line]
+    package var headHeight: Double
+    package var lines: [Line]
     /// The tooltip: the settings in full.
-    public var title: String
+    package var title: String
     /// The index of the group that it belongs to, and of the box that it stands in.
-    public var group: Int
-    public var parent: Int?
+    package var group: Int
+    package var parent: Int?
     /// The right end of the place for a count, on the base line of the keyword.
-    public var countX: Double
-    public var location: SourceLocation
+    package var countX: Double
+    package var location: SourceLocation
   }
 
   /// A line between two boxes.
-  public struct Edge: Sendable {
+  package struct Edge: Sendable {
     /// The kind of an edge.
-    public enum Kind: String, Sendable {
+    package enum Kind: String, Sendable {
       case events, errors
       /// Between a step and the inner signal or chain that it runs.
       case inner
@@ -98,35 +98,35 @@ public struct GraphPicture: Sendable {
       case command
     }
     /// A part of the path of an edge.
-    public enum Segment: Sendable, Equatable {
+    package enum Segment: Sendable, Equatable {
       case line(x: Double, y: Double)
       /// From the last point to this one, horizontal at both ends.
       case curve(x: Double, y: Double)
     }
     /// Both ends as `rxd_edge_events_total{from,to}` has them.
-    public var from: String
-    public var to: String
-    public var kind: Kind
+    package var from: String
+    package var to: String
+    package var kind: Kind
     /// The indexes of the groups at both ends.
-    public var fromGroup: Int
-    public var toGroup: Int
-    public var startX: Double
-    public var startY: Double
-    public var segments: [Segment]
+    package var fromGroup: Int
+    package var toGroup: Int
+    package var startX: Double
+    package var startY: Double
+    package var segments: [Segment]
     /// Whether it ends at the border of its group, from where the readers get the events.
-    public var isExit = false
+    package var isExit = false
     /// Whether it leads back to a column on its left, as only commands do.
-    public var isBackward: Bool
+    package var isBackward: Bool
     /// How many edges of the plan it stands for.
-    public var count: Int
+    package var count: Int
     /// The place for a rate, and whether the text is left of that point.
-    public var labelX: Double
-    public var labelY: Double
-    public var labelEndsThere: Bool
+    package var labelX: Double
+    package var labelY: Double
+    package var labelEndsThere: Bool
 
     /// `FROM>TO`.
-    public var name: String { "\(from)>\(to)" }
-    public var end: (x: Double, y: Double) {
+    package var name: String { "\(from)>\(to)" }
+    package var end: (x: Double, y: Double) {
       switch segments.last {
       case .line(let x, let y), .curve(let x, let y): (x, y)
       case nil: (startX, startY)
@@ -134,17 +134,17 @@ public struct GraphPicture: Sendable {
     }
   }
 
-  public let name: String
-  public let description: String?
-  public private(set) var width = 0.0
-  public private(set) var height = 0.0
-  public private(set) var groups: [Group] = []
+  package let name: String
+  package let description: String?
+  package private(set) var width = 0.0
+  package private(set) var height = 0.0
+  package private(set) var groups: [Group] = []
   /// A box comes after the one that it stands in.
-  public private(set) var boxes: [Box] = []
-  public private(set) var edges: [Edge] = []
+  package private(set) var boxes: [Box] = []
+  package private(set) var edges: [Edge] = []
 
   /// `folding`: groups of the same shape, with readers and origins of the same shape, become one if there are at least ``foldedFrom``.
-  public init(_ plan: Plan, folding: Bool = true) {
+  package init(_ plan: Plan, folding: Bool = true) {
     name = plan.name
     description = plan.description
     var outline = PictureOutline(plan)
