@@ -79,8 +79,9 @@ extension FilePosition {
   /// The file under another name in its directory, as log rotation leaves it; nil: it is not there.
   ///
   /// - Parameter open: Opens a path; nil: it cannot be opened.
-  package func findRenamed(_ open: (String) -> FileDescriptor?) -> (file: FileDescriptor, status: FileDescriptor.Status)?
-  {
+  package func findRenamed(_ open: (String) -> FileDescriptor?) -> (
+    file: FileDescriptor, status: FileDescriptor.Status
+  )? {
     let (directory, _) = splitPath(path)
     for (name, inode) in (try? directoryEntries(directory)) ?? [] where inode == self.inode {
       guard let file = open(Glob.join(directory, name)), let status = try? file.status(), status.kind == .regular,

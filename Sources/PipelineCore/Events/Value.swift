@@ -83,10 +83,10 @@ extension Value {
   // MARK: Making values
 
   /// No value: what a missing field is. It cannot be written.
-  /// A boolean.
   @inline(__always) public static var absent: Value { Value(kind: .absent) }
   /// JSON's `null`.
   @inline(__always) public static var null: Value { Value(kind: .null) }
+  /// A boolean.
   @inline(__always) public static func bool(_ flag: Bool) -> Value {
     Value(kind: .bool, payload: flag ? 1 : 0)
   }
@@ -142,12 +142,12 @@ extension Value {
   // MARK: Reading values. Each assumes the kind that its name says.
 
   /// Whether a boolean is true.
-  /// The number of a `uint`.
-  /// The number of a `double`.
   @inline(__always) public var asBool: Bool { payload != 0 }
   /// The number of an `int`; the nanoseconds of a `duration`; the seconds since 1970 of a `timestamp`.
   @inline(__always) public var asInt: Int64 { Int64(bitPattern: payload) }
+  /// The number of a `uint`.
   @inline(__always) public var asUInt: UInt64 { payload }
+  /// The number of a `double`.
   @inline(__always) public var asDouble: Double { Double(bitPattern: payload) }
   /// Whether a double has a number text, because its shortest form differs (`1.50`, `1e3`, 30 digits). Only writers use
   /// the text; everything else uses the number.
@@ -198,13 +198,13 @@ extension Value {
   }
 
   /// Whether it is no value: what a missing field is.
-  /// Whether it is the failure of an expression.
-  /// Whether it is a list, also one that is still JSON text.
   @inline(__always) public var isAbsent: Bool { kind == Kind.absent.rawValue }
   /// Whether it is JSON's `null`.
   @inline(__always) public var isNull: Bool { kind == Kind.null.rawValue }
+  /// Whether it is the failure of an expression.
   @inline(__always) public var isError: Bool { kind == Kind.error.rawValue }
   @inline(__always) package var isTrue: Bool { kind == Kind.bool.rawValue && payload != 0 }
+  /// Whether it is a list, also one that is still JSON text.
   @inline(__always) public var isAnyList: Bool {
     kind == Kind.list.rawValue || kind == Kind.jsonList.rawValue
   }

@@ -30,8 +30,9 @@ extension DecodingContext {
 
 extension ProgramCall {
   /// The program of ``DecodingContext/checkProgram(_:shell:environment:example:)``.
-  package init(_ command: [String], shell: String?, environment: Table<Secret>, directory: String?, maxMemory: ByteSize?)
-  {
+  package init(
+    _ command: [String], shell: String?, environment: Table<Secret>, directory: String?, maxMemory: ByteSize?
+  ) {
     if let shell {
       self.init("/bin/sh", ["-c", shell])
     } else {

@@ -27,7 +27,8 @@ import Testing
     var result: [Declaration] = []
     for target in ["PipelineCore", "PipelineRuntime"] {
       let root = packageRoot.appending(path: "Sources/\(target)")
-      for path in try FileManager.default.subpathsOfDirectory(atPath: root.path).sorted() where path.hasSuffix(".swift") {
+      for path in try FileManager.default.subpathsOfDirectory(atPath: root.path).sorted() where path.hasSuffix(".swift")
+      {
         let lines = try String(contentsOf: root.appending(path: path), encoding: .utf8)
           .split(separator: "\n", omittingEmptySubsequences: false)
         var isText = false
@@ -72,9 +73,12 @@ import Testing
     }
     // What fulfils a requirement, or overrides a method, has the documentation of that.
     let documented = Set(requirements.compactMap(\.name)).union(Self.standard)
-    for declaration in all where !declaration.isRequirement && !declaration.hasDocumentation && !declaration.isOverride {
+    for declaration in all where !declaration.isRequirement && !declaration.hasDocumentation && !declaration.isOverride
+    {
       if let name = declaration.name, name != "init", documented.contains(name) { continue }
-      if declaration.text.contains("init(from state: inout StateReader)") || declaration.text.contains("public init() {") {
+      if declaration.text.contains("init(from state: inout StateReader)")
+        || declaration.text.contains("public init() {")
+      {
         continue
       }
       Issue.record("\(declaration.place): \(declaration.text)")
@@ -84,6 +88,25 @@ import Testing
   @Test func theSurfaceDoesNotGrow() throws {
     let count = try Self.declarations().count { !$0.isRequirement }
     #expect(count > 300, "the test sees no declarations")
-    #expect(count <= Self.most, "\(count) declarations are public: make new ones package, or say in decision 115 why not")
+    #expect(
+      count <= Self.most, "\(count) declarations are public: make new ones package, or say in decision 115 why not")
+  }
+
+  /// The code that docs/embedding.md shows is that of the package that is built and run.
+  @Test func theEmbeddingPageShowsTheCodeThatRuns() throws {
+    let folder = packageRoot.appending(path: "Tests/Embedding")
+    let files = try ["Package.swift", "Sources/Embedding/main.swift", "Sources/Components/main.swift"].map {
+      try String(contentsOf: folder.appending(path: $0), encoding: .utf8)
+    }
+    let page = try String(contentsOf: packageRoot.appending(path: "docs/embedding.md"), encoding: .utf8)
+    let blocks = page.matches(of: #/```swift\n([\s\S]*?)```/#).map { String($0.output.1) }
+    #expect(blocks.count >= 6)
+    for block in blocks { #expect(files.contains { $0.contains(block) }, "\(block)") }
+    #expect(blocks.contains(files[1]), "the page shows the whole of the first program")
+    #expect(files[1].split(separator: "\n").count <= 10)
+    for link in page.matches(of: #/\]\(([^)#]+)[^)]*\)/#) {
+      let file = packageRoot.appending(path: "docs/\(link.1)").standardizedFileURL
+      #expect(FileManager.default.fileExists(atPath: file.path), "\(link.1)")
+    }
   }
 }

@@ -1,4 +1,5 @@
 extension Program {
+  /// The result for the loaded event; an error if the expression fails. It is valid until the end of the turn.
   @inline(__always)
   public func evaluate(_ frame: EventFrame) -> Value { evaluate(frame.evaluation) }
 

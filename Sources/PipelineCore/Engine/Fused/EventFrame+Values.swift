@@ -48,7 +48,9 @@ extension EventFrame {
   public func member(_ name: String, of value: Value) -> Value { value.member(name, frame.json, frame.arena) }
 
   /// The elements of a list, also of one that is still JSON text; empty: `value` is no list. They are valid until the end of the turn.
-  public func elements(of value: Value) -> UnsafeBufferPointer<Value> { value.expandedElements(frame.json, frame.arena) }
+  public func elements(of value: Value) -> UnsafeBufferPointer<Value> {
+    value.expandedElements(frame.json, frame.arena)
+  }
 }
 
 extension Execution {

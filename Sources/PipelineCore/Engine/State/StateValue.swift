@@ -3,7 +3,9 @@
 ///
 /// Each value takes at least one byte, so a count is never larger than the number of bytes after it.
 public protocol StateValue {
+  /// Writes the value.
   func save(to state: inout StateWriter)
+  /// Reads what ``save(to:)`` wrote; throws if it is not of this type.
   init(from state: inout StateReader) throws(StateFault)
 }
 
@@ -11,7 +13,7 @@ public protocol StateValue {
 public struct StateFault: Error, Sendable, Equatable {
   /// A clause without full stop: `the counter is negative`.
   public var message: String
-  /// The reason, a phrase that ends a sentence: `its number is not known`.
+  /// A fault with its reason.
   public init(_ message: String) { self.message = message }
 
   static let truncated = StateFault("it ends too early")

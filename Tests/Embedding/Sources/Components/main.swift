@@ -50,7 +50,11 @@ struct Parity: PureOperator {
   static let spec = ComponentSpec<Parity>(
     "parity", summary: "Tells even numbers from odd ones.",
     parameters: [.init("unless", \.unless, expecting: .bool, "The condition that drops a number.")],
-    examples: [.marble("two numbers", "parity", in: "1-2|", out: "a-b|", values: ["a": "{n: 1, parity: odd}", "b": "{n: 2, parity: even}"])])
+    examples: [
+      .marble(
+        "two numbers", "parity", in: "1-2|", out: "a-b|",
+        values: ["a": "{n: 1, parity: odd}", "b": "{n: 2, parity: even}"])
+    ])
 
   func makePureStep() -> PureStep { Step(unless.isGiven ? unless.required : nil) }
 
@@ -92,8 +96,9 @@ struct Collect: SinkComponent {
 }
 
 let catalogue = Catalogue.builtIn.adding(
-  Catalogue([CatalogueEntry(source: Countdown.self), CatalogueEntry(row: Parity.self), CatalogueEntry(sink: Collect.self)])
-)
+  Catalogue([
+    CatalogueEntry(source: Countdown.self), CatalogueEntry(row: Parity.self), CatalogueEntry(sink: Collect.self),
+  ]))
 let pipeline = try Pipeline(
   """
   sources: { numbers: { countdown: 4 } }
