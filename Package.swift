@@ -53,6 +53,8 @@ let package = Package(
         .product(name: "DequeModule", package: "swift-collections"),
       ],
       exclude: ["Diagnostics"]),
+    // Pipelines in virtual time: marbles, stubs, the runner of `rxd test`, coverage.
+    .target(name: "PipelineTesting", dependencies: ["PipelineCore"]),
     .target(
       name: "Transport",
       dependencies: [
@@ -66,7 +68,7 @@ let package = Package(
     .target(
       name: "PluginHost",
       dependencies: [
-        "PipelineCore", "Transport", "CPlugin", "CDigest", "CLinux",
+        "PipelineCore", "PipelineTesting", "Transport", "CPlugin", "CDigest", "CLinux",
         .product(name: "DequeModule", package: "swift-collections"),
       ]),
     .target(name: "Sources_", dependencies: ["PipelineCore", "Transport"]),
@@ -82,7 +84,8 @@ let package = Package(
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "PipelineRuntime", "PluginHost", "Sources_", "Sinks", "Storage", "Transport", "CEdit", "CLinux",
+        "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks", "Storage", "Transport",
+        "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ],
@@ -96,15 +99,15 @@ let package = Package(
       ]),
 
     .target(
-      name: "PipelineTestSupport", dependencies: ["PipelineCore"],
+      name: "PipelineTestSupport", dependencies: ["PipelineCore", "PipelineTesting"],
       path: "Tests/PipelineTestSupport"),
     // Runs pipeline texts with all sources and sinks, on virtual time or in the real world.
     .target(
       name: "PipelineHost",
-      dependencies: ["CLinux", "PipelineCore", "PipelineRuntime", "Sources_", "Sinks", "Transport"],
+      dependencies: ["CLinux", "PipelineCore", "PipelineRuntime", "PipelineTesting", "Sources_", "Sinks", "Transport"],
       path: "Tests/PipelineHost"),
     // For developers: writes docs/reference; not installed.
-    .executableTarget(name: "reference", dependencies: ["PipelineCore", "PipelineRuntime"]),
+    .executableTarget(name: "reference", dependencies: ["PipelineCore", "PipelineRuntime", "PipelineTesting"]),
     // For developers: runs the conformance vectors of the expression language; not installed.
     .executableTarget(name: "conformance", dependencies: ["PipelineCore", "PipelineTestSupport"]),
     // For developers: times expressions and counts what they allocate; not installed. Its C target
@@ -125,8 +128,8 @@ let package = Package(
     .testTarget(
       name: "PipelineCoreTests",
       dependencies: [
-        "PipelineCore", "PipelineDiagnostics", "PipelineRuntime", "PipelineTestSupport", "Sources_", "Sinks",
-        "Measuring",
+        "PipelineCore", "PipelineDiagnostics", "PipelineRuntime", "PipelineTesting", "PipelineTestSupport", "Sources_",
+        "Sinks", "Measuring",
       ]),
     .testTarget(
       name: "TransportTests",
@@ -139,8 +142,11 @@ let package = Package(
       name: "PluginHostTests", dependencies: ["CPlugin", "PipelineHost", "PipelineTestSupport", "PluginHost"],
       exclude: ["Fixtures"]),
     .testTarget(name: "StorageTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Storage"]),
-    .testTarget(name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTestSupport", "Sources_", "rxd"]),
-    .testTarget(name: "SinksTests", dependencies: ["CInflate", "PipelineHost", "PipelineTestSupport", "Sinks", "rxd"]),
+    .testTarget(
+      name: "SourcesTests", dependencies: ["PipelineHost", "PipelineTesting", "PipelineTestSupport", "Sources_", "rxd"]),
+    .testTarget(
+      name: "SinksTests",
+      dependencies: ["CInflate", "PipelineHost", "PipelineTesting", "PipelineTestSupport", "Sinks", "rxd"]),
     .target(name: "CHang", path: "Tests/CHang"),
     .target(name: "CTrap", path: "Tests/CTrap"),
     // Looks into what was compressed.

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 extension ComponentPage {
   /// The pictures of all marble examples of a component.

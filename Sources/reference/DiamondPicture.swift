@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// Two branches of one signal that meet, drawn from the examples of `combineLatest`.
 enum DiamondPicture {

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// A marble diagram: one line for each signal, with a common time axis; events of one instant are stacked. Readable on
 /// light and dark backgrounds; deterministic.

@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineRuntime
+import PipelineTesting
 import Synchronization
 import Transport
 

@@ -1,5 +1,6 @@
 import Glibc
 import PipelineCore
+import PipelineTesting
 
 /// A pipeline with its real sources and sinks on virtual time, driven by the test.
 package final class VirtualPipeline {

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// A sink that writes what it took two milliseconds later, like one with a writer of its own: until then it has receipts. What it has
 /// written stands in a recording; where it stops it writes the rest.

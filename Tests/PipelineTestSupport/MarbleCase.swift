@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// Marbles in, marbles out: one picture of what a pipeline does.
 package struct MarbleCase {

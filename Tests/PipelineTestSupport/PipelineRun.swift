@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// A pipeline text, compiled by the real compiler and run on virtual time.
 package struct PipelineRun {

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// Sends values and completes, all at once.
 package struct ValuesSource: SourceComponent {

@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTesting
 import Synchronization
 import Testing
 import Transport

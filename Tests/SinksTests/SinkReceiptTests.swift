@@ -6,6 +6,7 @@ import Testing
 import Transport
 
 @testable import PipelineCore
+@testable import PipelineTesting
 @testable import Sinks
 
 /// Every sink acknowledges every event that it takes once: at once, or on a receipt.

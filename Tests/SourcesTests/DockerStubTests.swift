@@ -1,6 +1,7 @@
 import PipelineCore
 import PipelineHost
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Stubs of Docker in the tests of a pipeline: the source `docker` runs against them, in virtual time.

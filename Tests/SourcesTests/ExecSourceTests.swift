@@ -2,6 +2,7 @@ import Foundation
 import PipelineCore
 import PipelineHost
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Real programs: what they get, what becomes of what they write, and how they end.

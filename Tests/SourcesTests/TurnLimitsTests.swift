@@ -4,6 +4,7 @@ import Synchronization
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// A turn is bounded: a batch, or what is put off, goes on in the next one, and others come in between.
 @Suite struct TurnLimitsTests {

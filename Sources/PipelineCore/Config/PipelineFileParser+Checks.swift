@@ -229,7 +229,7 @@ package enum Name {
     return name.count <= maximumLength && name.allSatisfy(isPart)
   }
 
-  static func isPart(_ byte: UInt8) -> Bool {
+  package static func isPart(_ byte: UInt8) -> Bool {
     switch byte {
     case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "_"), UInt8(ascii: "-"): true
     default: false

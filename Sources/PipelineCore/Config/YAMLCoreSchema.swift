@@ -1,6 +1,6 @@
 /// The kinds of plain scalars, by the core schema of YAML 1.2.2 (section 10.3.2).
-enum YAMLCoreSchema {
-  static func kind(of text: [UInt8]) -> YAMLScalar.Kind {
+package enum YAMLCoreSchema {
+  package static func kind(of text: [UInt8]) -> YAMLScalar.Kind {
     guard let first = text.first else { return .null }
     switch first {
     case UInt8(ascii: "~"), UInt8(ascii: "n"), UInt8(ascii: "N"):

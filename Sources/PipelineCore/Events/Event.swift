@@ -33,7 +33,7 @@ public final class Origin: Sendable {
   }
 
   /// The same origin for one event with this name.
-  func with(_ identity: EventIdentity) -> Origin {
+  package func with(_ identity: EventIdentity) -> Origin {
     Origin(
       source: source, path: path, receivedAt: receivedAt, fields: fields, reply: reply, identity: identity)
   }

@@ -232,7 +232,7 @@ package enum JSONWriter {
 
   /// Appends a string in quotes.
   @inline(__always)
-  static func appendString(_ value: Value, to output: OutputBuffer) {
+  package static func appendString(_ value: Value, to output: OutputBuffer) {
     let bytes = value.rawBytes
     assert(!value.isPlain || value.hasNothingToEscape, "a string is marked plain that is not")
     if value.isEscaped || value.isPlain {

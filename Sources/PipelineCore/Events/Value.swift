@@ -157,7 +157,7 @@ extension Value {
     UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(head >> 16)), count: Int(flags))
   }
   /// The value without a number text.
-  var withoutNumberText: Value { self.is(.double) ? .double(asDouble) : self }
+  package var withoutNumberText: Value { self.is(.double) ? .double(asDouble) : self }
   @inline(__always) package var pointer: UnsafeRawPointer? {
     UnsafeRawPointer(bitPattern: UInt(payload))
   }

@@ -70,7 +70,7 @@ package enum TimeText {
   }
 
   /// Parses RFC 3339: `2026-01-31T12:00:00.5Z`, `2026-01-31T12:00:00+02:00`.
-  static func timestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
+  package static func timestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
     if let usual = usualTimestamp(bytes) { return usual }
     var at = 0
     func digits(_ count: Int) -> Int64? {

@@ -27,12 +27,12 @@ package final class Plan: Sendable {
   /// The least guarantee that the file asks for.
   let requirement: Located<DeliveryRequirement>?
   /// All sources, in the order of the plan.
-  let sources: [PlannedSource]
+  package let sources: [PlannedSource]
 
   /// The ways between the steps, by ``EdgeID``; the first is none.
   package let edges: [EdgePlan]
   /// Sources and operators, by the numbers of their steps.
-  let components: [Int: any Component]
+  package let components: [Int: any Component]
 
   /// The outputs of the sinks that sources, also those of other pipelines, may read.
   let outsideWays: [OutsideWay]
@@ -68,12 +68,12 @@ package final class Plan: Sendable {
   package func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
 
   /// The owner of the errors output `NAME.errors`.
-  func owner(_ name: String) -> ErrorsOwner? {
+  package func owner(_ name: String) -> ErrorsOwner? {
     index(ofNamed: name).map { .named($0) } ?? sinks.firstIndex { $0.name == name }.map { .sink($0) }
   }
 
   /// The name of an owner in the file, and its location.
-  func name(of owner: ErrorsOwner) -> (text: String, location: SourceLocation) {
+  package func name(of owner: ErrorsOwner) -> (text: String, location: SourceLocation) {
     switch owner {
     case .named(let index): (named[index].name, named[index].location)
     case .sink(let index): (sinks[index].name, sinks[index].location)
@@ -108,7 +108,7 @@ package struct NamedPlan: Sendable {
 
 extension NamedPlan {
   /// The source itself, or the source that a signal starts with if it defines one in place.
-  var ownSource: SignalPlan? { kind == .command || kind == .part ? nil : body.ownSource }
+  package var ownSource: SignalPlan? { kind == .command || kind == .part ? nil : body.ownSource }
 }
 
 extension SignalPlan {

@@ -1,9 +1,9 @@
 /// A source of the plan.
-struct PlannedSource {
-  var step: StepID
-  var component: any SourceComponent
+package struct PlannedSource {
+  package var step: StepID
+  package var component: any SourceComponent
   /// Whether it starts an inner signal, made anew for each event.
-  var isInner: Bool
+  package var isInner: Bool
 }
 
 extension Plan {

@@ -26,7 +26,7 @@ public protocol Component: Sendable {
 
 extension Component {
   /// The signals and chains in the parameters, in the order of the parameters.
-  var innerPlans: [SignalPlan] { ownSpec.parameters.flatMap { $0.inner?(self) ?? [] } }
+  package var innerPlans: [SignalPlan] { ownSpec.parameters.flatMap { $0.inner?(self) ?? [] } }
 
   public var persistence: Persistence { ownSpec.persistence }
   public var ownSpec: ComponentSpec<Self> { Self.spec }

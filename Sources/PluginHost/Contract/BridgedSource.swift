@@ -1,6 +1,7 @@
 import CPlugin
 import Glibc
 import PipelineCore
+import PipelineTesting
 import Transport
 
 /// A source of a shared library behind the line protocol.

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 // Checks that apply to more than one kind of component.
 extension Check {

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 // Checks of sources.
 extension Check {

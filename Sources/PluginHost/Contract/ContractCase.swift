@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// A component of a plugin with parameters and inputs, as rxd would hand them over.
 struct ContractCase: Sendable {

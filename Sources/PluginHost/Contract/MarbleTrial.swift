@@ -1,6 +1,7 @@
 import CLinux
 import Glibc
 import PipelineCore
+import PipelineTesting
 import Transport
 
 /// Runs the examples of an operator that have marbles, as tests of a pipeline, in a process of its own.

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// Events for the components of a plugin under test: unusual ones, and ones that fit the component.
 enum TestEvents {

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// An opened instance of a plugin under test.
 final class TestedInstance {

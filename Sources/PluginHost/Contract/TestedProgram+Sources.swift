@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 // Frames of sources.
 extension TestedProgram {

@@ -2,6 +2,7 @@ import CLinux
 import CPlugin
 import Glibc
 import PipelineCore
+import PipelineTesting
 import Transport
 
 /// How a plugin under test is started.

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineRuntime
+import PipelineTesting
 import Synchronization
 import Transport
 

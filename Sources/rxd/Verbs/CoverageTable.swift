@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// The coverage of tests, as a table with a line for each file, and the uncovered points, a line each.
 struct CoverageTable {

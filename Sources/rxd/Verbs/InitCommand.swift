@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import PipelineCore
 import PipelineRuntime
+import PipelineTesting
 import Transport
 
 /// `rxd init`: a first pipeline file.

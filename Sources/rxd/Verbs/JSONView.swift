@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// A JSON document that another process has sent.
 struct JSONView {

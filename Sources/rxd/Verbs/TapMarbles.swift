@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// Draws the lines of a tap as lanes of marbles, all edges of a time together.
 struct TapMarbles {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import PipelineCore
 import PipelineRuntime
+import PipelineTesting
 import Transport
 
 /// `rxd test`: runs the tests of pipeline files in virtual time.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import PipelineCore
 import PipelineRuntime
+import PipelineTesting
 
 /// `rxd test --update` for one file: rewrites failed expectations, shows the changes, and runs the tests again before
 /// it writes the file.

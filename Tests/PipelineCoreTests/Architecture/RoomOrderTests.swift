@@ -7,7 +7,7 @@ import Testing
   /// a component makes nodes of its plan: specs, plan and engine are one layer for that. It knows no operator.
   private static let order: [Set<String>] = [
     ["Diagnostics"], ["Time"], ["Events"], ["Regex"], ["Expressions"], ["Codecs"], ["Config"], ["Services"],
-    ["Specs", "Plan", "Engine"], ["Commands", "Operators"], ["Compile"], ["Testing"],
+    ["Specs", "Plan", "Engine"], ["Commands", "Operators"], ["Compile"],
   ]
 
   private struct File {

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// A signal that may execute a command and waits for what the command sends: the command ends when nothing else can happen.

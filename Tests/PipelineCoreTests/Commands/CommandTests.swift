@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// ReactiveCocoa's RACCommand, property by property.
 @Suite struct CommandTests {

@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// `execute` inside other steps: in inner signals, in the chains of groups, in other commands.
 @Suite struct InnerExecutionTests {

@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// Who begins to listen to a command late misses nothing, up to `replay` values.
 @Suite struct LateListenerTests {

@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// Commands that a signal executes by way of another one that it names: they last as long as somebody may still subscribe
 /// that.

@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// Pipelines as large as they may be.
 @Suite struct LargePipelineTests {

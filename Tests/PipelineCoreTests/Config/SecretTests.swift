@@ -5,6 +5,7 @@ import Sources_
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// A secret, wherever a file puts it, is in nothing that is printed.
 @Suite struct SecretTests {

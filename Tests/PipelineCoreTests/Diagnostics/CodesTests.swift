@@ -4,6 +4,7 @@ import Testing
 
 @testable import PipelineCore
 @testable import PipelineDiagnostics
+@testable import PipelineTesting
 
 @Suite struct CodesTests {
   @Test func codesAreUnique() {

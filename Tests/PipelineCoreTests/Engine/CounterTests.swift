@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// Counters and observers of edges: the sums agree, observers see what is counted, and observing changes nothing.
 @Suite struct CounterTests {

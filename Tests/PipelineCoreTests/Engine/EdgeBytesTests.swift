@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// The bytes of an edge are estimated from the sizes of sampled events.
 @Suite struct EdgeBytesTests {

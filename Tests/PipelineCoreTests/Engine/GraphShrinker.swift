@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 
 /// Makes a graph that fails smaller, as long as it fails in the same way: a part of a flow collection, a line, or an event of a script less.
 struct GraphShrinker {

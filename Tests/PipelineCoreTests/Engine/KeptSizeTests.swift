@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// What steps keep is counted where it comes and goes: a look walks over nothing, and what has ended keeps nothing.
 @Suite struct KeptSizeTests {

@@ -3,6 +3,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// Makes one signal as YAML, with everything that begins, ends and begins again.
 struct SignalGenerator {

@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Makes pipelines and scripts; the same ones for the same seed.

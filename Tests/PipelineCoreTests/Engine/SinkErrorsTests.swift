@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// What the file may say of `SINK.errors`, and when that output ends.

@@ -5,6 +5,7 @@ import Sources_
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 extension CatalogueEntry: CustomTestStringConvertible {
   public var testDescription: String { "\(kind.rawValue) \(name)" }

@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// `repeat` and `retry` above what is over at once: they cost next to nothing, stop nothing else, and end when they are
 /// told to.

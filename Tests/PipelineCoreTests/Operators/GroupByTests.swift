@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Groups of row-wise chains share one run, others are subscribed one by one: nobody can tell the difference.

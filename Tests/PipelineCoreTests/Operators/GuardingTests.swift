@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Bounds, order and sharing: what examples cannot draw.

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Sources_
 
 /// A sentence about whole pipelines, and one that shows it: marbles in, marbles out.

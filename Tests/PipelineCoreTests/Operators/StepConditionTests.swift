@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// The condition of a step is true, false or failed, whichever step it is; what is no boolean has failed, and `onError` decides.

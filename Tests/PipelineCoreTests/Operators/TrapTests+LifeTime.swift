@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Traps about who is subscribed when, and about order.

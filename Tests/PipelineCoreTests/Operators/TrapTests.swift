@@ -1,6 +1,7 @@
 import PipelineCore
 import PipelineRuntime
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// One of the known misunderstandings about operators, as marbles of 10 ms a character.

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Synchronization
 import Testing
 

@@ -3,6 +3,7 @@ import Synchronization
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// What is committed is enough to go on from after a crash, in light and in durable delivery.
 @Suite struct CommitTests {

@@ -4,6 +4,7 @@ import Sources_
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 /// What a saved state promises beside the laws.
 @Suite struct StateTests {

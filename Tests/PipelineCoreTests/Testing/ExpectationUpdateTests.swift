@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 import Testing
 
 /// `rxd test --update`: what becomes of a file.

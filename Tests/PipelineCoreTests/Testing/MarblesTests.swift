@@ -2,6 +2,7 @@ import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
+@testable import PipelineTesting
 
 @Suite struct MarblesTests {
   private func times(_ text: String, tick: TimeSpan = .milliseconds(1)) throws -> [String] {

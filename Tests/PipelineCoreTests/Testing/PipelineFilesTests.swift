@@ -2,6 +2,7 @@ import Foundation
 import PipelineCore
 import PipelineRuntime
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// The pipelines that come with rxd: their own tests pass.

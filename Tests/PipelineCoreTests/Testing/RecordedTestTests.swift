@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// Tests that are made of what was seen on the edges of a running pipeline.

@@ -1,4 +1,5 @@
 import PipelineCore
+import PipelineTesting
 import Sinks
 import Sources_
 import Testing

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// `rxd test --coverage`: what is counted as reached.

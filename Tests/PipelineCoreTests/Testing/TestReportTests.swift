@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineTestSupport
+import PipelineTesting
 import Testing
 
 /// What `rxd test` prints, kept in Tests/Golden/Test: a pipeline file and the report of its tests.

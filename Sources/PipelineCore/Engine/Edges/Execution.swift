@@ -34,7 +34,7 @@ public final class Execution {
   /// Replaces named sources, for tests.
   package var sourceOverride: ((String) -> (any SourceComponent)?)?
   /// Replaces sources by their signals in the plan, for tests.
-  var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
+  package var originOverride: ((SignalPlan) -> (any SourceComponent)?)?
   /// Replaces sources that are not replaced by name, including inner ones, for tests.
   package var sourceFilter: ((any SourceComponent) -> any SourceComponent)?
   /// How sources read. Set before the launch.
@@ -566,7 +566,7 @@ public final class Execution {
   }
 
   /// Whether a source runs that never ends by itself.
-  var hasEndlessSource: Bool { runningSources.contains { !$0.isClosed && $0.isEndless } }
+  package var hasEndlessSource: Bool { runningSources.contains { !$0.isClosed && $0.isEndless } }
 
   // MARK: Reports of sinks
 

@@ -12,7 +12,7 @@ package struct DeliveryID: Sendable, Hashable {
 open class RunningSink: Downstream {
   /// What the sink was made with.
   public let nodeContext: NodeContext
-  var index = 0
+  package var index = 0
   package private(set) var hasEnded = false
   /// Its input has completed; if false and it has ended, the input failed or the reader went away.
   private(set) var hasCompleted = false

@@ -500,11 +500,11 @@ public final class Executor: @unchecked Sendable {
 
   package func unschedule(_ wake: Wake) { timers.cancel(wake) }
 
-  func wake(at deadline: Instant, _ target: any TimerTarget, _ token: Int = 0) -> Wake {
+  package func wake(at deadline: Instant, _ target: any TimerTarget, _ token: Int = 0) -> Wake {
     timers.schedule(at: deadline, target, token)
   }
 
-  func cancel(_ wake: Wake) { timers.cancel(wake) }
+  package func cancel(_ wake: Wake) { timers.cancel(wake) }
 
   func pending(_ wake: Wake) -> TimerQueue.Pending? { timers.pending(wake) }
 

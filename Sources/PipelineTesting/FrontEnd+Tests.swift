@@ -1,3 +1,5 @@
+import PipelineCore
+
 extension FrontEnd.Result {
   /// The tests of the file. Reports their errors. `recompile`: the same file with other values of
   /// some variables; nil if it cannot be compiled anew.

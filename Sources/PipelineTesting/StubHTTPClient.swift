@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Answers HTTP requests from a list, on the executor's time.
 final class StubHTTPClient: HTTPClient {
   let calls: StubCalls<HTTPRequest>

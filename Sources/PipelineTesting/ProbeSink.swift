@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// A sink that records events and their times.
 package struct ProbeSink: SinkComponent {
   /// The events that a sink has recorded.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Runs the tests of a pipeline in virtual time.
 ///
 /// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which stubs stand for, or Docker, where the test has a stub of it; the rest are

@@ -1,3 +1,5 @@
+import PipelineCore
+
 // The stubbed answers of operators of plugins.
 
 extension PipelineTestReader {

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// The events of a signal with their times since the start of the test: the common form of expectations and results.
 package struct SignalHistory: Sendable, Equatable {
   /// The kind of an event.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Reports the results of tests.
 package struct TestReport: Sendable {
   /// A test and its result.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// A value as tests compare it: by content, numbers as numbers, the order of members without meaning.
 ///
 /// A value without a JSON form (a timestamp, bytes) is the text that ``JSONWriter`` writes for it.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Stands for programs: answers from a list, on the executor's time.
 final class StubPrograms: ProgramRunner {
   let calls: StubCalls<ProgramCall>

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Assigns letters to values.
 struct MarbleNames {
   private static let spareLetters = (Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")).map(String.init)

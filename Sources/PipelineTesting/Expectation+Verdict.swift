@@ -1,3 +1,5 @@
+import PipelineCore
+
 extension PipelineTest.Expectation {
   /// The failure for `history`; nil: it matches.
   func verdict(on history: SignalHistory) -> TestResult.Failure? {

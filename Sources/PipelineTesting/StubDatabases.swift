@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Stands for databases: answers from a list, on the executor's time.
 final class StubDatabases: DatabaseReader {
   let calls: StubCalls<DatabaseQuery>

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Draws histories as marbles, one line each, with a common time axis.
 package struct MarbleDrawing {
   /// The user's letters for values.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Writes a history as marbles.
 enum MarbleText {
   /// How many empty ticks are written before they become a pause.

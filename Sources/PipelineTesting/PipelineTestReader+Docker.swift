@@ -1,3 +1,5 @@
+import PipelineCore
+
 // The stub of Docker: `docker: [ { container: web, lines: [hello] }, { event: die, type: container, id: c1 } ]`.
 
 extension PipelineTestReader {

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Stands for operators of plugins: answers from a list, on the executor's time.
 final class StubPlugins: PluginStandIn {
   let calls: StubCalls<PluginCall>

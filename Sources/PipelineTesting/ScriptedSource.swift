@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// A source that sends a script on the executor's time.
 package struct ScriptedSource: SourceComponent {
   /// One entry of a script.

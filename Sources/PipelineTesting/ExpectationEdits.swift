@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Finds the edits to one expectation's text that make it match the result, in the author's style.
 struct ExpectationEdits {
   typealias Refusal = ExpectationUpdate.Refusal

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Docker in a test: its containers with their lines, and its events. Times count from the start of the test.
 struct DockerStub: Sendable {
   struct Line: Sendable {

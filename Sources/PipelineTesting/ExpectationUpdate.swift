@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Rewrites expectations of a pipeline file to the actual results; everything else in the file stays unchanged, byte
 /// for byte.
 package struct ExpectationUpdate {

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// A call to an outside service that tests answer from a list.
 protocol StubbedCall: Sendable, Equatable {
   associatedtype Reply: Sendable

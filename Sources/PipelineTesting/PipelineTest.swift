@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// One parsed test of a pipeline: its inputs, the stubbed answers, and the expectations.
 package struct PipelineTest: Sendable {
   package var name: Located<String>

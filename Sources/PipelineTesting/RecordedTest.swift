@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// A test of a pipeline that is made from the events on its edges while it ran: the inputs of its sources, the answers to the requests of its
 /// inner sources, and the events of one signal or sink, which the test expects.
 ///

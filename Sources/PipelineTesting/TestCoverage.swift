@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// The parts of a pipeline that its tests have reached: steps, branches, errors outputs, sinks.
 ///
 /// Counts over all tests of one file: it adds up what the graph has counted (``PipelineStatistics``), which is the graph that
@@ -83,32 +85,32 @@ package final class TestCoverage {
     case is any SourceComponent:
       isReached = sent > 0 || failures > 0
       message = "the source '\(info.keyword)' sends nothing"
-    case is Command:
+    case is any CommandComponent:
       isReached = count(\.subscriptions) { $0.to == here && $0.input == nil } > 0
       message = "the command '\(info.owner)' is not executed"
     default:
       isReached = count { $0.to == here } > 0 || failures > 0
       message = "no event comes to '\(info.keyword)'"
     }
-    switch component {
-    case let branching as any BranchingOperator:
-      branches = branching.branches.choices.map { choice in
+    switch CoveredBranches(component) {
+    case .choices(let choices):
+      branches = choices.map { choice in
         (
           count(\.subscriptions) { $0.to == here && $0.input == choice.input } > 0,
           "'\(info.keyword)' never takes '\(choice.name)'"
         )
       }
-    case is Filter:
+    case .passingAndDropping:
       branches = [
         (sent > 0, "'filter' lets nothing pass"), (received > sent, "'filter' drops nothing"),
       ]
-    case is Catch:
+    case .eventsAndErrors:
       branches = [
         (received > 0, "nothing comes to 'catch' but errors"),
         (failures > 0, "no error comes to 'catch'"),
       ]
-    case is Retry: branches = [(failures > 0, "no error comes to 'retry'")]
-    default: break
+    case .errors: branches = [(failures > 0, "no error comes to 'retry'")]
+    case .none: break
     }
     let own = Point(category: .operators, location: info.location, isReached: isReached, message: message)
     return [own]
@@ -135,7 +137,7 @@ package final class TestCoverage {
         for inner in component.innerPlans { visit(inner) }
       case .node(let component, _, let inputs):
         // The outputs of a command are no steps, nor is the node that holds it.
-        if !(component is CommandOutput || component is CommandHold) { components[signal.step.number] = component }
+        if CoveredBranches.isStep(component) { components[signal.step.number] = component }
         for input in inputs { visit(input) }
         for inner in component.innerPlans { visit(inner) }
       case .run(let run, let input):

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Writes values in YAML's flow style, on one line.
 enum YAMLFlowText {
   static func write(_ value: TestValue) -> String {

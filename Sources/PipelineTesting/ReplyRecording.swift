@@ -1,3 +1,4 @@
+import PipelineCore
 import Synchronization
 
 /// The simulated clients of an HTTP server's input, and the answers they receive: from the pipeline, and from the

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// Parses the tests of a pipeline file, and reports their errors with locations.
 package struct PipelineTestReader {
   /// The tested pipeline.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 /// One moment of a signal, in tests.
 package enum SignalMoment: Sendable, Equatable {
   /// An event, by its letter.

@@ -1,3 +1,5 @@
+import PipelineCore
+
 // The stubbed answers to HTTP requests, and the stubbed ends of programs.
 
 extension PipelineTestReader {
