@@ -101,7 +101,7 @@ enum GeneralUseCases {
     .init(.operating, "test a pipeline without waiting", "rxd test FILE", "../testing.md", "testing"),
     .init(.operating, "answer requests in tests", "stubs:", "../testing.md", "testing"),
     .init(.operating, "try one expression out", "rxd eval EXPRESSION", "../expressions.md", "guide to expressions"),
-    .init(.operating, "see how a file will run", "rxd explain FILE", "../performance.md", "performance"),
+    .init(.operating, "see how a file will run", "rxd explain FILE", "../threads.md", "threads"),
     .init(
       .operating, "lose no event when the process is killed", "require: atLeastOnce",
       "../reliability.md#what-is-promised", "what is promised"),

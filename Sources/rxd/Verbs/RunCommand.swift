@@ -57,7 +57,7 @@ struct Run: ParsableCommand {
     help: ArgumentHelp(
       """
       Where the work on files and standard input runs: auto, loop, inline, threads or threads-inline; default is auto, which measures. \
-      The others repeat one way, to find out which is slow. See performance.md. (RXD_PLACEMENT)
+      The others repeat one way, to find out which is slow. See docs/threads.md. (RXD_PLACEMENT)
       """, valueName: "where"))
   var placement: Placement?
 

@@ -1,0 +1,118 @@
+import Foundation
+import Testing
+
+/// Links between pages lead somewhere, every page is found from the README, and some pages are short.
+@Suite struct DocumentationPagesTests {
+  /// A page of Markdown.
+  struct Page {
+    /// Targets of its links as they are written, those in code left out.
+    var links: [String] = []
+    /// Names of its headings in links.
+    var anchors: Set<String> = []
+
+    init(_ text: String) {
+      var isCode = false
+      var times: [String: Int] = [:]
+      for line in text.components(separatedBy: "\n") {
+        if line.drop(while: { $0 == " " }).hasPrefix("```") {
+          isCode.toggle()
+        } else if !isCode {
+          if line.hasPrefix("#") {
+            let name = Self.anchor(line)
+            let earlier = times[name, default: 0]
+            anchors.insert(earlier == 0 ? name : "\(name)-\(earlier)")
+            times[name] = earlier + 1
+          }
+          let prose = line.components(separatedBy: "`").enumerated().filter { $0.offset.isMultiple(of: 2) }
+          links += Self.targets(prose.map(\.element).joined())
+        }
+      }
+    }
+
+    private static func targets(_ line: String) -> [String] {
+      line.components(separatedBy: "](").dropFirst().map { String($0.prefix { $0 != ")" && $0 != " " }) }
+    }
+
+    /// Lower case, hyphens for spaces, and no other signs.
+    private static func anchor(_ heading: String) -> String {
+      var title = heading.drop { $0 == "#" }.trimmingCharacters(in: .whitespaces)
+      for target in targets(title) { title = title.replacingOccurrences(of: "](\(target))", with: "]") }
+      let kept = title.lowercased().unicodeScalars.filter {
+        $0.properties.isAlphabetic || $0.properties.numericType != nil || "_- ".unicodeScalars.contains($0)
+      }
+      return String(String.UnicodeScalarView(kept)).replacingOccurrences(of: " ", with: "-")
+    }
+  }
+
+  private static func text(_ path: String) throws -> String {
+    try String(contentsOf: packageRoot.appending(path: path), encoding: .utf8)
+  }
+
+  /// By their paths: the pages of the root, of `docs`, of the plugins and of the pipelines.
+  private static let pages: [String: Page] = {
+    let files = FileManager.default
+    let root = packageRoot.path
+    var paths = (try? files.contentsOfDirectory(atPath: root)) ?? []
+    for folder in ["docs", "Plugins", "pipelines"] {
+      paths += ((try? files.subpathsOfDirectory(atPath: "\(root)/\(folder)")) ?? []).map { "\(folder)/\($0)" }
+    }
+    var pages: [String: Page] = [:]
+    for path in paths where path.hasSuffix(".md") && !path.contains("/.") {
+      if let text = try? text(path) { pages[path] = Page(text) }
+    }
+    return pages
+  }()
+
+  /// Where a link of a page leads in this repository; nil elsewhere.
+  private static func goal(of link: String, on page: String) -> (path: String, anchor: String?)? {
+    if link.contains("://") || link.hasPrefix("mailto:") { return nil }
+    let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+    let anchor = parts.count > 1 ? parts[1] : nil
+    if parts[0].isEmpty { return (page, anchor) }
+    let folder = packageRoot.appending(path: page).deletingLastPathComponent()
+    let path = folder.appending(path: parts[0]).standardizedFileURL.path
+    let root = packageRoot.standardizedFileURL.path
+    guard path.hasPrefix(root + "/") else { return (path, anchor) }
+    return (String(path.dropFirst(root.count + 1)), anchor)
+  }
+
+  @Test func everyLinkLeadsSomewhere() {
+    var links = 0
+    for (name, page) in Self.pages {
+      for link in page.links {
+        guard let goal = Self.goal(of: link, on: name) else { continue }
+        links += 1
+        let file = packageRoot.appending(path: goal.path).path
+        #expect(FileManager.default.fileExists(atPath: file), "\(name): \(link)")
+        if let anchor = goal.anchor, let other = Self.pages[goal.path] {
+          #expect(other.anchors.contains(anchor), "\(name): \(link)")
+        }
+      }
+    }
+    #expect(links > 1_000)
+  }
+
+  /// A link to a folder leads to the pages in it.
+  @Test func everyPageIsFoundFromTheReadme() {
+    var found: Set<String> = []
+    var next = ["README.md"]
+    while let path = next.popLast() {
+      if !found.insert(path).inserted { continue }
+      if let page = Self.pages[path] {
+        next += page.links.compactMap { Self.goal(of: $0, on: path)?.path }
+      } else {
+        next += Self.pages.keys.filter { ($0 as NSString).deletingLastPathComponent == path }
+      }
+    }
+    let lost = Self.pages.keys.filter { !found.contains($0) }
+    #expect(lost.isEmpty, "\(lost.sorted())")
+  }
+
+  /// At 250 words a minute: five minutes for performance, ten for the architecture.
+  @Test(arguments: [("performance", 1_250), ("architecture", 2_500)])
+  func shortPagesStayShort(_ name: String, _ most: Int) throws {
+    let words = try Self.text("docs/\(name).md").split { $0.isWhitespace }.count
+    #expect(words > most / 2)
+    #expect(words <= most)
+  }
+}
