@@ -119,6 +119,12 @@ public struct Stdin: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decoding.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      execution.whenBegun { [self] in if !isClosed { read(by: decoder, options) } }
+    }
+
+    /// Goes on where the version before has stopped.
+    private func read(by decoder: any EventDecoder, _ options: BlockReader.Options) {
+      var options = options
       let kept = Stdin.kept.withLock { $0.take() }
       let start = kept?.start(by: parameters.decoding) ?? KeptInput.Start(position: decodingPosition)
       options.beginning = start.reading
@@ -198,9 +204,9 @@ public struct Stdin: SourceComponent {
         cancelWake(&timer)
         endPause()
       case .stopped:
-        // The input cannot be read again: an incomplete document is rejected rather than lost.
-        if let (rows, place) = piece.decoding?.endEvent() {
-          take([DecodedPiece(rows: rows, place: place, end: piece.end)])
+        // The input cannot be read again: its last line or document ends here.
+        if let decoding = piece.decoding, let reader {
+          take(decoding.end(reader.rest)[...])
         } else if isPausing {
           endPause()
         } else {

@@ -2,7 +2,7 @@ public import PipelineCore
 import Transport
 
 /// `tcp`: receives messages over TCP.
-public struct TCP: SourceComponent {
+public struct TCP: SourceComponent, ReceivingSource {
   var address = ReceivingAddress()
   public var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
@@ -103,6 +103,8 @@ public struct TCP: SourceComponent {
   public var listens: ListenAddress? { address.listens(isDatagram: false) }
   public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace { address.place(isDatagram: false) }
+
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
@@ -113,7 +115,6 @@ public struct TCP: SourceComponent {
     options.idleTimeout = idleTimeout
     options.maxRate = maxRate?.bytes
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(
-      address.place(isDatagram: false), .stream(options, tls?.files), nodeContext, downstream)
+    return ReceivingNode(place, .stream(options, tls?.files), nodeContext, downstream)
   }
 }

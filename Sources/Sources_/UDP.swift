@@ -2,7 +2,7 @@ public import PipelineCore
 import Transport
 
 /// `udp`: receives datagrams.
-public struct UDP: SourceComponent {
+public struct UDP: SourceComponent, ReceivingSource {
   var address = ReceivingAddress()
   public var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
@@ -63,12 +63,14 @@ public struct UDP: SourceComponent {
   public var listens: ListenAddress? { address.listens(isDatagram: true) }
   public func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace { address.place(isDatagram: true) }
+
   public func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = DatagramReceiver.Options()
     options.decoding = charset.reading(decode.options.ofMessages, maxLine: maxMessage)
     options.maxMessage = maxMessage.bytes
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(address.place(isDatagram: true), .datagrams(options), nodeContext, downstream)
+    return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
   }
 }
 

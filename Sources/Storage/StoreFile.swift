@@ -268,5 +268,5 @@ final class StoreFile {
 /// Why a store cannot be opened; another attempt would fail, too. One sentence without a full stop.
 public struct StoreRefusal: Error, Sendable {
   public var message: String
-  init(_ message: String) { self.message = message }
+  public init(_ message: String) { self.message = message }
 }

@@ -58,8 +58,8 @@ final class Stores: Sendable {
     } else if found.ends > 0 {
       log.write(
         .warning, pipeline,
-        "the process has not ended in order\(found.ends > 1 ? ", \(found.ends) times in a row" : ""): events are noted one "
-          + "by one for \(InHand.trial)")
+        "the last process was killed or has crashed\(found.ends > 1 ? ", \(found.ends) times in a row" : ""): for "
+          + "\(InHand.trial) each event is recorded before it is processed, to find one that ends the process")
     }
     return found
   }
