@@ -244,6 +244,10 @@ import Testing
           try folder.write(name, text(1, "never: {}"))
         }
         try reload(process)
+        if isDurable, removesFile {
+          try folder.write(name, text(0, source))
+          try reload(process)
+        }
         #expect(try process.line() == (isLines ? #""0 a\n b\n c""# : #""0 a""#), "\(process.transcript)")
         #expect(client.receive()?.isEmpty == true)
         process.send(SIGTERM)
@@ -254,38 +258,43 @@ import Testing
     }
   }
 
-  /// A stop and a removal of the source send what was read of the last line.
+  /// A stop and a removal of the source send what was read of the last line; where a stop keeps the state, the next start delivers it.
   @Test(arguments: [
-    ("stdin", "x\nhalf", ["x"], "half"), ("stdin: { join: { indented: true, wait: 1h } }", "x\na\n b", ["x"], "a\\n b"),
+    ("stdin", "x\nhalf", ["x"], "half"),
+    ("stdin: { join: { indented: true, wait: 1h } }", "x\na\n b", ["x"], "a\\n b"),
     ("stdin: { decode: whole }", "half", [], "half"),
     ("stdin: { maxLine: 2B, whenTooLong: cut }", "x\nhalf", ["x"], "ha"),
   ])
   func standardInputIsSentToItsEnd(_ source: String, _ input: String, _ before: [String], _ last: String) throws {
-    let folder = try Scratch()
-    for isDurable in [false, true] {
-      for isRemoved in [false, true] {
-        let file = try folder.write("a.yaml", text(0, source))
-        let manager = try NotifySocket(folder.path + "/notify-\(isDurable)-\(isRemoved)")
-        let process = try RunningRxd(
-          ["--daemon", file, "--log-format", "text", "--log-level", "info"]
-            + (isDurable ? ["--state-dir", folder.path + "/state"] : []),
-          environment: ["NOTIFY_SOCKET": manager.path])
-        _ = try manager.next(with: "READY")
-        process.write(input)
-        // What has been read is no more in the pipe.
-        if before.isEmpty { try awaitEmpty(process.input) }
-        for event in before { #expect(try process.line() == "\"0 \(event)\"") }
-        if isRemoved {
-          try folder.write("a.yaml", text(1, "never: {}"))
-          try reload(process)
-        } else {
-          process.send(SIGTERM)
-        }
-        #expect(try process.line() == "\"0 \(last)\"", "\(process.transcript)")
-        process.send(SIGTERM)
-        #expect(try process.line() == nil)
-        #expect(try process.wait() == 0)
+    for (isDurable, isRemoved) in [(false, false), (false, true), (true, false), (true, true)] {
+      let folder = try Scratch()
+      let file = try folder.write("a.yaml", text(0, source))
+      let arguments =
+        ["--daemon", file, "--log-format", "text", "--log-level", "info"]
+        + (isDurable ? ["--state-dir", folder.path + "/state"] : [])
+      let manager = try NotifySocket(folder.path + "/notify")
+      let process = try RunningRxd(arguments, environment: ["NOTIFY_SOCKET": manager.path])
+      _ = try manager.next(with: "READY")
+      process.write(input)
+      // What has been read is no more in the pipe.
+      if before.isEmpty { try awaitEmpty(process.input) }
+      for event in before { #expect(try process.line() == "\"0 \(event)\"") }
+      if isRemoved {
+        try folder.write("a.yaml", text(1, "never: {}"))
+        try reload(process)
       }
+      if !isRemoved { process.send(SIGTERM) }
+      let isKept = isDurable && !isRemoved
+      if !isKept { #expect(try process.line() == "\"0 \(last)\"", "\(process.transcript)") }
+      if isRemoved { process.send(SIGTERM) }
+      #expect(try process.line() == nil, "\(process.transcript)")
+      #expect(try process.wait() == 0)
+      guard isKept else { continue }
+      let next = try RunningRxd(arguments)
+      #expect(try next.line() == "\"0 \(last)\"", "\(next.transcript)")
+      next.send(SIGTERM)
+      #expect(try next.line() == nil)
+      #expect(try next.wait() == 0)
     }
   }
 

@@ -10,6 +10,8 @@ final class Stores: Sendable {
   /// Holds the lock as long as stores are open.
   private let state: StateDirectory
   private let directory: FileDescriptor
+  /// The path of the state directory, as it was given.
+  var path: String { state.path }
   private let log: LogWriter
 
   init(_ state: StateDirectory, log: LogWriter) throws(StateDirectory.Refusal) {

@@ -55,6 +55,17 @@ extension Supervisor {
     return slots.first { $0 !== slot && $0.store != nil && $0.name == slot.name }
   }
 
+  /// The file of a pipeline is gone, and its sinks have not delivered everything.
+  func reportWaitingEvents(_ slot: PipelineSlot) {
+    let count = slot.store?.backlogs.values.reduce(0) { $0 + $1.events } ?? 0
+    guard count > 0, let stores else { return }
+    log.write(
+      .warning, slot.name,
+      "\(count) event\(count == 1 ? " is" : "s are") kept for the sinks of this pipeline, whose file is gone, until a pipeline of this "
+        + "name runs again: 'rxd state show \(slot.name) --state-dir \(stores.path)' shows how many wait for which sink"
+    )
+  }
+
   /// Closes the store of a pipeline that no longer runs.
   func closeStore(_ slot: PipelineSlot) {
     guard let store = slot.store else { return }

@@ -436,6 +436,7 @@ final class Supervisor {
       slot.adopt(next)
       launch(slot)
     } else if slot.isLeaving {
+      reportWaitingEvents(slot)
       closeStore(slot)
       slots.removeAll { $0 === slot }
     } else {
