@@ -18,7 +18,7 @@ public struct Stdin: SourceComponent {
     summary: "Reads standard input: lines of text, JSON documents, or everything at once.",
     details: """
       It completes at the end of the input; a last line without a line feed counts. Only one source of \
-      a process can read standard input. A reload goes on in the middle of a line or an event.
+      a process can read standard input. A reload goes on in the middle of a line or an event; at a stop the start of a line is the last line.
       """,
     parameters: [
       .init("decode", \.decode, primary: true, "How bytes are decoded into events."),

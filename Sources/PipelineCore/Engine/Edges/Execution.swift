@@ -160,7 +160,7 @@ public final class Execution {
   /// Everything that was wired at the launch has started.
   public private(set) var hasBegun = false
   /// Called when everything that was wired at the launch has begun, see ``whenBegun(_:)``.
-  private var takeovers: [() -> Void] = []
+  var takeovers: [() -> Void] = []
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
   /// Record the ends of the pieces of this turn.
@@ -328,21 +328,10 @@ public final class Execution {
     if let restoration { goOn(restoration) }
     isLaunching = false
     begin(whole)
-    var next = 0
-    while outcome == nil, next < takeovers.count {
-      takeovers[next]()
-      next += 1
-    }
-    takeovers = []
+    takeOver()
     hasBegun = true
     completeErrors()
     endIfOver()
-  }
-
-  /// Calls `body` in this turn when everything that was wired at the launch has begun, unless something fails before; at once after the launch. A source
-  /// takes over there what cannot be read again: if its pipeline does not start, the input is untouched, and the version before goes on with it.
-  public func whenBegun(_ body: @escaping () -> Void) {
-    if hasBegun { body() } else { takeovers.append(body) }
   }
 
   /// The outbox of the sink of that name.
