@@ -46,12 +46,14 @@ final class ExecStream: DecodingSource {
   }
 
   override func begin() {
-    let kept = hasPieces ? KeptPrograms.all.takeFirst(execution.name(of: nodeContext.step)) : nil
-    guard let call = makeCall(), let decoder = makeDecoder(parameters.decoding) else {
-      kept?.program.cancel()
-      return
+    let key = execution.name(of: nodeContext.step)
+    let mayFollow = hasPieces && KeptPrograms.all.has(key)
+    guard let call = makeCall(), let decoder = makeDecoder(parameters.decoding) else { return }
+    guard mayFollow else { return launch(call, decoder) }
+    execution.whenBegun { [self] in
+      guard !isClosed else { return }
+      if let kept = KeptPrograms.all.takeFirst(key) { goOn(with: kept, call, decoder) } else { launch(call, decoder) }
     }
-    if let kept { goOn(with: kept, call, decoder) } else { launch(call, decoder) }
   }
 
   /// Nil: the source has ended.

@@ -467,7 +467,7 @@ package struct HTTPServerSource: SourceComponent {
       close(handsOver: true)
     }
 
-    override func stop() { close() }
+    override func stop() { close(handsOver: !execution.hasBegun) }
 
     private func close(handsOver: Bool = false) {
       guard let server else { return }

@@ -190,6 +190,13 @@ extension BlockDecoding {
     }
   }
 
+  /// What a stopped reader has left, as the end of the input.
+  func end(_ rest: BlockReader.Rest) -> [DecodedPiece] {
+    let (blocks, end) = rest.blocks
+    let pieces = blocks.map { decode(.block($0)) }
+    return pieces + [DecodedPiece(rows: finish(end), place: position(behind: end), end: .stopped(offset: end))]
+  }
+
   /// Decodes the rows that the end of the input completes.
   private func finish(_ offset: Int64) -> DecodedBlock? {
     framing.hasOpenEnd && pendingOffset != nil ? decode(Slab(capacity: 0), offset: offset, isLast: true) : nil

@@ -14,6 +14,11 @@ extension StreamReceiver: MessageReceiver {
   }
 }
 
+/// A source that receives messages at a place of its own.
+protocol ReceivingSource: SourceComponent {
+  var place: SocketPlace { get }
+}
+
 /// Messages of one sender.
 struct ReceivedPiece: Sendable {
   /// The connection; nil: datagrams have none.
@@ -60,6 +65,8 @@ final class ReceivingNode: DecodingSource {
   private var timers: [Int: (wake: Wake, offset: Int64)] = [:]
   private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
   private var receiver: (any MessageReceiver)?
+  /// The receiver has started.
+  private var receives = false
   /// Names this run of the source in the names of its events.
   private lazy var run = freshIdentity() == nil ? "" : String(execution.services.random(), radix: 16)
   /// Holds the execution until everything that was received has been sent.
@@ -88,7 +95,7 @@ final class ReceivingNode: DecodingSource {
       if case .stream(_, let files?) = way { _ = try TLSServing(files) { _ in } }
       try BoundSocket.reserve(place)
     } catch {
-      finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      fail(error)
     }
   }
 
@@ -112,17 +119,19 @@ final class ReceivingNode: DecodingSource {
         text = receiver.text
         let limit = maxConnections
         let log = OncePerSecond { services.log(.warning, label, $0) }
-        try receiver.start { notice in
-          switch notice {
-          case .accepting(let notice): services.report(notice, label)
-          case .full:
-            services.log(
-              .warning, label, "'maxConnections', \(limit), are open: further connections are closed at once")
-          case .lost(let peer, let reason):
-            log.write("the connection\(peer.isEmpty ? "" : " of \(peer)") is over: \(reason)")
+        whenBegun { () throws(SocketFailure) in
+          try receiver.start { notice in
+            switch notice {
+            case .accepting(let notice): services.report(notice, label)
+            case .full:
+              services.log(
+                .warning, label, "'maxConnections', \(limit), are open: further connections are closed at once")
+            case .lost(let peer, let reason):
+              log.write("the connection\(peer.isEmpty ? "" : " of \(peer)") is over: \(reason)")
+            }
+          } deliver: {
+            hand($0.map { ReceivedPiece($0) })
           }
-        } deliver: {
-          hand($0.map { ReceivedPiece($0) })
         }
       case .datagrams(let options):
         let receiver = try DatagramReceiver(place, options)
@@ -134,23 +143,42 @@ final class ReceivingNode: DecodingSource {
             "'receiveBuffer' is \(wanted) bytes, and the system grants \(granted): raise net.core.rmem_max")
         }
         let log = OncePerSecond { services.log(.warning, label, $0) }
-        try receiver.start { notice in
-          switch notice {
-          case .dropped(let count):
-            log.write(
-              "the system had no room for \(count) datagram\(count == 1 ? "" : "s"), which are lost: raise 'receiveBuffer'"
-            )
-          case .failed(let reason): services.log(.warning, label, "cannot receive: \(reason); trying again")
+        whenBegun { () throws(SocketFailure) in
+          try receiver.start { notice in
+            switch notice {
+            case .dropped(let count):
+              log.write(
+                "the system had no room for \(count) datagram\(count == 1 ? "" : "s"), which are lost: raise 'receiveBuffer'"
+              )
+            case .failed(let reason): services.log(.warning, label, "cannot receive: \(reason); trying again")
+            }
+          } deliver: {
+            hand($0.map { ReceivedPiece($0) })
           }
-        } deliver: {
-          hand($0.map { ReceivedPiece($0) })
         }
       }
       services.log(.info, label, "listening on \(text)")
     } catch {
       receiver = nil
-      finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+      fail(error)
     }
+  }
+
+  /// Starts to receive. Until then the messages and connections are still those of the version before.
+  private func whenBegun(_ start: @escaping () throws(SocketFailure) -> Void) {
+    execution.whenBegun { [self] in
+      guard !isClosed else { return }
+      do throws(SocketFailure) {
+        try start()
+        receives = true
+      } catch {
+        fail(error)
+      }
+    }
+  }
+
+  private func fail(_ failure: SocketFailure) {
+    finish(failing: SignalFailure(.source, failure.message, at: nodeContext.location))
   }
 
   /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the last of them.
@@ -224,7 +252,9 @@ final class ReceivingNode: DecodingSource {
     guard let receiver, !isPausing else { return }
     isPausing = true
     execution.hold()
-    receiver.stop(handsOver: true)
+    let place = place
+    receiver.stop(
+      handsOver: execution.successorHas { ($0 as? any ReceivingSource)?.place.excludes(place) ?? false })
   }
 
   private func endPause() {
@@ -237,7 +267,7 @@ final class ReceivingNode: DecodingSource {
     inputQueue.stop()
     for var timer in timers.values.map(\.wake) { cancelWake(&timer) }
     timers = [:]
-    receiver?.cancel()
+    if receives { receiver?.cancel() } else { receiver?.stop(handsOver: true) }
     receiver = nil
     endPause()
   }

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `statsd`: receives metrics of StatsD.
-package struct StatsDSource: SourceComponent {
+package struct StatsDSource: SourceComponent, ReceivingSource {
   var address = SyslogSource.Place()
   var transport = SyslogSource.Carrier.udp
   var mode = SocketMode(bits: 0o666)
@@ -85,15 +85,17 @@ package struct StatsDSource: SourceComponent {
   }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace {
+    address.path.map { .unix(path: $0, isDatagram: true, mode: mode.bits) }
+      ?? address.address.place(isDatagram: transport == .udp)
+  }
+
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     guard transport == .tcp else {
       var options = DatagramReceiver.Options()
       options.decoding = DecoderOptions(.statsd, unit: .body)
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
-      let place =
-        address.path.map { SocketPlace.unix(path: $0, isDatagram: true, mode: mode.bits) }
-        ?? address.address.place(isDatagram: true)
       return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
     }
     var options = StreamReceiver.Options()
@@ -103,6 +105,6 @@ package struct StatsDSource: SourceComponent {
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(address.address.place(isDatagram: false), .stream(options, nil), nodeContext, downstream)
+    return ReceivingNode(place, .stream(options, nil), nodeContext, downstream)
   }
 }

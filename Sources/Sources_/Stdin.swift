@@ -18,7 +18,7 @@ package struct Stdin: SourceComponent {
     summary: "Reads standard input: lines of text, JSON documents, or everything at once.",
     details: """
       It completes at the end of the input; a last line without a line feed counts. Only one source of \
-      a process can read standard input. A reload goes on in the middle of a line or an event.
+      a process can read standard input. A reload goes on in the middle of a line or an event; at a stop the start of a line is the last line.
       """,
     parameters: [
       .init("decode", \.decode, primary: true, "How bytes are decoded into events."),
@@ -119,6 +119,12 @@ package struct Stdin: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decoding.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      execution.whenBegun { [self] in if !isClosed { read(by: decoder, options) } }
+    }
+
+    /// Goes on where the version before has stopped.
+    private func read(by decoder: any EventDecoder, _ options: BlockReader.Options) {
+      var options = options
       let kept = Stdin.kept.withLock { $0.take() }
       let start = kept?.start(by: parameters.decoding) ?? KeptInput.Start(position: decodingPosition)
       options.beginning = start.reading
@@ -198,9 +204,9 @@ package struct Stdin: SourceComponent {
         cancelWake(&timer)
         endPause()
       case .stopped:
-        // The input cannot be read again: an incomplete document is rejected rather than lost.
-        if let (rows, place) = piece.decoding?.endEvent() {
-          take([DecodedPiece(rows: rows, place: place, end: piece.end)])
+        // The input cannot be read again: its last line or document ends here.
+        if let decoding = piece.decoding, let reader {
+          take(decoding.end(reader.rest)[...])
         } else if isPausing {
           endPause()
         } else {

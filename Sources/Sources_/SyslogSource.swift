@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `syslog`: receives syslog messages.
-package struct SyslogSource: SourceComponent {
+package struct SyslogSource: SourceComponent, ReceivingSource {
   enum Carrier: String, ChoiceParameter {
     case udp, tcp
     var help: String {
@@ -119,15 +119,17 @@ package struct SyslogSource: SourceComponent {
   }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace {
+    address.path.map { .unix(path: $0, isDatagram: true, mode: mode.bits) }
+      ?? address.address.place(isDatagram: transport == .udp)
+  }
+
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     guard transport == .tcp else {
       var options = DatagramReceiver.Options()
       options.decoding = DecoderOptions(.syslog, unit: .body)
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
-      let place =
-        address.path.map { SocketPlace.unix(path: $0, isDatagram: true, mode: mode.bits) }
-        ?? address.address.place(isDatagram: true)
       return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
     }
     var options = StreamReceiver.Options()
@@ -137,7 +139,6 @@ package struct SyslogSource: SourceComponent {
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(
-      address.address.place(isDatagram: false), .stream(options, tls?.files), nodeContext, downstream)
+    return ReceivingNode(place, .stream(options, tls?.files), nodeContext, downstream)
   }
 }

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `tcp`: receives messages over TCP.
-package struct TCP: SourceComponent {
+package struct TCP: SourceComponent, ReceivingSource {
   var address = ReceivingAddress()
   package var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
@@ -103,6 +103,8 @@ package struct TCP: SourceComponent {
   package var listens: ListenAddress? { address.listens(isDatagram: false) }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace { address.place(isDatagram: false) }
+
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = StreamReceiver.Options()
     options.framing = framing.framing
@@ -113,7 +115,6 @@ package struct TCP: SourceComponent {
     options.idleTimeout = idleTimeout
     options.maxRate = maxRate?.bytes
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(
-      address.place(isDatagram: false), .stream(options, tls?.files), nodeContext, downstream)
+    return ReceivingNode(place, .stream(options, tls?.files), nodeContext, downstream)
   }
 }

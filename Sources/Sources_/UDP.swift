@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `udp`: receives datagrams.
-package struct UDP: SourceComponent {
+package struct UDP: SourceComponent, ReceivingSource {
   var address = ReceivingAddress()
   package var decode = DecodeParameter(.text)
   var charset = CharsetParameter()
@@ -63,12 +63,14 @@ package struct UDP: SourceComponent {
   package var listens: ListenAddress? { address.listens(isDatagram: true) }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace { address.place(isDatagram: true) }
+
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = DatagramReceiver.Options()
     options.decoding = charset.reading(decode.options.ofMessages, maxLine: maxMessage)
     options.maxMessage = maxMessage.bytes
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(address.place(isDatagram: true), .datagrams(options), nodeContext, downstream)
+    return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
   }
 }
 

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `unix`: receives messages over a Unix socket.
-package struct UnixSocket: SourceComponent {
+package struct UnixSocket: SourceComponent, ReceivingSource {
   enum Kind: String, ChoiceParameter {
     case stream, datagram
     var help: String { self == .stream ? "programs connect" : "programs send datagrams, each a message" }
@@ -100,8 +100,9 @@ package struct UnixSocket: SourceComponent {
   package var namesEvents: Bool { true }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
+  var place: SocketPlace { .local(path, isDatagram: kind == .datagram, mode: mode.bits) }
+
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
-    let place = SocketPlace.local(path, isDatagram: kind == .datagram, mode: mode.bits)
     guard kind == .stream else {
       var options = DatagramReceiver.Options()
       options.decoding = decodingMessages

@@ -92,7 +92,7 @@ extension WebSocketSource {
       } else if let fault = parameters.socket.clientFault {
         fail(fault)
       } else {
-        connect()
+        execution.whenBegun { [self] in connect() }
       }
     }
     override func resume() { begin() }
@@ -113,7 +113,7 @@ extension WebSocketSource {
         }
         self.server = server
         log(.info, "listening on \(options.host):\(port)")
-        adopt(under: .server(serving, sessionOptions))
+        execution.whenBegun { [self] in if !isClosed { adopt(under: .server(serving, sessionOptions)) } }
       } catch {
         fail(error.message)
       }
@@ -347,7 +347,7 @@ extension WebSocketSource {
       }
       peers = [:]
       keep()
-      stopServing(handsOver: ending == .suspend)
+      stopServing(handsOver: ending == .suspend || !execution.hasBegun)
       let lost = arrived.count - taken
       if ending != nil, lost > 0 {
         log(.warning, "\(lost) message\(lost == 1 ? " that has" : "s that have") come and that no turn has taken: lost")

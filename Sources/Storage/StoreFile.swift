@@ -268,5 +268,5 @@ final class StoreFile {
 /// Why a store cannot be opened; another attempt would fail, too. One sentence without a full stop.
 package struct StoreRefusal: Error, Sendable {
   package var message: String
-  init(_ message: String) { self.message = message }
+  package init(_ message: String) { self.message = message }
 }

@@ -71,6 +71,20 @@ package final class BlockReader: Sendable {
       self.whole = whole
     }
 
+    /// The bytes as the end of the stream, and where it ends: the start of a line is its last line.
+    package var blocks: (all: [LineBlock], end: Int64) {
+      var found: [LineBlock] = []
+      if var lines {
+        lines.finish { found.append($0) }
+        return (found, lines.offset)
+      }
+      let end = offset &+ Int64(whole.count)
+      if !whole.isEmpty {
+        found.append(LineBlock(slab: whole.withUnsafeBytes { Slab($0) }, offset: offset, endOffset: end, longLine: nil))
+      }
+      return (found, end)
+    }
+
     /// All bytes, except those of a line of which some are gone.
     var bytes: [UInt8] { again + (lines?.rest ?? whole) }
 

@@ -16,6 +16,9 @@ package final class KeptItems<Item: Sendable>: Sendable {
       keep: { items.withLock { $0[key, default: []] += new } })
   }
 
+  /// Whether items of a key are kept.
+  package func has(_ key: String) -> Bool { items.withLock { $0[key] != nil } }
+
   /// Removes the items of a key, in the order in which they were kept.
   package func take(_ key: String) -> [Item] { items.withLock { $0.removeValue(forKey: key) } ?? [] }
 

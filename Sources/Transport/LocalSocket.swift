@@ -34,14 +34,8 @@ package final class LocalSocket: Sendable {
     // Checking an old socket, removing it and listening is one step for all processes that use this lock.
     let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     defer { if directory >= 0 { close(directory) } }
-    if directory >= 0 {
-      // The lock is held for a moment, to prevent two starts at one instant. A lock held longer is not waited for.
-      var attempts = 0
-      while flock(directory, LOCK_EX | LOCK_NB) != 0, attempts < 20 {
-        attempts += 1
-        usleep(10_000)
-      }
-    }
+    // The lock is held for a moment, to prevent two starts at one instant. A lock held longer is not waited for.
+    if directory >= 0 { _ = FileLock.take(directory, within: .milliseconds(200)) }
     let socket = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
     guard socket >= 0 else { throw .failed(PosixError("make the socket", path)) }
     do throws(Refusal) {

@@ -38,6 +38,9 @@ package enum SocketPlace: Sendable, Equatable {
     }
   }
 
+  /// Whether only one of the two can be open.
+  package func excludes(_ other: SocketPlace) -> Bool { exclusive == other.exclusive }
+
   /// The part that only one socket can have: the port, whatever the host, or the path.
   var exclusive: String {
     switch self {

@@ -38,6 +38,23 @@ extension StreamReceiver {
   }
 }
 
+extension StreamReceiver {
+  /// A connection between two versions of a pipeline.
+  struct Kept: Sendable {
+    var connection: Connection
+    var notify: @Sendable (Notice) -> Void
+
+    /// No version has taken it.
+    func abandon() {
+      guard connection.held > 0 || connection.decoding.pendingOffset != nil else { return }
+      notify(
+        .lost(
+          peer: connection.sender.peer.text,
+          reason: "no version of the pipeline has taken it over, and the incomplete message that it has sent is lost"))
+    }
+  }
+}
+
 extension StreamReceiver.Connection {
   /// Bytes of an incomplete message.
   var held: Int { max(lines.held, cutter.rest.count) }

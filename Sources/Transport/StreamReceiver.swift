@@ -81,7 +81,7 @@ package final class StreamReceiver: Sendable {
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
   /// Connections between two versions of a pipeline, with the bytes of an incomplete message or event, by their places.
-  private static let kept = KeptItems<Connection>()
+  private static let kept = KeptItems<Kept> { $0.abandon() }
   /// Connections, by number, whose joined event has waited long enough: the offset where it begins. An event that begins elsewhere goes on.
   private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
@@ -117,7 +117,7 @@ package final class StreamReceiver: Sendable {
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
     // Taken here and not on the thread: connections that nobody has taken when the new version runs are closed.
-    let kept = Self.kept.take(socket.place.exclusive)
+    let kept = Self.kept.take(socket.place.exclusive).map(\.connection)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)
@@ -349,7 +349,10 @@ package final class StreamReceiver: Sendable {
         nextTag += 1
         connection.lastRead = now
         connection.pausedUntil = 0
-        guard rx_watch(poller, connection.descriptor, tag, 1, 0, 1) == 0 else { continue }
+        guard rx_watch(poller, connection.descriptor, tag, 1, 0, 1) == 0 else {
+          finish(connection)
+          continue
+        }
         connections[tag] = connection
         if options.idleTimeout != nil, checksIdleAt == 0 { checksIdleAt = now &+ 1_000_000_000 }
         if let offset = connection.decoding.pendingOffset {
@@ -583,7 +586,8 @@ package final class StreamReceiver: Sendable {
       for (tag, connection) in connections { read(tag, connection, until: 4 << 20) }
       let isKept =
         ending == .handOver
-        && StreamReceiver.kept.keep(Array(connections.values), for: owner.socket.place.exclusive)
+        && StreamReceiver.kept.keep(
+          connections.values.map { Kept(connection: $0, notify: notify) }, for: owner.socket.place.exclusive)
       if !isKept { for connection in connections.values { finish(connection) } }
       connections = [:]
       if handOverPieces() { _ = deliver([]) }

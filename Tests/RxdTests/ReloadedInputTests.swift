@@ -1,3 +1,4 @@
+import CLinux
 import Foundation
 import PipelineHost
 import Testing
@@ -20,6 +21,10 @@ import Testing
   private func reload(_ process: RunningRxd) throws {
     process.send(SIGHUP)
     try process.errorLine(with: "reloaded in")
+  }
+
+  private func awaitEmpty(_ pipe: Int32) throws {
+    try #require(Polling.until { rx_unread(pipe) == 0 })
   }
 
   struct Case: Sendable, CustomTestStringConvertible {
@@ -210,6 +215,137 @@ import Testing
     for event in one.new { #expect(try process.line() == "\"1 \(event)\"", "\(process.transcript)") }
     #expect(!process.transcript.contains { $0.contains("RX507") }, "\(process.transcript)")
     process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    #expect(client.receive()?.isEmpty == true)
+  }
+
+  /// Without the source in the new version, or without the pipeline, what a connection has sent of an event is its last event.
+  @Test(arguments: ["unix: { path: '$', join: { indented: true, wait: 1h } }", "unix: { path: '$', framing: nul }"])
+  func connectionsOfARemovedSourceAreSentToTheirEnd(_ source: String) throws {
+    let folder = try Scratch()
+    let source = source.replacing("$", with: folder.path + "/s")
+    let isLines = !source.contains("nul")
+    try FileManager.default.createDirectory(atPath: folder.path + "/files", withIntermediateDirectories: false)
+    for isDurable in [false, true] {
+      for removesFile in [false, true] {
+        let name = removesFile ? "files/b.yaml" : "files/a.yaml"
+        try folder.write("files/a.yaml", text(0, "never: {}"))
+        try folder.write(name, text(0, source))
+        let process = try RunningRxd(
+          ["--daemon", folder.path + "/files", "--log-format", "text", "--log-level", "info"]
+            + (isDurable ? ["--state-dir", folder.path + "/state"] : []))
+        try process.errorLine(with: "listening on")
+        let client = try #require(SocketClient(path: folder.path + "/s"))
+        client.send(isLines ? "x\na\n b\n c" : "x\0a")
+        #expect(try process.line() == "\"0 x\"")
+        if removesFile {
+          try FileManager.default.removeItem(atPath: folder.path + "/" + name)
+        } else {
+          try folder.write(name, text(1, "never: {}"))
+        }
+        try reload(process)
+        if isDurable, removesFile {
+          try folder.write(name, text(0, source))
+          try reload(process)
+        }
+        #expect(try process.line() == (isLines ? #""0 a\n b\n c""# : #""0 a""#), "\(process.transcript)")
+        #expect(client.receive()?.isEmpty == true)
+        process.send(SIGTERM)
+        #expect(try process.line() == nil)
+        #expect(try process.wait() == 0)
+        try? FileManager.default.removeItem(atPath: folder.path + "/files/b.yaml")
+      }
+    }
+  }
+
+  /// A stop and a removal of the source send what was read of the last line; where a stop keeps the state, the next start delivers it.
+  @Test(arguments: [
+    ("stdin", "x\nhalf", ["x"], "half"),
+    ("stdin: { join: { indented: true, wait: 1h } }", "x\na\n b", ["x"], "a\\n b"),
+    ("stdin: { decode: whole }", "half", [], "half"),
+    ("stdin: { maxLine: 2B, whenTooLong: cut }", "x\nhalf", ["x"], "ha"),
+  ])
+  func standardInputIsSentToItsEnd(_ source: String, _ input: String, _ before: [String], _ last: String) throws {
+    for (isDurable, isRemoved) in [(false, false), (false, true), (true, false), (true, true)] {
+      let folder = try Scratch()
+      let file = try folder.write("a.yaml", text(0, source))
+      let arguments =
+        ["--daemon", file, "--log-format", "text", "--log-level", "info"]
+        + (isDurable ? ["--state-dir", folder.path + "/state"] : [])
+      let manager = try NotifySocket(folder.path + "/notify")
+      let process = try RunningRxd(arguments, environment: ["NOTIFY_SOCKET": manager.path])
+      _ = try manager.next(with: "READY")
+      process.write(input)
+      // What has been read is no more in the pipe.
+      if before.isEmpty { try awaitEmpty(process.input) }
+      for event in before { #expect(try process.line() == "\"0 \(event)\"") }
+      if isRemoved {
+        try folder.write("a.yaml", text(1, "never: {}"))
+        try reload(process)
+      }
+      if !isRemoved { process.send(SIGTERM) }
+      let isKept = isDurable && !isRemoved
+      if !isKept { #expect(try process.line() == "\"0 \(last)\"", "\(process.transcript)") }
+      if isRemoved { process.send(SIGTERM) }
+      #expect(try process.line() == nil, "\(process.transcript)")
+      #expect(try process.wait() == 0)
+      guard isKept else { continue }
+      let next = try RunningRxd(arguments)
+      #expect(try next.line() == "\"0 \(last)\"", "\(next.transcript)")
+      next.send(SIGTERM)
+      #expect(try next.line() == nil)
+      #expect(try next.wait() == 0)
+    }
+  }
+
+  /// A new version that fails when it starts leaves the inputs to the old one: standard input, a connection and a program, in the middle of a line.
+  @Test func aVersionThatDoesNotStartTakesNoInput() throws {
+    let folder = try Scratch()
+    let pipe = folder.path + "/pipe"
+    try #require(mkfifo(pipe, 0o600) == 0)
+    let writer = open(pipe, O_RDWR)
+    defer { close(writer) }
+    // Nothing finds it before it is run.
+    let program = try folder.write("missing", "#!\(folder.path)/no-interpreter\n")
+    chmod(program, 0o700)
+    func text(_ version: Int, _ more: String = "") -> String {
+      """
+      sources:
+        typed: { stdin: { decode: lines } }
+        sent: { unix: '\(folder.path)/s' }
+        run: { exec: { command: [cat, '\(pipe)'], streaming: true } }
+      \(more)
+      signals: { all: { merge: [typed, sent, run\(more.isEmpty ? "" : ", last")] } }
+      sinks: { out: { from: all, chain: [ { map: "'\(version) ' + event" } ], stdout: text } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text(0))
+    let process = try start(file)
+    try process.errorLine(with: "listening on")
+    let client = try #require(SocketClient(path: folder.path + "/s"))
+    func send(_ text: String) {
+      process.write(text)
+      client.send(text)
+      #expect(Glibc.write(writer, text, text.utf8.count) == text.utf8.count)
+    }
+    func expect(_ line: String) throws {
+      for _ in 0..<3 { #expect(try process.line() == line, "\(process.transcript)") }
+    }
+    send("first\n0")
+    try expect("0 first")
+    for round in 1...5 {
+      try folder.write("a.yaml", text(round, "  last: { exec: { command: ['\(program)'], streaming: true } }"))
+      process.send(SIGHUP)
+      send(".\(round)")
+      try process.errorLine(with: "the pipeline runs on as it was")
+      try process.errorLine(with: "listening on")
+      send("\n\(round)")
+      try expect("0 \(round - 1).\(round)")
+    }
+    process.send(SIGTERM)
+    try expect("0 5")
+    #expect(try process.line() == nil)
     #expect(try process.wait() == 0)
     #expect(client.receive()?.isEmpty == true)
   }

@@ -55,6 +55,34 @@ import Testing
     }
   }
 
+  /// What no version has taken over is closed, and what it had sent of a message is reported as lost.
+  @Test func abandonedConnectionsAreReported() throws {
+    let place = SocketPlace.unix(path: folder("s"), isDatagram: false)
+    try keepingListeners.withLock { _ in
+      KeptListeners.begin()
+      let received = Received()
+      let notices = Guarded<[StreamReceiver.Notice]>([])
+      let first = try StreamReceiver(place, StreamReceiver.Options())
+      try first.start(notify: { notice in notices.withLock { $0.append(notice) } }, deliver: received.take)
+      let (whole, cut) = try (
+        #require(SocketClient(path: folder("s"))), #require(SocketClient(path: folder("s")))
+      )
+      whole.send("first\n")
+      cut.send("first\nbegin")
+      #expect(received.wait { $0.bytes == 12 })
+      first.handOver()
+      #expect(received.wait(\.hasEnded))
+      #expect(notices.withLock { $0 } == [])
+      KeptListeners.end()
+      #expect(whole.receive()?.isEmpty == true)
+      #expect(cut.receive()?.isEmpty == true)
+      let found = notices.withLock { $0 }
+      #expect(found.count == 1)
+      guard case .lost(_, let reason)? = found.first else { return }
+      #expect(reason.contains("the incomplete message that it has sent is lost"), "\(reason)")
+    }
+  }
+
   /// A check of the file refuses such options; a receiver that has them all the same says so at its start.
   @Test func aDecoderThatCannotBeMadeFailsTheStart() throws {
     var decoding = DecoderOptions(.regex)

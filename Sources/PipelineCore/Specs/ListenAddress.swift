@@ -211,6 +211,12 @@ extension Plan {
       }
   }
 
+  /// Whether the two listen on one address, which only one of them can have.
+  package func excludesAddress(of other: Plan) -> Bool {
+    let others = other.listeners
+    return listeners.contains { own in others.contains { own.address.conflict($0.address) != nil } }
+  }
+
   /// Warns of servers whose clients wait for an answer that nothing gives: no sink answers, and no command's execution
   /// does.
   func reportUnansweredRequests(into diagnostics: inout Diagnostics) {

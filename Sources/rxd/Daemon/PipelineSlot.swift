@@ -17,7 +17,7 @@ final class PipelineSlot {
     case over
   }
 
-  let path: String
+  private(set) var path: String
   /// A version of the file.
   struct Version {
     var plan: Plan
@@ -41,6 +41,8 @@ final class PipelineSlot {
   var store: DiskStore?
   /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its state.
   var isTrying = false
+  /// It runs as soon as another slot has left the store of its name.
+  var awaitsStore = false
   /// The record of the event in hand, as long as the store is open.
   var inHand: InHand?
   /// The version before a reload, in case the new version does not start.
@@ -102,6 +104,9 @@ final class PipelineSlot {
     self.path = path
     current = version
   }
+
+  /// The file has been renamed.
+  func move(to path: String) { self.path = path }
 
   func adopt(_ version: Version) {
     current = version

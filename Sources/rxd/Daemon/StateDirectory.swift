@@ -24,15 +24,12 @@ final class StateDirectory: Sendable {
     try Self.check(directory)
     lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
     // `rxd state` takes the lock for a moment to check whether another process holds it.
-    var attempts = 1
-    let number = lock.number
-    while uninterrupted({ flock(number, LOCK_EX | LOCK_NB) }) != 0 {
-      guard errno == EWOULDBLOCK else { throw Self.refusal("lock", path) }
-      guard attempts < 5 else {
-        throw .inUse("the state directory \(path) is in use by \(Self.owner(lock))")
-      }
-      attempts += 1
-      usleep(20_000)
+    switch FileLock.take(lock.number, within: .milliseconds(100)) {
+    case 0: break
+    case EWOULDBLOCK: throw .inUse("the state directory \(path) is in use by \(Self.owner(lock))")
+    case let code:
+      errno = code
+      throw Self.refusal("lock", path)
     }
     ftruncate(lock.number, 0)
     do throws(PosixError) { try lock.write(Array("\(getpid())\n".utf8)) } catch { throw .unusable(error.message) }

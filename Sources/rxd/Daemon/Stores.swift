@@ -10,6 +10,8 @@ final class Stores: Sendable {
   /// Holds the lock as long as stores are open.
   private let state: StateDirectory
   private let directory: FileDescriptor
+  /// The path of the state directory, as it was given.
+  var path: String { state.path }
   private let log: LogWriter
 
   init(_ state: StateDirectory, log: LogWriter) throws(StateDirectory.Refusal) {
@@ -58,8 +60,8 @@ final class Stores: Sendable {
     } else if found.ends > 0 {
       log.write(
         .warning, pipeline,
-        "the process has not ended in order\(found.ends > 1 ? ", \(found.ends) times in a row" : ""): events are noted one "
-          + "by one for \(InHand.trial)")
+        "the last process was killed or has crashed\(found.ends > 1 ? ", \(found.ends) times in a row" : ""): for "
+          + "\(InHand.trial) each event is recorded before it is processed, to find one that ends the process")
     }
     return found
   }

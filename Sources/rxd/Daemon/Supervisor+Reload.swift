@@ -69,6 +69,7 @@ extension Supervisor {
       }
     }
     self.reload = reload
+    let renamed = followRenamedFiles(loaded)
     for slot in slots where !slot.isLeaving && !loaded.contains(where: { $0.path == slot.path }) {
       note(.removed, slot)
       slot.isLeaving = true
@@ -84,7 +85,8 @@ extension Supervisor {
         launch(slot)
         continue
       }
-      let isSame = slot.current.means(version)
+      // The messages of a renamed file must have its new name.
+      let isSame = !renamed.contains(slot.path) && slot.current.means(version)
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
@@ -101,6 +103,37 @@ extension Supervisor {
       note(.pending, slot, named: version.plan.name)
       move(slot, to: version)
     }
+  }
+
+  /// A file that is gone and a new one with a pipeline of the same name are one file, which has been renamed: its pipeline goes on.
+  ///
+  /// - Returns: The new paths.
+  private func followRenamedFiles(_ loaded: [PipelineLoader.Loaded]) -> Set<String> {
+    var renamed: Set<String> = []
+    for slot in slots where !slot.isLeaving && !loaded.contains(where: { $0.path == slot.path }) {
+      let file = loaded.first { file in
+        file.version?.plan.name == slot.name && !slots.contains { $0.path == file.path }
+      }
+      guard let file else { continue }
+      if var change = reload?.changes.removeValue(forKey: slot.path) {
+        change.file = file.path
+        reload?.changes[file.path] = change
+      }
+      slot.move(to: file.path)
+      renamed.insert(file.path)
+    }
+    return renamed
+  }
+
+  /// Whether a slot that could not start tries again at once: another one is about to leave its address.
+  func triesAgain(_ slot: PipelineSlot) -> Bool {
+    guard !slot.hasLaunched, !isStopping, !slot.isLeaving,
+      slots.contains(where: { other in
+        other !== slot && other.run != nil && other.state == .draining && slot.plan.excludesAddress(of: other.plan)
+      })
+    else { return false }
+    slot.retryAt = now + .milliseconds(20)
+    return true
   }
 
   /// Notes the change of a pipeline. A later part of the reload that finds the file unchanged does not replace it.
@@ -135,12 +168,14 @@ extension Supervisor {
     let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)
     let failed = changes.filter { $0.kind == .failed || $0.kind == .pending }
     let took = now - reload.started
-    let summary = "reloaded in \(took.nanoseconds / 1_000_000) ms: \(status)"
+    let names = failed.map(\.name).joined(separator: ", ")
+    let summary =
+      "reloaded in \(took.nanoseconds / 1_000_000) ms\(failed.isEmpty ? "" : ", except for \(names)"): \(status)"
     logger.notice("\(summary)")
     let verdict = ReloadVerdict(
       result: failed.isEmpty ? .reloaded : .failed, at: reload.at, duration: took, changes: changes,
       diagnostics: reload.diagnostics,
-      summary: failed.isEmpty ? summary : "not reloaded: \(failed.map(\.name).joined(separator: ", ")); \(status)")
+      summary: failed.isEmpty ? summary : "not reloaded: \(names); \(status)")
     lastReload = verdict
     notify?.send("READY=1\nSTATUS=\(status)")
     for request in reload.requests { answer(request, verdict) }

@@ -8,6 +8,11 @@ extension Supervisor {
   /// - Returns: How the run keeps its state; nil: it keeps nothing.
   func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
+    if let other = holder(ofStoreOf: slot) {
+      throw StoreRefusal(
+        "the pipeline of \(other.path) has this name, too, and its state is kept under it: give one of them another 'name'"
+      )
+    }
     let store: DiskStore
     // Without a state in memory, the last commit has the state.
     if slot.saved == nil { closeStore(slot) }
@@ -36,6 +41,29 @@ extension Supervisor {
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
     delivery.inHand = slot.inHand
     return delivery
+  }
+
+  /// Whether the store of the slot's name belongs to another slot that is about to leave it.
+  func mustAwaitStore(_ slot: PipelineSlot) -> Bool {
+    guard let holder = holder(ofStoreOf: slot) else { return false }
+    return holder.isLeaving || holder.next.map { $0.plan.name != holder.name } ?? false
+  }
+
+  /// The other slot that has the store of the slot's name open.
+  private func holder(ofStoreOf slot: PipelineSlot) -> PipelineSlot? {
+    guard slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
+    return slots.first { $0 !== slot && $0.store != nil && $0.name == slot.name }
+  }
+
+  /// The file of a pipeline is gone, and its sinks have not delivered everything.
+  func reportWaitingEvents(_ slot: PipelineSlot) {
+    let count = slot.store?.backlogs.values.reduce(0) { $0 + $1.events } ?? 0
+    guard count > 0, let stores else { return }
+    log.write(
+      .warning, slot.name,
+      "\(count) event\(count == 1 ? " is" : "s are") kept for the sinks of this pipeline, whose file is gone, until a pipeline of this "
+        + "name runs again: 'rxd state show \(slot.name) --state-dir \(stores.path)' shows how many wait for which sink"
+    )
   }
 
   /// Closes the store of a pipeline that no longer runs.

@@ -301,6 +301,7 @@ final class Supervisor {
         }
       }
     }
+    for slot in slots where slot.awaitsStore && slot.run == nil && !mustAwaitStore(slot) { launch(slot) }
     watchdog?.feed(at: now, loops, logger)
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
     if let at = keepingEnd, now >= at { endKeeping() }
@@ -341,6 +342,12 @@ final class Supervisor {
     balance(slots.count)
     shareWhyMemory()
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
+    slot.awaitsStore = mustAwaitStore(slot)
+    if slot.awaitsStore {
+      slot.state = .running
+      slot.hasLaunched = false
+      return
+    }
     var services = services
     services.deadLetter = deadLetters.writer(slot.name)
     services.keepsDeadLetters = deadLetters.areKept
@@ -394,7 +401,7 @@ final class Supervisor {
 
   func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {
     if case .failed(let failure) = outcome {
-      if goBack(slot, failure) { return }
+      if triesAgain(slot) || goBack(slot, failure) { return }
       let place = failure.location.map { " (\($0))" } ?? ""
       slot.failure = "\(failure.message)\(place)"
       let isFinal = !options.isDaemon || slot.state == .draining
@@ -429,6 +436,7 @@ final class Supervisor {
       slot.adopt(next)
       launch(slot)
     } else if slot.isLeaving {
+      reportWaitingEvents(slot)
       closeStore(slot)
       slots.removeAll { $0 === slot }
     } else {

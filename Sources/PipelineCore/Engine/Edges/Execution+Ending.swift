@@ -158,6 +158,11 @@ extension Execution {
     return successor.components[number]
   }
 
+  /// Whether the successor has such a component, whatever the name of its step.
+  package func successorHas(_ condition: (any Component) -> Bool) -> Bool {
+    successor?.components.values.contains(where: condition) ?? false
+  }
+
   private func reportEnd() {
     guard holds == 0, let outcome else { return }
     let report = onEnd

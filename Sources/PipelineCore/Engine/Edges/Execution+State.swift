@@ -136,7 +136,7 @@ extension Execution {
     for source in justClosed where !table.hasRecord(of: source.nodeContext.step) { source.record(&records) }
     var origins = StateWriter(context)
     origins.writeOrigins()
-    stateSizes = table.sizes
+    stateSizes = table.sizes.enumerated().reduce(into: [:]) { if $1.element > 0 { $0[StepID($1.offset)] = $1.element } }
     stateFaults = table.faults.map { key, fault in
       let step: StepPlan? = if case .step(let id, _, _) = key { plan.steps[id.number] } else { nil }
       return Diagnostic(

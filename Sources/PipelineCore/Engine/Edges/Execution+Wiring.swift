@@ -52,4 +52,22 @@ extension Execution {
     }
     leaveWiring(wired)
   }
+
+  // MARK: Taking over
+
+  /// Calls `body` in this turn when everything that was wired at the launch has begun, unless something fails before; at once after the launch. A source
+  /// takes over there what cannot be read again: if its pipeline does not start, the input is untouched, and the version before goes on with it.
+  package func whenBegun(_ body: @escaping () -> Void) {
+    if hasBegun { body() } else { takeovers.append(body) }
+  }
+
+  /// Everything has begun: sources take over what cannot be read again.
+  func takeOver() {
+    var next = 0
+    while outcome == nil, next < takeovers.count {
+      takeovers[next]()
+      next += 1
+    }
+    takeovers = []
+  }
 }

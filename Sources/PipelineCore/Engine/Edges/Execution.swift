@@ -159,6 +159,8 @@ public final class Execution {
   var isOver: Bool { outcome != nil || isSuspended }
   /// Everything that was wired at the launch has started.
   package private(set) var hasBegun = false
+  /// Called when everything that was wired at the launch has begun, see ``whenBegun(_:)``.
+  var takeovers: [() -> Void] = []
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
   /// Record the ends of the pieces of this turn.
@@ -326,6 +328,7 @@ public final class Execution {
     if let restoration { goOn(restoration) }
     isLaunching = false
     begin(whole)
+    takeOver()
     hasBegun = true
     completeErrors()
     endIfOver()

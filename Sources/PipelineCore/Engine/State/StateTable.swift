@@ -69,24 +69,32 @@ enum StateTable {
     private let steps: [StepPlan]
     private var index: [Key: Int] = [:]
     private(set) var entries: [Entry] = []
-    /// How many bytes of its own each step wrote.
-    var sizes: [StepID: Int] = [:]
+    /// The index of the first record of each step, by the step's number; -1: it has none. A million groups ask a million times.
+    private var firsts: [Int]
+    /// How many bytes of its own each step wrote, by the step's number.
+    var sizes: [Int]
     /// Steps whose state could not be written.
     var faults: [(key: Key, fault: StateFault)] = []
 
-    private var written: Set<StepID> = []
+    convenience init(_ plan: Plan) { self.init(plan.steps) }
 
-    init(_ plan: Plan) { steps = plan.steps }
+    /// Without steps: for values that belong to none.
+    init(_ steps: [StepPlan] = []) {
+      self.steps = steps
+      firsts = [Int](repeating: -1, count: steps.count)
+      sizes = [Int](repeating: 0, count: steps.count)
+    }
 
-    /// For values that belong to no step.
-    init() { steps = [] }
-
-    func hasRecord(of step: StepID) -> Bool { written.contains(step) }
+    func hasRecord(of step: StepID) -> Bool { firsts[step.number] >= 0 }
 
     func index(of key: Key) -> Int {
-      if case .step(let id, _, _) = key { written.insert(id) }
+      if case .step(let id, let version, let fitsOtherParameters) = key, firsts[id.number] >= 0 {
+        let first = firsts[id.number]
+        if entries[first].version == version, entries[first].fitsOtherParameters == fitsOtherParameters { return first }
+      }
       if let known = index[key] { return known }
       index[key] = entries.count
+      if case .step(let id, _, _) = key, firsts[id.number] < 0 { firsts[id.number] = entries.count }
       switch key {
       case .step(let id, let version, let fitsOtherParameters):
         let step = steps[id.number]

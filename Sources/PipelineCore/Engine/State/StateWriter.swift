@@ -203,7 +203,7 @@ public struct StateWriter {
   mutating func own(_ step: StepID, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
     body(&self)
-    if bytes.count > start { context.steps.sizes[step, default: 0] += bytes.count - start }
+    context.steps.sizes[step.number] += bytes.count - start
   }
 
   /// How many bytes a part has before its contents.

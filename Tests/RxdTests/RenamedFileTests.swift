@@ -1,0 +1,146 @@
+import Foundation
+import PipelineHost
+import Testing
+
+/// Files that are renamed, and names and addresses that go from one file to another, in a reload: what a pipeline keeps belongs to one run at a time.
+@Suite struct RenamedFileTests {
+  private struct Daemon {
+    let folder: Scratch
+    let process: RunningRxd
+
+    init(_ files: [String: String], keepsState: Bool = true) throws {
+      folder = try Scratch()
+      try FileManager.default.createDirectory(atPath: folder.path + "/files", withIntermediateDirectories: false)
+      for (name, text) in files { try folder.write("files/" + name, text) }
+      process = try RunningRxd(
+        ["--daemon", folder.path + "/files", "--log-format", "text", "--log-level", "info"]
+          + (keepsState ? ["--state-dir", folder.path + "/state"] : []))
+    }
+
+    func rename(_ old: String, to new: String) throws {
+      try FileManager.default.moveItem(atPath: "\(folder.path)/files/\(old)", toPath: "\(folder.path)/files/\(new)")
+    }
+
+    /// Returns what the log says until the reload is over.
+    func reload() throws -> [String] {
+      process.send(SIGHUP)
+      var lines: [String] = []
+      while true {
+        let line = try #require(try process.line(from: process.errors))
+        lines.append(line)
+        if line.contains("reloaded in") { return lines }
+      }
+    }
+  }
+
+  private func counter(_ name: String, from start: Int = 0) -> String {
+    """
+    name: \(name)
+    sources: { tick: { interval: 5ms } }
+    sinks:
+      out:
+        from: tick
+        chain: [ { scan: { start: \(start), next: running + 1 } }, { map: "'\(name) ' + string(event)" } ]
+        stdout: text
+
+    """
+  }
+
+  /// The pipeline goes on, whatever its file is called: each number comes once.
+  @Test func aRenamedFileIsTheSamePipeline() throws {
+    let daemon = try Daemon(["a.yaml": counter("counter")])
+    var next = 1
+    func expectMore() throws {
+      for _ in 0..<5 {
+        #expect(try daemon.process.line() == "counter \(next)", "\(daemon.process.transcript)")
+        next += 1
+      }
+    }
+    try expectMore()
+    var old = "a.yaml"
+    for round in 1...5 {
+      try daemon.rename(old, to: "b\(round).yaml")
+      old = "b\(round).yaml"
+      let log = try daemon.reload()
+      #expect(log.count == 1, "\(log)")
+      #expect(log.last?.contains("1 pipeline running") == true, "\(log)")
+      try expectMore()
+    }
+    daemon.process.send(SIGTERM)
+    #expect(try daemon.process.wait() == 0)
+  }
+
+  /// Two files change their names: each store has one run at a time, and the new run goes on from the last state of the old one.
+  @Test func aNameGoesToAnotherFile() throws {
+    let daemon = try Daemon(["a.yaml": counter("x")])
+    for number in 1...5 { #expect(try daemon.process.line() == "x \(number)") }
+    try daemon.folder.write("files/a.yaml", counter("y", from: 1000))
+    try daemon.folder.write("files/b.yaml", counter("x"))
+    let log = try daemon.reload()
+    #expect(!log.contains { $0.contains("killed or has crashed") || $0.contains("error") }, "\(log)")
+    var last = 5
+    var hasY = false
+    for _ in 0..<40 {
+      let line = try #require(try daemon.process.line())
+      if line.hasPrefix("y ") {
+        hasY = true
+        continue
+      }
+      last += 1
+      #expect(line == "x \(last)", "\(daemon.process.transcript)")
+    }
+    #expect(hasY)
+    daemon.process.send(SIGTERM)
+    #expect(try daemon.process.wait() == 0)
+  }
+
+  @Test func twoPipelinesOfOneNameDoNotShareAState() throws {
+    let daemon = try Daemon(["a.yaml": counter("x"), "b.yaml": counter("x")])
+    let line = try daemon.process.errorLine(with: "failed")
+    #expect(
+      line.contains(
+        "the pipeline of \(daemon.folder.path)/files/a.yaml has this name, too, and its state is kept under it: give one of them another 'name'"
+      ), "\(line)")
+    for number in 1...5 { #expect(try daemon.process.line() == "x \(number)") }
+    daemon.process.send(SIGTERM)
+    _ = try daemon.process.wait()
+  }
+
+  /// A pipeline without a name has that of its file, so a renamed file is another pipeline: it gets the address as soon as the old one has left it.
+  @Test(arguments: [true, false]) func anAddressGoesToAnotherFile(_ keepsState: Bool) throws {
+    let free = try FreePort()
+    let text = """
+      sources: { in: { tcp: 127.0.0.1:\(free.number) } }
+      sinks: { out: { from: in, stdout: text } }
+
+      """
+    let daemon = try Daemon(["a0.yaml": text], keepsState: keepsState)
+    try daemon.process.errorLine(with: "listening on")
+    for round in 0..<5 {
+      let client = try #require(SocketClient(port: free.number))
+      client.send("whole \(round)\ncut \(round)")
+      #expect(try daemon.process.line() == "whole \(round)")
+      try daemon.rename("a\(round).yaml", to: "a\(round + 1).yaml")
+      let log = try daemon.reload()
+      #expect(!log.contains { $0.contains("error") }, "\(log)")
+      #expect(log.contains { $0.contains("listening on") }, "\(log)")
+      #expect(client.receive()?.isEmpty == true)
+      if keepsState {
+        // Its sink gets the last event when the pipeline is there again.
+        let warning = "1 event is kept for the sinks of this pipeline, whose file is gone"
+        if !log.contains(where: { $0.contains(warning) }) { try daemon.process.errorLine(with: warning) }
+      } else {
+        #expect(!log.contains { $0.contains("warning") }, "\(log)")
+        #expect(try daemon.process.line() == "cut \(round)", "\(daemon.process.transcript)")
+      }
+    }
+    if keepsState {
+      try FileManager.default.removeItem(atPath: daemon.folder.path + "/files/a5.yaml")
+      try daemon.folder.write("files/a0.yaml", text)
+      _ = try daemon.reload()
+      #expect(try daemon.process.line() == "cut 0", "\(daemon.process.transcript)")
+    }
+    daemon.process.send(SIGTERM)
+    #expect(try daemon.process.wait() == 0)
+  }
+}
