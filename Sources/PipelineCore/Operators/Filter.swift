@@ -29,6 +29,7 @@ struct Filter: PureOperator {
     seeAlso: ["ignore", "take"])
 
   func makePureStep() -> PureStep { Step(condition.required) }
+  var passCondition: Program? { condition.required }
 
   final class Step: PureStep {
     private let program: Program

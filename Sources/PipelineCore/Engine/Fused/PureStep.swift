@@ -55,9 +55,12 @@ enum PureProblem {
 /// A fusable operator whose steps are ``PureStep``s.
 protocol PureOperator: FusableOperator {
   func makePureStep() -> PureStep
+  /// The condition without which a step drops a value, if it does nothing else.
+  var passCondition: Program? { get }
 }
 
 extension PureOperator {
+  var passCondition: Program? { nil }
   static var isPure: Bool { true }
   func makeStep() -> FusedStep { makePureStep() }
 }
