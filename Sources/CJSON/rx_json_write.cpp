@@ -152,6 +152,15 @@ size_t rx_json_copy_plain(const char *text, size_t length, char *target) {
   return at;
 }
 
+unsigned char rx_json_least_byte(const char *text, size_t length) {
+  unsigned char least = 0xFF;
+  for (size_t at = 0; at < length; at++) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    least = byte < least ? byte : least;
+  }
+  return least;
+}
+
 size_t rx_json_minify(const char *text, size_t length, char *target) {
   size_t count = 0;
   if (simdjson::minify(text, length, target, count)) {

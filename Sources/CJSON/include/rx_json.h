@@ -110,6 +110,8 @@ size_t rx_json_utf8_error(const char *text, size_t length);
 /// Copies the bytes from the start that can stand in a string literal as they are; returns how many. May
 /// write all `length` bytes of `target`.
 size_t rx_json_copy_plain(const char *text, size_t length, char *target);
+/// The least byte; of no bytes, 255.
+unsigned char rx_json_least_byte(const char *text, size_t length);
 /// Copies JSON text without the white space between tokens; writes at most `length` + 64 bytes.
 size_t rx_json_minify(const char *text, size_t length, char *target);
 /// Shortest digits that read back as `number`, always with '.' or 'e'; at most 32 bytes. Finite only.

@@ -311,11 +311,14 @@ package enum JSONWriter {
   @inline(__always)
   private static func appendRaw(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     guard let start = bytes.baseAddress else { return }
-    if memchr(start, 0x0A, bytes.count) == nil, memchr(start, 0x0D, bytes.count) == nil {
-      output.append(bytes)
-    } else {
-      appendMinified(bytes, to: output)
-    }
+    if !hasLineBreaks(bytes, start) { output.append(bytes) } else { appendMinified(bytes, to: output) }
+  }
+
+  @inline(__always)
+  private static func hasLineBreaks(_ bytes: UnsafeRawBufferPointer, _ start: UnsafeRawPointer) -> Bool {
+    // Most text has no byte below a space.
+    rx_json_least_byte(start.assumingMemoryBound(to: CChar.self), bytes.count) < 0x20
+      && (memchr(start, 0x0A, bytes.count) != nil || memchr(start, 0x0D, bytes.count) != nil)
   }
 
   @inline(never)

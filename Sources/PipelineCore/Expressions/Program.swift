@@ -315,6 +315,14 @@ public final class Program: @unchecked Sendable {
     return evaluateOperations(state)
   }
 
+  /// The condition as comparisons of slots, which need nothing else; nil: it has other terms.
+  var comparisons: (tests: UnsafePointer<SlotTest>, count: Int, last: UInt8)? {
+    guard testCount > 0, UnsafeBufferPointer(start: tests, count: testCount).allSatisfy(\.isComparison) else {
+      return nil
+    }
+    return (tests, testCount, lastTruth)
+  }
+
   @inline(never)
   private func evaluateOperations(_ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Tri {
     let outcome = machine(state).bool(root)

@@ -10,6 +10,7 @@
 /// that.
 struct SlotTest {
   enum Code: UInt8 {
+    /// Whether an int lies in a range: `low` is its least element, `high` the distance to the greatest.
     case intEqual, intLess, intLessOrEqual
     case doubleEqual, doubleLess, doubleLessOrEqual, doubleGreater, doubleGreaterOrEqual
     case boolEqual
@@ -49,26 +50,51 @@ struct SlotTest {
     _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8,
     _ code: UnsafePointer<Program.Code>, _ state: UnsafeMutablePointer<EvaluationFrame.State>
   ) -> UInt8 {
-    let slots = state.pointee.slots
-    var at = 0
+    run(tests, count, last: last, UnsafePointer(state.pointee.slots)) { test, slot in
+      test.pointee.code == .other ? test.evaluate(code, state) : test.judge(slot)
+    }
+  }
+
+  /// The same by comparing slots and nothing else: ``Truth/failed`` where a test needs more.
+  @inline(__always)
+  static func compare(
+    _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8, _ slots: UnsafePointer<Value>
+  ) -> UInt8 {
+    run(tests, count, last: last, slots) { _, _ in Truth.failed }
+  }
+
+  /// Whether ``compare(_:_:last:_:)`` knows the test.
+  var isComparison: Bool {
+    switch code {
+    case .intEqual, .intLess, .intLessOrEqual, .short, .word, .twoWords: true
+    default: false
+    }
+  }
+
+  /// `otherwise` decides what comparing the slot does not.
+  @inline(__always)
+  private static func run(
+    _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8, _ slots: UnsafePointer<Value>,
+    otherwise: (UnsafePointer<SlotTest>, UnsafePointer<Value>) -> UInt8
+  ) -> UInt8 {
+    let end = tests + count
+    var test = tests
     while true {
-      let test = tests + at
       let slot = slots + Int(test.pointee.slot)
       let outcome: UInt8
       switch test.pointee.code {
-      case .intEqual:
-        outcome = slot.pointee.is(.int) ? bit(slot.pointee.payload == test.pointee.low) : test.judge(slot)
-      case .intLess:
-        outcome = slot.pointee.is(.int) ? bit(slot.pointee.asInt < test.number) : test.judge(slot)
-      case .intLessOrEqual:
-        outcome = slot.pointee.is(.int) ? bit(slot.pointee.asInt <= test.number) : test.judge(slot)
+      // One comparison for all of them: a branch that is always foreseen, where a table of cases is not.
+      case .intEqual, .intLess, .intLessOrEqual:
+        outcome =
+          slot.pointee.is(.int)
+          ? bit(slot.pointee.payload &- test.pointee.low <= test.pointee.high) : otherwise(test, slot)
       case .short:
         outcome =
           test.fits(slot)
-          ? bit(shortBits(slot.pointee.pointer, test.pointee.length) == test.pointee.low) : test.judge(slot)
+          ? bit(shortBits(slot.pointee.pointer, test.pointee.length) == test.pointee.low) : otherwise(test, slot)
       case .word:
         guard test.fits(slot), let text = slot.pointee.pointer else {
-          outcome = test.judge(slot)
+          outcome = otherwise(test, slot)
           break
         }
         let low = text.loadUnaligned(as: UInt32.self)
@@ -76,26 +102,24 @@ struct SlotTest {
         outcome = bit(UInt64(low) | UInt64(high) << 32 == test.pointee.low)
       case .twoWords:
         guard test.fits(slot), let text = slot.pointee.pointer else {
-          outcome = test.judge(slot)
+          outcome = otherwise(test, slot)
           break
         }
         let low = text.loadUnaligned(as: UInt64.self)
         let high = text.loadUnaligned(fromByteOffset: Int(test.pointee.length) &- 8, as: UInt64.self)
         outcome = bit((low ^ test.pointee.low) | (high ^ test.pointee.high) == 0)
-      case .other:
-        outcome = test.evaluate(code, state)
       default:
-        outcome = test.judge(slot)
+        outcome = otherwise(test, slot)
       }
       if outcome == test.pointee.expected {
-        at &+= 1
-        if at == count { return last }
+        test += 1
+        if test == end { return last }
         continue
       }
       if outcome == Truth.failed { return outcome }
       let jump = test.pointee.jump
       if jump < 0 { return UInt8(truncatingIfNeeded: ~jump) }
-      at = Int(jump)
+      test = tests + Int(jump)
     }
   }
 
@@ -115,11 +139,14 @@ struct SlotTest {
 
 extension UnsafePointer<SlotTest> {
   @inline(__always)
-  fileprivate var number: Int64 { Int64(bitPattern: pointee.low) }
+  fileprivate var number: Int64 {
+    let greatest = Int64(bitPattern: pointee.low &+ pointee.high)
+    return pointee.code == .intLess ? greatest &+ 1 : greatest
+  }
 
   /// Whether the slot is a text without escapes and as long as the constant.
   @inline(__always)
-  fileprivate func fits(_ slot: UnsafeMutablePointer<Value>) -> Bool {
+  fileprivate func fits(_ slot: UnsafePointer<Value>) -> Bool {
     slot.pointee.is(.string) && slot.pointee.flags == 0 && slot.pointee.length == pointee.length
   }
 
@@ -132,7 +159,7 @@ extension UnsafePointer<SlotTest> {
 
   /// The outcome of rare tests, and for values of other kinds than the constant's.
   @inline(never)
-  fileprivate func judge(_ slot: UnsafeMutablePointer<Value>) -> UInt8 {
+  fileprivate func judge(_ slot: UnsafePointer<Value>) -> UInt8 {
     let value = slot.pointee
     if value.isAbsent { return pointee.absent }
     let holds: Bool
@@ -369,10 +396,11 @@ struct SlotTests {
     switch (relation, constant.what) {
     case (.equal, _): return equality(constant).map { ($0, false) }
     case (.notEqual, _): return equality(constant).map { ($0, true) }
-    case (.less, .int): return (test(.intLess), false)
-    case (.lessOrEqual, .int): return (test(.intLessOrEqual), false)
-    case (.greater, .int): return (test(.intLessOrEqual), true)
-    case (.greaterOrEqual, .int): return (test(.intLess), true)
+    case (.less, .int), (.greaterOrEqual, .int):
+      guard constant.asInt > .min else { return nil }
+      return (ints(.intLess, .min, constant.asInt - 1), relation == .greaterOrEqual)
+    case (.lessOrEqual, .int), (.greater, .int):
+      return (ints(.intLessOrEqual, .min, constant.asInt), relation == .greater)
     // NaN is neither less nor not less.
     case (.less, .double): return (test(.doubleLess), false)
     case (.lessOrEqual, .double): return (test(.doubleLessOrEqual), false)
@@ -382,11 +410,17 @@ struct SlotTests {
     }
   }
 
+  private static func ints(_ code: SlotTest.Code, _ least: Int64, _ greatest: Int64) -> SlotTest {
+    SlotTest(
+      code: code, slot: 0, low: UInt64(bitPattern: least),
+      high: UInt64(bitPattern: greatest) &- UInt64(bitPattern: least))
+  }
+
   private static func equality(_ constant: Value) -> SlotTest? {
     switch constant.what {
     case .null: return SlotTest(code: .null, slot: 0)
     case .bool: return SlotTest(code: .boolEqual, slot: 0, low: constant.payload)
-    case .int: return SlotTest(code: .intEqual, slot: 0, low: constant.payload)
+    case .int: return ints(.intEqual, constant.asInt, constant.asInt)
     case .double: return SlotTest(code: .doubleEqual, slot: 0, low: constant.payload)
     case .string where constant.flags == 0: return text(constant)
     default: return nil

@@ -1,5 +1,5 @@
 /// `filter`: the events for which a condition holds.
-struct Filter: PureOperator {
+struct Filter: ConditionOperator {
   var condition = ExpressionParameter()
 
   static let spec = ComponentSpec<Filter>(
@@ -29,6 +29,7 @@ struct Filter: PureOperator {
     seeAlso: ["ignore", "take"])
 
   func makePureStep() -> PureStep { Step(condition.required) }
+  var passCondition: Program { condition.required }
 
   final class Step: PureStep {
     private let program: Program

@@ -53,9 +53,9 @@ package final class StageWorker {
       first += branch.parts.reduce(0) { $0 + $1.steps.count }
       let steps = FusedSteps(
         branch.parts, counting: { _, index in counters + (own + index) },
-        frame: { segment in
+        frame: { segment, knowsEvent in
           let reading = segment.projection.filling
-          if reading.isShared, banks[ObjectIdentifier(reading)] == nil {
+          if reading.isShared || knowsEvent, banks[ObjectIdentifier(reading)] == nil {
             banks[ObjectIdentifier(reading)] = SlotBank(reading.slotCount)
           }
           return EventFrame(segment, arena: arena, json: json, bank: banks[ObjectIdentifier(reading)])
@@ -128,6 +128,22 @@ package final class StageWorker {
     return .passed
   }
 
+  /// Whether the condition of the first step drops the event.
+  @inline(__always)
+  private func isLeftOut(_ event: Value, _ steps: FusedSteps) -> Bool {
+    switch steps.leadingOutcome(event) {
+    case .drop: true
+    case .undecided: false
+    case .unread: steps.readsAndDrops(event)
+    }
+  }
+
+  @inline(__always)
+  private func countDropped(by step: FusedSteps.Step, _ offset: Int64, _ event: () -> Event) {
+    step.counters.pointee.dropped &+= 1
+    if step.counters.pointee.dropped == 1 { keep(event(), at: offset, step.id) }
+  }
+
   /// Keeps the first event of a block that a step drops, for ``StoppedEvents``.
   @inline(never)
   private func keep(_ event: Event, at offset: Int64, _ step: StepID) {
@@ -155,8 +171,12 @@ package final class StageWorker {
           }
           if received <= Self.timed { came.add(size.size(of: value)) }
           for index in branches.indices {
-            var event = Event(value)
             var step = 0
+            if received > Self.timed, isLeftOut(value, branches[index].steps) {
+              countDropped(by: branches[index].steps[0], offset) { Event(value) }
+              continue
+            }
+            var event = Event(value)
             let progress = withUnsafeMutablePointer(to: &event) {
               received > Self.timed
                 ? branches[index].steps.passPure($0, from: &step) : passTimed($0, index, &step)
@@ -165,10 +185,7 @@ package final class StageWorker {
             case .passed:
               hasFailed = branches[index].encoder.append(event.value, to: buffers[index]) != nil
               sent[index] &+= 1
-            case .dropped:
-              let counters = branches[index].steps[step].counters
-              counters.pointee.dropped &+= 1
-              if counters.pointee.dropped == 1 { keep(event, at: offset, branches[index].steps[step].id) }
+            case .dropped: countDropped(by: branches[index].steps[step], offset) { event }
             case .failed, .unreadable, .notPure: hasFailed = true
             }
             if hasFailed { return false }

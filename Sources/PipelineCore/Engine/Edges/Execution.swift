@@ -359,8 +359,8 @@ public final class Execution {
   private var banks: [ObjectIdentifier: SlotBank] = [:]
 
   /// The slots that all frames of a shared projection fill and read.
-  func slotBank(_ projection: Projection) -> SlotBank? {
-    guard projection.isShared else { return nil }
+  func slotBank(_ projection: Projection, evenAlone: Bool) -> SlotBank? {
+    guard projection.isShared || evenAlone else { return nil }
     if let known = banks[ObjectIdentifier(projection)] { return known }
     let new = SlotBank(projection.slotCount)
     banks[ObjectIdentifier(projection)] = new

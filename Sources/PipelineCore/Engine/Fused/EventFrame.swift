@@ -7,12 +7,14 @@ public final class EventFrame {
   /// Nil off the pipeline thread, where there is no pipeline time and no origin of events.
   private unowned(unsafe) let execution: Execution?
 
-  init(_ segment: Segment, _ scope: Scope, _ execution: Execution) {
+  /// - Parameter knowsEvent: The frame must know which event its slots are of (``EvaluationFrame/State/filled``).
+  init(_ segment: Segment, _ scope: Scope, _ execution: Execution, knowsEvent: Bool = false) {
     self.segment = segment
     self.execution = execution
     frame = EvaluationFrame(
       variables: segment.variableCount, slots: segment.projection.slotCount,
-      bank: execution.slotBank(segment.projection.filling), arena: execution.executor.arena, json: execution.json)
+      bank: execution.slotBank(segment.projection.filling, evenAlone: knowsEvent), arena: execution.executor.arena,
+      json: execution.json)
     frame[Variables.env] = segment.environment.value
     frame[Variables.outer] = scope.outer?.value ?? .absent
     frame[Variables.error] = scope.error?.value ?? .absent
@@ -102,6 +104,10 @@ public final class EventFrame {
     let outcome = projection._withUnsafeGuaranteedRef { $0.fill(value, state) }
     return outcome.isError ? unreadable(value, outcome) : nil
   }
+
+  /// Reads the slots of an event, and nothing else. False: ``load(_:)`` says why they cannot be read.
+  @inline(__always)
+  func readSlots(_ event: Value) -> Bool { !projection._withUnsafeGuaranteedRef { $0.fill(event, state) }.isError }
 
   // Apart, so that an event without them passes less code.
   @inline(never)

@@ -90,9 +90,9 @@ public final class FusedRun: OperatorNode {
     self.meters = meters
     let steps = FusedSteps(
       plan.parts, counting: { id, _ in meters.step(id) },
-      frame: { segment in
+      frame: { segment, knowsEvent in
         nodeContext.scope.frames?.frame(segment, nodeContext.scope, nodeContext.execution)
-          ?? EventFrame(segment, nodeContext.scope, nodeContext.execution)
+          ?? EventFrame(segment, nodeContext.scope, nodeContext.execution, knowsEvent: knowsEvent)
       })
     self.steps = steps
     entry = nodeContext.inputs.first.map { meters.edge($0.edge) } ?? meters.edge(.none)
@@ -156,10 +156,35 @@ public final class FusedRun: OperatorNode {
   }
 
   public override func receive(_ event: Event) {
+    switch steps.leadingOutcome(event.value) {
+    case .drop: countDroppedFirst(event)
+    case .undecided: process(event)
+    case .unread: readAndReceive(event)
+    }
+  }
+
+  // Apart, like what follows, so that an event that the first condition drops passes less code.
+  @inline(never)
+  private func readAndReceive(_ event: Event) {
+    if steps.readsAndDrops(event.value) { countDroppedFirst(event) } else { process(event) }
+  }
+
+  @inline(never)
+  private func process(_ event: Event) {
     var event = event.copied
     let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
     if ended >= 0 { end(with: ended) }
   }
+
+  @inline(__always)
+  private func countDroppedFirst(_ event: Event) {
+    let counters = steps[0].counters
+    counters.pointee.dropped &+= 1
+    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offerFirst(event) }
+  }
+
+  @inline(never)
+  private func offerFirst(_ event: Event) { withUnsafePointer(to: event) { offer($0, at: 0) } }
 
   override func receiveWatched(_ event: Event) {
     var event = event.copied
@@ -240,11 +265,11 @@ public final class FusedRun: OperatorNode {
   private func countDropped(_ event: UnsafeMutablePointer<Event>, at index: Int) {
     let counters = steps[index].counters
     counters.pointee.dropped &+= 1
-    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offer(event, at: index) }
+    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offer(UnsafePointer(event), at: index) }
   }
 
   @inline(never)
-  private func offer(_ event: UnsafeMutablePointer<Event>, at index: Int) {
+  private func offer(_ event: UnsafePointer<Event>, at index: Int) {
     meters.offer(event.pointee, .dropped, at: steps[index].id, outer: frame(at: index).outerEvent)
   }
 

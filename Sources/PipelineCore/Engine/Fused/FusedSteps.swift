@@ -30,15 +30,20 @@ struct FusedSteps: RandomAccessCollection {
   }
 
   private let steps: UnsafeMutableBufferPointer<Step>
+  /// Of the first step; nil: it has none.
+  private let leading: LeadingCondition?
 
-  /// - Parameter counters: Of a step, and its place among these steps.
+  /// - Parameters:
+  ///   - counters: Of a step, and its place among these steps.
+  ///   - frame: Of a segment; whether it must know which event its slots are of.
   init(
     _ parts: [FusedRunPlan.Part], counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
-    frame: (Segment) -> EventFrame
+    frame: (Segment, Bool) -> EventFrame
   ) {
     var steps: [Step] = []
-    for part in parts {
-      let frame = frame(part.segment)
+    let condition = parts.first.flatMap(LeadingCondition.of)
+    for (number, part) in parts.enumerated() {
+      let frame = frame(part.segment, number == 0 && condition != nil)
       for (index, step) in part.steps.enumerated() {
         let made = step.component.makeStep()
         made.keptSize.attach(counters(step.id, steps.count))
@@ -51,6 +56,21 @@ struct FusedSteps: RandomAccessCollection {
     }
     self.steps = .allocate(capacity: steps.count)
     _ = self.steps.initialize(from: steps)
+    leading = steps.first.flatMap { first in
+      condition.flatMap { LeadingCondition($0, first.frame.takeUnretainedValue()) }
+    }
+  }
+
+  /// What the first step's condition says of an event before any step is called.
+  @inline(__always)
+  func leadingOutcome(_ event: Value) -> LeadingCondition.Outcome { leading?.outcome(event) ?? .undecided }
+
+  /// Reads what the first step's condition compares, and returns whether it drops the event. If the event cannot be read, the steps must
+  /// process it.
+  @inline(__always)
+  func readsAndDrops(_ event: Value) -> Bool {
+    guard let leading, steps[0].frame._withUnsafeGuaranteedRef({ $0.readSlots(event) }) else { return false }
+    return leading.dropsRead
   }
 
   var startIndex: Int { 0 }

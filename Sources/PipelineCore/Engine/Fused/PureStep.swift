@@ -62,3 +62,8 @@ extension PureOperator {
   public static var isPure: Bool { true }
   public func makeStep() -> FusedStep { makePureStep() }
 }
+
+/// A pure operator whose steps drop each value for which a condition does not hold, and do nothing else.
+protocol ConditionOperator: PureOperator {
+  var passCondition: Program { get }
+}

@@ -60,7 +60,7 @@ final class SharedSignal: Downstream {
     func pass(_ event: Event) {
       for receiver in list {
         receiver._withUnsafeGuaranteedRef { subscriber in
-          if !subscriber.isClosed, !subscriber.isCatchingUp { subscriber.edge.pass(event) }
+          if subscriber.state == .receiving { subscriber.edge.pass(event) }
         }
       }
     }
@@ -165,9 +165,9 @@ final class SharedSignal: Downstream {
       entry.event.keep(in: execution.executor.arena)
       subscriber.edge.pass(entry.event.event)
     }
-    subscriber.isCatchingUp = false
+    if subscriber.state == .catchingUp { subscriber.state = .receiving }
     guard let ending, !subscriber.isClosed else { return }
-    subscriber.isClosed = true
+    subscriber.state = .closed
     execution.executor.releaseLater(subscriber)
     switch ending {
     case .completed: subscriber.edge.complete()
@@ -179,9 +179,14 @@ final class SharedSignal: Downstream {
     let edge: Edge
     let shared: SharedSignal
     let serial: UInt64
-    @exclusivity(unchecked) var isClosed = false
-    /// The subscriber receives kept events, and nothing else meanwhile.
-    @exclusivity(unchecked) var isCatchingUp = false
+    enum State {
+      case receiving
+      /// It receives kept events, and nothing else meanwhile.
+      case catchingUp
+      case closed
+    }
+    @exclusivity(unchecked) var state = State.receiving
+    var isClosed: Bool { state == .closed }
 
     init(_ edge: Edge, _ shared: SharedSignal, _ serial: UInt64) {
       self.edge = edge
@@ -191,7 +196,7 @@ final class SharedSignal: Downstream {
 
     func cancel() {
       guard !isClosed else { return }
-      isClosed = true
+      state = .closed
       edge.counters.cancelled()
       shared.remove(self)
     }
@@ -199,7 +204,7 @@ final class SharedSignal: Downstream {
     /// Whether the subscriber is notified of the end. False if it was cancelled, perhaps by an earlier subscriber's
     /// reaction to the end. Nothing comes after the end.
     func receivesEnd() -> Bool {
-      defer { isClosed = true }
+      defer { state = .closed }
       return !isClosed
     }
   }
@@ -208,7 +213,7 @@ final class SharedSignal: Downstream {
   func subscribe(_ edge: Edge, serial: UInt64? = nil) -> any Subscription {
     let subscriber = Subscriber(edge, self, serial ?? execution.nextSubscription())
     if ending != nil || serial == nil && !kept.isEmpty {
-      subscriber.isCatchingUp = true
+      subscriber.state = .catchingUp
       execution.whenWired { [self] in catchUp(subscriber) }
       if ending != nil { return subscriber }
     }
@@ -241,7 +246,7 @@ final class SharedSignal: Downstream {
 
   override func accepts(_ batch: Batch) -> Bool {
     sharing.replay == 0 && !subscribers.isEmpty
-      && subscribers.allSatisfy { !$0.isCatchingUp && !$0.isClosed && $0.edge.accepts(batch) }
+      && subscribers.allSatisfy { $0.state == .receiving && $0.edge.accepts(batch) }
   }
 
   override func receive(_ batch: Batch) {
