@@ -1,6 +1,7 @@
-import PipelineCore
 import PipelineTestSupport
 import Testing
+
+@testable import PipelineCore
 
 /// Conditions over slots take a way of their own, which must give what the operations give.
 @Suite struct ConditionTests {
@@ -100,6 +101,12 @@ import Testing
       let value = program.evaluate(frame)
       let truth: Program.Tri = !value.is(.bool) ? .failed : value.asBool ? .yes : .no
       #expect(program.evaluateBool(frame) == truth, "\(text) for \(event)")
+      guard let (tests, count, last) = program.comparisons else { continue }
+      let compared = SlotTest.compare(tests, count, last: last, UnsafePointer(frame.slots))
+      // Comparisons decide right, or not at all.
+      #expect(
+        compared == Truth.failed || compared == (truth == .yes ? Truth.yes : truth == .no ? Truth.no : .max),
+        "\(text) for \(event)")
     }
   }
 }
