@@ -166,7 +166,7 @@ extension FusableOperator {
   public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
 
   public func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
-    FusedRun(
+    FusedRun.make(
       FusedRunPlan(parts: [.init(segment: nodeContext.segment, steps: [.init(id: nodeContext.step, component: self)])]),
       nodeContext, downstream: downstream)
   }

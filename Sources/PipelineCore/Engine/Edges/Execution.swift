@@ -464,7 +464,7 @@ public final class Execution {
   }
 
   func makeRun(_ run: FusedRunPlan, _ nodeContext: NodeContext, _ edge: Edge) -> FusedRun {
-    edge.downstream._withUnsafeGuaranteedRef { FusedRun(run, nodeContext, downstream: $0) }
+    edge.downstream._withUnsafeGuaranteedRef { FusedRun.make(run, nodeContext, downstream: $0) }
   }
 
   /// `edge`: over which the node sends; nil: that of the plan.

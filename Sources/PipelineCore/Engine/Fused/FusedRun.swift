@@ -55,11 +55,13 @@ open class FusedStep {
 ///
 /// A run may serve many chains of the same plan, such as the groups of `groupBy`. Then each chain has its own steps and
 /// passes them with each event, and the run itself is never started.
-public final class FusedRun: OperatorNode {
+///
+/// Make one that is started with ``make(_:_:downstream:)``.
+public class FusedRun: OperatorNode {
   /// The retained steps of one of many chains, as many as the run has.
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<FusedStep>>
 
-  private let steps: FusedSteps
+  fileprivate final let steps: FusedSteps
   /// The components of the steps.
   private let components: [any FusableOperator]
   /// The indexes of the steps that also send later.
@@ -122,7 +124,7 @@ public final class FusedRun: OperatorNode {
   }
 
   /// Whether a step ends the signal as soon as it is subscribed.
-  var endsBeforeStart: Bool { endingStep != nil }
+  final var endsBeforeStart: Bool { endingStep != nil }
 
   public override func start() {
     guard let ending = endingStep else {
@@ -151,40 +153,18 @@ public final class FusedRun: OperatorNode {
   }
 
   /// Makes `value` the `outer` of the steps' expressions, in place of the scope's.
-  func setOuter(_ value: Value) {
+  final func setOuter(_ value: Value) {
     for step in steps { step.frame._withUnsafeGuaranteedRef { $0.setOuter(value) } }
   }
 
-  public override func receive(_ event: Event) {
-    switch steps.leadingOutcome(event.value) {
-    case .drop: countDroppedFirst(event)
-    case .undecided: process(event)
-    case .unread: readAndReceive(event)
-    }
-  }
+  public override func receive(_ event: Event) { process(event) }
 
-  // Apart, like what follows, so that an event that the first condition drops passes less code.
-  @inline(never)
-  private func readAndReceive(_ event: Event) {
-    if steps.readsAndDrops(event.value) { countDroppedFirst(event) } else { process(event) }
-  }
-
-  @inline(never)
-  private func process(_ event: Event) {
+  @inline(__always)
+  fileprivate final func process(_ event: Event) {
     var event = event.copied
     let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
     if ended >= 0 { end(with: ended) }
   }
-
-  @inline(__always)
-  private func countDroppedFirst(_ event: Event) {
-    let counters = steps[0].counters
-    counters.pointee.dropped &+= 1
-    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offerFirst(event) }
-  }
-
-  @inline(never)
-  private func offerFirst(_ event: Event) { withUnsafePointer(to: event) { offer($0, at: 0) } }
 
   override func receiveWatched(_ event: Event) {
     var event = event.copied
@@ -269,7 +249,7 @@ public final class FusedRun: OperatorNode {
   }
 
   @inline(never)
-  private func offer(_ event: UnsafePointer<Event>, at index: Int) {
+  fileprivate final func offer(_ event: UnsafePointer<Event>, at index: Int) {
     meters.offer(event.pointee, .dropped, at: steps[index].id, outer: frame(at: index).outerEvent)
   }
 
@@ -339,7 +319,7 @@ public final class FusedRun: OperatorNode {
   }
 
   /// Applies the error policy of the running step to an event.
-  func verdict(on event: Event, of step: FusedStep, because problem: () -> EventProblem) -> StepVerdict {
+  final func verdict(on event: Event, of step: FusedStep, because problem: () -> EventProblem) -> StepVerdict {
     switch execution.outcome(of: event, at: currentStep, standard: step.standardPolicy, because: problem) {
     case .pass: return .pass
     case .gone: return .gone
@@ -387,7 +367,7 @@ public final class FusedRun: OperatorNode {
   }
 
   /// The frame of the running step, loaded without an event, for values sent at the end.
-  func frameOfNothing() -> EventFrame {
+  final func frameOfNothing() -> EventFrame {
     let frame = frame(at: current)
     var nothing = Event(.null)
     nothing.key = completingKey
@@ -398,7 +378,7 @@ public final class FusedRun: OperatorNode {
   // MARK: Steps that send later
 
   /// Passes a value of a step through the steps downstream of it.
-  func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
+  final func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
     var event = Event(value)
     event.key = chain.key
     steps[index].counters.pointee.made &+= 1
@@ -416,18 +396,18 @@ public final class FusedRun: OperatorNode {
   }
 
   /// A step has made an event and given it up.
-  func countMade(at index: Int) { steps[index].counters.pointee.made &+= 1 }
+  final func countMade(at index: Int) { steps[index].counters.pointee.made &+= 1 }
 
-  func countSkipped(at index: Int) {
+  final func countSkipped(at index: Int) {
     steps[index].counters.pointee.made &+= 1
     steps[index].counters.pointee.dropped &+= 1
   }
 
-  func id(at index: Int) -> StepID { steps[index].id }
-  func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
+  final func id(at index: Int) -> StepID { steps[index].id }
+  final func frame(at index: Int) -> EventFrame { steps[index].frame._withUnsafeGuaranteedRef { $0 } }
 
   /// Runs `body` so that its rejections count as rejections of the step at `index`.
-  func acting(at index: Int, _ body: () -> Void) {
+  final func acting(at index: Int, _ body: () -> Void) {
     let outer = current
     current = index
     body()
@@ -435,7 +415,7 @@ public final class FusedRun: OperatorNode {
   }
 
   /// The event time of a step. Chains of the same stream share it.
-  func clock(at index: Int) -> EventClock {
+  final func clock(at index: Int) -> EventClock {
     guard let time = nodeContext.scope.time else { return EventClock() }
     if let known = clocks[index] { return known }
     let clock = time.clock(of: steps[index].id)
@@ -446,7 +426,7 @@ public final class FusedRun: OperatorNode {
   // MARK: Many chains
 
   /// Makes the steps of a chain.
-  func makeSteps(for chain: FusedChain) {
+  final func makeSteps(for chain: FusedChain) {
     let own = OwnSteps.allocate(capacity: max(1, steps.count))
     for index in steps.indices {
       let step = steps[index].step._withUnsafeGuaranteedRef { components[index].makeStep(beside: $0) }
@@ -459,16 +439,16 @@ public final class FusedRun: OperatorNode {
   }
 
   /// Gives the steps of a chain their indexes. Steps without state may be attached again and then count as new.
-  func attach(_ chain: FusedChain) {
+  final func attach(_ chain: FusedChain) {
     for index in late { lateStep(index, chain.steps).attach(to: chain, of: self, at: index) }
   }
 
   /// Starts a chain with new steps.
-  func start(_ chain: FusedChain) { if !late.isEmpty { begin(chain.steps) } }
+  final func start(_ chain: FusedChain) { if !late.isEmpty { begin(chain.steps) } }
 
   /// Whether every ``LateStep`` of a chain, or of the run, is fresh.
   @inline(__always)
-  func areFresh(_ own: OwnSteps?) -> Bool {
+  final func areFresh(_ own: OwnSteps?) -> Bool {
     for index in late {
       let step = own?[index] ?? steps[index].step
       if !step._withUnsafeGuaranteedRef({ unsafeDowncast($0, to: LateStep.self).isFresh }) { return false }
@@ -477,7 +457,7 @@ public final class FusedRun: OperatorNode {
   }
 
   /// Frees a chain's steps; control may still be inside them.
-  func discard(_ chain: FusedChain) {
+  final func discard(_ chain: FusedChain) {
     guard let own = chain.steps else { return }
     chain.steps = nil
     chain.hasEnded = true
@@ -492,7 +472,7 @@ public final class FusedRun: OperatorNode {
 
   /// Passes an event through a chain's steps, which may change it; returns whether the chain has completed.
   @inline(never)
-  func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
+  final func pass(_ event: UnsafeMutablePointer<Event>, through chain: FusedChain, _ own: OwnSteps) -> Bool {
     entry.pointee.credit &-= 1
     var ended = -1
     if entry.pointee.credit == 0, !entry.pausesObservation() {
@@ -505,10 +485,10 @@ public final class FusedRun: OperatorNode {
   }
 
   /// The input of a chain is complete.
-  func complete(_ chain: FusedChain) { complete(from: 0, chain) }
+  final func complete(_ chain: FusedChain) { complete(from: 0, chain) }
 
   /// Completes a chain that ends before it starts.
-  func completeBeforeStart(_ chain: FusedChain) {
+  final func completeBeforeStart(_ chain: FusedChain) {
     if let ending = endingStep { complete(from: ending + 1, chain) }
   }
 
@@ -520,7 +500,7 @@ public final class FusedRun: OperatorNode {
     recordInputs(&state)
   }
 
-  func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
+  final func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
     for (index, component) in components.enumerated() {
       let version = component.persistence.version
       guard version > 0 else { continue }
@@ -531,7 +511,7 @@ public final class FusedRun: OperatorNode {
     }
   }
 
-  func restoreSteps(_ restoration: Restoration, of chain: FusedChain? = nil) {
+  final func restoreSteps(_ restoration: Restoration, of chain: FusedChain? = nil) {
     let own = chain?.steps
     for (index, component) in components.enumerated() {
       let id = steps[index].id
@@ -564,16 +544,55 @@ public final class FusedRun: OperatorNode {
   }
 
   /// The ID of the step whose `apply` is running.
-  var currentStep: StepID { steps[current].id }
+  final var currentStep: StepID { steps[current].id }
 
   /// The plan of the running step.
-  var step: StepPlan { execution.plan.steps[currentStep.number] }
+  final var step: StepPlan { execution.plan.steps[currentStep.number] }
 
   /// Rejects an event on behalf of the running step.
-  package func rejectRow(
+  package final func rejectRow(
     _ event: Event, _ code: Diagnostic.Code, _ message: String, at location: SourceLocation? = nil
   ) {
     execution.reject(Rejection(event, code, message, at: location), step: currentStep)
+  }
+}
+
+/// Fused steps of which the first drops most of its events by comparing slots (``LeadingCondition``). Only what is left is copied and processed.
+private final class LeadingConditionRun: FusedRun {
+  public override func receive(_ event: Event) {
+    switch steps.leadingOutcome(event.value) {
+    case .drop: countDropped(event)
+    case .undecided: processApart(event)
+    case .unread: readAndReceive(event)
+    }
+  }
+
+  // Apart, like what follows, so that an event that the condition drops passes less code.
+  @inline(never)
+  private func readAndReceive(_ event: Event) {
+    if steps.readsAndDrops(event.value) { countDropped(event) } else { processApart(event) }
+  }
+
+  @inline(never)
+  private func processApart(_ event: Event) { process(event) }
+
+  @inline(__always)
+  private func countDropped(_ event: Event) {
+    let counters = steps[0].counters
+    counters.pointee.dropped &+= 1
+    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offerDropped(event) }
+  }
+
+  @inline(never)
+  private func offerDropped(_ event: Event) { withUnsafePointer(to: event) { offer($0, at: 0) } }
+}
+
+extension FusedRun {
+  /// The node of a run that receives events by itself.
+  static func make(_ plan: FusedRunPlan, _ nodeContext: NodeContext, downstream: Downstream) -> FusedRun {
+    plan.parts.first.flatMap(LeadingCondition.of) == nil
+      ? FusedRun(plan, nodeContext, downstream: downstream)
+      : LeadingConditionRun(plan, nodeContext, downstream: downstream)
   }
 }
 
