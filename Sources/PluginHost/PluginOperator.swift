@@ -56,7 +56,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var isCrowded = false
     private var isFlushing = false
 
-    /// After so many inputs the plugin is asked for its state.
+    /// The number of inputs after which the plugin is asked for its state.
     private static let saveInterval = 256
     /// The most answered inputs that are kept while the plugin saves no state.
     private static let mostUncovered = 16_384

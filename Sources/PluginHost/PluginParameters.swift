@@ -69,7 +69,7 @@ struct PerEventArguments {
     }
   }
 
-  /// Whether a value may be of the type, as far as its kind tells.
+  /// Whether a value may be of the type, judged by its kind alone.
   private static func fits(_ value: Value, _ type: ExpressionType) -> Bool {
     switch type {
     case .bool: value.is(.bool)

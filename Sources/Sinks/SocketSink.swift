@@ -314,7 +314,7 @@ final class SocketSink: RunningSink {
   private final class Progress: @unchecked Sendable {
     var messages = 0
 
-    /// The bytes of so many further messages.
+    /// The bytes of the given number of further messages.
     func bytes(of sent: Int, _ ends: [Int]) -> Int {
       let start = messages == 0 ? 0 : ends[messages - 1]
       messages += sent

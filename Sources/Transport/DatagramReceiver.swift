@@ -23,7 +23,7 @@ package final class DatagramReceiver: Sendable {
   }
 
   package enum Notice: Sendable, Equatable {
-    /// The system had no room for so many more datagrams.
+    /// The number of further datagrams for which the system had no room.
     case dropped(UInt64)
     /// The socket cannot be read; it is tried again.
     case failed(String)

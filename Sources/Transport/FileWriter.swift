@@ -453,7 +453,7 @@ package final class FileWriter: Sendable {
   /// How many bytes have been queued so far.
   package var added: Int64 { state.withLock(\.added) }
 
-  /// The end of the file when so many of the queued bytes have been written, as far as is known now: a rotation may send
+  /// The end of the file when the given number of queued bytes has been written, as far as is known now: a rotation may send
   /// queued bytes to another file. Nil: the target is not a regular file for appending, or others write to it.
   /// Counts must not decrease from call to call.
   package func place(after count: Int64) -> FilePosition? {

@@ -42,7 +42,7 @@ package final class FilesWriter: Sendable {
     /// Whether the file has been opened for blocks with this ``Block/opening``.
     package func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
 
-    /// The end of the file when so many bytes have been written for it; nil: that is not known yet, or others write to it. Counts must not
+    /// The end of the file when the given number of bytes has been written for it; nil: that is not known yet, or others write to it. Counts must not
     /// decrease from call to call.
     package func place(after count: Int64) -> FilePosition? {
       stretches.withLock { stretches in

@@ -29,7 +29,7 @@ final class RequestHead: @unchecked Sendable {
   /// Whether the body has a content coding.
   @exclusivity(unchecked) var isCoded = false
 
-  /// A copy of the lines, with room for so many fields.
+  /// A copy of the lines, with room for the given number of fields.
   init(
     _ lines: UnsafeRawBufferPointer, maxFields: Int, method: Range<Int32>, target: Range<Int32>, path: Range<Int32>
   ) {

@@ -278,7 +278,7 @@ package struct HostMetrics: Sendable {
     var states: [String: Double] = [:]
     var (count, threads) = (0.0, 0.0)
     for name in names where name.utf8.allSatisfy({ $0 &- 0x30 < 10 }) {
-      // One that has ended meanwhile is none.
+      // A process that has ended since is left out.
       guard let text = SystemFile.read("\(root)/proc/\(name)/stat"), let end = text.lastIndex(of: UInt8(ascii: ")"))
       else { continue }
       let words = Self.words(text[(end + 1)...])

@@ -255,7 +255,7 @@ package struct MessageCutter {
     return .message(first..<(first + length))
   }
 
-  /// Digits, a space and so many bytes.
+  /// A length in digits, a space, and that many bytes.
   private mutating func counted(_ isLast: Bool) -> Found? {
     var at = start
     var length = 0

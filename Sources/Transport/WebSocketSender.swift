@@ -210,7 +210,7 @@ package final class WebSocketSender: MessageSender {
     work()
   }
 
-  /// The system has taken so many bytes of the connection.
+  /// Reports how many bytes of the connection the system has taken.
   private func progress(_ session: WebSocketSession, _ taken: Int) {
     let (done, failures) = state.withLock { state -> ([Message], Int) in
       guard state.session === session, state.isReady else { return ([], 0) }

@@ -107,7 +107,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     link.withLock { $0 }?.stream.sendCounted(WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
   }
 
-  /// So many bytes of messages have been handled.
+  /// Reports how many bytes of messages have been handled.
   package func handled(_ bytes: Int) {
     let left = underWay.subtract(bytes, ordering: .sequentiallyConsistent).newValue
     if left <= options.room / 2, isPaused.exchange(false, ordering: .sequentiallyConsistent) {

@@ -15,7 +15,7 @@ struct WriterMark: Sendable, Equatable {
 
   private static let name = "user.rxd.file"
 
-  /// The end of the file when so many bytes have been written for it; nil: that was before the mark.
+  /// The end of the file when the given number of bytes has been written for it; nil: that was before the mark.
   func end(after count: Int64) -> Int64? {
     let (written, overflow) = count.subtractingReportingOverflow(start)
     return overflow || written < 0 ? nil : size &+ written

@@ -74,7 +74,7 @@ extension WriterWork {
       return now.count != head.count
     }
 
-    /// The end of the file when so many bytes have been written in all; nil: unknown.
+    /// The end of the file when the given number of bytes has been written in all; nil: unknown.
     func place(after count: Int64) -> FilePosition? {
       if isShared { return nil }
       var place = position

@@ -14,7 +14,7 @@ protocol YAMLEventTarget {
   mutating func report(_ code: Diagnostic.Code, _ message: String, _ from: Int, _ length: Int, help: String?)
 }
 
-/// A value of a YAML text as it stands there: aliases are kept, and the text of anchors and tags.
+/// A value of a YAML text as written: aliases are kept, and the text of anchors and tags.
 final class YAMLLayoutNode {
   enum Kind {
     case scalar(YAMLScalar.Style)

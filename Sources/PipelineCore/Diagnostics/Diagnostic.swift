@@ -9,9 +9,9 @@ public struct Diagnostic: Error, Sendable, Equatable {
 
   /// A second location that helps to understand the first.
   public struct Note: Sendable, Equatable {
-    /// What is to be said, one sentence.
+    /// The remark, one sentence.
     public var message: String
-    /// The place that it is about; nil: none.
+    /// The location that it refers to, if any.
     public var location: SourceLocation?
     /// A remark about a place.
     public init(_ message: String, at location: SourceLocation? = nil) {
@@ -24,7 +24,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
   public struct FixIt: Sendable, Equatable {
     /// The text to replace; of length 0, the place to insert at.
     public var location: SourceLocation
-    /// What stands there instead.
+    /// The new text.
     public var replacement: String
     /// Replaces the text at `location`.
     public init(_ location: SourceLocation, _ replacement: String) {
@@ -33,7 +33,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
     }
   }
 
-  /// The kind of problem; `rxd explain CODE` tells about it.
+  /// The kind of problem; `rxd explain CODE` describes it.
   public var code: Code
   /// Whether it is an error, a warning or a remark.
   public var severity: Severity
@@ -45,7 +45,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
   public var notes: [Note]
   /// The remedy, one sentence.
   public var help: String?
-  /// Replacements that solve the problem, if any does so surely.
+  /// Replacements that correct the error; empty unless the correction is certain.
   public var fixIts: [FixIt]
 
   /// A diagnostic; without a severity, that of the code.

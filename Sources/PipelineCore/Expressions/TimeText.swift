@@ -62,7 +62,7 @@ package enum TimeText {
     return overflow ? nil : scaled &+ Int64(time.nanoseconds)
   }
 
-  /// The time so many seconds after the beginning of 1970, as in RFC 3339: `2026-01-31T12:00:00Z`.
+  /// The time of a count of seconds since the beginning of 1970, as in RFC 3339: `2026-01-31T12:00:00Z`.
   package static func rfc3339(seconds: Int64) -> String {
     let buffer = OutputBuffer()
     append(timestamp: .timestamp(seconds: seconds, nanoseconds: 0), to: buffer)

@@ -113,7 +113,7 @@ struct Join: OperatorComponent {
     return read.union(keys)
   }
 
-  /// Warns if `limit` is too small for the rate of an input, as far as the plan tells.
+  /// Warns if `limit` is too small for the rate of an input, as far as the plan determines it.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
     zip(["first", "other"], inputs).compactMap { name, pace in
       let count: Double

@@ -243,7 +243,7 @@ extension TimeSpan: ParameterValue {
 public struct ByteSize: ParameterValue, Equatable {
   /// The number of bytes.
   public var bytes: Int
-  /// So many bytes.
+  /// A size of `bytes`.
   public init(_ bytes: Int) { self.bytes = bytes }
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .size }
   public var defaultText: String? {

@@ -2,14 +2,14 @@
 public struct TimeSpan: Sendable, Hashable, Comparable {
   /// Nanoseconds; may be negative.
   public var nanoseconds: Int64
-  /// So many nanoseconds.
+  /// A span of `nanoseconds`.
   public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
   /// No time.
   public static let zero = TimeSpan(nanoseconds: 0)
-  /// So many seconds.
+  /// A span of `count` seconds.
   public static func seconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000_000) }
-  /// So many milliseconds.
+  /// A span of `count` milliseconds.
   public static func milliseconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000) }
 
   public static func < (a: TimeSpan, b: TimeSpan) -> Bool { a.nanoseconds < b.nanoseconds }

@@ -41,7 +41,7 @@ public struct Wake: Equatable, Sendable {
   fileprivate var generation: UInt32
   /// No timer.
   public static let none = Wake(slot: -1, generation: 0)
-  /// Whether it stands for a timer, due or not.
+  /// Whether it refers to a timer, which may have fired.
   public var isSet: Bool { slot >= 0 }
 }
 

@@ -66,7 +66,7 @@ final class NativeLibrary: @unchecked Sendable {
     return try result.get()
   }
 
-  /// Another name of the same file: the loader tells libraries by the names that it was given before it looks at files.
+  /// Another name of the same file: the loader compares the names that it was given before it looks at files.
   private static func alias(_ path: String, _ version: Int) -> String {
     guard let slash = path.lastIndex(of: "/") else { return String(repeating: "./", count: version + 1) + path }
     return path[...slash] + String(repeating: "./", count: version) + path[path.index(after: slash)...]

@@ -277,7 +277,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     let number = Int(opened.asInt)
     let (instance, isKnown) = shared.withLock { ($0.instances[number], (1...max(1, $0.lastInstance)).contains(number)) }
     guard isKnown else { return "it has opened \(number), which it was not asked for" }
-    // One that has been closed meanwhile is not missed.
+    // An instance that has been closed since needs no answer.
     guard let instance else { return nil }
     instance.isOpeningAnswered = true
     guard frame["error"].is(.string) else {

@@ -105,7 +105,7 @@ struct Metrics {
       "rxd_component_kept_events", .counter, "Events that the component keeps or has combined into others")
     var discarded = MetricFamily(
       "rxd_component_discarded_events", .counter,
-      "Events left out: dropped as the component is there to do, superseded by newer ones, or not delivered")
+      "Events left out: dropped by the meaning of the component, superseded by newer ones, or not delivered")
     var errors = MetricFamily(
       "rxd_component_errors", .counter,
       "Events for which the component failed: rejected to the errors output, undecided conditions, or ends of the signal"

@@ -92,7 +92,7 @@ struct TapMarbles {
     return text + "\n"
   }
 
-  /// The end of a long label tells more than its beginning.
+  /// The end of a long label says more than its beginning.
   private static func cut(_ label: String) -> String {
     let shown = Printable.cut(label, limit: 300)
     guard shown.unicodeScalars.count > labelWidth else { return shown }

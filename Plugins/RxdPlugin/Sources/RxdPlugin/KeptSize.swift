@@ -1,4 +1,4 @@
-/// What a node or a step keeps as it is there to do: keys that it remembers, and the bytes of its keys, events and values.
+/// What a node or a step keeps between events: keys that it remembers, and the bytes of its keys, events and values.
 ///
 /// rxd shows it for built-in operators only. What a plugin keeps is counted here for the plugin itself, and so that an operator of the core
 /// compiles unchanged.

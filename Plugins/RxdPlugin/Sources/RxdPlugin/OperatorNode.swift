@@ -6,7 +6,7 @@ import CRxdPlugin
 open class OperatorNode: Downstream {
   public let nodeContext: NodeContext
   public private(set) var isClosed = false
-  /// What this node keeps as it is there to do.
+  /// The keys and bytes that this node keeps between events.
   public final var keptSize = KeptSize()
   let frame = EventFrame()
   let timers = Timers()
@@ -87,7 +87,7 @@ open class OperatorNode: Downstream {
   /// Sends an event that the step cannot take to the errors output.
   public final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) { reject(event, code, message) }
 
-  /// Counts an event that the step leaves out, as it is there to do.
+  /// Counts an event that the step drops by its meaning.
   public final func countDropped(_ event: @autoclosure () -> Event?) { counts["dropped", default: 0] += 1 }
   public final func countDropped(_ count: Int) { counts["dropped", default: 0] += Int64(count) }
   /// Counts an event that the step held, and whose place a newer one takes.
@@ -192,7 +192,7 @@ public enum StepVerdict: Sendable {
 /// A running fused step: receives one event at a time and emits at most one for it, at once.
 open class FusedStep {
   public init() {}
-  /// What this step keeps as it is there to do.
+  /// What this step keeps between events.
   public final var keptSize = KeptSize()
   /// The signal completes as soon as it is subscribed.
   open var endsBeforeStart: Bool { false }

@@ -1,4 +1,4 @@
-/// What one instance of a step keeps as it is there to do: keys that it remembers, and the bytes of its keys, events and values, without the
+/// What one instance of a step keeps between events: keys that it remembers, and the bytes of its keys, events and values, without the
 /// tables around them. Used in turns.
 ///
 /// The sum over all instances stands in the step's counters, so a look at a running pipeline visits no instance. It costs an addition

@@ -21,7 +21,7 @@ struct SampledTotal {
     count &+= events
   }
 
-  /// The total of so many events; nil: none was measured.
+  /// The estimated total of all events; nil: none was measured.
   mutating func total(of all: UInt64) -> UInt64? {
     if count > 0 {
       mean = (sum, count)

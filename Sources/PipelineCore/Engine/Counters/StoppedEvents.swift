@@ -292,7 +292,7 @@ extension StoppedEvent {
     return SeenExpression.of(plan, step, problem?.location, event.event, outer: outer?.value, time: time)
   }
 
-  /// The event as JSON without secrets, of at most so many bytes, and its size if it was cut.
+  /// The event as JSON without secrets, cut to the limit of bytes, and its size if it was cut.
   package func text(limit: Int) -> (text: String, bytes: Int?) {
     guard let event else { return (Self.prefix(cut?.text ?? "", limit), cut?.bytes) }
     let output = OutputBuffer()

@@ -2,11 +2,11 @@
 public enum StepVerdict {
   /// The event goes on, perhaps with another value.
   case pass
-  /// The event ends here, as the step is there to do.
+  /// The event ends here by the meaning of the step: a condition is false, a limit is reached.
   case drop
   /// The event ends here: the step keeps it, or has used it for what it makes.
   case keep
-  /// The event ends here, and has been counted: its error policy said so, or it was rejected.
+  /// The event ends here and is already counted: the error policy was applied, or the event was rejected.
   case gone
   /// The event goes on, and the signal completes after it.
   case passAndFinish
@@ -18,7 +18,7 @@ public enum StepVerdict {
 open class FusedStep {
   /// Made by ``FusableOperator/makeStep()``.
   public init() {}
-  /// What this step keeps as it is there to do. A step that keeps something counts it here.
+  /// The keys and bytes that this step keeps between events. A step that keeps something counts it here.
   @exclusivity(unchecked) final var keptSize = KeptSize()
   /// The signal completes as soon as it is subscribed, and nothing upstream is subscribed.
   open var endsBeforeStart: Bool { false }

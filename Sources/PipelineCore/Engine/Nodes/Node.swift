@@ -46,7 +46,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   private let edge: Edge
   /// What is counted of the step, over all of its nodes.
   let counters: UnsafeMutablePointer<StepCounters>
-  /// What this node keeps as it is there to do. A node that keeps something counts it here.
+  /// The keys and bytes that this node keeps between events. A node that keeps something counts it here.
   @exclusivity(unchecked) final var keptSize: KeptSize
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
@@ -170,10 +170,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
       Rejection(event, code, message, at: location ?? nodeContext.location), at: nodeContext)
   }
 
-  /// Counts events that the step leaves out, as it is there to do.
+  /// Counts events that the step drops by its meaning.
   package final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
-  /// Counts an event that the step leaves out, as it is there to do. `event` is looked at for few of them.
+  /// Counts an event that the step drops by its meaning. `event` is evaluated for few of them.
   @inline(__always)
   public final func countDropped(_ event: @autoclosure () -> Event?) {
     counters.pointee.dropped &+= 1

@@ -30,7 +30,7 @@ struct LiveStatistics {
     /// Rejected and failed.
     var errors: Int
     var holding: Int
-    /// What it keeps as it is there to do; nil: it has kept nothing so far.
+    /// What it keeps between events; nil: it has kept nothing so far.
     var keys: Int?
     var keptBytes: Int?
     var retries: Int

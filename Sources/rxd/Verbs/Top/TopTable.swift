@@ -112,7 +112,7 @@ struct TopTable {
     return String(repeating: " ", count: max(0, width - shown.count)) + text
   }
 
-  /// The sentence in lines of at most so many columns.
+  /// The sentence in lines that fit the width.
   static func wrap(_ sentence: String, _ columns: Int) -> [String] {
     var lines: [String] = []
     var line = " "
