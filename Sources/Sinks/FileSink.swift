@@ -77,9 +77,10 @@ package struct FileSink: SinkComponent {
       delivered when the system has taken it, with `sync: batch` or a state directory when it is on the disk. Events \
       that cannot be written when the pipeline ends are counted as undelivered in a warning.
 
-      With a state directory, a pipeline that goes on after a crash cuts off lines written after its last \
-      checkpoint, and writes it again: each row is in the file once. That also holds for a file that was renamed in \
-      its directory meanwhile. A file that is shorter than at the checkpoint, is gone, or was replaced is left alone, \
+      With a state directory, a pipeline that goes on after a crash cuts off the lines that it will write again, those after its last \
+      checkpoint: each row is in the file once. In `delivery: light`, that needs sources that read the same again, such as `file`; \
+      behind any other source (`httpServer`, `tcp`, a poll, a timer) nothing is cut, and lines may be repeated. A file that was \
+      renamed in its directory meanwhile is cut, too. A file that is shorter than at the checkpoint, is gone, or was replaced is left alone, \
       and a warning says that lines may be repeated; so it is with a file that others write to, too. A reader that \
       has read the cut lines sees the file become shorter. Without a state directory, and where nothing can be cut, a \
       line that an earlier run left incomplete gets its line feed before the first event.

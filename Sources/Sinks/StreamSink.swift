@@ -265,6 +265,7 @@ class StreamSink: RunningSink {
     // Another path is another file.
     guard case .append(let path, _) = target, let place, place.path == path else { return }
     options.resume = place
+    options.cutsBack = outputComesAgain
     encoderMemory = memory
   }
 
@@ -274,7 +275,7 @@ class StreamSink: RunningSink {
     encoderMemory = []
     switch writer.resumption {
     case nil: return
-    case .exact: break
+    case .exact, .kept: break
     case .cut(let path, let bytes):
       log(.info, "cut \(bytes) bytes off \(path) that were written after the last checkpoint; they are written again")
     case .lost(let reason):
@@ -282,7 +283,9 @@ class StreamSink: RunningSink {
       return
     }
     // A renamed file has a successor, which begins anew.
-    guard writer.place(after: 0)?.offset == options.resume?.offset, encoder.goOn(after: memory) else { return }
+    guard writer.resumption == .kept || writer.place(after: 0)?.offset == options.resume?.offset,
+      encoder.goOn(after: memory)
+    else { return }
     encoderMemory = memory
   }
 

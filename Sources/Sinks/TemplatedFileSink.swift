@@ -82,7 +82,8 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     let services = execution.services
     // Numbers are above those of any earlier execution, unless the clock was set back.
     nextNumber = max(UInt64(max(1, executor.wallTime / 1000)), (restored?.number ?? 0) + 1)
-    if let restored {
+    // Other marks: what was written after the state is not recognized, and so is not cut off.
+    if let restored, outputComesAgain {
       marks = restored.marks
       marks.goOn(after: restored.number, at: nextNumber)
     }
@@ -121,16 +122,16 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
-  /// Cuts every file back to where the state says that it ended.
+  /// Goes on with every file where the state says that it ended: cuts it back, if what is behind that comes again.
   private func goOn() {
     guard let files = restored?.files else { return }
     restored = nil
     var (cutFiles, cutBytes, lost) = (0, Int64(0), 0)
     for known in files {
-      if options.rotation != nil { tree.cutRotated(known.file.path, marks, known.file) }
-      let found = tree.resume(known.file, marks)
+      if options.rotation != nil, outputComesAgain { tree.cutRotated(known.file.path, marks, known.file) }
+      let found = tree.resume(known.file, marks, cutsBack: outputComesAgain)
       switch found.outcome {
-      case nil, .exact: break
+      case nil, .exact, .kept: break
       case .cut(_, let bytes):
         cutFiles += 1
         cutBytes += bytes

@@ -51,6 +51,8 @@ package final class FileWriter: Sendable {
     package var memory: MemoryBudget?
     /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
     package var resume: FilePosition?
+    /// Whether the output behind ``resume`` is cut off, because it will be written again. Otherwise it is kept.
+    package var cutsBack = true
     /// How many bytes earlier writers of this execution have written for the file.
     var start: Int64 = 0
     /// The number of the file, to be noted in it; nil: nothing is noted.
@@ -62,6 +64,8 @@ package final class FileWriter: Sendable {
   package enum Resumption: Sendable, Equatable {
     /// The file ends there.
     case exact
+    /// The file is longer, and was not cut: ``Options/cutsBack`` is false.
+    case kept
     /// The file was longer. If it had been renamed, `path` is its new name.
     case cut(path: String, bytes: Int64)
     /// The place is not in the file any more, or cannot be restored, and why: a clause for a message.

@@ -22,10 +22,11 @@ package struct SavedFile: Sendable {
 extension FileTree {
   /// Cuts a file back to its end in the state; the part after that is written again.
   ///
+  /// - Parameter cutsBack: False: what is behind that end is not written again and stays.
   /// - Returns: `outcome`: the result; nil: nothing of it was on the disk. `position`: where the file that has the path now ends;
   ///   nil: there is none, or it is not known to be the sink's.
   package func resume(
-    _ saved: SavedFile, _ marks: WriterMarks
+    _ saved: SavedFile, _ marks: WriterMarks, cutsBack: Bool
   ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
     let name = name(saved.path)
     let place = saved.position.map { PlaceOfWriter($0, name) }
@@ -35,10 +36,18 @@ extension FileTree {
       opened = try openForAppending(saved.path, makes: false)
       status = try opened.status()
     } catch {
-      guard let place else { return (nil, nil) }
+      guard cutsBack, let place else { return (nil, nil) }
       return (
         place.restoreRenamed() ?? .lost("\(name) was removed since the last checkpoint; lines may be repeated"), nil
       )
+    }
+    guard cutsBack else {
+      guard var position = saved.position, opened.isFile(of: position, status), status.size >= position.offset else {
+        return (nil, nil)
+      }
+      let outcome = status.size == position.offset ? FileWriter.Resumption.exact : .kept
+      position.offset = status.size
+      return (outcome, position)
     }
     let mark = WriterMark(of: opened).flatMap { $0.writer == marks.writer && $0.number == saved.number ? $0 : nil }
     if let position = saved.position, opened.isFile(of: position, status) {

@@ -113,13 +113,17 @@ struct PlaceOfWriter {
     self.path = path
   }
 
-  /// Cuts the file back to the place.
+  /// Cuts the file back to the place, or only looks whether the place is in it.
   ///
   /// - Parameter opened: The file that the path names now.
-  /// - Returns: `size`: that of `opened`, if the place is in it.
+  /// - Returns: `size`: that of `opened`, if it ends at the place.
   func restore(
-    in opened: FileDescriptor, _ status: FileDescriptor.Status
-  ) -> (resumption: FileWriter.Resumption, size: Int64?) {
+    in opened: FileDescriptor, _ status: FileDescriptor.Status, cutsBack: Bool
+  ) -> (resumption: FileWriter.Resumption?, size: Int64?) {
+    guard cutsBack else {
+      guard opened.isFile(of: saved, status), status.size >= saved.offset else { return (nil, nil) }
+      return status.size == saved.offset ? (.exact, saved.offset) : (.kept, nil)
+    }
     if opened.isFile(of: saved, status) {
       let resumption = cut(opened, status, path)
       if case .lost = resumption { return (resumption, nil) }

@@ -179,6 +179,61 @@ import Testing
     waitFor("n,a\none,1\ntwo,1\n", third)
   }
 
+  // MARK: Output that does not come again
+
+  /// A second source, which does not send the same again.
+  private func withTimer(_ sink: String, state: [UInt8]? = nil, chain: String = "{ map: event }") throws
+    -> RealPipeline
+  {
+    try RealPipeline(
+      """
+      sources:
+        in: { file: { path: '\(scratch("in.log"))', follow: true } }
+        ticks: { interval: 1h }
+      sinks: { out: { from: { merge: [in, ticks] }, chain: [ \(chain) ], file: \(sink) } }
+      """, restoring: state)
+  }
+
+  @Test(arguments: ["out", "out-{{ 1 + 1 }}"]) func nothingIsCutThatDoesNotComeAgain(_ path: String) throws {
+    let name = path == "out" ? "out" : "out-2"
+    let sink = "{ path: '\(scratch(path))', encode: text }"
+    scratch.append("one\n", to: "in.log")
+    let first = try withTimer(sink)
+    waitFor("one\n", in: name, first)
+    let state = try #require(checkpoint(first))
+    scratch.append("two\nthree\n", to: "in.log")
+    waitFor("one\ntwo\nthree\n", in: name, first)
+    breakOff(first)
+    // The last line is torn, and stays so: it is not joined to the next.
+    cut(name, to: 10)
+    let second = try withTimer(sink, state: state)
+    waitFor("one\ntwo\nth\ntwo\nthree\n", in: name, second)
+    #expect(notes(second) == [])
+    // The state of an orderly end is no other.
+    let end = try #require(second.suspend())
+    scratch.append("four\n", to: "in.log")
+    let third = try withTimer(sink, state: end)
+    waitFor("one\ntwo\nth\ntwo\nthree\nfour\n", in: name, third)
+    breakOff(third)
+    let fourth = try withTimer(sink, state: end)
+    waitFor("one\ntwo\nth\ntwo\nthree\nfour\nfour\n", in: name, fourth)
+  }
+
+  @Test(arguments: ["out", "out-{{ 1 + 1 }}"]) func theHeaderStandsOnceAboveOutputThatIsKept(_ path: String) throws {
+    let name = path == "out" ? "out" : "out-2"
+    let sink = "{ path: '\(scratch(path))', encode: csv }"
+    let chain = "{ map: '{ \"n\": event, \"a\": 1 }' }"
+    scratch.append("one\n", to: "in.log")
+    let first = try withTimer(sink, chain: chain)
+    waitFor("n,a\none,1\n", in: name, first)
+    let state = try #require(checkpoint(first))
+    scratch.append("two\n", to: "in.log")
+    waitFor("n,a\none,1\ntwo,1\n", in: name, first)
+    breakOff(first)
+    let second = try withTimer(sink, state: state, chain: chain)
+    waitFor("n,a\none,1\ntwo,1\ntwo,1\n", in: name, second)
+  }
+
   // MARK: Rotation
 
   @Test func aFileThatWasRotatedMeanwhileIsCutUnderItsNewName() throws {

@@ -70,7 +70,7 @@ import Testing
     var count: Int64 = 0
     if let known = saved?.file {
       tree.cutRotated(known.path, marks, known)
-      let found = tree.resume(known, marks)
+      let found = tree.resume(known, marks, cutsBack: true)
       if found.position != nil {
         file = FilesWriter.File("log", number: known.number)
         count = known.count

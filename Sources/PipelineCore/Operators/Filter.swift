@@ -1,5 +1,5 @@
 /// `filter`: the events for which a condition holds.
-struct Filter: ConditionOperator {
+struct Filter: PureOperator {
   var condition = ExpressionParameter()
 
   static let spec = ComponentSpec<Filter>(
@@ -29,7 +29,7 @@ struct Filter: ConditionOperator {
     seeAlso: ["ignore", "take"])
 
   func makePureStep() -> PureStep { Step(condition.required) }
-  var passCondition: Program { condition.required }
+  var passCondition: Program? { condition.required }
 
   final class Step: PureStep {
     private let program: Program

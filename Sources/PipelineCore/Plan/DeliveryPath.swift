@@ -208,6 +208,22 @@ extension SourceRecovery {
   fileprivate var belongsToOuter: Bool { self == .made || self == .request }
 }
 
+extension Plan {
+  /// For each sink: whether all its events come from sources that read the same input again after a crash, over steps whose state is saved.
+  /// Then all output of what followed a checkpoint is written again.
+  ///
+  /// Polls and timers are no such sources: they send something again, and not the same.
+  var sinksWhoseInputComesAgain: [Bool] {
+    var comesAgain = sinks.map { _ in true }
+    DeliveryMap(self, true).visit { path in
+      let source = sources[path.source]
+      let isSame = source.component.recovery == .position && !isBestEffort(source.step)
+      if !isSame || path.ofSource.contains(where: { $0.level == .bestEffort }) { comesAgain[path.sink] = false }
+    }
+    return comesAgain
+  }
+}
+
 // MARK: Requirements
 
 extension Plan {

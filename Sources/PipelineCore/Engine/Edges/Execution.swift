@@ -272,6 +272,7 @@ public final class Execution {
     isLaunching = true
     let whole = enterWiring(topScope)
     openSinks = plan.sinks.count
+    let comesAgain = restoration == nil ? [] : plan.sinksWhoseInputComesAgain
     for (index, sink) in plan.sinks.enumerated() {
       let nodeContext = NodeContext(
         execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
@@ -279,7 +280,10 @@ public final class Execution {
       let component = sinkOverride?(sink.name) ?? sink.component
       let made = component.makeSink(nodeContext)
       made.index = index
-      if let restoration { restore(made, sink, component, restoration) }
+      if let restoration {
+        made.outputComesAgain = hasOutbox(made, component) || comesAgain[index]
+        restore(made, sink, component, restoration)
+      }
       let node = outbox(of: made, sink, component) ?? made
       node.index = index
       node.takesEvents = !plan.readsOnlyErrors(sink.input)
@@ -341,10 +345,13 @@ public final class Execution {
 
   /// The outbox of a sink; nil: the sink gets events in the turns.
   private func outbox(of sink: RunningSink, _ plan: SinkPlan, _ component: any SinkComponent) -> OutboxSink? {
-    guard let committer, let delivery, delivery.isDurable, !component.answersEvents,
-      !self.plan.isBestEffort(sink.nodeContext.step)
-    else { return nil }
+    guard hasOutbox(sink, component), let committer, let delivery else { return nil }
     return OutboxSink(sink, plan, component, committer, delivery)
+  }
+
+  private func hasOutbox(_ sink: RunningSink, _ component: any SinkComponent) -> Bool {
+    committer != nil && delivery?.isDurable == true && !component.answersEvents
+      && !plan.isBestEffort(sink.nodeContext.step)
   }
 
   /// A source with a position that belongs to no event is being closed.

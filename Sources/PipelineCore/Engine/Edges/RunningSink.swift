@@ -97,11 +97,14 @@ open class RunningSink: Downstream {
   open var placeVersion: Int { 0 }
   /// Writes where the target ends behind the events up to ``savedMark``. It is part of every state, also of one without the events
   /// that the sink holds (``save(_:)``). An execution that goes on from the state receives later events again, so its sink cuts
-  /// off the output after the place. Write nothing if the state has ``SavedPositions/acknowledged`` positions, which do not determine the
+  /// off the output after the place, unless ``outputComesAgain`` is false. Write nothing if the state has ``SavedPositions/acknowledged`` positions, which do not determine the
   /// progress of this sink.
   open func savePlace(_ state: inout StateWriter) {}
   /// Reads what `savePlace` wrote; called before `open`, which cuts the target back.
   open func restorePlace(_ state: inout StateReader) throws(StateFault) {}
+  /// Whether all output behind the restored place will be written again, so that it must be cut off: the sink has an outbox, or all its
+  /// events come from sources that read the same again. Set before ``restorePlace(_:)``.
+  package internal(set) final var outputComesAgain = true
   /// How much the sink has taken since it was opened, in a unit of its own. In turns.
   open var mark: Int64 { 0 }
   /// The ``mark`` behind the last event that need not come again after a crash; nil: behind all that it has taken. Set by the

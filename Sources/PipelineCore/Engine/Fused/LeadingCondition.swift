@@ -20,10 +20,10 @@ struct LeadingCondition {
 
   /// The condition of these steps, if comparisons decide it.
   static func of(_ part: FusedRunPlan.Part) -> Program? {
-    guard part.segment.needsLoading, let first = part.steps.first?.component as? any ConditionOperator,
-      first.passCondition.comparisons != nil
+    guard part.segment.needsLoading, let first = part.steps.first?.component as? any PureOperator,
+      let condition = first.passCondition, condition.comparisons != nil
     else { return nil }
-    return first.passCondition
+    return condition
   }
 
   /// Nil: the frame does not know which event its slots are of. The program and the frame must outlive the condition.

@@ -56,14 +56,13 @@ enum PureProblem {
 public protocol PureOperator: FusableOperator {
   /// Makes the running step. It may be made anew between any two events, and run on any thread.
   func makePureStep() -> PureStep
+  /// The condition that its steps decide, if they drop each value for which it does not hold and do nothing else. The engine may decide it
+  /// before it calls a step. Nil by default.
+  var passCondition: Program? { get }
 }
 
 extension PureOperator {
+  public var passCondition: Program? { nil }
   public static var isPure: Bool { true }
   public func makeStep() -> FusedStep { makePureStep() }
-}
-
-/// A pure operator whose steps drop each value for which a condition does not hold, and do nothing else.
-protocol ConditionOperator: PureOperator {
-  var passCondition: Program { get }
 }
