@@ -52,6 +52,34 @@ import Testing
     #expect(seen.sorted() == written.map { "\"\($0)\"" }.sorted())
   }
 
+  /// A source that keeps nothing and is gone is not reported; a source with a position is.
+  @Test func onlyLostStatesAreReported() throws {
+    scratch.append("one\n", to: "a.log")
+    func text(_ file: Bool, _ socket: Bool) -> String {
+      """
+      sources:
+        ticks: { interval: 1h }
+      \(file ? "  file: { file: { path: '\(scratch("a.log"))', follow: true } }" : "")
+      \(socket ? "  socket: { unix: '\(scratch("socket"))' }" : "")
+      sinks:
+        out: { from: ticks, probe: {} }
+      \(file ? "  files: { from: file, probe: {} }" : "")
+      \(socket ? "  sockets: { from: socket, probe: {} }" : "")
+      """
+    }
+    let first = try RealPipeline(text(true, true))
+    first.run { first.counters.received >= 1 }
+    let state = try #require(first.suspend())
+    let second = try RealPipeline(text(true, false), restoring: state)
+    second.run { second.execution.hasBegun }
+    #expect(second.execution.refusals == [])
+    let third = try RealPipeline(text(false, true), restoring: state)
+    third.run { third.execution.hasBegun }
+    #expect(
+      third.execution.refusals.map(\.message)
+        == ["the pipeline has no step 'file/file' any more, so its state is dropped"])
+  }
+
   /// As logrotate does it: the newest of the old files is number 1.
   private func rotate() {
     var last = 0

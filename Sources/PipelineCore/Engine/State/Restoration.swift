@@ -95,6 +95,8 @@ final class Restoration {
         continue
       }
       guard let number = known[entry.name] else {
+        // A step that keeps nothing loses nothing.
+        if entry.version == 0 { continue }
         refusals.append(
           Diagnostic(
             .stateRefused, "the pipeline has no step '\(entry.name)' any more, so its state is dropped",
