@@ -17,6 +17,7 @@ CASES = {
     "durable-diamond": ("file", "http", 2_000),
     "server-http": ("http", "http", 2_000),
     "server-delay-file": ("http", "file", 0),
+    "light-server-file": ("http", "file", 2_000),
     "server-window-http": ("http", "http", 4_000),
     "flaky": ("http", "http", 4_000),
 }
