@@ -237,8 +237,14 @@ package struct FusedRunPlan: Sendable {
     package var id: StepID
     package var component: any FusableOperator
   }
-  package var parts: [Part]
-  package init(parts: [Part]) { self.parts = parts }
+  package let parts: [Part]
+  /// The condition of the first step, if comparing slots decides it (``LeadingCondition``).
+  let leadingCondition: Program?
+
+  package init(parts: [Part]) {
+    self.parts = parts
+    leadingCondition = parts.first.flatMap(LeadingCondition.of)
+  }
 }
 
 extension SignalPlan {

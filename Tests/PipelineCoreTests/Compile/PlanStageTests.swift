@@ -13,7 +13,7 @@ import Testing
     return plan.stages.map { source, stage in
       let branches = stage.branches.map { branch in
         let name = plan.sinks.first { $0.step == branch.sink }?.name ?? "?"
-        let steps = branch.parts.flatMap(\.steps).map { plan.steps[$0.id.number].keyword }
+        let steps = branch.run.parts.flatMap(\.steps).map { plan.steps[$0.id.number].keyword }
         return ([name] + steps).joined(separator: " < ")
       }
       return "\(plan.steps[source.number].owner): \(branches.sorted().joined(separator: "; "))"
@@ -54,6 +54,33 @@ import Testing
         other: \(sink)
       """)
     #expect(found == [])
+  }
+
+  /// The plan says which first condition is decided by comparing slots; others are left to their step.
+  @Test func leadingConditions() throws {
+    func leading(_ chain: String) throws -> Bool {
+      let text = """
+        sources: { a: { file: { path: x, decode: json } } }
+        sinks: { out: { from: a, chain: [ \(chain) ], file: y } }
+        """
+      let plan = try #require(CheckingTests.check(Array(text.utf8)).plan)
+      let run = try #require(plan.stages.first?.value.branches.first?.run)
+      // A node that receives events by itself has the same.
+      #expect((plan.sinks[0].input.run?.leadingCondition != nil) == (run.leadingCondition != nil))
+      return run.leadingCondition != nil
+    }
+    for chain in [
+      "{ filter: event.n > 1 }", "{ filter: \"event.s == 'GET' && !(event.n < 5)\" }",
+      "{ filter: event.n > 1 }, { map: event.n }",
+    ] {
+      #expect(try leading(chain), "\(chain)")
+    }
+    for chain in [
+      "{ filter: \"event.s.startsWith('a')\" }", "{ filter: \"event.n > 1 || event.s.startsWith('a')\" }",
+      "{ filter: true }", "{ map: event.n }", "{ map: event.n }, { filter: event > 1 }",
+    ] {
+      #expect(try !leading(chain), "\(chain)")
+    }
   }
 
   @Test func explanationsSayIt() throws {

@@ -10,7 +10,7 @@ package struct ParallelStage: Sendable {
   /// The way from the source to one sink.
   package struct Branch: Sendable {
     /// The steps in order; each is a ``PureStep``.
-    var parts: [FusedRunPlan.Part]
+    var run: FusedRunPlan
     /// The step ID of the sink.
     var sink: StepID
     var component: any SinkComponent
@@ -21,7 +21,7 @@ package struct ParallelStage: Sendable {
   /// Whether every sink writes blocks of such lines unchanged.
   func passesThrough(_ lines: EncodedEvents.Lines) -> Bool {
     branches.allSatisfy { branch in
-      branch.parts.isEmpty && branch.component.streamEncoding?.makeEncoder().passes(lines) == true
+      branch.run.parts.isEmpty && branch.component.streamEncoding?.makeEncoder().passes(lines) == true
     }
   }
 }
@@ -37,7 +37,7 @@ extension Plan {
       guard let encoder = sink.component.streamEncoding?.makeEncoder(), !encoder.keepsState,
         let way = way(to: sink.input, named)
       else { continue }
-      let branch = ParallelStage.Branch(parts: way.parts, sink: sink.step, component: sink.component)
+      let branch = ParallelStage.Branch(run: FusedRunPlan(parts: way.parts), sink: sink.step, component: sink.component)
       ways[way.source, default: []].append((branch, way.through))
     }
     if ways.isEmpty { return [:] }

@@ -61,7 +61,7 @@ public class FusedRun: OperatorNode {
   /// The retained steps of one of many chains, as many as the run has.
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<FusedStep>>
 
-  fileprivate final let steps: FusedSteps
+  final let steps: FusedSteps
   /// The components of the steps.
   private let components: [any FusableOperator]
   /// The indexes of the steps that also send later.
@@ -91,7 +91,7 @@ public class FusedRun: OperatorNode {
     let meters = nodeContext.execution.meters
     self.meters = meters
     let steps = FusedSteps(
-      plan.parts, counting: { id, _ in meters.step(id) },
+      plan, counting: { id, _ in meters.step(id) },
       frame: { segment, knowsEvent in
         nodeContext.scope.frames?.frame(segment, nodeContext.scope, nodeContext.execution)
           ?? EventFrame(segment, nodeContext.scope, nodeContext.execution, knowsEvent: knowsEvent)
@@ -160,7 +160,7 @@ public class FusedRun: OperatorNode {
   public override func receive(_ event: Event) { process(event) }
 
   @inline(__always)
-  fileprivate final func process(_ event: Event) {
+  final func process(_ event: Event) {
     var event = event.copied
     let ended = withUnsafeMutablePointer(to: &event) { run($0, from: 0, nil) }
     if ended >= 0 { end(with: ended) }
@@ -249,7 +249,7 @@ public class FusedRun: OperatorNode {
   }
 
   @inline(never)
-  fileprivate final func offer(_ event: UnsafePointer<Event>, at index: Int) {
+  final func offer(_ event: UnsafePointer<Event>, at index: Int) {
     meters.offer(event.pointee, .dropped, at: steps[index].id, outer: frame(at: index).outerEvent)
   }
 
@@ -557,40 +557,10 @@ public class FusedRun: OperatorNode {
   }
 }
 
-/// Fused steps of which the first drops most of its events by comparing slots (``LeadingCondition``). Only what is left is copied and processed.
-private final class LeadingConditionRun: FusedRun {
-  public override func receive(_ event: Event) {
-    switch steps.leadingOutcome(event.value) {
-    case .drop: countDropped(event)
-    case .undecided: processApart(event)
-    case .unread: readAndReceive(event)
-    }
-  }
-
-  // Apart, like what follows, so that an event that the condition drops passes less code.
-  @inline(never)
-  private func readAndReceive(_ event: Event) {
-    if steps.readsAndDrops(event.value) { countDropped(event) } else { processApart(event) }
-  }
-
-  @inline(never)
-  private func processApart(_ event: Event) { process(event) }
-
-  @inline(__always)
-  private func countDropped(_ event: Event) {
-    let counters = steps[0].counters
-    counters.pointee.dropped &+= 1
-    if counters.pointee.dropped >= counters.pointee.ofDropped.next { offerDropped(event) }
-  }
-
-  @inline(never)
-  private func offerDropped(_ event: Event) { withUnsafePointer(to: event) { offer($0, at: 0) } }
-}
-
 extension FusedRun {
   /// The node of a run that receives events by itself.
   static func make(_ plan: FusedRunPlan, _ nodeContext: NodeContext, downstream: Downstream) -> FusedRun {
-    plan.parts.first.flatMap(LeadingCondition.of) == nil
+    plan.leadingCondition == nil
       ? FusedRun(plan, nodeContext, downstream: downstream)
       : LeadingConditionRun(plan, nodeContext, downstream: downstream)
   }

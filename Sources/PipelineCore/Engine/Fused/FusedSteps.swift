@@ -37,13 +37,12 @@ struct FusedSteps: RandomAccessCollection {
   ///   - counters: Of a step, and its place among these steps.
   ///   - frame: Of a segment; whether it must know which event its slots are of.
   init(
-    _ parts: [FusedRunPlan.Part], counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
+    _ plan: FusedRunPlan, counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
     frame: (Segment, Bool) -> EventFrame
   ) {
     var steps: [Step] = []
-    let condition = parts.first.flatMap(LeadingCondition.of)
-    for (number, part) in parts.enumerated() {
-      let frame = frame(part.segment, number == 0 && condition != nil)
+    for (number, part) in plan.parts.enumerated() {
+      let frame = frame(part.segment, number == 0 && plan.leadingCondition != nil)
       for (index, step) in part.steps.enumerated() {
         let made = step.component.makeStep()
         made.keptSize.attach(counters(step.id, steps.count))
@@ -57,7 +56,7 @@ struct FusedSteps: RandomAccessCollection {
     self.steps = .allocate(capacity: steps.count)
     _ = self.steps.initialize(from: steps)
     leading = steps.first.flatMap { first in
-      condition.flatMap { LeadingCondition($0, first.frame.takeUnretainedValue()) }
+      plan.leadingCondition.flatMap { LeadingCondition($0, first.frame.takeUnretainedValue()) }
     }
   }
 
