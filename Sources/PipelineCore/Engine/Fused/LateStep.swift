@@ -43,34 +43,34 @@ extension SignalPlan {
 /// events at once.
 ///
 /// Its operator sets ``FusableOperator/changesValue``: the steps downstream never see the value that it received.
-package class LateStep: FusedStep, TimerTarget {
+class LateStep: FusedStep, TimerTarget {
   /// Set before any other call.
   private var link: Unmanaged<FusedChain>?
   private var runLink: Unmanaged<FusedRun>?
   fileprivate final var index = 0
   /// The chain has ended or was cancelled: nothing more is sent, and no timer may be set.
-  package private(set) final var isStopped = false
+  private(set) final var isStopped = false
   /// The step restored its state from another process.
   final var isRestored = false
 
   // MARK: To override
 
   /// The step is part of a chain and may ask for time. Called again when the step serves another chain.
-  package func attached() {}
+  func attached() {}
   /// The chain starts. Not called for restored steps.
-  package func started() {}
+  func started() {}
   /// A timer is due, or event time has reached the requested time.
-  package func timeCame(_ token: Int) {}
+  func timeCame(_ token: Int) {}
   /// A restored timer was due while the pipeline was down, and what was due is to be left out: in place of `timeCame`.
-  package func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
+  func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
-  package func stopped() {}
+  func stopped() {}
   /// Whether the step is as new, so that another step of its kind could take its place.
-  package var isFresh: Bool { false }
+  var isFresh: Bool { false }
 
   // MARK: What it may ask for
 
-  package final var run: FusedRun {
+  final var run: FusedRun {
     guard let runLink else { preconditionFailure("a step was not attached") }
     return runLink._withUnsafeGuaranteedRef { $0 }
   }
@@ -80,21 +80,21 @@ package class LateStep: FusedStep, TimerTarget {
     return link._withUnsafeGuaranteedRef { $0 }
   }
 
-  package final var now: Instant { run.now }
+  final var now: Instant { run.now }
 
   /// Which step of the plan it runs.
   final var id: StepID { run.id(at: index) }
 
   /// The frame of its expressions. They see the last loaded event, which may be another one by now.
-  package final var frame: EventFrame { run.frame(at: index) }
+  final var frame: EventFrame { run.frame(at: index) }
 
   /// A stopped step gets no timer.
-  package final func wake(at deadline: Instant, _ token: Int = 0) -> Wake {
+  final func wake(at deadline: Instant, _ token: Int = 0) -> Wake {
     isStopped ? .none : run.executor.wake(at: deadline, self, token)
   }
 
   /// Cancels a timer and forgets it.
-  package final func cancelWake(_ wake: inout Wake) {
+  final func cancelWake(_ wake: inout Wake) {
     if wake.isSet {
       run.executor.cancel(wake)
       wake = .none
@@ -103,7 +103,7 @@ package class LateStep: FusedStep, TimerTarget {
 
   /// Sends an event without a source through the steps downstream. State must be consistent before the call, which may
   /// stop the step.
-  package final func send(_ value: Value) {
+  final func send(_ value: Value) {
     if !isStopped { run.send(value, from: self, at: index, chain) }
   }
 
@@ -126,13 +126,13 @@ package class LateStep: FusedStep, TimerTarget {
     attached()
   }
 
-  package final func woke(_ token: Int) {
+  final func woke(_ token: Int) {
     guard !isStopped else { return }
     run.acting(at: index) { timeCame(token) }
     if isFresh { chain.becameFresh() }
   }
 
-  package final func skipped(_ token: Int, _ late: Lateness) {
+  final func skipped(_ token: Int, _ late: Lateness) {
     guard !isStopped else { return }
     run.acting(at: index) { timeSkipped(token, late) }
     if isFresh { chain.becameFresh() }

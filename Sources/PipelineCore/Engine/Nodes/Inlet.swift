@@ -1,17 +1,17 @@
 /// One of several inputs of a node: forwards events to the node with its number.
 ///
 /// It ends when its signal ends or when it is cancelled, and forwards nothing afterwards.
-package final class Inlet: Downstream {
+final class Inlet: Downstream {
   private let node: Unmanaged<MultiInletNode>
-  package let number: Int
+  let number: Int
   fileprivate unowned(unsafe) let signal: SignalPlan
   /// The scope of its signal.
-  package let scope: Scope
+  let scope: Scope
   /// The node's own object for this inlet, if any: ``MultiInletNode/owner(number:)``.
   let owner: Unmanaged<AnyObject>?
   private let keptOwner: AnyObject?
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
-  @exclusivity(unchecked) package fileprivate(set) var hasEnded = false
+  @exclusivity(unchecked) fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
   /// The index in the node's list; -1: none.
   fileprivate var position = -1
@@ -26,17 +26,17 @@ package final class Inlet: Downstream {
     super.init()
   }
 
-  package override func receive(_ event: Event) {
+  override func receive(_ event: Event) {
     if !hasEnded { node._withUnsafeGuaranteedRef { $0.receive(event, from: self) } }
   }
 
-  package override func complete() {
+  override func complete() {
     guard !hasEnded else { return }
     end()
     node._withUnsafeGuaranteedRef { $0.completed(self) }
   }
 
-  package override func fail(_ failure: SignalFailure) {
+  override func fail(_ failure: SignalFailure) {
     guard !hasEnded else { return }
     end()
     node._withUnsafeGuaranteedRef { $0.failed(self, failure) }
@@ -45,7 +45,7 @@ package final class Inlet: Downstream {
   /// The ID of the node's step.
   var step: StepID { node._withUnsafeGuaranteedRef { $0.nodeContext.step } }
 
-  package func cancel() {
+  func cancel() {
     guard !hasEnded else { return }
     end()
   }
@@ -60,14 +60,14 @@ package final class Inlet: Downstream {
 }
 
 /// A node with numbered inlets, or with inner signals that come and go.
-package class MultiInletNode: OperatorNode {
+class MultiInletNode: OperatorNode {
   /// The inlets, oldest first. A dropped inlet leaves a gap: moving the others each time would cost a million moves for
   /// a thousand groups that end one after the other.
   private var places: [Inlet?] = []
   /// The number of inlets.
-  package private(set) final var inletCount = 0
+  private(set) final var inletCount = 0
   /// The inlets, oldest first.
-  package final var inlets: [Inlet] { places.compactMap { $0 } }
+  final var inlets: [Inlet] { places.compactMap { $0 } }
 
   /// Whether the inlet with this number is there and has not ended.
   final func isOpen(_ number: Int) -> Bool {
@@ -90,16 +90,16 @@ package class MultiInletNode: OperatorNode {
     for (position, inlet) in places.enumerated() { inlet?.position = position }
   }
 
-  package func receive(_ event: Event, from inlet: Inlet) { emit(event) }
+  func receive(_ event: Event, from inlet: Inlet) { emit(event) }
   /// The object that the inlet with this number keeps and passes back with each event; called when the inlet opens.
   func owner(number: Int) -> AnyObject? { nil }
-  package func completed(_ inlet: Inlet) {}
-  package func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
+  func completed(_ inlet: Inlet) {}
+  func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
 
   /// Subscribes `signal` into a new inlet, which is in `inlets` before the first event. The inlet of an input has the
   /// input's number; the node numbers those of inner signals.
   @discardableResult
-  package final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
+  final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
     guard let restoration = execution.restoration, !nodeContext.inputs.contains(where: { $0 === signal }) else {
       return attach(signal, number, scope ?? nodeContext.scope)
     }
@@ -121,7 +121,7 @@ package class MultiInletNode: OperatorNode {
   }
 
   /// Removes an inlet from `inlets` and cancels it unless it has ended.
-  package final func drop(_ inlet: Inlet) {
+  final func drop(_ inlet: Inlet) {
     // The inlet may be dropped while it hands over an event, and only the list retains it.
     if !inlet.hasEnded { executor.releaseLater(inlet) }
     remove(inlet)
@@ -133,7 +133,7 @@ package class MultiInletNode: OperatorNode {
   /// The scope with which a saved inner signal is reopened: the saved values of `outer` and `error`, and what a
   /// subclass adds. Called after `restore`. A subclass that interprets the number checks it here, because saved bytes
   /// may be damaged.
-  package func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
+  func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
 
   final override func recordInlets(_ state: inout StateWriter) {
     let inlets = inlets
@@ -212,7 +212,7 @@ package class MultiInletNode: OperatorNode {
   }
 
   /// An override must call `super.stop()`.
-  package override func stop() {
+  override func stop() {
     let open = inlets
     for inlet in open { inlet.position = -1 }
     places = []

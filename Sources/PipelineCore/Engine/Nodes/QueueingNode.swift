@@ -2,7 +2,7 @@ internal import DequeModule
 
 /// A node that makes inner signals of events, a limited number at once; further events wait in a queue. More than
 /// `queueLimit` waiting events pause the pipeline's input, as do more bytes than steps may keep (``KeptMemory``).
-package class QueueingNode: MultiInletNode {
+class QueueingNode: MultiInletNode {
   private let maxConcurrent: Int
   private let queueLimit: Int
   private struct Waiting {
@@ -21,13 +21,13 @@ package class QueueingNode: MultiInletNode {
   }
 
   /// The number of running inner signals.
-  package var active: Int { inletCount }
+  var active: Int { inletCount }
 
   /// Opens the inner signal of the event.
-  package func begin(_ event: Event) {}
+  func begin(_ event: Event) {}
 
   /// Opens the inner signal at once, or queues the event.
-  package final func queue(_ event: Event) {
+  final func queue(_ event: Event) {
     if active < maxConcurrent, waiting.isEmpty {
       begin(event)
     } else {
@@ -39,7 +39,7 @@ package class QueueingNode: MultiInletNode {
 
   /// Opens what may begin now that an inner signal has ended. Returns true when that is done, false while an outer call
   /// still does it. A loop, not a recursion: inner signals that end at once need no stack.
-  package final func advance() -> Bool {
+  final func advance() -> Bool {
     guard !isAdvancing else { return false }
     isAdvancing = true
     while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
@@ -57,10 +57,10 @@ package class QueueingNode: MultiInletNode {
   }
 
   /// Whether nothing runs and nothing waits.
-  package final var isIdle: Bool { active == 0 && waiting.isEmpty }
+  final var isIdle: Bool { active == 0 && waiting.isEmpty }
 
   /// Empties the queue.
-  package final func forgetWaiting() {
+  final func forgetWaiting() {
     let left = waiting
     waiting = []
     for var one in left { goOn(with: &one.ack, isGivenUp: true) }
@@ -68,22 +68,22 @@ package class QueueingNode: MultiInletNode {
   }
 
   /// An override must call `super.stop()`.
-  package override func stop() {
+  override func stop() {
     forgetWaiting()
     super.stop()
   }
 
   // MARK: State
 
-  package final func saveWaiting(_ state: inout StateWriter) { state.write(each: waiting.map(\.event)) }
+  final func saveWaiting(_ state: inout StateWriter) { state.write(each: waiting.map(\.event)) }
 
-  package final func restoreWaiting(_ state: inout StateReader) throws(StateFault) {
+  final func restoreWaiting(_ state: inout StateReader) throws(StateFault) {
     waiting = Deque(try state.read([OwnedEvent].self).map { Waiting(event: $0) })
   }
 
-  package final func saveBacklog(_ state: inout StateWriter) { state.write(backlog.isOver) }
+  final func saveBacklog(_ state: inout StateWriter) { state.write(backlog.isOver) }
 
-  package final func restoreBacklog(_ state: inout StateReader) throws(StateFault) {
+  final func restoreBacklog(_ state: inout StateReader) throws(StateFault) {
     backlog.restore(try state.read(), waiting.lazy.map(\.event), self)
   }
 }

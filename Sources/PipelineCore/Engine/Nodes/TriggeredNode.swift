@@ -1,6 +1,6 @@
 /// A node with a trigger: a second signal beside its input. The trigger is subscribed first, so what it sends at once
 /// comes before the first event.
-package class TriggeredNode: MultiInletNode {
+class TriggeredNode: MultiInletNode {
   private let trigger: SignalPlan?
 
   init(trigger: SignalPlan?, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -8,7 +8,7 @@ package class TriggeredNode: MultiInletNode {
     super.init(nodeContext, downstream: downstream)
   }
 
-  package override func start() {
+  override func start() {
     if let trigger { open(trigger) }
     if !isClosed { subscribe(nodeContext.inputs[0]) }
   }
