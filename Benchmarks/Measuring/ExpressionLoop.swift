@@ -1,5 +1,5 @@
 import CCounting
-public import PipelineCore
+import PipelineCore
 
 /// One expression over one event, again and again, as a running step does it.
 package final class ExpressionLoop {

@@ -1,5 +1,5 @@
 import CCounting
-public import PipelineCore
+import PipelineCore
 
 /// A pipeline over integers that are made in memory, so that nothing but the graph costs anything.
 ///

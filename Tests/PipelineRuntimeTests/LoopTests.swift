@@ -67,7 +67,7 @@ import Testing
     // The loop does not sleep: nobody has called `run`.
     let isTaken = executor.runInline({ calls.add("early") }, false)
     #expect(!isTaken)
-    nonisolated(unsafe) let inline = executor.runInline
+    let inline = executor.runInline
     Thread.detachNewThread {
       while !inline({ calls.add("inline") }, false) { sched_yield() }
       loop.wake()

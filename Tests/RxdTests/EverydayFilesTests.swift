@@ -36,7 +36,7 @@ import Testing
       "E\(number)\n" + (0..<(number % 4)).map { "\tat \(number) \($0)\n" }.joined()
     }
     let (parts, perPart) = (6, 1000)
-    FileManager.default.createFile(atPath: log, contents: nil)
+    try Data().write(to: URL(fileURLWithPath: log))
     let writer = try #require(FileHandle(forWritingAtPath: log))
     for part in 0..<parts {
       // A part ends within an event, which the next part ends.
@@ -136,7 +136,7 @@ import Testing
   private func decoding(_ decode: String, _ input: [UInt8], _ more: String = "") throws -> Rxd.Outcome {
     let folder = try Scratch()
     let path = folder.path + "/input"
-    FileManager.default.createFile(atPath: path, contents: Data(input))
+    try Data(input).write(to: URL(fileURLWithPath: path))
     let file = try folder.write(
       "read.yaml",
       """

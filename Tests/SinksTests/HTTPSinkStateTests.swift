@@ -120,7 +120,8 @@ import Testing
     first.settle()
     #expect(first.outcome == .completed)
     #expect(first.http.bodies == ["1\n2\n"])
-    let second = try VirtualPipeline(yaml("http://h.example/"), restoring: try #require(first.execution.savedState))
+    let state: [UInt8] = try #require(first.execution.savedState)
+    let second = try VirtualPipeline(yaml("http://h.example/"), restoring: state)
     second.http.script = { _, _ in ScriptedHTTP.status(200) }
     second.run(until: .milliseconds(10))
     #expect(second.http.bodies == ["3\n4\n", "5\n6\n"])
@@ -137,7 +138,8 @@ import Testing
     #expect((first.outcome == nil) == (status == nil))
     first.run(until: .seconds(2))
     #expect(first.outcome == .completed)
-    let second = try VirtualPipeline(yaml("http://h.example/"), restoring: try #require(first.execution.savedState))
+    let state: [UInt8] = try #require(first.execution.savedState)
+    let second = try VirtualPipeline(yaml("http://h.example/"), restoring: state)
     second.http.script = { _, _ in ScriptedHTTP.status(200) }
     second.run(until: .milliseconds(10))
     #expect(second.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])

@@ -46,7 +46,7 @@ import Transport
       execution.reportSink = { fault in faults.withLock { $0.append(fault) } }
       execution.sourceOverride = { $0 == "in" ? source : nil }
       if let component { execution.sinkOverride = { _ in component } }
-      nonisolated(unsafe) let executor = execution.executor
+      let executor = execution.executor
       http.later = { work in executor.post(work) }
     }
     source.feed.ring = pipeline.ring

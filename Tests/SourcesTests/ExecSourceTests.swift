@@ -168,7 +168,7 @@ import Testing
   }
 
   @Test func aCancelledRunIsEnded() throws {
-    let scratch = try Scratch()
+    let scratch = Scratch()
     let file = "\(scratch.path)/pid"
     let running = try pipeline("{ shell: 'echo $$$$ > \(file); exec sleep 60' }")
     var process: Int32 = 0

@@ -294,7 +294,8 @@ import Testing
       sinks: { shop: { from: answers, http: 'http://shop.example/' } }
       """
     func restored(_ state: [UInt8]?) throws -> [String] {
-      let second = try VirtualPipeline(yaml, restoring: try #require(state))
+      let state: [UInt8] = try #require(state)
+      let second = try VirtualPipeline(yaml, restoring: state)
       second.run(until: .seconds(10))
       return Array(urls(second).filter { $0.contains("h.example") }.prefix(1))
     }
@@ -437,7 +438,8 @@ import Testing
     first.run(until: .seconds(12))
     first.inTurn { _ in }
     first.settle()
-    let second = try pipeline(parameters, restoring: try #require(first.execution.saveState())) { _, _ in
+    let state: [UInt8] = try #require(first.execution.saveState())
+    let second = try pipeline(parameters, restoring: state) { _, _ in
       ScriptedHTTP.status(200, "1")
     }
     second.run(until: .seconds(14))

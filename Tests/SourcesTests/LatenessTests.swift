@@ -174,7 +174,7 @@ import Testing
     let state = try #require(first.suspend())
     let again = try VirtualPipeline(yaml, wallTime: Self.start + 60, restoring: state)
     nonisolated(unsafe) var before = -1
-    nonisolated(unsafe) let recording = again.probe()
+    let recording = again.probe()
     again.executor.postBatch { before = recording.moments.count }
     again.settle()
     #expect(before == 3000)

@@ -194,7 +194,7 @@ import Testing
       for _ in 0..<random.below(2 * sink.held.turns.count + 1) {
         sink.held.acknowledge(random.below(sink.held.turns.count))
       }
-      state = try #require(acknowledgedState(running))
+      state = try #require(acknowledgedState(running)) as [UInt8]
       for name in ["a", "b", "d", "e"] {
         let turns = sink.held.turns.filter { $0.texts.first.map(file) == name }
         seen[name, default: []] += turns.prefix { $0.isAcknowledged }.flatMap(\.texts)

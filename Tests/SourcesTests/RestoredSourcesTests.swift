@@ -73,7 +73,8 @@ import Testing
     first.run(until: .seconds(4))
     first.inTurn { _ in }
     first.settle()
-    let second = try VirtualPipeline(yaml, restoring: try #require(first.execution.saveState()))
+    let state: [UInt8] = try #require(first.execution.saveState())
+    let second = try VirtualPipeline(yaml, restoring: state)
     second.http.script = { _, _ in ScriptedHTTP.status(200, "B") }
     second.run(until: .seconds(7))
     #expect(second.out == [#"6s "B""#])

@@ -90,7 +90,7 @@ import Transport
         "query: SELECT * FROM t;, key: id, every: 10ms, maxRows: 2", restoring: state, events: events)
       // In the middle, for some.
       running.run { running.events.count >= (round == 3 ? 12 - seen.count : 2) }
-      state = try #require(running.suspend())
+      state = try #require(running.suspend()) as [UInt8]
       seen += running.events
     }
     #expect(seen == (0..<12).map { #"{"id":\#($0 + 1),"v":\#($0 / 3)}"# })
@@ -115,7 +115,7 @@ import Transport
     for count in [3, 7] {
       let running = try pipeline("query: SELECT k FROM t, key: k, every: 10ms, maxRows: 1", restoring: state)
       running.run { seen.count + running.events.count >= count }
-      state = try #require(running.suspend())
+      state = try #require(running.suspend()) as [UInt8]
       seen += running.events
     }
     #expect(

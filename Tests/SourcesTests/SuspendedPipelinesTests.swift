@@ -48,7 +48,7 @@ import Testing
     for cut in cuts + [end] {
       let start = before
       let pipeline = try VirtualPipeline(yaml, restoring: state)
-      nonisolated(unsafe) let clock = pipeline.time
+      let clock = pipeline.time
       pipeline.http.script = { _, exchange in
         if exchange.request.url.hasPrefix("http://shop") {
           shop += exchange.body.split(separator: "\n").map(String.init)

@@ -40,7 +40,7 @@ import Testing
       written += lines
       let wanted = Int(random.next() % UInt64(lines.count + 1))
       pipeline.run { pipeline.events.count >= wanted }
-      state = try #require(pipeline.suspend())
+      state = try #require(pipeline.suspend()) as [UInt8]
       #expect(pipeline.outcome == .completed)
       seen += pipeline.events
     }
@@ -125,7 +125,7 @@ import Testing
       }
       pipeline.run { pipeline.events.count >= step || pipeline.outcome != nil }
       #expect(pipeline.outcome == nil)
-      state = try #require(pipeline.suspend())
+      state = try #require(pipeline.suspend()) as [UInt8]
       seen += pipeline.events
     }
     let last = try RealPipeline(text, restoring: state)

@@ -239,7 +239,6 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       sinks: { out: { from: in, probe: {} } }
       """)
     let port = try #require(server.port())
-    let ring = server.ring
     func client(_ tls: String) throws -> RealPipeline {
       try RealPipeline(
         """

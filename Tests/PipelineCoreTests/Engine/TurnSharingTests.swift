@@ -25,7 +25,7 @@ import Testing
   init() { executor = Executor(clock: time) }
 
   @Test func turnsEndWithTheQuantum() {
-    nonisolated(unsafe) let time = time
+    let time = time
     let log = log
     for _ in 0..<10 {
       executor.postBatch {
@@ -77,7 +77,7 @@ import Testing
 
   /// Control work that came together has turns of one instant, as long as they are short.
   @Test func controlWorkHasATurnForEach() {
-    nonisolated(unsafe) let time = time
+    let time = time
     let log = log
     for number in 0..<5 {
       executor.post {
@@ -171,7 +171,7 @@ import Testing
   @Test func anArenaLetsGoOfWhatIsDetached() {
     let arena = Arena()
     let small = arena.string("small")
-    let large = arena.copy(UnsafeRawBufferPointer(start: [UInt8](repeating: 7, count: 40_000), count: 40_000))
+    let large = [UInt8](repeating: 7, count: 40_000).withUnsafeBytes { arena.copy($0) }
     final class Kept {}
     weak var seen: Kept?
     do {

@@ -236,7 +236,8 @@ import Testing
     #expect(shown(got) == shown(lines.map { $0.hasPrefix("0ms") ? "0s" + $0.dropFirst(3) : $0 }), "\(form.text)")
     #expect(run.deadLetters.count == late, "\(form.text)")
     // Of one instant the earliest window is first.
-    for (one, next) in zip(got, got.dropFirst()) where one.prefix { $0 != " " } == next.prefix { $0 != " " } {
+    for (one, next) in zip(got, got.dropFirst())
+    where one.prefix(while: { $0 != " " }) == next.prefix(while: { $0 != " " }) {
       func end(_ line: String) -> Int { Int(line.split(separator: "\"to\":")[1].prefix { $0 != "}" }) ?? 0 }
       if !one.hasPrefix("\((items.last?.at ?? 0) + 1)ms") { #expect(end(one) <= end(next), "\(form.text)") }
     }

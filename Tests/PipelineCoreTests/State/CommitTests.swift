@@ -282,7 +282,7 @@ import Testing
   @Test func queuesShareABudget() throws {
     let plan = try PipelineRun.compile(Self.plain)
     func held(_ budget: MemoryBudget) throws -> [Int] {
-      let runs = try (0..<2).map { _ in
+      let runs = (0..<2).map { _ in
         let run = Run(plan, ["a": Self.large], isDurable: true, memory: budget) { $0.memoryBytes = 8 << 20 }
         run.advanceWithoutSink()
         return run
