@@ -1,5 +1,6 @@
 import Foundation
 import PipelineHost
+import Synchronization
 import Testing
 
 /// Files that are renamed, and names and addresses that go from one file to another, in a reload: what a pipeline keeps belongs to one run at a time.
@@ -107,40 +108,75 @@ import Testing
   }
 
   /// A pipeline without a name has that of its file, so a renamed file is another pipeline: it gets the address as soon as the old one has left it.
-  @Test(arguments: [true, false]) func anAddressGoesToAnotherFile(_ keepsState: Bool) throws {
+  @Test func anAddressGoesToAnotherFile() throws {
     let free = try FreePort()
     let text = """
       sources: { in: { tcp: 127.0.0.1:\(free.number) } }
       sinks: { out: { from: in, stdout: text } }
 
       """
-    let daemon = try Daemon(["a0.yaml": text], keepsState: keepsState)
+    let daemon = try Daemon(["a0.yaml": text], keepsState: false)
     try daemon.process.errorLine(with: "listening on")
     for round in 0..<5 {
-      let client = try #require(SocketClient(port: free.number))
-      client.send("whole \(round)\ncut \(round)")
-      #expect(try daemon.process.line() == "whole \(round)")
-      try daemon.rename("a\(round).yaml", to: "a\(round + 1).yaml")
-      let log = try daemon.reload()
-      #expect(!log.contains { $0.contains("error") }, "\(log)")
-      #expect(log.contains { $0.contains("listening on") }, "\(log)")
-      #expect(client.receive()?.isEmpty == true)
-      if keepsState {
-        // Its sink gets the last event when the pipeline is there again.
-        let warning = "1 event is kept for the sinks of this pipeline, whose file is gone"
-        if !log.contains(where: { $0.contains(warning) }) { try daemon.process.errorLine(with: warning) }
-      } else {
+      try rename(round, free, daemon) { log throws in
         #expect(!log.contains { $0.contains("warning") }, "\(log)")
         #expect(try daemon.process.line() == "cut \(round)", "\(daemon.process.transcript)")
       }
     }
-    if keepsState {
-      try FileManager.default.removeItem(atPath: daemon.folder.path + "/files/a5.yaml")
-      try daemon.folder.write("files/a0.yaml", text)
-      _ = try daemon.reload()
-      #expect(try daemon.process.line() == "cut 0", "\(daemon.process.transcript)")
-    }
     daemon.process.send(SIGTERM)
     #expect(try daemon.process.wait() == 0)
+  }
+
+  /// What its sinks have not delivered waits until a pipeline of its name is there again.
+  @Test func whatASinkHoldsWaitsForItsName() throws {
+    let free = try FreePort()
+    let nobody = try FreePort()
+    func text(_ receiver: String) -> String {
+      """
+      sources: { in: { tcp: 127.0.0.1:\(free.number) } }
+      sinks:
+        out: { from: in, chain: [ { filter: "event.startsWith('whole')" } ], stdout: text }
+        held: { from: in, chain: [ { filter: "event.startsWith('cut')" } ], http: '\(receiver)' }
+
+      """
+    }
+    let daemon = try Daemon(["a0.yaml": text("http://127.0.0.1:\(nobody.number)/")])
+    try daemon.process.errorLine(with: "listening on")
+    for round in 0..<3 {
+      try rename(round, free, daemon) { log throws in
+        let warning = "1 event is kept for the sinks of this pipeline, whose file is gone"
+        if !log.contains(where: { $0.contains(warning) }) { try daemon.process.errorLine(with: warning) }
+      }
+    }
+    let bodies = Mutex<[String]>([])
+    let arrived = DispatchSemaphore(value: 0)
+    let server = try ScriptedServer { connection in
+      while let message = connection.message() {
+        bodies.withLock { $0.append(String(decoding: message.body, as: UTF8.self)) }
+        arrived.signal()
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+      }
+    }
+    defer { server.stop() }
+    try FileManager.default.removeItem(atPath: daemon.folder.path + "/files/a3.yaml")
+    try daemon.folder.write("files/a1.yaml", text(server.url))
+    _ = try daemon.reload()
+    #expect(arrived.wait(timeout: .now() + 60) == .success, "\(daemon.process.transcript)")
+    daemon.process.send(SIGTERM)
+    #expect(try daemon.process.wait() == 0)
+    #expect(bodies.withLock { $0 }.map { $0.contains("cut 1") } == [true], "\(bodies.withLock { $0 })")
+  }
+
+  /// Sends a line and the start of one, renames the file of the pipeline, and checks what follows with the log of the reload.
+  private func rename(_ round: Int, _ port: FreePort, _ daemon: Daemon, _ check: ([String]) throws -> Void) throws {
+    let client = try #require(SocketClient(port: port.number))
+    client.send("whole \(round)\ncut \(round)")
+    #expect(try daemon.process.line() == "whole \(round)")
+    try daemon.rename("a\(round).yaml", to: "a\(round + 1).yaml")
+    let log = try daemon.reload()
+    #expect(!log.contains { $0.contains("error") }, "\(log)")
+    #expect(log.contains { $0.contains("listening on") }, "\(log)")
+    #expect(client.receive()?.isEmpty == true)
+    try check(log)
   }
 }

@@ -62,6 +62,8 @@ final class PipelineSlot {
   /// The report handler of the current run.
   var report: (@Sendable (PipelineLaunch.Report) -> Void)?
   var hasLaunched = false
+  /// Since the current run was launched, another slot has left an address that this one needs.
+  var mayHaveAddress = false
   /// The last run failed, and no restart follows.
   var hasFailed = false
   var startedAt = Instant(nanoseconds: 0)

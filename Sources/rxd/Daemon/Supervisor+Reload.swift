@@ -125,15 +125,22 @@ extension Supervisor {
     return renamed
   }
 
-  /// Whether a slot that could not start tries again at once: another one is about to leave its address.
+  /// Whether a slot that could not start tries again at once: another one is about to leave its address, or has left it since the start.
   func triesAgain(_ slot: PipelineSlot) -> Bool {
-    guard !slot.hasLaunched, !isStopping, !slot.isLeaving,
-      slots.contains(where: { other in
-        other !== slot && other.run != nil && other.state == .draining && slot.plan.excludesAddress(of: other.plan)
-      })
-    else { return false }
-    slot.retryAt = now + .milliseconds(20)
+    guard !slot.hasLaunched, !isStopping, !slot.isLeaving else { return false }
+    let isLeft = slots.contains { other in
+      other !== slot && other.run != nil && other.state == .draining && slot.plan.excludesAddress(of: other.plan)
+    }
+    guard isLeft || slot.mayHaveAddress else { return false }
+    slot.retryAt = slot.mayHaveAddress ? now : now + .milliseconds(20)
     return true
+  }
+
+  /// A run has ended, so slots that are starting may have its addresses.
+  func leaveAddresses(of run: PipelineLaunch) {
+    for slot in slots where slot.run != nil && !slot.hasLaunched && slot.plan.excludesAddress(of: run.plan) {
+      slot.mayHaveAddress = true
+    }
   }
 
   /// Notes the change of a pipeline. A later part of the reload that finds the file unchanged does not replace it.

@@ -364,6 +364,7 @@ final class Supervisor {
       isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
     slot.run = run
     slot.hasLaunched = false
+    slot.mayHaveAddress = false
     if slot.saved != nil { slot.loss = nil }
     slot.state = .running
     slot.startedAt = now
@@ -388,6 +389,7 @@ final class Supervisor {
     runs[id] = nil
     run.retire()
     slot.run = nil
+    leaveAddresses(of: run)
     slot.drainDeadline = nil
     slot.isSuspending = false
     slot.isTrying = false
