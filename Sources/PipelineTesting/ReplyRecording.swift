@@ -85,12 +85,16 @@ final class ReplyRecording: Sendable {
   /// Checks in the order of the server.
   private func refusal(of event: TestValue) -> ServerAnswer? {
     guard rules.sendsRequests else { return nil }
-    if case .text(let body)? = event["body"], let answer = rules.refusal(ofBytes: body.count) { return answer }
     let path = event["path"]?.text ?? rules.path ?? ""
     let method = event["method"]?.text ?? rules.methods?.first ?? ""
     if let answer = rules.refusal(ofPath: path[...], method: method) { return answer }
-    let authorization = event["headers"]?["authorization"]?.text
-    return authorization.flatMap { rules.refusal(ofAuthorization: $0) }
+    let headers = event["headers"]
+    if let answer = rules.access.refusal(host: headers?["host"]?.text, origin: headers?["origin"]?.text) {
+      return answer
+    }
+    if let given = headers?["authorization"]?.text, let answer = rules.refusal(ofAuthorization: given) { return answer }
+    if case .text(let body)? = event["body"] { return rules.refusal(ofBytes: body.count) }
+    return nil
   }
 
   /// The source was closed before these requests.

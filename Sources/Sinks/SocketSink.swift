@@ -93,6 +93,7 @@ final class SocketSink: RunningSink {
       case .tooLong(let bytes):
         services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
       case .ended(let reason): executor.post { node.object?.senderEnded(reason) }
+      case .fault(let reason): services.log(.warning, label, reason)
       }
     }
     if let target = settings.webSocket { return open(target, notify) }

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `httpServer`: receives HTTP requests.
-package struct HTTPServerSource: SourceComponent {
+package struct HTTPServerSource: SourceComponent, PageAccessComponent {
   /// A URL path as requests have it: encoded, from the slash to the `?`.
   struct Path: ParameterValue {
     var text = ""
@@ -59,6 +59,8 @@ package struct HTTPServerSource: SourceComponent {
   var auth: HTTPAuth?
   var tls: ServingTLSParameter?
   var allowUnauthenticated = false
+  package var hosts: [String] = []
+  package var origins: [String] = []
   var maxBody = ByteSize(1 << 20)
   var maxBuffered: ByteSize?
   var maxConnections = 1024
@@ -88,6 +90,11 @@ package struct HTTPServerSource: SourceComponent {
       All of them need the same `tls`; the other parameters are each server's own. A connection counts towards the \
       `maxConnections` of the server of its last request; the address takes as many as all of them together.
 
+      A browser lets the pages of all web sites send requests to the programs of its machine. So on a loopback address a request whose \
+      `Host` is another name than `localhost` and loopback addresses is answered 421 unless `hosts` has the name, and one of a page of another host or \
+      port (its `Origin` says so) 403 unless `origins` has its site. Where a reverse proxy passes the name on, `hosts` needs it. These answers, \
+      and 401, come before the body is read.
+
       Bodies may be compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; any other is answered 415), and \
       `maxBody` limits the decompressed size. The event of a compressed request has the decompressed content and no \
       header about the compression.
@@ -113,6 +120,7 @@ package struct HTTPServerSource: SourceComponent {
       .init(
         "allowUnauthenticated", \.allowUnauthenticated,
         "Serve every client on an address other than loopback."),
+    ] + accessParameters + [
       .init("maxBody", \.maxBody, "The largest body, also when it is decompressed; more is answered 413."),
       .init(
         "maxBuffered", \.maxBuffered,
@@ -179,6 +187,7 @@ package struct HTTPServerSource: SourceComponent {
 
   package func validate(_ context: inout DecodingContext) {
     tls?.validate(at: "tls", &context)
+    validateAccess(&context)
     if let decode {
       charset.check(decode.options, joins: false, &context)
     } else if charset.isGiven {
@@ -216,6 +225,8 @@ package struct HTTPServerSource: SourceComponent {
     rules.path = path?.text
     rules.methods = methods.isEmpty ? nil : methods.map(\.text)
     rules.auth = auth?.value ?? .none
+    rules.access = access
+    rules.access.isLocal = address.isLoopback
     rules.maxBodyBytes = maxBody.bytes
     // A body of `maxBody` fits together with its head, even if nothing else fits.
     let (one, isOver) = maxBody.bytes.addingReportingOverflow(128 << 10)
@@ -307,10 +318,8 @@ package struct HTTPServerSource: SourceComponent {
       let server = HTTPServer(options: options)
       let executor = executor
       let node = Weak(self)
-      let rules = rules
       let queue = server.queue
       let feed = Feed(queue, executor, node)
-      let asksForAuth = if case .none = rules.auth { false } else { true }
       let services = execution.services
       let label = execution.plan.steps[nodeContext.step.number].label
       do throws(HTTPServerFailure) {
@@ -319,10 +328,6 @@ package struct HTTPServerSource: SourceComponent {
         } handOver: {
           if queue.attend() { feed.post() }
         } handler: { request in
-          if asksForAuth, let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
-            request.reply.reply(refusal)
-            return
-          }
           queue.add(request)
         }
         self.server = server

@@ -157,7 +157,10 @@ extension WebSocketSource {
       let session = WebSocketSession(isServer: false, sessionOptions, listener(number, first: request.body))
       peers[number] = ConnectedWebSocket(session)
       let (executor, node) = (executor, Weak(self))
-      attempt = WebSocketClient.connect(target, options, session, by: execution.services.http) { failure in
+      let (services, label) = (execution.services, label)
+      attempt = WebSocketClient.connect(target, options, session, by: services.http) { warning in
+        services.log(.warning, label, warning)
+      } failed: { failure in
         executor.post { node.object?.failed(failure, number) }
       }
     }

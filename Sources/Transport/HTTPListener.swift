@@ -78,20 +78,19 @@ final class HTTPListener: @unchecked Sendable {
       throw HTTPServerFailure(kind: .other, message: "cannot serve a socket: \(PosixError.text(errno))")
     }
     let listener = HTTPListener(server.options)
-    _ = try listener.listen(server) { try $0.withBoundSocket(own).wait() }
+    _ = try listener.listen(server, isTCP: false) { try $0.withBoundSocket(own).wait() }
   }
 
   private func open(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
     let options = server.options
-    return try listen(server) { bootstrap in
-      let bootstrap = bootstrap.childChannelOption(.socketOption(.tcp_nodelay), value: 1)
+    return try listen(server, isTCP: true) { bootstrap in
       if let kept = KeptListeners.take(options.address) { return try bootstrap.withBoundSocket(kept).wait() }
       return try bootstrap.bind(host: options.host, port: options.port).wait()
     }
   }
 
   private func listen(
-    _ server: HTTPServer, _ open: (ServerBootstrap) throws -> any Channel
+    _ server: HTTPServer, isTCP: Bool, _ open: (ServerBootstrap) throws -> any Channel
   ) throws(HTTPServerFailure) -> Int {
     let pause = server.options.acceptPause
     do {
@@ -99,15 +98,15 @@ final class HTTPListener: @unchecked Sendable {
       let channel = try open(
         ServerBootstrap(group: Self.group)
           .serverChannelOption(.backlog, value: 256)
-          .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
           .serverChannelInitializer { [self] channel in
             channel.eventLoop.makeCompletedFuture {
+              if isTCP { SocketOption.set([.reuseAddress], channel) { faults.write($0) } }
               try channel.pipeline.syncOperations.addHandler(AcceptGate(pause) { notice in self.tell(notice) })
             }
           }
           .childChannelOption(.allowRemoteHalfClosure, value: true)
           .childChannelInitializer { [self] channel in
-            channel.eventLoop.makeCompletedFuture { try configure(channel) }
+            channel.eventLoop.makeCompletedFuture { try begin(channel, isTCP: isTCP) }
           })
       self.channel = channel
       server.state.withLock { $0.listener = self }
@@ -204,6 +203,26 @@ final class HTTPListener: @unchecked Sendable {
 
   private func tell(_ notice: HTTPServer.Notice) { for server in servers { server.notify(notice) } }
 
+  /// What connections were set up without, and why connections were closed before their first request.
+  private lazy var faults = OncePerSecond { [weak self] in self?.tell(.fault($0)) }
+
+  /// Sets a new connection up. One that has to be closed is never closed without a word.
+  private func begin(_ channel: any Channel, isTCP: Bool) throws {
+    if isTCP { SocketOption.set(options?.socketOptions ?? [.noDelay], channel) { faults.write($0) } }
+    do {
+      try configure(channel)
+    } catch is Refused {
+      throw ChannelError.ioOnClosedChannel
+    } catch {
+      let reason = (error as? SocketFailure)?.message ?? HTTPSyntax.printable("\(error)")
+      faults.write("a connection cannot be set up and is closed: \(reason)")
+      throw error
+    }
+  }
+
+  /// A connection beyond the limit, which is counted.
+  private struct Refused: Error {}
+
   /// The limits of heads, and of the time for the first one: a connection may be for any server here.
   var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
   var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
@@ -215,14 +234,14 @@ final class HTTPListener: @unchecked Sendable {
     let pipeline = channel.pipeline.syncOperations
     let only = servers.count == 1 && held.isEmpty ? servers.first : nil
     let most = (servers + held).reduce(0) { $0 &+ $1.options.rules.maxConnections }
-    let isFull = connections.count >= most
+    let isFull = connections.count >= most && !IdleConnections.makeRoom(among: Array(connections.values))
     if isFull { servers.last?.countRefused() }
     guard let serving = servers.first?.options.tls ?? (servers.isEmpty ? held.first?.options.tls : nil) else {
       if isFull || isClosed { return try pipeline.addHandler(BusyHandler(.busy)) }
       return try pipeline.addHandler(ServerConnection(self, channel, tls: nil, files: nil, at: only))
     }
     // An answer would cost a handshake first.
-    if isFull || isClosed { throw ChannelError.ioOnClosedChannel }
+    if isFull || isClosed { throw Refused() }
     let tls = ChannelTLS(try serving.sessionApart(), isServer: true) { [self] reason in
       servers.first?.options.tlsFailed(reason)
     }

@@ -102,6 +102,12 @@ package final class HTTPServer: @unchecked Sendable {
     /// How long a request waits for the pipeline after its client has closed its side: the client has left, or only
     /// reads.
     package var halfClosedTimeout: TimeSpan = .seconds(1)
+    /// The options of connections over TCP.
+    var socketOptions = [SocketOption.noDelay]
+    /// Whether an idle connection is closed for a new one beyond ``ServingRules/maxConnections``.
+    package var makesRoom = false
+    /// Whether a request for that path, with GET or HEAD, needs no credentials.
+    package var isOpen: (@Sendable (_ path: String) -> Bool)?
     /// The pause between two attempts to accept a connection without free descriptors or memory.
     package var acceptPause = AcceptShortage.pause
     package init() {}
@@ -112,6 +118,7 @@ package final class HTTPServer: @unchecked Sendable {
   package let options: Options
   /// The requests that wait for the pipeline, if the handler adds them.
   package let queue = RequestQueue()
+  private let access: PageAccess
   let budget: ByteBudget
   let replyTimeout: Int64
   let queueTimeout: Int64
@@ -126,6 +133,8 @@ package final class HTTPServer: @unchecked Sendable {
   let state = Guarded(State())
   /// Set before it is served.
   private var service = Service()
+  /// No page reaches a Unix socket. Set before it is served.
+  private var isOnTCP = true
   /// Whether requests may come; used on the network thread.
   var isServing = false
   /// The number of requests in this round of the loop; used on the network thread.
@@ -140,7 +149,10 @@ package final class HTTPServer: @unchecked Sendable {
   }
 
   package init(options: Options = Options()) {
+    var options = options
+    options.rules.access.isLocal = HostSyntax.isLoopback(options.host)
     self.options = options
+    access = options.rules.access
     budget = ByteBudget(limit: options.rules.maxBufferedBytes)
     replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
     queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
@@ -165,8 +177,12 @@ package final class HTTPServer: @unchecked Sendable {
 
   /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
   /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
-  package func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
-    service = Service(handler: handler)
+  package func start(
+    on socket: Int32, notify: @escaping @Sendable (Notice) -> Void,
+    handler: @escaping @Sendable (ServerRequest) -> Void
+  ) throws(HTTPServerFailure) {
+    service = Service(notify: notify, handler: handler)
+    isOnTCP = false
     try HTTPListener.add(self, on: socket)
   }
 
@@ -221,6 +237,22 @@ package final class HTTPServer: @unchecked Sendable {
     guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
     let charge = ByteCharge(budget)
     return charge.grow(by: head.byteCount) ? charge : nil
+  }
+
+  /// The answer to a request whose head shows that it is not taken: another name, a page of another site, no credentials. Nil: it is
+  /// taken, as far as the head says.
+  func refusal(of head: RequestHead) -> ServerAnswer? {
+    if access.checksHosts || access.checksOrigins, isOnTCP, let refusal = access.refusal(head.pageHeaders) {
+      return refusal
+    }
+    guard options.rules.asksForAuth else { return nil }
+    if let isOpen = options.isOpen, head.isForReading, isOpen(head.text(head.path)) { return nil }
+    return options.rules.refusal(ofAuthorization: head.value(of: "authorization"))
+  }
+
+  /// The connections at this server, for those that make room; empty: none of them does.
+  var connections: [ServerConnection] {
+    options.makesRoom ? state.withLock { Array($0.connections.values) } : []
   }
 
   /// A connection comes to this server; false: it has too many.
@@ -299,8 +331,7 @@ extension HTTPServer {
       let number = rx_stream_socket(address.protocol.rawValue)
       guard number >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
       defer { close(number) }
-      var yes: Int32 = 1
-      setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+      _ = SocketOption.reuseAddress.set(number)
       guard address.withSockAddr({ bind(number, $0, socklen_t($1)) }) == 0 else {
         throw IOError(errnoCode: errno, reason: "bind")
       }

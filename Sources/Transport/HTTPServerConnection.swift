@@ -43,6 +43,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var reader: HTTPRequestReader
   @exclusivity(unchecked) private var phase = Phase.head
   @exclusivity(unchecked) private var isFirst = true
+  /// A request of it was not refused because of its head.
+  @exclusivity(unchecked) private(set) var isKnown = false
+  /// The time of its last answer.
+  @exclusivity(unchecked) private(set) var idleSince = NIODeadline.now()
   @exclusivity(unchecked) private var closesAfterAnswer = false
   /// The client has closed its side.
   @exclusivity(unchecked) private var isInputClosed = false
@@ -135,6 +139,23 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   func cut() { channel.close(promise: nil) }
 
+  /// Whether nothing is lost if it is closed: it waits for a request, or it reads an answer that anybody gets.
+  var mayMakeRoom: Bool {
+    guard server?.options.makesRoom ?? true else { return false }
+    return switch phase {
+    case .head: true
+    case .writing, .closing: !isKnown
+    case .body, .held, .answering, .streaming: false
+    }
+  }
+
+  /// Leaves its place to another connection.
+  func makeRoom() {
+    leave()
+    listener.closed(self)
+    channel.close(promise: nil)
+  }
+
   // MARK: - Events
 
   func handlerAdded(context: ChannelHandlerContext) {
@@ -171,7 +192,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Goes to the server of a request; false: that has too many connections.
   private func enter(_ next: HTTPServer) -> Bool {
     if server === next { return true }
-    guard next.admit(self) else { return false }
+    guard next.admit(self) || IdleConnections.makeRoom(among: next.connections) && next.admit(self) else {
+      return false
+    }
     server?.leave(self)
     server = next
     move(to: next.budget)
@@ -298,6 +321,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     switch listener.way(path: head[head.path], method: head[head.method], files) {
     case .server(let next):
       guard enter(next) else { return refuse(.busy) }
+      if let refusal = next.refusal(of: head) {
+        // Nothing of its body is read.
+        if head.length > 0 || head.isChunked { return refuse(refusal) }
+        verdict = refusal
+        break
+      }
+      isKnown = true
       if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
       let content = head.isCoded ? head.contentCoding : .none
       if case .compressed(let format) = content { coding = format }
@@ -529,6 +559,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func answered() {
     guard phase == .writing else { return }
     isFirst = false
+    idleSince = round.instant ?? .now()
     if closesAfterAnswer { return linger() }
     phase = .head
     if let server, !server.isServing { leave() }

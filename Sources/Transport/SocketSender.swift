@@ -42,6 +42,8 @@ package final class SocketSender: Sendable {
     case tooLong(bytes: Int)
     /// Nothing can be sent, and why, and no further attempt would help.
     case ended(String)
+    /// What a connection has to do without.
+    case fault(String)
   }
 
   private struct Entry: Sendable {
@@ -443,8 +445,9 @@ package final class SocketSender: Sendable {
           continue
         }
         if case .network = owner.place, !isDatagram {
-          rx_set_no_delay(number)
-          if options.keepAlive { rx_set_keep_alive(number, 60) }
+          SocketOption.set([.noDelay] + (options.keepAlive ? SocketOption.keepAlive : []), number) {
+            owner.notify(.fault($0))
+          }
         }
         position = 0
         guard let context else { return }

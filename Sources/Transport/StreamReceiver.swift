@@ -65,6 +65,8 @@ package final class StreamReceiver: Sendable {
     case full
     /// A connection ended early, and why.
     case lost(peer: String, reason: String)
+    /// What the socket or a connection has to do without.
+    case fault(String)
   }
 
   private enum Ending {
@@ -188,6 +190,7 @@ package final class StreamReceiver: Sendable {
 
     /// - Parameter kept: Connections of the version before.
     func run(goingOnWith kept: [Connection]) {
+      for fault in owner.socket.faults { notify(.fault(fault)) }
       adopt(kept)
       // Bytes sent meanwhile have been read; nothing else may come for a long time.
       var goesOn = handOverPieces()
@@ -254,7 +257,8 @@ package final class StreamReceiver: Sendable {
         }
         guard let (descriptor, code) = found else { return }
         guard descriptor >= 0 else {
-          if AcceptShortage.isShortage(code) {
+          // Others concern the one connection, or there is none.
+          if AcceptShortage.stops(code) {
             if let notice = shortage.failed(code) { notify(.accepting(notice)) }
             _ = owner.socket.use { rx_watch(poller, $0, 1, 0, 0, 0) }
             acceptsAt = now &+ AcceptShortage.pause.nanoseconds
@@ -281,13 +285,16 @@ package final class StreamReceiver: Sendable {
         var uid: Int32 = 0
         if rx_peer_process(descriptor, &pid, &uid) != 0 { (peer.process, peer.user) = (Int(pid), Int(uid)) }
       } else if options.keepAlive {
-        rx_set_keep_alive(descriptor, 60)
+        SocketOption.set(SocketOption.keepAlive, descriptor) { notify(.fault($0)) }
       }
       if let bytes = options.receiveBuffer { _ = rx_set_receive_buffer(descriptor, Int32(clamping: bytes)) }
       let tag = nextTag
       nextTag += 1
       guard rx_watch(poller, descriptor, tag, 1, 0, 1) == 0 else {
+        let reason = PosixError.text(errno)
         Glibc.close(descriptor)
+        owner.counted.withLock { $0.broken += 1 }
+        notify(.lost(peer: peer.text, reason: "it cannot be waited for: \(reason)"))
         return
       }
       guard let serving = options.tls else { return add(tag, descriptor, Sender(peer), nil) }
@@ -350,7 +357,10 @@ package final class StreamReceiver: Sendable {
         connection.lastRead = now
         connection.pausedUntil = 0
         guard rx_watch(poller, connection.descriptor, tag, 1, 0, 1) == 0 else {
+          let reason = PosixError.text(errno)
           finish(connection)
+          owner.counted.withLock { $0.broken += 1 }
+          notify(.lost(peer: connection.sender.peer.text, reason: "it cannot be waited for: \(reason)"))
           continue
         }
         connections[tag] = connection

@@ -99,14 +99,17 @@ package enum WebSocketClient {
   /// Connects. Before the session is ready `failed` says why it never will be; afterwards the session says how it ends.
   /// - Parameters:
   ///   - http: Fetches access tokens.
-  ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed`.
+  ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed` and `warned`.
+  ///   - warned: What the connection has to do without.
   /// - Returns: Ends the attempt, as long as it is one.
   package static func connect(
     _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,
-    progress: @escaping @Sendable (Int) -> Void = { _ in }, failed: @escaping @Sendable (Failure) -> Void
+    progress: @escaping @Sendable (Int) -> Void = { _ in }, warned: @escaping @Sendable (String) -> Void,
+    failed: @escaping @Sendable (Failure) -> Void
   ) -> any Cancellable {
     let attempt = Attempt { failure in group.any().execute { failed(failure) } }
-    let way = Way(target: target, options: options, session: session, attempt: attempt, progress: progress)
+    let way = Way(
+      target: target, options: options, session: session, attempt: attempt, progress: progress, warned: warned)
     switch options.http.auth {
     case .none: dial(way, nil)
     case .basic(let user, let password):
@@ -142,6 +145,7 @@ package enum WebSocketClient {
     var session: WebSocketSession
     var attempt: Attempt
     var progress: @Sendable (Int) -> Void
+    var warned: @Sendable (String) -> Void
   }
 
   /// Fetches an access token first; one that the server no longer accepts is replaced once.
@@ -174,10 +178,9 @@ package enum WebSocketClient {
     let time = max(options.connectTimeout.nanoseconds, 1_000_000)
     let bootstrap = ClientBootstrap(group: group)
       .connectTimeout(.nanoseconds(time))
-      .channelOption(.socketOption(.tcp_nodelay), value: 1)
-      .channelOption(.socketOption(.so_keepalive), value: 1)
       .channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
+          SocketOption.set([.noDelay] + SocketOption.keepAlive, channel, way.warned)
           let pipeline = channel.pipeline.syncOperations
           let connection = ClientConnection(channel, way, authorization, unauthorized, time)
           try pipeline.addHandler(AddressGuard(peer, mayBePrivate: mayBePrivate) { connection.connected() })
@@ -217,15 +220,14 @@ package enum WebSocketClient {
     switch error {
     case let error as IOError: "cannot connect to \(what)\(target.text): \(PosixError.text(error.errnoCode))"
     case let error as NIOConnectionError:
-      if let single = error.connectionErrors.first?.error as? IOError {
-        "cannot connect to \(what)\(target.text): \(PosixError.text(single.errnoCode))"
-      } else if error.connectionErrors.isEmpty {
-        "cannot connect to \(what)\(target.text): the host cannot be resolved"
+      if let first = error.connectionErrors.first?.error {
+        reason(first, target, what)
       } else {
-        "cannot connect to \(what)\(target.text) in time"
+        "cannot connect to \(what)\(target.text): the host cannot be resolved"
       }
     case ChannelError.connectTimeout: "cannot connect to \(what)\(target.text) in time"
-    default: "cannot connect to \(what)\(target.text)"
+    case let error as SocketFailure: "cannot connect to \(what)\(target.text): \(error.message)"
+    default: "cannot connect to \(what)\(target.text): \(HTTPSyntax.printable("\(error)"))"
     }
   }
 

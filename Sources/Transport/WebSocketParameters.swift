@@ -19,6 +19,7 @@ package struct WebSocketParameters: Sendable {
   package var path = "/"
   package var serverTLS: ServingTLSParameter?
   package var origins: [String] = []
+  package var hosts: [String] = []
   package var maxConnections = 1000
   package var allowUnauthenticated = false
   package var ping = TimeSpan.seconds(20)
@@ -93,7 +94,8 @@ extension WebSocketComponent {
       .init("serverTLS", \.socket.serverTLS, "Server: the certificate; by default connections are not encrypted."),
       .init(
         "origins", \.socket.origins,
-        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
+        "Server: the web sites whose pages may connect, or `*`, besides pages of the same host and port."),
+      .init("hosts", \.socket.hosts, "Server: \(PageAccess.helpOfHosts)"),
       .init(
         "maxConnections", \.socket.maxConnections, range: 1...100_000,
         "Server: the largest number of connections; more are answered 503."),
@@ -130,6 +132,7 @@ extension WebSocketComponent {
       ] + ofClient,
       ofServer: [
         ("path", socket.path != "/"), ("serverTLS", socket.serverTLS != nil), ("origins", !socket.origins.isEmpty),
+        ("hosts", !socket.hosts.isEmpty),
         ("allowUnauthenticated", socket.allowUnauthenticated),
       ] + ofServer,
       isProtected: basics != nil || socket.serverTLS?.clientCA != nil || socket.allowUnauthenticated)
@@ -151,7 +154,7 @@ extension WebSocketComponent {
 package struct WebSocketServing: Sendable {
   let address: NetworkAddress
   let path: String
-  let origins: [String]
+  let access: PageAccess
   let subprotocols: [String]
   let auth: HTTPOptions.Auth
   package let tls: ServingTLSParameter?
@@ -160,7 +163,11 @@ package struct WebSocketServing: Sendable {
   init(_ parameters: WebSocketParameters, _ address: NetworkAddress) {
     self.address = address
     path = parameters.path
-    origins = parameters.origins
+    var access = PageAccess()
+    access.alwaysChecksOrigins = true
+    access.origins = parameters.origins
+    access.hosts = parameters.hosts
+    self.access = access
     subprotocols = parameters.subprotocols
     maxConnections = parameters.maxConnections
     tls = parameters.serverTLS
@@ -169,7 +176,7 @@ package struct WebSocketServing: Sendable {
 
   /// Whether connections that these rules have admitted may stay under others.
   func admitsAll(of other: WebSocketServing) -> Bool {
-    origins == other.origins && subprotocols == other.subprotocols && auth == other.auth
+    access == other.access && subprotocols == other.subprotocols && auth == other.auth
       && tls?.files == other.tls?.files
   }
 
@@ -191,29 +198,14 @@ package struct WebSocketServing: Sendable {
     options.rules.maxBodyBytes = 1 << 10
     options.rules.maxConnections = maxConnections
     options.rules.auth = auth
+    options.rules.access = access
     return options
-  }
-
-  /// Whether a page of that origin may connect to the host that the request names. Programs send no origin; they are admitted.
-  package func admits(origin: String?, host: String?) -> Bool {
-    guard let origin else { return true }
-    if !origins.isEmpty { return origins.contains { $0 == "*" || HTTPSyntax.same($0, origin) } }
-    guard let host, let scheme = origin.firstRange(of: "://") else { return false }
-    return HTTPSyntax.same(String(origin[scheme.upperBound...]), host)
   }
 
   /// Checks the request and makes its connection a WebSocket; otherwise it has been answered.
   /// - Returns: Whether it did.
   @discardableResult
   package func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
-    if let refusal = options.rules.refusal(ofAuthorization: request.header("authorization")) {
-      request.reply.reply(refusal)
-      return false
-    }
-    guard admits(origin: request.header("origin"), host: request.header("host")) else {
-      request.reply.reply(ServerAnswer(403, error: "pages of this origin may not connect"))
-      return false
-    }
     let chosen = subprotocols.first(where: request.webSocketProtocols.contains)
     if chosen == nil, !subprotocols.isEmpty {
       request.reply.reply(ServerAnswer(400, error: "the client offers none of the subprotocols that are spoken here"))
@@ -251,12 +243,8 @@ extension DecodingContext {
         at: location(of: "subprotocols"), "'\(Printable.cut(name))' is no name of a subprotocol",
         help: "Write one such as mqtt, without spaces and commas")
     }
-    for origin in socket.origins
-    where origin != "*" && (!origin.contains("://") || origin.hasSuffix("/") || origin.utf8.contains(0x20)) {
-      badValue(
-        at: location(of: "origins"), "'\(Printable.cut(origin))' is no origin",
-        help: "Write scheme and host, such as https://example.org, or '*'")
-    }
+    PageAccess.validate(origins: socket.origins, &self)
+    PageAccess.validate(hosts: socket.hosts, &self)
     guard let listen else { return }
     if !path.hasPrefix("/")
       || !path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") })

@@ -180,6 +180,8 @@ package final class WebSocketSender: MessageSender {
     state.withLock { $0.session = session }
     let attempt = WebSocketClient.connect(target, options.client, session, by: http) { [self] taken in
       progress(session, taken)
+    } warned: { [notify] in
+      notify(.fault($0))
     } failed: { [self] failure in
       let isOurs = state.withLock { state in
         guard state.session === session else { return false }

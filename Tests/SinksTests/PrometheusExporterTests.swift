@@ -117,7 +117,7 @@ import Testing
 
   private func get(_ port: Int, _ path: String, _ head: String = "") -> String {
     guard let client = SocketClient(port: port) else { return "" }
-    client.send("GET \(path) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\(head)\r\n")
+    client.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\(head)\r\n")
     return client.receiveAll()
   }
 

@@ -99,7 +99,8 @@ import Transport
     let port = try #require(served.port())
     let client = try Connection(port: port)
     for _ in 0..<2 {
-      client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: \(type)\r\nContent-Length: \(body.count)\r\n\r\n")
+      client.send(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: \(type)\r\nContent-Length: \(body.count)\r\n\r\n")
       client.send(body)
       served.run(within: .seconds(30)) { client.waits(milliseconds: 0) }
       #expect(client.message()?.head.hasPrefix("HTTP/1.1 200") == true)

@@ -20,6 +20,8 @@ public struct ServingRules: Sendable {
   package var methods: [String]?
   /// The credentials that clients must present.
   package var auth: HTTPOptions.Auth = .none
+  /// The names that it answers to, and the pages that may send requests.
+  package var access = PageAccess()
   /// The limit of a body in bytes, also after decompression.
   package var maxBodyBytes = 1 << 20
   /// The limit of bytes of all requests that come in, wait for the pipeline or are in its turn.
@@ -93,6 +95,9 @@ public struct ServingRules: Sendable {
       return areEqual(other, start, text.count)
     }
   }
+
+  /// Whether clients must present credentials.
+  package var asksForAuth: Bool { if case .none = auth { false } else { true } }
 
   /// The answer to a client without the right credentials; nil: it is admitted. `authorization` is the header of that
   /// name.

@@ -43,7 +43,8 @@ enum ControlSocket {
   /// Serves the requests that come to `socket`. The network thread starts here, so this is called when the first client
   /// connects.
   static func serve(
-    _ socket: LocalSocket, _ take: @escaping @Sendable (ControlRequest) -> Void
+    _ socket: LocalSocket, notify: @escaping @Sendable (HTTPServer.Notice) -> Void,
+    _ take: @escaping @Sendable (ControlRequest) -> Void
   ) throws(HTTPServerFailure) {
     var options = HTTPServer.Options()
     options.maxHeaderBytes = 16 << 10
@@ -53,7 +54,8 @@ enum ControlSocket {
     // A reload waits for sinks.
     options.rules.replyTimeout = .seconds(600)
     options.halfClosedTimeout = .seconds(600)
-    try HTTPServer(options: options).start(on: socket.descriptor) { take(ControlRequest($0)) }
+    options.makesRoom = true
+    try HTTPServer(options: options).start(on: socket.descriptor, notify: notify) { take(ControlRequest($0)) }
   }
 }
 

@@ -544,9 +544,18 @@ final class Supervisor {
     servesControl = true
     let post = poster()
     do throws(HTTPServerFailure) {
-      try ControlSocket.serve(control) { post(.request($0)) }
+      try ControlSocket.serve(control, notify: teller("control")) { post(.request($0)) }
     } catch {
       logger.error("\(error.message); 'rxd reload' cannot reach this process")
+    }
+  }
+
+  /// Logs what a server of the process says of its connections.
+  func teller(_ component: String) -> @Sendable (HTTPServer.Notice) -> Void {
+    let log = log
+    return { notice in
+      let line = notice.line
+      log.write(line.level.logLevel, component, line.text)
     }
   }
 
@@ -555,7 +564,7 @@ final class Supervisor {
     guard let metrics = options.metrics else { return true }
     let post = poster()
     do throws(HTTPServerFailure) {
-      let port = try metrics.start { post(.request($0)) }
+      let port = try metrics.start(notify: teller("--metrics-listen")) { post(.request($0)) }
       logger.debug("metrics are served on port \(port)")
       return true
     } catch {

@@ -42,7 +42,11 @@ struct UIVerb: ParsableCommand {
     let gate = PageGate(address: address, token: PageGate.randomToken())
     let relay = PageRelay(client: client)
     do throws(HTTPServerFailure) {
-      let port = try gate.start { relay.pass($0) }
+      let port = try gate.start { notice in
+        if case .fault(let reason) = notice { Console.printError(reason) }
+      } take: {
+        relay.pass($0)
+      }
       Console.print(gate.url(port: port))
       Console.note("The page of the process at \(client.path), until Ctrl-C ends this.")
     } catch {
