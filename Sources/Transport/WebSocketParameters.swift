@@ -95,7 +95,7 @@ extension WebSocketComponent {
       .init(
         "origins", \.socket.origins,
         "Server: the web sites whose pages may connect, or `*`, besides pages of the same host and port."),
-      .init("hosts", \.socket.hosts, "Server: \(PageAccess.helpOfHosts)"),
+      .init("hosts", \.socket.hosts, "Server: the \(PageAccess.namesHelp)"),
       .init(
         "maxConnections", \.socket.maxConnections, range: 1...100_000,
         "Server: the largest number of connections; more are answered 503."),

@@ -1,5 +1,6 @@
 import Foundation
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 private let hasCurl = VerbTests.has("curl", "--version")
@@ -55,8 +56,9 @@ struct ControlSocketTests {
     #expect(document["version"] as? String == "0.1.0" && document["last_reload"] is NSNull)
     let pipelines = try #require(document["pipelines"] as? [[String: Any]])
     #expect(pipelines.count == 1 && pipelines[0]["name"] as? String == "a")
-    #expect(pipelines[0]["state"] as? String == "running" && pipelines[0]["file"] as? String == file)
-    #expect((pipelines[0]["since"] as? String)?.wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/) != nil)
+    #expect(try pipelines.item(0)["state"] as? String == "running" && pipelines.item(0)["file"] as? String == file)
+    #expect(
+      try (pipelines.item(0)["since"] as? String)?.wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/) != nil)
     #expect(try curl("http://rxd/nothing").hasSuffix("404"))
     #expect(try curl("http://rxd/reload").hasSuffix("405"))
     #expect(

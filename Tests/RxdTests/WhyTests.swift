@@ -1,4 +1,6 @@
 import Foundation
+import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// `rxd why`: events of a running pipeline that did not pass.
@@ -71,11 +73,11 @@ struct WhyTests {
     try append("{\"id\": \"a\", \"status\": 200}\n{\"id\": \"b\", \"status\": 503}\n{\"id\": 7, \"status\": 404}\n")
     let events = try events(2, "tail", "large/filter")
     #expect(events.map { $0["verdict"] as? String } == ["dropped", "dropped"])
-    #expect(events[0]["reason"] as? String == "event.status >= 500 is false")
-    #expect(events[0]["at"] as? String == "\(file):8:17" && events[0]["line"] as? Int == 8)
-    #expect((events[0]["event"] as? [String: Any])?["status"] as? Int == 200)
-    #expect(events[1]["offset"] as? Int == 54 && events[1]["path"] as? String == input)
-    let way = try #require(events[0]["way"] as? [[String: Any]])
+    #expect(try events.item(0)["reason"] as? String == "event.status >= 500 is false")
+    #expect(try events.item(0)["at"] as? String == "\(file):8:17" && events.item(0)["line"] as? Int == 8)
+    #expect(try (events.item(0)["event"] as? [String: Any])?["status"] as? Int == 200)
+    #expect(try events.item(1)["offset"] as? Int == 54 && events.item(1)["path"] as? String == input)
+    let way = try #require(events.item(0)["way"] as? [[String: Any]])
     #expect(way.map { $0["step"] as? String } == ["lines/file", "large/map", "large/filter"])
     // As a person reads it: the line of the file is underlined as by `check`.
     let shown = try why("tail", "8", "--id", "7")

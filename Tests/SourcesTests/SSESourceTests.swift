@@ -52,7 +52,7 @@ import Transport
       ])
     #expect(seconds(following) == [0, 5, 10, 15])
     #expect(following.http.exchanges.map { $0.header("Last-Event-ID") } == [nil, "1", nil, nil])
-    #expect(following.http.exchanges[0].header("Accept") == "text/event-stream")
+    #expect(try following.http.exchanges.item(0).header("Accept") == "text/event-stream")
     #expect(following.outcome == .completed)
   }
 
@@ -120,7 +120,7 @@ import Transport
     let following = try feed(", idleTimeout: 20s") { number, _ in number == 0 ? nil : Self.answer("", 204) }
     following.run()
     #expect(seconds(following) == [0, 23])
-    #expect(following.http.exchanges[0].isCancelled)
+    #expect(try following.http.exchanges.item(0).isCancelled)
     #expect(following.log.contains { $0.contains("the feed was silent for 20s; connecting again") }, "\(following.log)")
   }
 

@@ -74,7 +74,10 @@ package struct PageAccess: Sendable, Equatable {
 
   /// The name without the port.
   private static func name(of host: UnsafeRawBufferPointer) -> Slice<UnsafeRawBufferPointer> {
-    if host.first == UInt8(ascii: "["), let end = host.firstIndex(of: UInt8(ascii: "]")) { return host[...end] }
+    if host.first == UInt8(ascii: "["), let end = host.firstIndex(of: UInt8(ascii: "]")) {
+      let rest = host[(end + 1)...]
+      return rest.isEmpty || rest.first == UInt8(ascii: ":") ? host[...end] : host[...]
+    }
     return host.prefix { $0 != UInt8(ascii: ":") }
   }
 

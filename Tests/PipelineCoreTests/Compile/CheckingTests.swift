@@ -155,7 +155,7 @@ import Testing
     let fixes = results.compactMap { ($0["fixes"] as? [[String: Any]])?.first }
     #expect(fixes.count == diagnostics.count { !$0.fixIts.isEmpty })
     let changes = try #require(fixes.first?["artifactChanges"] as? [[String: Any]])
-    #expect(((changes[0]["replacements"] as? [[String: Any]])?.first?["deletedRegion"]) != nil)
+    #expect(try ((changes.item(0)["replacements"] as? [[String: Any]])?.first?["deletedRegion"]) != nil)
   }
 
   @Test func goodFilesAreQuiet() throws {
