@@ -120,6 +120,7 @@ class Sandbox:
         notify.bind(str(path))
         path.chmod(0o666)
         notify.settimeout(0.2)
+        self.pid = None
         reading, writing = os.pipe()
         with open(self.errors, "ab") as errors:
             # bubblewrap waits for the program, which is a process of its own.
@@ -169,7 +170,7 @@ class Sandbox:
                 raise Failure(f"{name} of the process is {status[name]}, not {value}")
 
     def run(self):
-        self.process = None
+        self.process, self.pid = None, None
         try:
             # The second time the state of the first one is there.
             for _ in range(2):
@@ -184,6 +185,7 @@ class Sandbox:
             print(self.errors.read_text())
             raise
         finally:
+            # The end of bubblewrap is not that of a program with another user.
             if self.process and self.process.poll() is None:
-                self.process.kill()
+                os.kill(self.pid or self.process.pid, signal.SIGKILL)
                 self.process.wait()
