@@ -87,14 +87,16 @@ final class ReplyRecording: Sendable {
     guard rules.sendsRequests else { return nil }
     let path = event["path"]?.text ?? rules.path ?? ""
     let method = event["method"]?.text ?? rules.methods?.first ?? ""
-    if let answer = rules.refusal(ofPath: path[...], method: method) { return answer }
+    // A body that is too large is refused also where nobody would take it.
+    var tooLarge: ServerAnswer?
+    if case .text(let body)? = event["body"] { tooLarge = rules.refusal(ofBytes: body.count) }
+    if let answer = rules.refusal(ofPath: path[...], method: method) { return tooLarge ?? answer }
     let headers = event["headers"]
     if let answer = rules.access.refusal(host: headers?["host"]?.text, origin: headers?["origin"]?.text) {
       return answer
     }
     if let given = headers?["authorization"]?.text, let answer = rules.refusal(ofAuthorization: given) { return answer }
-    if case .text(let body)? = event["body"] { return rules.refusal(ofBytes: body.count) }
-    return nil
+    return tooLarge
   }
 
   /// The source was closed before these requests.
