@@ -216,12 +216,14 @@ struct PluginSink: SinkComponent, BoundComponent {
       pause = .milliseconds(500)
       if isInTrouble {
         isInTrouble = false
+        trouble.ends()
         execution.services.log(.info, label, "the plugin delivers again")
       }
     }
 
     private func fails(_ message: String) {
       countRetry()
+      trouble.begins(message)
       if !isInTrouble {
         isInTrouble = true
         execution.services.log(.warning, label, "\(message); trying again")

@@ -26,7 +26,7 @@ extension HTTPSink {
     var isOver = false
     private var isInputPaused = false
     /// When requests started to fail, and how many have failed since.
-    var trouble = (since: Instant(nanoseconds: 0), failures: 0)
+    var failing = (since: Instant(nanoseconds: 0), failures: 0)
     /// The last response showed a wrong configuration, which has been logged.
     var isRefused = false
     var servers: Servers

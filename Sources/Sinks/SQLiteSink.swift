@@ -275,12 +275,14 @@ package struct SQLiteSink: SinkComponent {
       case .committed(let refused):
         let failures = attempts.succeed()
         if failures > 0 {
+          trouble.ends()
           log(.info, "the database takes rows again, after \(Printable.count(failures, "failed attempt"))")
         }
         let items = group
         group = []
         settle(items, refused)
       case .later(let message):
+        trouble.begins(message)
         if attempts.fail() { log(.warning, "\(message); trying again") }
         countRetry()
         isRetry = true

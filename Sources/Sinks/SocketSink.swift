@@ -85,10 +85,14 @@ final class SocketSink: RunningSink {
     let label = execution.plan.steps[nodeContext.step.number].label
     let executor = executor
     let node = Weak(self)
+    let trouble = trouble
     let notify: @Sendable (SocketSender.Notice) -> Void = { notice in
       switch notice {
-      case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
+      case .failing(let reason):
+        trouble.begins(reason)
+        services.log(.warning, label, "\(reason); trying again")
       case .recovered(let failures):
+        trouble.ends()
         services.log(.info, label, "sending again, after \(failures) failed attempt\(failures == 1 ? "" : "s")")
       case .tooLong(let bytes):
         services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
@@ -134,12 +138,16 @@ final class SocketSink: RunningSink {
     let name = call.program
     let executor = executor
     let node = Weak(self)
+    let trouble = trouble
     do throws(ProgramFailure) {
       sender = try ProgramSender(call, options) { notice in
         switch notice {
         case .said(let level, let text): services.log(level, label, text)
-        case .failing(let reason): services.log(.warning, label, "'\(name)' \(reason); starting it again")
+        case .failing(let reason):
+          trouble.begins("'\(name)' \(reason)")
+          services.log(.warning, label, "'\(name)' \(reason); starting it again")
         case .restarted(let failures):
+          trouble.ends()
           services.log(
             .info, label, "'\(name)' runs again, after it had ended \(failures == 1 ? "once" : "\(failures) times")")
         case .badEnd(let reason): services.log(.warning, label, "'\(name)' \(reason)")

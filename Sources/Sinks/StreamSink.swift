@@ -68,7 +68,10 @@ class StreamSink: RunningSink {
     if execution.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
     options.memory = services.memory
     do throws(PosixError) {
+      let trouble = trouble
       let writer = try FileWriter(target, options: options) { error in
+        guard let error else { return trouble.ends() }
+        trouble.begins(error.message)
         services.log(.error, label, "\(error.message); waiting until it can be written")
       }
       self.writer = writer

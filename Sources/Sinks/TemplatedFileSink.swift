@@ -93,9 +93,12 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
     options.memory = services.memory
     do throws(PosixError) {
+      let note = trouble
       writer = try FilesWriter(
         tree, options: options,
         trouble: { error in
+          guard let error else { return note.ends() }
+          if error.isShortage { note.begins(error.message) }
           let rest =
             error.isShortage
             ? "; waiting until it can be written"

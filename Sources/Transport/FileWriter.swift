@@ -161,7 +161,7 @@ package final class FileWriter: Sendable {
 
   private let target: Target
   private let options: Options
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private let state: Guarded<State>
   private let work: WriterWork
   /// Whether blocks may be left to a thread that calls `write()`.
@@ -172,10 +172,10 @@ package final class FileWriter: Sendable {
   package let resumption: Resumption?
 
   /// Opens the target and starts the thread.
-  /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time.
+  /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time, and with nil when it has room again.
   package init(
     _ target: Target, options: Options = Options(),
-    trouble: @escaping @Sendable (PosixError) -> Void = { _ in }
+    trouble: @escaping @Sendable (PosixError?) -> Void = { _ in }
   ) throws(PosixError) {
     self.target = target
     self.options = options

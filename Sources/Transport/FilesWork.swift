@@ -22,7 +22,7 @@ final class FilesWork: @unchecked Sendable {
   private let tree: FileTree
   private let options: FilesWriter.Options
   private let cancellation: WakeEvent
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private let cut: @Sendable (String, Int64) -> Void
   private var open: [ObjectIdentifier: Open] = [:]
   /// Files with blocks to write, in the order of their first blocks.
@@ -37,7 +37,7 @@ final class FilesWork: @unchecked Sendable {
 
   init(
     _ tree: FileTree, _ options: FilesWriter.Options, _ cancellation: WakeEvent,
-    _ trouble: @escaping @Sendable (PosixError) -> Void,
+    _ trouble: @escaping @Sendable (PosixError?) -> Void,
     _ cut: @escaping @Sendable (String, Int64) -> Void
   ) {
     self.tree = tree
@@ -129,7 +129,9 @@ final class FilesWork: @unchecked Sendable {
     var reported = false
     while true {
       do throws(PosixError) {
-        return try work()
+        let result = try work()
+        if reported { trouble(nil) }
+        return result
       } catch {
         guard error.isShortage else { throw error }
         if !reported { trouble(error) }

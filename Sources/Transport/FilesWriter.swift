@@ -140,10 +140,10 @@ package final class FilesWriter: Sendable {
 
   /// Checks that the directory can be entered, and starts the thread.
   /// - Parameters:
-  ///   - trouble: Called on the writer's thread when it waits for room, and when a moved file cannot be opened again.
+  ///   - trouble: Called on the writer's thread when it waits for room, with nil when it has some, and when a moved file cannot be opened again.
   ///   - cut: Called on the writer's thread with the path of a file and how many bytes were cut off it, because they come again.
   package init(
-    _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError) -> Void,
+    _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError?) -> Void,
     cut: @escaping @Sendable (_ path: String, _ bytes: Int64) -> Void = { _, _ in }
   ) throws(PosixError) {
     try tree.check()

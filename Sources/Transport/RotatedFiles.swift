@@ -201,14 +201,14 @@ final class RotationKeeper: Sendable {
 
   private let tree: FileTree
   private let rotation: FileRotation
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private let step: @Sendable (String) -> Bool
   private let state = Guarded(State())
   /// A part of a compressed file: decompressors take the parts together.
   private static let partBytes = 1 << 20
 
   init(
-    _ tree: FileTree, _ rotation: FileRotation, _ trouble: @escaping @Sendable (PosixError) -> Void,
+    _ tree: FileTree, _ rotation: FileRotation, _ trouble: @escaping @Sendable (PosixError?) -> Void,
     _ step: @escaping @Sendable (String) -> Bool
   ) {
     self.tree = tree

@@ -328,6 +328,25 @@ struct RunTests {
     #expect(try process.wait() == 1)
   }
 
+  /// A person who has asked for the end learns what it waits for, and what asking again does.
+  @Test func aStopSaysWhatItWaitsFor() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { soon: { values: [1, 2, 3] } }
+      sinks: { out: { from: soon, http: 'http://127.0.0.1:1/' }, done: { from: soon, discard: {} } }
+      """)
+    let process = try RunningRxd([file])
+    try process.errorLine(with: "trying again")
+    process.send(SIGINT)
+    let line = try process.errorLine(with: "stopping: waits at most")
+    #expect(line.contains("for 'out' (3 events; ") && line.contains("connect"), "\(line)")
+    #expect(line.contains("a second SIGINT or SIGTERM ends at once, and what is not delivered then is lost"), "\(line)")
+    #expect(!line.contains("done"))
+    #expect(try process.wait(sending: SIGINT) == 128 + SIGINT)
+  }
+
   @Test func aSecondSignalEndsAtOnce() throws {
     let folder = try Scratch()
     // A delay that outlasts any drain.

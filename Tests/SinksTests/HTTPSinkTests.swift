@@ -385,6 +385,22 @@ import Testing
       ], "\(sending.log)")
   }
 
+  /// Whoever looks at the process sees the present trouble, its newest reason and its beginning.
+  @Test func troubleIsSeenWhileItLasts() throws {
+    let sending = try pipeline("retry: { delay: 100ms, maxDelay: 1s }", events: "[1, 2, 3]")
+    sending.http.script = { number, _ in
+      number == 0 ? .failure(HTTPFailure(.connect, "nobody listens")) : ScriptedHTTP.status(number < 3 ? 503 : 200)
+    }
+    let troubles = sending.execution.troubles
+    sending.settle()
+    let first = try #require(troubles.all["shop"])
+    #expect(first.reason == "nobody listens")
+    sending.run(until: .milliseconds(150))
+    #expect(troubles.all["shop"] == SinkTrouble(reason: "POST answered 503", since: first.since))
+    sending.run()
+    #expect(sending.outcome == .completed && troubles.all.isEmpty)
+  }
+
   @Test func attemptsHaveALimit() throws {
     let sending = try pipeline("retry: 3", events: "[1, 2]")
     sending.http.script = { _, _ in ScriptedHTTP.status(503) }

@@ -78,6 +78,16 @@ struct ReloadVerdict {
   /// One sentence.
   var summary: String
 
+  /// Why the new files do not run: the first error of each kind of refusal, in one line; nil: they do.
+  var reason: String? {
+    switch result {
+    case .reloaded, .accepted: nil
+    case .refused: diagnostics.first { $0.severity == .error }?.line ?? summary
+    case .failed:
+      changes.first { $0.kind == .failed }.map { "\($0.name): \($0.reason ?? "it does not start")" } ?? summary
+    }
+  }
+
   /// The status of HTTP.
   var status: Int {
     switch result {
@@ -94,6 +104,7 @@ struct ReloadVerdict {
       ("result", .string(result.rawValue)), ("at", .string(StoredTime.text(at))),
       ("milliseconds", .int(Int(duration.nanoseconds / 1_000_000))), ("summary", .string(summary)),
     ]
+    if let reason { members.append(("reason", .string(Printable.cut(reason, limit: 1000)))) }
     let shown = complete ? changes : changes.filter { $0.kind != .unchanged }
     members.append(("pipelines", .array(shown.map(\.json))))
     if !diagnostics.isEmpty {

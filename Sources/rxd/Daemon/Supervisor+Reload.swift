@@ -199,6 +199,7 @@ extension Supervisor {
   /// Replaces a slot's run by `version`, which continues from its state: tries the version out, and suspends the run if it could start.
   func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
     slot.retryAt = nil
+    slot.lookAt = nil
     guard let run = slot.run else {
       slot.next = version
       return proceed(slot)

@@ -52,6 +52,8 @@ final class Supervisor {
     case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
+    /// What a run that is being stopped has not delivered.
+    case left(Int, [Execution.Left])
     /// A live page was closed.
     case pageClosed(Int)
   }
@@ -98,6 +100,8 @@ final class Supervisor {
   var servesControl = false
   var stopDeadline: Instant?
   var stoppedAt: Instant?
+  /// When the log says what the stop waits for.
+  var saysLeftAt: Instant?
   /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
   private static let patience = TimeSpan.seconds(1)
   /// Readable when the wall clock has been set.
@@ -197,10 +201,10 @@ final class Supervisor {
 
   func wait() {
     let deadlines =
-      slots.flatMap { [$0.retryAt, $0.drainDeadline] }
+      slots.flatMap { [$0.retryAt, $0.lookAt, $0.drainDeadline] }
       + [
         stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
-        page.pollAt,
+        page.pollAt, saysLeftAt,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
@@ -231,6 +235,7 @@ final class Supervisor {
     case .observed(let number): observed(number)
     case .sized(let number, let lags): sized(number, lags)
     case .snapshot(let id, let state): if let (slot, run) = runs[id] { tryOut(slot, run, state) }
+    case .left(let id, let left): if let (slot, _) = runs[id] { report(left, of: slot) }
     case .tapClosed(let tap): endTap(tap)
     case .pageClosed(let reader): page.remove(reader)
     case .report(let id, let report):
@@ -239,6 +244,7 @@ final class Supervisor {
       case .launched:
         decide(slot, run)
         slot.hasLaunched = true
+        slot.mayLook = true
         slot.saved = nil
         slot.isMoved = false
         slot.previous = nil
@@ -290,6 +296,7 @@ final class Supervisor {
         slot.retryAt = nil
         launch(slot)
       }
+      if let at = slot.lookAt, now >= at { lookAgain(slot) }
       if let at = slot.drainDeadline, now >= at {
         if slot.isSuspending {
           slot.isSuspending = false
@@ -307,6 +314,7 @@ final class Supervisor {
     if let at = keepingEnd, now >= at { endKeeping() }
     if let at = observation?.deadline, now >= at { endObservation() }
     if let at = page.pollAt, now >= at { pollForPage() }
+    if let at = saysLeftAt, now >= at { askForLeft() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
@@ -341,11 +349,12 @@ final class Supervisor {
   func launch(_ slot: PipelineSlot) {
     balance(slots.count)
     shareWhyMemory()
+    slot.lookAt = nil
+    slot.hasLaunched = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     slot.awaitsStore = mustAwaitStore(slot)
     if slot.awaitsStore {
       slot.state = .running
-      slot.hasLaunched = false
       return
     }
     var services = services
@@ -363,7 +372,6 @@ final class Supervisor {
       slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
       isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
     slot.run = run
-    slot.hasLaunched = false
     slot.mayHaveAddress = false
     if slot.saved != nil { slot.loss = nil }
     slot.state = .running
@@ -405,20 +413,9 @@ final class Supervisor {
     if case .failed(let failure) = outcome {
       if triesAgain(slot) || goBack(slot, failure) { return }
       let place = failure.location.map { " (\($0))" } ?? ""
-      slot.failure = "\(failure.message)\(place)"
-      let isFinal = !options.isDaemon || slot.state == .draining
-      var message = "failed: \(failure.message)\(place)"
-      if !isFinal {
-        let delay = slot.fail(at: now, random: services.random())
-        message +=
-          slot.state == .failed
-          ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
-          : "; starting again in \(Self.shown(delay))"
-        logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
-        decide(slot, failed: message)
-        reportStatus()
-        return
-      }
+      slot.failure = PipelineSlot.Failure(reason: "\(failure.message)\(place)")
+      if options.isDaemon, slot.state != .draining { return startAgain(slot) }
+      let message = "failed: \(failure.message)\(place)"
       logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
       if slot.next == nil { decide(slot, failed: message) }
       slot.hasFailed = true
@@ -457,6 +454,7 @@ final class Supervisor {
 
   func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
     slot.retryAt = nil
+    slot.lookAt = nil
     guard let run = slot.run else {
       proceed(slot)
       return
@@ -509,6 +507,7 @@ final class Supervisor {
   func stop() {
     endKeeping()
     stoppedAt = now
+    saysLeftAt = now + Self.stopSilence
     stopDeadline = now + options.drainLimit
     let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
     notify?.send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=\(microseconds)")

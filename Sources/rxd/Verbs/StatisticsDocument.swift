@@ -64,6 +64,7 @@ extension PipelineStatistics.Step {
       members.append(("waited_nanoseconds", .int(Int(waited.nanoseconds))))
     }
     if let connections { members.append(("connections", connections.document)) }
+    if let trouble { members.append(("trouble", trouble.document)) }
     if let plugin { members.append(("plugin", plugin.document)) }
     if let queue { members.append(("queue", queue.document)) }
     if let outbox { members.append(("outbox", outbox.document)) }
@@ -79,6 +80,13 @@ extension Latency {
       // Counts for each bound, not cumulated; the last is above all bounds.
       ("counts", .document("[" + counts.map(String.init).joined(separator: ", ") + "]")),
     ])
+  }
+}
+
+extension SinkTrouble {
+  /// As in `GET /stats` and `GET /status`.
+  var document: JSONText {
+    .object([("reason", .string(Printable.cut(reason, limit: 1000))), ("since", .string(StoredTime.text(since)))])
   }
 }
 

@@ -98,6 +98,8 @@ public struct PipelineStatistics: Sendable {
     package var samples: UInt64 = 0
     /// The connections of a component that has its own.
     package var connections: Connections?
+    /// What keeps a sink from delivering; nil: nothing does, as far as it knows.
+    package var trouble: SinkTrouble?
     /// The plugin behind the step.
     package var plugin: Plugin?
     /// Whether each received event is passed on once or has one of these verdicts. False for steps that make events of several, as
@@ -368,8 +370,10 @@ extension Execution {
       statistics.steps[number].isWaiting = waited.isWaiting
     }
     for (number, plugin) in meters.plugins { statistics.steps[number].plugin = plugin.meter.now.since(plugin.before) }
+    let troubles = troubles.all
     for sink in sinks {
       let number = sink.node.nodeContext.step.number
+      statistics.steps[number].trouble = troubles[plan.steps[number].owner]
       statistics.steps[number].queue = sink.node.queued
       statistics.steps[number].connections = sink.node.connections
       statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed

@@ -163,6 +163,27 @@ extension Execution {
     successor?.components.values.contains(where: condition) ?? false
   }
 
+  /// A sink of a pipeline that is ending, which has not delivered everything.
+  package struct Left: Sendable {
+    package var sink: String
+    /// The events that it has, in memory and on the disk.
+    package var events: Int
+    package var trouble: SinkTrouble?
+  }
+
+  /// The sinks that are not done. Called between two turns.
+  package var left: [Left] {
+    guard outcome == nil else { return [] }
+    let troubles = troubles.all
+    return zip(plan.sinks, sinks).compactMap { sink, open in
+      guard open.isOpen else { return nil }
+      open.node.countDelivered()
+      let events = max(open.node.queued?.events ?? 0, (open.node as? OutboxSink)?.outboxed.events ?? 0)
+      return events > 0 || open.node.hasEnded
+        ? Left(sink: sink.name, events: events, trouble: troubles[sink.name]) : nil
+    }
+  }
+
   private func reportEnd() {
     guard holds == 0, let outcome else { return }
     let report = onEnd

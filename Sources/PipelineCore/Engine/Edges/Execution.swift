@@ -51,6 +51,8 @@ public final class Execution {
   /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
   /// disk, which must not be ahead of the files. Set before the launch.
   package var acknowledgesOnDisk = false
+  /// The sinks whose destinations are down.
+  package let troubles = SinkTroubles()
   /// The counters of edges and steps.
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
