@@ -328,6 +328,31 @@ struct RunTests {
     #expect(try process.wait() == 1)
   }
 
+  /// A program that the system cannot start for one event is that event's error, however the event reaches it.
+  @Test(arguments: [
+    "command: [basename, --, '{{ event.p }}']", "command: [basename, --, '{{ event.p }}'], streaming: true",
+    "command: [sh, -c, 'echo $P'], environment: { P: '{{ event.p }}' }",
+  ]) func argumentsThatNoProgramGetsAreRejected(_ exec: String) throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { in: { stdin: { decode: ndjson } } }
+      signals: { said: { from: in, chain: [ { flattenMap: { policy: concat, signal: { from: { exec: { \(exec) } } } } } ] } }
+      sinks: { out: { from: said, stdout: text }, wrong: { from: said.errors, file: '\(folder.path)/wrong' } }
+
+      """)
+    let long = String(repeating: "x", count: 140_000)
+    let outcome = try Rxd.run(
+      file, input: "{\"p\":\"one\"}\n{\"p\":\"\(long)\"}\n{\"p\":\"a\\u0000b\"}\n{\"p\":\"two\"}\n")
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    #expect(outcome.lines == ["one", "two"])
+    let wrong = try String(contentsOfFile: folder.path + "/wrong", encoding: .utf8).split(separator: "\n")
+    #expect(wrong.count == 2 && wrong.allSatisfy { $0.contains("RX526") })
+    #expect(wrong.first?.contains("more than the system takes") == true, "\(wrong.first?.suffix(400) ?? "")")
+    #expect(wrong.last?.contains("NUL") == true)
+  }
+
   /// A person who has asked for the end learns what it waits for, and what asking again does.
   @Test func aStopSaysWhatItWaitsFor() throws {
     let folder = try Scratch()
