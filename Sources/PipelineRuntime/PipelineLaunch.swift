@@ -53,6 +53,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     self.state = state
     self.isMoved = isMoved
     executor = Executor(clock: SystemClock.shared)
+    executor.graceOfTimers = Executor.grace
     execution = Execution(plan: plan, executor: executor, services: services)
     troubles = execution.troubles
     execution.keepsStateOnFailure = isRestarted
