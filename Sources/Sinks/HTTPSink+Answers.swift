@@ -4,8 +4,9 @@ import Transport
 extension HTTPSink.Node {
   // MARK: Answers
 
-  func answered(_ place: Int, _ result: Result<HTTPResponse, HTTPFailure>) {
-    guard !isOver, let request = exchanges.removeValue(forKey: place)?.request else { return }
+  func answered(_ place: Int, _ answer: HTTPSink.AnswerWay) {
+    guard !isOver, exchanges[place]?.answer === answer, let result = answer.take() else { return }
+    guard let request = exchanges.removeValue(forKey: place)?.request else { return }
     switch result {
     case .failure(let failure):
       let reason = SignalFailure(.sink, failure.message, at: nodeContext.location)

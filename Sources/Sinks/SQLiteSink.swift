@@ -176,6 +176,8 @@ package struct SQLiteSink: SinkComponent {
     private var isRetry = false
     private var attempts: Attempts
     private var isFinishing = false
+    /// Somebody waits: no transaction waits for more rows.
+    private var isHurried = false
     private var isOver = false
     private var isInputPaused = false
 
@@ -240,7 +242,9 @@ package struct SQLiteSink: SinkComponent {
       // Also where the file could not be opened yet.
       if waiting.isEmpty, group.isEmpty, isFinishing { return over() }
       guard !isRetry, !waiting.isEmpty else { return }
-      guard waiting.count >= parameters.batch.count || isFinishing || parameters.batch.every == .zero || isDue else {
+      guard
+        waiting.count >= parameters.batch.count || isFinishing || isHurried || parameters.batch.every == .zero || isDue
+      else {
         if !timer.isSet { timer = executor.schedule(at: waiting[0].since + parameters.batch.every, self, 0) }
         return
       }
@@ -343,6 +347,11 @@ package struct SQLiteSink: SinkComponent {
     }
 
     // MARK: The end
+
+    override func hurry() {
+      isHurried = true
+      writeNext()
+    }
 
     override func finish() {
       isFinishing = true

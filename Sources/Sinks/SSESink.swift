@@ -315,26 +315,11 @@ package struct SSESink: SinkComponent {
       timer = .none
       guard let server else { return done() }
       self.server = nil
-      server.stopListening(handsOver: true)
       for stream in clients.values { stream.end() }
       clients = [:]
-      // Another thread waits for what is on its way to clients, and the pipeline does not end before.
-      let execution = Weak(execution)
-      let executor = executor
-      nonisolated(unsafe) let done = done
-      execution.object?.hold()
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: .seconds(2))
-        executor.post {
-          done()
-          execution.object?.release()
-        }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        done()
-        execution.object?.release()
-      }
+      // What is on its way to clients is waited for, but not by the next version of the pipeline.
+      server.end(
+        of: execution, handsOver: true, within: .seconds(2), waits: execution.successor == nil, done)
     }
   }
 

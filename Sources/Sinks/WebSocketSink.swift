@@ -292,25 +292,11 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     private func close(_ done: @escaping () -> Void) {
       guard let server else { return done() }
       self.server = nil
-      server.stopListening(handsOver: true)
       for session in clients.values { session.close(1001, "the server stops") }
       clients = [:]
-      let execution = Weak(execution)
-      let executor = executor
-      nonisolated(unsafe) let done = done
-      execution.object?.hold()
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: .seconds(5))
-        executor.post {
-          done()
-          execution.object?.release()
-        }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        done()
-        execution.object?.release()
-      }
+      // What is on its way to clients is waited for, but not by the next version of the pipeline.
+      server.end(
+        of: execution, handsOver: true, within: .seconds(5), waits: execution.successor == nil, done)
     }
   }
 }

@@ -381,7 +381,7 @@ package struct HTTPServerSource: SourceComponent {
       arena.keep(source)
       let reply = request.reply
       guard let body = content(of: request, source) else { return }
-      if rules.answer == .written { executor.track(Ack.ofClient { reply.reply(.after($0)) }) }
+      if rules.answer == .written { executor.track(Ack.ofClient(reply)) }
       guard parameters.decode != nil else {
         produce(event(request, body, method, path, query), origin: source, position: source.identity == nil ? -1 : 0)
         if rules.answer == .accepted { reply.reply(.accepted) }
@@ -461,7 +461,7 @@ package struct HTTPServerSource: SourceComponent {
       ])
     }
 
-    /// Waiting clients are answered before the next execution listens.
+    /// Clients whose requests have been taken are answered before the next execution listens; others get their answers from that.
     override func suspend() {
       super.suspend()
       close(handsOver: true)
@@ -472,23 +472,7 @@ package struct HTTPServerSource: SourceComponent {
     private func close(handsOver: Bool = false) {
       guard let server else { return }
       self.server = nil
-      // The port is free when this returns, for the next listener, or its socket is kept for it.
-      server.stopListening(handsOver: handsOver)
-      for request in server.queue.close() { request.reply.reply(.stopped) }
-      // Closing waits for answers under way; another thread does that, and the pipeline does not end before. A request
-      // gets 503 as soon as nothing can answer it any more.
-      let execution = Weak(execution)
-      let executor = executor
-      let limit = parameters.replyTimeout
-      execution.object?.hold()
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: limit)
-        executor.post { execution.object?.release() }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        execution.object?.release()
-      }
+      server.end(of: execution, handsOver: handsOver, within: parameters.replyTimeout)
     }
   }
 }

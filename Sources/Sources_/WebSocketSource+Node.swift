@@ -359,19 +359,8 @@ extension WebSocketSource {
       guard let server else { return }
       counts.refused = server.counts.refused
       self.server = nil
-      server.stopListening(handsOver: handsOver)
-      let execution = Weak(execution)
-      let executor = executor
-      execution.object?.hold()
       // Longer than a connection may take to end.
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: .seconds(6))
-        executor.post { execution.object?.release() }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        execution.object?.release()
-      }
+      server.end(of: execution, handsOver: handsOver, within: .seconds(6))
     }
   }
 }

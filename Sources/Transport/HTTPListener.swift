@@ -140,6 +140,7 @@ final class HTTPListener: @unchecked Sendable {
       let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.place] === self
       answer { listener in
         server.isServing = false
+        server.state.withLock { $0.isHandedOver = keeps }
         listener.servers.removeAll { $0 === server }
         if keeps { listener.held.insert(server, at: 0) } else { listener.wake() }
       }
@@ -236,6 +237,7 @@ final class HTTPListener: @unchecked Sendable {
   /// The server for a request: one with exactly its path comes before one for all paths, and a newer one before an older one.
   /// - Parameter files: The certificate of the connection: servers with other rules for clients' certificates are left out.
   func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
+    if isClosed { return .answer(.stopped) }
     if servers.count == 1, held.isEmpty, servers[0].options.tls?.files == files {
       let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)
       return refusal.map(Way.answer) ?? .server(servers[0])

@@ -120,6 +120,10 @@ package final class HTTPServer: @unchecked Sendable {
     /// The connections that this server handles.
     var connections: [ObjectIdentifier: ServerConnection] = [:]
     var listener: HTTPListener?
+    /// Requests wait for the next server of the path.
+    var isHandedOver = false
+    /// When the wait for the last answers ends, on the monotonic clock.
+    var deadline = Int64.max
     var counts = PipelineStatistics.Connections()
   }
 
@@ -186,14 +190,49 @@ package final class HTTPServer: @unchecked Sendable {
     listener?.remove(self, handsOver: handsOver)
   }
 
+  /// Closes the queue. The next server gets the requests that the pipeline has not taken; without one they are answered 503.
+  package func closeQueue() {
+    let handsOver = isHandedOver
+    for request in queue.close() {
+      if handsOver { request.exchange.takeBack(request) } else { request.reply.reply(.stopped) }
+    }
+  }
+
+  /// Answers 503 to all that wait, because their pipeline has ended, and ends ``stop(within:)`` soon.
+  package func refuseRemaining() {
+    let waiting = state.withLock { state in
+      state.deadline = min(state.deadline, monotonicNow() &+ Self.lastWords)
+      return Array(state.connections.values)
+    }
+    for connection in waiting { connection.refuse(by: self) }
+    state.notify()
+  }
+
+  /// How long the clients of a pipeline that has ended may take to read their answers, in nanoseconds.
+  private static let lastWords: Int64 = 500_000_000
+
+  /// Whether requests wait for the next server of the path.
+  var isHandedOver: Bool { state.withLock(\.isHandedOver) }
+
   /// Stops serving and waits at most `limit` for answers that are due; unfinished connections are then closed. Idle
   /// connections stay open for other servers of the address. Not on the network thread.
   package func stop(within limit: TimeSpan = .seconds(5)) {
     stopListening()
-    for connection in state.withLock({ Array($0.connections.values) }) { connection.part(from: self) }
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
-    let none: (inout State) -> Bool? = { $0.connections.isEmpty ? true : nil }
-    if state.wait(until: overflow ? nil : deadline, none) == nil {
+    let (parting, handsOver) = state.withLock { state in
+      state.deadline = min(state.deadline, overflow ? .max : deadline)
+      return (Array(state.connections.values), state.isHandedOver)
+    }
+    for connection in parting { connection.part(from: self, handsOver: handsOver) }
+    var isEmpty: Bool?
+    repeat {
+      let deadline = state.withLock(\.deadline)
+      // False: the deadline has come nearer.
+      isEmpty = state.wait(until: deadline == .max ? nil : deadline) { state in
+        state.connections.isEmpty ? true : state.deadline < deadline ? false : nil
+      }
+    } while isEmpty == false
+    if isEmpty == nil {
       for connection in state.withLock({ Array($0.connections.values) }) { connection.cut() }
     }
   }

@@ -55,6 +55,12 @@ package protocol ReplyTarget: AnyObject, Sendable {
   /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
   @discardableResult
   func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool
+  /// The next execution of the pipeline answers, so the end of this one need not wait for the answer. May be called on any thread.
+  func handOver()
+}
+
+extension ReplyTarget {
+  package func handOver() {}
 }
 
 /// One event on its way through the graph, valid until the end of the turn.

@@ -107,7 +107,9 @@ extension Execution {
     for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
       sink.node.willSuspend()
     }
-    if holds == 0 { freeze() }
+    if holds == 0 { return freeze() }
+    // Somebody waits, perhaps for what a sink keeps for its next batch.
+    for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.

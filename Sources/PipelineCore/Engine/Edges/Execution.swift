@@ -142,6 +142,12 @@ public final class Execution {
   var onEnd: (Outcome) -> Void = { _ in }
   /// How many activities outside the graph must end before `onEnd` is called.
   var holds = 0
+  /// Called when nothing can answer any more.
+  private var lastWords: [Int: () -> Void] = [:]
+  private var lastHold = 0
+  private var isFallingSilent = false
+  private var hasCommittedLast = false
+  private let lastCommit = LastCommit()
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``keepsStateOnFailure`` set.
   package var savedState: [UInt8]? { savedParts?.bytes }
@@ -217,16 +223,53 @@ public final class Execution {
     acknowledgesOnDisk = true
   }
 
-  /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, or where sinks could not write
-  /// earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit. Called in a turn; `done` is
-  /// called once, on any thread, when it is on the disk; at once where nothing is kept.
+  /// Calls `done`, once, on any thread, when the last state of an execution that has ended, or was cancelled, is on the disk (``savedState``); at
+  /// once where nothing is kept. Called in a turn.
   package func finishCommits(_ done: @escaping @Sendable () -> Void) {
-    guard let committer else { return done() }
+    lastCommit.whenDone(done)
+    commitLast()
+  }
+
+  /// Commits the last state, once. It waits for nothing outside the graph: a client may wait for this commit. Without a state, or where sinks
+  /// could not write earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit.
+  private func commitLast() {
+    guard !hasCommittedLast else { return }
+    hasCommittedLast = true
+    guard let committer else { return lastCommit.isDone() }
+    let done: @Sendable () -> Void = { [lastCommit] in lastCommit.isDone() }
     if let savedParts, !hasLostEvents {
       committer.finish(.replace(savedParts), done)
     } else {
       committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
     }
+  }
+
+  /// Holds the execution (``hold()``) for clients that wait for answers. `lastWord` is called in a turn, once, when the graph has ended and its
+  /// last commit is on the disk: nothing can answer any more. ``endHold(_:)`` ends the hold.
+  package func hold(lastWord: @escaping () -> Void) -> Int {
+    hold()
+    lastHold += 1
+    lastWords[lastHold] = lastWord
+    return lastHold
+  }
+
+  package func endHold(_ number: Int) {
+    lastWords[number] = nil
+    release()
+  }
+
+  /// The graph has ended: what clients wait for is the last commit, which must not wait for them.
+  private func fallSilent() {
+    guard outcome != nil, draft == nil, !lastWords.isEmpty, !isFallingSilent else { return }
+    isFallingSilent = true
+    let executor = executor
+    let execution = Weak(self)
+    finishCommits { executor.post { execution.object?.saySilence() } }
+  }
+
+  private func saySilence() {
+    for word in lastWords.values { word() }
+    lastWords = [:]
   }
 
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
@@ -395,6 +438,7 @@ public final class Execution {
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
+    fallSilent()
     committer?.turnEnded()
     inHand?.turnEnded()
     if auditsSinks, outcome == nil {

@@ -55,6 +55,20 @@ public final class Receipt: Sendable {
   /// Reports that the events have no reader any more, which counts as delivered; only a sender that waits for an answer receives the failure.
   package func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
+  /// Reports that the next execution gets the remaining events: nothing is decided about them here.
+  package func announceHandover() { if left > 0 { ack.handOver() } }
+
+  /// Leaves the remaining events to the next execution; nil: there are none.
+  package func leave() -> LeftReceipt? {
+    let count = state.withLock { state in
+      defer { state.left = 0 }
+      return state.left
+    }
+    guard count > 0 else { return nil }
+    book.left(count)
+    return LeftReceipt(ack, count)
+  }
+
   private func end(_ change: (inout State) -> Int) {
     let (count, outcome) = state.withLock { state -> (Int, Ack.Outcome?) in
       let count = change(&state)
@@ -72,6 +86,32 @@ public final class Receipt: Sendable {
       state.left += events
       return true
     }
+  }
+}
+
+/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). One that nobody takes has failed.
+package final class LeftReceipt: Sendable {
+  private let hold: Mutex<Ack?>
+  package let events: Int
+  /// Whether the sender is notified of a failure and sends the events again.
+  package let notifiesSender: Bool
+
+  fileprivate init(_ ack: Ack, _ events: Int) {
+    hold = Mutex(ack)
+    self.events = events
+    notifiesSender = ack.notifiesSender
+  }
+
+  deinit { release(.failed("the pipeline was replaced, and the new version did not take it")) }
+
+  /// Ends the hold without a new receipt.
+  package func release(_ outcome: Ack.Outcome) { hold.withLock { $0.take() }?.release(outcome) }
+
+  fileprivate func take(_ book: ReceiptBook, at now: Instant) -> Receipt? {
+    guard let ack = hold.withLock({ $0.take() }) else { return nil }
+    let receipt = book.take(events, ack, joining: nil, at: now)
+    ack.release()
+    return receipt
   }
 }
 
@@ -94,6 +134,11 @@ final class ReceiptBook: Sendable {
     if let open, (now - open.since).nanoseconds < Self.sameTime, open.add(events, ack) { return open }
     return Receipt(events, ack, self, since: now)
   }
+
+  func take(_ left: LeftReceipt, at now: Instant) -> Receipt? { left.take(self, at: now) }
+
+  /// Events that the next execution delivers.
+  fileprivate func left(_ events: Int) { done.add(events, ordering: .releasing) }
 
   fileprivate func acknowledged(_ events: Int, since: Instant) {
     latency?.ended(events, since: since)

@@ -87,6 +87,17 @@ open class RunningSink: Downstream {
   /// for answers may hold the execution (``Execution/hold()``) until they have come, for a short time, so that nothing is done twice. Called
   /// where `suspend` may follow.
   open func willSuspend() {}
+  /// The pipeline is about to be suspended: whether the sink leaves what it has not delivered to its next version in this process, with its receipts
+  /// (``Receipt/leave()``) and ``leftRows``, as ``suspend()`` does then. It begins nothing new from now on, and announces it to its senders
+  /// (``Receipt/announceHandover()``).
+  open func handOverQueue() -> Bool { false }
+  /// The rows whose events the sink leaves to its next version; set before ``suspend()``.
+  package final var leftRows: [GivenRows] = []
+  /// Takes over rows whose events the version before has left.
+  package final func take(_ rows: [GivenRows]) { outbox?.adopt(rows) }
+  /// The pipeline is about to end, and somebody may wait for the events that the sink has: send at once what waits for more events. Called
+  /// between two turns, or in one.
+  open func hurry() { acknowledgeSoon() }
   /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their receipts, write nothing
   /// more. A sink that the next execution does not have gets ``finish()`` in its place.
   open func suspend() {}
@@ -230,6 +241,14 @@ open class RunningSink: Downstream {
     restored += events
     counters.pointee.restored &+= UInt64(events)
     return take(events)
+  }
+
+  /// A receipt for events that the execution before has left; nil: they were taken already.
+  package final func take(_ left: LeftReceipt) -> Receipt? {
+    guard let receipt = book.take(left, at: executor.now) else { return nil }
+    restored += left.events
+    counters.pointee.restored &+= UInt64(left.events)
+    return receipt
   }
 
   /// Events of this turn have been delivered.
