@@ -435,7 +435,7 @@ extension HTTPSink {
     }
 
     override func handOverQueue() -> Bool {
-      guard !isOver, KeptListeners.isKeeping, execution.successor(of: nodeContext.step) != nil else { return false }
+      guard !isOver, KeptListeners.isKeeping, execution.successor != nil else { return false }
       isSuspending = true
       isHandingOver = true
       var announced: Set<ObjectIdentifier> = []

@@ -180,7 +180,7 @@ def pair(options, source, sink, mode):
     names = {"dir": directory.path, "port": free_port(), "listen": free_port(), "sink": receiver.port,
              "url": receiver.url}
     head = f"delivery: {MODES[mode]}\n" if MODES[mode] else ""
-    value = "event" if source != "interval" else "{n: event.number}"
+    value = "event" if source != "interval" else '{"n": event.tick}'
 
     def write(version):
         text = (head + f"name: p\nsources: {{s: {SOURCES[source]}}}\n"
