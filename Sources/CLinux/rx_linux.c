@@ -29,6 +29,8 @@ void rx_begin_writeback(int descriptor, long long offset, long long count) {
   sync_file_range(descriptor, offset, count, SYNC_FILE_RANGE_WRITE);
 }
 
+int rx_sync_file_system(int descriptor) { return syncfs(descriptor); }
+
 int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count) {
   return fsetxattr(descriptor, name, bytes, (size_t)count, 0);
 }

@@ -197,7 +197,7 @@ package struct FileSink: SinkComponent {
   private var hasManyFiles: Bool { path.template != nil || rotate != nil }
 
   package var threads: String? {
-    !hasManyFiles ? StreamSink.threads : "encoded on the pipeline's thread, written by a thread of its own"
+    !hasManyFiles ? StreamSink.threads : "encoded on the pipeline's thread, written by one of the threads that files share"
   }
   package var encoding: EncodeParameter? { encode }
   package var streamEncoding: EncodeParameter? { mode == .append && !hasManyFiles ? encode : nil }

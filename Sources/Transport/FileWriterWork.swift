@@ -36,6 +36,8 @@ final class WriterWork: @unchecked Sendable {
   let syncCalls: WriterCalls.Clock
   /// Writing to the target waits for a device only, not for a reader.
   private var waitsForDevice = false
+  /// Whether writing may wait for a reader.
+  var mayBlock: Bool { if case .replace = target { false } else { !waitsForDevice } }
   /// The bytes that the system has taken in the present `write`.
   private var taken = 0
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or syncing is off.

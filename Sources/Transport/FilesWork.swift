@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import PipelineCore
 
@@ -29,6 +30,11 @@ final class FilesWork: @unchecked Sendable {
   private var waiting: [Open] = []
   /// The acknowledgements of blocks that are written and not synced.
   private var unsynced: [FileWriter.Acknowledgement] = []
+  /// Closed files with writes that are not synced: they are synced with the others, all at once if they are many.
+  private var leaving: [SyncedFile] = []
+  /// With more of them, they are synced before their time.
+  private static let mostLeaving = 512
+  private let system: FileSystemSync?
   /// When files must be synced, on the monotonic clock.
   private(set) var syncDue: Int64?
   /// Once set, nothing more is written.
@@ -45,6 +51,7 @@ final class FilesWork: @unchecked Sendable {
     self.cancellation = cancellation
     self.trouble = trouble
     self.cut = cut
+    system = options.sync.isLater ? FileSystemSync(tree.root) : nil
     keeper = options.rotation.map { RotationKeeper(tree, $0, trouble, options.step) }
   }
 
@@ -63,7 +70,7 @@ final class FilesWork: @unchecked Sendable {
         guard let closing = open.removeValue(forKey: ObjectIdentifier(file)) else { continue }
         write(closing)
         waiting.removeAll { $0 === closing }
-        sync(closing)
+        leave(closing)
       case .compress(let file, let names): keeper?.look(at: file.path, compressing: names)
       }
     }
@@ -230,9 +237,36 @@ final class FilesWork: @unchecked Sendable {
     failure = failure ?? open.work.syncIfDue(closing: true)
   }
 
+  /// A file is closed; where acknowledgements wait for a sync, it waits for that of all files.
+  private func leave(_ closing: Open) {
+    guard options.sync.isLater, closing.isUnsynced, failure == nil, let file = closing.work.file else {
+      return sync(closing)
+    }
+    closing.isUnsynced = false
+    leaving.append(file)
+    if leaving.count >= Self.mostLeaving { sync() }
+  }
+
   /// Syncs what is written, and acknowledges it.
   func sync() {
     syncDue = nil
+    checkForEnd()
+    let left = leaving
+    leaving = []
+    let files = left + open.values.lazy.filter(\.isUnsynced).compactMap(\.work.file)
+    if failure == nil, let system, system.covers(files) {
+      do throws(PosixError) {
+        try system.sync()
+        for file in files { file.wasSynced() }
+        for open in open.values { open.isUnsynced = false }
+      } catch {
+        failure = error
+      }
+    } else {
+      for file in left where failure == nil {
+        do throws(PosixError) { try file.sync() } catch { failure = error }
+      }
+    }
     for open in open.values { sync(open) }
     let acknowledgements = unsynced
     unsynced = []
@@ -245,5 +279,47 @@ final class FilesWork: @unchecked Sendable {
   func closeAll() {
     open = [:]
     keeper?.close { [cancellation] in cancellation.isAwake }
+  }
+}
+
+/// Syncs the whole file system of a directory: with many files that is one wait for the device in place of two for each.
+final class FileSystemSync {
+  private let directory: FileDescriptor
+  private var device: UInt64 = 0
+  private let calls: WriterCalls.Clock
+  /// With fewer files, others that write to the file system are not waited for.
+  private static let fewest = 16
+
+  /// Nil: the directory cannot be read, or the kernel does not report what fails.
+  init?(_ path: String) {
+    guard Self.kernelReports else { return nil }
+    let number = uninterrupted { Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    guard number >= 0 else { return nil }
+    directory = FileDescriptor(number, name: path)
+    calls = WriterCalls.add(path)
+    guard let status = try? directory.status() else { return nil }
+    device = status.device
+  }
+
+  deinit { WriterCalls.remove(calls) }
+
+  /// Since Linux 5.8 the call reports failed writes.
+  private static let kernelReports: Bool = {
+    var name = utsname()
+    guard uname(&name) == 0 else { return false }
+    let release = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+    let numbers = release.split { !$0.isNumber }.prefix(2).compactMap { Int($0) }
+    return numbers.count == 2 && (numbers[0] > 5 || numbers[0] == 5 && numbers[1] >= 8)
+  }()
+
+  /// Whether these files are many, and all of the file system.
+  func covers(_ files: [SyncedFile]) -> Bool {
+    files.count >= Self.fewest && files.allSatisfy { (try? $0.descriptor.status().device) == device }
+  }
+
+  func sync() throws(PosixError) {
+    try calls.during { () throws(PosixError) in
+      if uninterrupted({ rx_sync_file_system(directory.number) }) != 0 { throw PosixError("sync", directory.name) }
+    }
   }
 }

@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Writes blocks of bytes to many files below one directory, on one thread, in order for each file. The caller says which files are open.
+/// Writes blocks of bytes to many files below one directory, by one thread at a time, in order for each file. The caller says which files are open.
 ///
 /// It keeps the promises of ``FileWriter``: it waits while the disk or the table of descriptors is full, and after any other failure of a
 /// write or a sync it has failed for good. Only a file that cannot be opened because of its path is no failure: its blocks are refused.
@@ -130,15 +130,15 @@ package final class FilesWriter: Sendable {
     var closed = false
     var failure: PosixError?
     var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
-    var thread: OwnThread?
     var ended = false
   }
 
   private let options: Options
   private let state: Guarded<State>
   private let cancellation: WakeEvent
+  private let turns: SerialWork
 
-  /// Checks that the directory can be entered, and starts the thread.
+  /// Checks that the directory can be entered.
   /// - Parameters:
   ///   - trouble: Called on the writer's thread when it waits for room, and when a moved file cannot be opened again.
   ///   - cut: Called on the writer's thread with the path of a file and how many bytes were cut off it, because they come again.
@@ -152,8 +152,7 @@ package final class FilesWriter: Sendable {
     let work = FilesWork(tree, options, cancellation, trouble, cut)
     let state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
     self.state = state
-    let thread = try OwnThread("rxd write") { Self.run(work, state) }
-    state.withLock { $0.thread = thread }
+    turns = try SerialWork(on: FileWriter.threads) { Self.turn(work, state) }
   }
 
   /// Queues a block. Never waits.
@@ -168,19 +167,19 @@ package final class FilesWriter: Sendable {
       return nil
     }
     if let refused { return block.end(.failure(.init(refused, written: 0))) }
-    state.notify()
+    turns.wake()
   }
 
   /// Closes a file behind its queued blocks. Later ones open it again.
   package func close(_ file: File) {
     state.withLock { $0.queue.append(.close(file)) }
-    state.notify()
+    turns.wake()
   }
 
   /// Compresses full files; see ``File/saves(_:)``.
   package func compress(_ names: [String], of file: File) {
     state.withLock { $0.queue.append(.compress(file, names)) }
-    state.notify()
+    turns.wake()
   }
 
   /// The bytes waiting or being written.
@@ -202,22 +201,19 @@ package final class FilesWriter: Sendable {
   /// Has everything that was queued so far be synced and acknowledged as soon as it is written.
   package func acknowledgeSoon() {
     state.withLock { $0.isSyncAwaited = true }
-    state.notify()
+    turns.wake()
   }
 
   /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with an error.
   package func close(within limit: TimeSpan = .seconds(30)) {
-    let thread = state.withLock { state -> OwnThread? in
-      state.closed = true
-      return state.thread.take()
-    }
-    state.notify()
-    OwnThread.end(thread, of: state, within: limit, cancelling: cancellation) { $0.ended }
+    state.withLock { $0.closed = true }
+    turns.wake()
+    state.waitForEnd(within: limit, cancelling: cancellation) { $0.ended }
   }
 
   deinit {
     state.withLock { $0.closed = true }
-    state.notify()
+    turns.wake()
   }
 
   private enum Job {
@@ -225,9 +221,10 @@ package final class FilesWriter: Sendable {
     case close
   }
 
-  private static func run(_ work: FilesWork, _ state: Guarded<State>) {
+  /// Does all that can be done now.
+  private static func turn(_ work: FilesWork, _ state: Guarded<State>) -> SerialWork.Next {
     while true {
-      let job = state.wait(until: work.syncDue) { state -> Job? in
+      let job = state.withLock { state -> Job? in
         if !state.queue.isEmpty || state.isSyncAwaited {
           defer {
             state.queue = []
@@ -238,7 +235,10 @@ package final class FilesWriter: Sendable {
         return state.closed ? .close : nil
       }
       switch job {
-      case nil: work.sync()
+      case nil:
+        guard let due = work.syncDue else { return .whenWoken }
+        guard monotonicNow() >= due else { return .at(due) }
+        work.sync()
       case .commands(let commands, let syncs):
         let done = work.run(commands)
         if syncs || work.syncDue.map({ monotonicNow() >= $0 }) == true { work.sync() }
@@ -261,7 +261,7 @@ package final class FilesWriter: Sendable {
         }
         state.notify()
         for body in waiting { body() }
-        return
+        return .over
       }
     }
   }

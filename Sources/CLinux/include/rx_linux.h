@@ -13,6 +13,8 @@ extern const int RX_O_TMPFILE;
 extern const int RX_O_PATH;
 /// Has the kernel begin to write a stretch of the open file to the device, and does not wait for it.
 void rx_begin_writeback(int descriptor, long long offset, long long count);
+/// syncfs(2). Since Linux 5.8 it reports what failed since the descriptor was opened.
+int rx_sync_file_system(int descriptor);
 /// Notes `count` bytes under a name of the open file; 0, or -1 and errno.
 int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count);
 /// Reads what is noted under the name, at most `count` bytes; the number of bytes, or -1 and errno.
