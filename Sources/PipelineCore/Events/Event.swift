@@ -107,6 +107,21 @@ public struct Event {
     }
   }
 
+  /// Adds what ``id`` consists of; false: the event has no name.
+  func addID(to print: inout Fingerprint) -> Bool {
+    origin._withUnsafeGuaranteedRef { origin in
+      switch origin.identity {
+      case nil: return false
+      case .event(let name): print.add(name.utf8)
+      case .origin(let name):
+        guard position >= 0 else { return false }
+        print.add(name.utf8)
+        print.add(UInt64(position))
+      }
+      return true
+    }
+  }
+
   /// The same event with another value.
   @inline(__always)
   public func with(_ value: Value) -> Event { Event(value, key: key, from: origin, position: position) }

@@ -1,3 +1,5 @@
+import CDigest
+
 /// The identity of a delivery: an event of an outbox, or an event of a sink without one. No two events of any sink with a store have the same.
 package struct DeliveryID: Sendable, Hashable {
   /// A number that no other store has.
@@ -81,6 +83,8 @@ open class RunningSink: Downstream {
   /// Writes the events taken and not delivered, except those with an acknowledgement, whose source is notified that
   /// they have failed. Timers are set anew.
   open func save(_ state: inout StateWriter) {}
+  /// Whether `save` would write nothing that the next execution needs, so that a change of the step loses nothing.
+  open var keepsNothing: Bool { false }
   /// Reads what `save` wrote, in the same order; called before `open`. Must change nothing if it throws.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
   /// The pipeline is about to be suspended, and its sources have stopped: begin nothing that the next execution can begin. A sink that waits
@@ -160,16 +164,21 @@ open class RunningSink: Downstream {
   /// The identity that the received event has in every delivery; nil: it has none.
   ///
   /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
-  package final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
+  package final func deliveryID(of event: Event, _ body: [UInt8]) -> DeliveryID? {
     if outbox != nil { return execution.deliveredEvent }
-    guard distinguishesEvents, let store = execution.storeIdentity, let id = event.id else { return nil }
+    guard distinguishesEvents, let store = execution.storeIdentity else { return nil }
+    var print = fingerprint
+    guard event.addID(to: &print) else { return nil }
+    let row = body.withUnsafeBytes { rx_xxh3_seeded($0.baseAddress, $0.count, print.value) }
+    return DeliveryID(store: store, row: Int64(bitPattern: row), index: -1)
+  }
+
+  /// That of its name, which begins the identity of each event.
+  private lazy var fingerprint: Fingerprint = {
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
-    print.add(UInt64(id.utf8.count))
-    print.add(id.utf8)
-    print.add(body)
-    return DeliveryID(store: store, row: Int64(bitPattern: print.value), index: -1)
-  }
+    return print
+  }()
 
   private lazy var distinguishesEvents: Bool = {
     guard execution.namesEvents, let sink = execution.plan.sinks.first(where: { $0.step == nodeContext.step }) else {
