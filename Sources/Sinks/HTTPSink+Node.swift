@@ -366,6 +366,8 @@ extension HTTPSink {
 
     // MARK: State
 
+    override var keepsNothing: Bool { exchanges.isEmpty && queue.isEmpty }
+
     override func save(_ state: inout StateWriter) {
       queue.save(to: &state, beside: exchanges.values.map(\.request), newKey: newKey)
     }
@@ -469,7 +471,8 @@ extension HTTPSink {
     }
 
     private func reportUndelivered(_ left: Int) {
-      guard left > 0 else { return }
+      // What is in the outbox is delivered later.
+      guard left > 0, !isRepeatedLater else { return }
       log(.warning, "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
     }
 

@@ -313,6 +313,7 @@ package struct HTTPServerSource: SourceComponent {
       let asksForAuth = if case .none = rules.auth { false } else { true }
       let services = execution.services
       let label = execution.plan.steps[nodeContext.step.number].label
+      let storage = execution.storage
       do throws(HTTPServerFailure) {
         let port = try server.start { notice in
           services.report(notice, label)
@@ -323,7 +324,8 @@ package struct HTTPServerSource: SourceComponent {
             request.reply.reply(refusal)
             return
           }
-          queue.add(request)
+          // The input waits, and nobody knows for how long.
+          if storage.isFull { request.reply.reply(.full) } else { queue.add(request) }
         }
         self.server = server
         services.log(.info, label, "listening on \(options.host):\(port)")
@@ -381,7 +383,11 @@ package struct HTTPServerSource: SourceComponent {
       arena.keep(source)
       let reply = request.reply
       guard let body = content(of: request, source) else { return }
-      if rules.answer == .written { executor.track(Ack.ofClient { reply.reply(.after($0)) }) }
+      let storage = execution.storage
+      if rules.answer == .written {
+        executor.track(
+          Ack.ofClient { reply.reply($0 != .acknowledged && storage.isFull ? .full : .after($0)) })
+      }
       guard parameters.decode != nil else {
         produce(event(request, body, method, path, query), origin: source, position: source.identity == nil ? -1 : 0)
         if rules.answer == .accepted { reply.reply(.accepted) }

@@ -393,6 +393,9 @@ package struct CodeExample: Sendable {
       "circuitBreaker: { failures: 1, signal: { values: [1], chain: [ { try: outer > 0 } ] } }",
       "circuitBreaker: { failures: 1, signal: { values: [1], chain: [ { try: outer > 0 } ] }, fallback: { values: [none] } }",
       "0", "1"),
+    "RX534": when(
+      "A durable pipeline has acknowledged events, and before they were delivered its sink, its name or its file was changed or removed.",
+      do: "Give the pipeline and the sink their names again to deliver them, or move or drop them with 'rxd state'."),
     "RX524": when(
       "An event is put into a URL whose host is a link-local address, or into a header with a line break.",
       do: "Take out of the event only what belongs into the path or the query: {{ urlEncode(event.id) }}."),

@@ -160,6 +160,9 @@ package struct ServerAnswer: Sendable {
   package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
   /// Nothing is left that could answer.
   package static let dropped = ServerAnswer(503)
+  /// What is stored before it is delivered has no room. The events have not been taken, or may come twice.
+  package static let full = ServerAnswer(
+    507, [(name: "Retry-After", value: "5")], error: "the file system of the state directory is full")
   /// No answer came in time.
   package static let timedOut = ServerAnswer(504)
   /// The events have been taken.

@@ -37,6 +37,8 @@ struct ReloadVerdict {
     var kept: [String] = []
     /// The state that could not be taken over, and why: one line each.
     var lost: [String] = []
+    /// The events that its store keeps and that it does not deliver: one line for each sink.
+    var left: [String] = []
     /// The reason.
     var reason: String?
 
@@ -46,6 +48,7 @@ struct ReloadVerdict {
       ]
       if !kept.isEmpty { members.append(("kept", .array(kept.map(JSONText.string)))) }
       if !lost.isEmpty { members.append(("lost", .array(lost.map(JSONText.string)))) }
+      if !left.isEmpty { members.append(("left", .array(left.map(JSONText.string)))) }
       if let reason { members.append(("reason", .string(reason))) }
       return .object(members)
     }
@@ -64,6 +67,7 @@ struct ReloadVerdict {
       var lines = ["\(name): \(what)" + (reason.map { ": \($0)" } ?? "")]
       if !kept.isEmpty { lines.append("  goes on: \(kept.joined(separator: ", "))") }
       lines += lost.map { "  lost: \($0)" }
+      lines += left.map { "  left: \($0)" }
       return lines.map { Printable.cut($0, limit: 8192) + "\n" }.joined()
     }
   }

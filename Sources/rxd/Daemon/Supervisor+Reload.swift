@@ -171,7 +171,12 @@ extension Supervisor {
 
   /// The changes of the reload are done.
   func complete(_ reload: Reload) {
-    stores?.note(slots.filter { !$0.isLeaving }.map(\.name))
+    stores?.note(takers)
+    var reload = reload
+    for slot in slots {
+      let left = leftBehind(slot)
+      if !left.isEmpty { reload.changes[slot.path]?.left = left.map(\.line) }
+    }
     let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)
     let failed = changes.filter { $0.kind == .failed || $0.kind == .pending }
     let took = now - reload.started

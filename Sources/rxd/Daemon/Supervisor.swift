@@ -62,6 +62,8 @@ final class Supervisor {
   let services: Services
   let deadLetters: DeadLetters
   let stores: Stores?
+  /// Stores that are being closed, with the names of their pipelines.
+  var closingStores: [(String, DiskStore)] = []
   let notify: Notify?
   let signals: Signals
   let wake: WakeEvent
@@ -165,9 +167,12 @@ final class Supervisor {
     guard startMetrics(), startPage() else { return ExitStatus.inputOutput.rawValue }
     for result in loaded { add(result) }
     broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
-    stores?.note(slots.map(\.name))
+    stores?.note(takers)
     balance(slots.count)
+    openStoresAhead()
     for slot in slots { launch(slot) }
+    stores?.closeAhead()
+    stores?.reportLeftBehind(takers, except: Set(slots.filter { !$0.plan.sinksOfStore.isEmpty }.map(\.name)))
     watchdog = notify.flatMap { Watchdog($0, at: now) }
     reportIfReady()
     options.watch?.didLoad(at: now)
@@ -183,6 +188,7 @@ final class Supervisor {
       reportIfReady()
     }
     notify?.send("STOPPING=1")
+    awaitStores()
     endTaps()
     deadLetters.close(within: .seconds(5))
     _ = log.summarize(all: true)

@@ -420,4 +420,53 @@ import Testing
       #expect(turns < 40)
     }
   }
+
+  /// While the store has no room, the input waits; clients whose events it cannot take are told at once, others keep waiting, and all goes on when there
+  /// is room.
+  @Test func aStoreWithoutRoom() throws {
+    let script = SignalHistory([.init(at: .seconds(60), .complete)])
+    let run = Run(try PipelineRun.compile(Self.plain), ["a": script], isDurable: true)
+    let outcomes = Mutex<[String: Ack.Outcome]>([:])
+    func send(_ name: String, isClient: Bool = true) {
+      let note: @Sendable (Ack.Outcome) -> Void = { outcome in outcomes.withLock { $0[name] = outcome } }
+      run.turn { $0.executor.track(isClient ? Ack.ofClient(note) : Ack(note)) }
+    }
+    func settle() {
+      for _ in 0..<100 where !run.executor.runOne() {
+        guard let next = run.executor.nextDeadline, next < Instant(nanoseconds: 30_000_000_000) else { return }
+        run.time.advance(to: max(next, run.time.now))
+      }
+    }
+    func settleAll() {
+      for _ in 0..<20 {
+        settle()
+        run.store.takeOne()
+      }
+      settle()
+    }
+    settleAll()
+    send("under way")
+    send("next")
+    send("other", isClient: false)
+    settle()
+    run.store.has(.reserve)
+    settle()
+    #expect(run.executor.isInputPaused && run.execution.storage.isFull)
+    #expect(outcomes.withLock { $0.isEmpty }, "what is kept may do for them")
+    run.store.has(.none)
+    settle()
+    #expect(Set(outcomes.withLock { Array($0.keys) }) == ["under way", "next"])
+    #expect(outcomes.withLock { $0.values.allSatisfy { $0 != .acknowledged } })
+    settleAll()
+    #expect(outcomes.withLock { $0["other"] } == .acknowledged)
+    run.store.has(.reserve)
+    settle()
+    #expect(run.executor.isInputPaused)
+    run.store.has(.enough)
+    settle()
+    #expect(!run.executor.isInputPaused && !run.execution.storage.isFull)
+    send("later")
+    settleAll()
+    #expect(outcomes.withLock { $0["later"] } == .acknowledged)
+  }
 }

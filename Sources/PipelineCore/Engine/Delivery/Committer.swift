@@ -21,6 +21,11 @@ final class Committer: TimerTarget {
   private var transaction = StoreTransaction()
   /// The callbacks that the next commit calls.
   private var waiting: [() -> Void] = []
+  /// The acknowledgements of clients that wait for an answer, of the next commit and of the one under way; others are among the callbacks.
+  private var clients: [Ack] = []
+  private var clientsUnderWay: [Ack] = []
+  /// Whether the store takes no new events, because its file system is full.
+  private var isFull = false
   private var isUnderWay = false
   /// Whether the state may have changed since the last commit.
   private var hasChanged = false
@@ -60,6 +65,36 @@ final class Committer: TimerTarget {
     share = MemoryShare(of: execution.services.memory)
     nextRegular = executor.now
     nextUrgent = executor.now
+  }
+
+  /// Called when the committer is the execution's.
+  func begin() {
+    let (executor, link) = (executor, Link(self))
+    options.store.whenRoomChanges { room in executor.post { link.committer?.roomChanged(room) } }
+  }
+
+  /// Used in turns only.
+  private final class Link: @unchecked Sendable {
+    weak var committer: Committer?
+    init(_ committer: Committer) { self.committer = committer }
+  }
+
+  /// Without room, the input waits: its events would be held in memory only. What was taken before is written from what is kept for that; if that
+  /// does not suffice, clients are told, since they wait.
+  private func roomChanged(_ room: RoomOfStore) {
+    guard isDurable else { return }
+    turnIsOwn()
+    let isFull = room != .enough
+    if isFull != self.isFull {
+      self.isFull = isFull
+      execution.storage.set(isFull)
+      if isFull { executor.pauseInput(.output) } else { executor.resumeInput(.output) }
+    }
+    guard room == .none else { return }
+    let left = clientsUnderWay + clients
+    clientsUnderWay = []
+    clients = []
+    for ack in left { ack.release(.failed("the file system of the state directory is full")) }
   }
 
   func backlog(of sink: String) -> OutboxBacklog { options.store.backlogs[sink] ?? OutboxBacklog() }
@@ -141,9 +176,12 @@ final class Committer: TimerTarget {
     guard !isOver else { return }
     if let ack = executor.ack, isDurable, ack.waitsForCommit {
       ack.hold()
-      whenCommitted { ack.release() }
+      isUrgent = true
+      if ack.answersClient { clients.append(ack) } else { waiting.append { ack.release() } }
     }
-    if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !removed.isEmpty { hasChanged = true }
+    if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !clients.isEmpty || !removed.isEmpty {
+      hasChanged = true
+    }
     guard hasChanged, !isUnderWay, !hasFailed || !transaction.deadLetters.isEmpty else { return }
     // While the input waits for a commit, putting it off would save nothing.
     let due = isInputPaused ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
@@ -188,6 +226,8 @@ final class Committer: TimerTarget {
     let (taken, released, bytes) = (transaction, waiting, uncommitted)
     transaction = StoreTransaction()
     waiting = []
+    clientsUnderWay = clients
+    clients = []
     hasChanged = false
     isUrgent = false
     isUnderWay = true
@@ -245,6 +285,9 @@ final class Committer: TimerTarget {
       isInputPaused = false
       executor.resumeInput(.output)
     }
+    let answered = clientsUnderWay
+    clientsUnderWay = []
+    for ack in answered { ack.release() }
     for release in released { release() }
   }
 
@@ -280,8 +323,12 @@ final class Committer: TimerTarget {
       last.rows = []
       last.removed = []
       waiting = []
+      clients = []
     }
-    let box = Box(self, waiting, uncommitted)
+    let answered = clientsUnderWay + clients
+    clientsUnderWay = []
+    clients = []
+    let box = Box(self, waiting + answered.map { ack in { ack.release() } }, uncommitted)
     waiting = []
     isOver = true
     let executor = executor

@@ -352,6 +352,9 @@ final class OutboxSink: RunningSink, TimerTarget {
     drainIfDone()
   }
 
+  /// Its rows are in the store.
+  override var keepsNothing: Bool { true }
+
   // MARK: The place of the sink
 
   override var placeVersion: Int { target.placeVersion }

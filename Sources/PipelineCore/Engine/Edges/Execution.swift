@@ -55,6 +55,8 @@ public final class Execution {
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
   private(set) var committer: Committer?
+  /// Whether what must be stored before it is delivered has room.
+  package let storage = StorageRoom()
   private var delivery: DeliveryOptions?
   /// The record of the event in hand, which outlives the process; nil: none is kept.
   private(set) var inHand: InHand?
@@ -211,6 +213,7 @@ public final class Execution {
     delivery = options
     inHand = options.inHand
     committer = Committer(self, options)
+    committer?.begin()
     keepsStateOnFailure = true
     acknowledgesOnDisk = true
   }
