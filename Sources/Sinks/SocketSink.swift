@@ -124,7 +124,11 @@ final class SocketSink: RunningSink {
       options.memory = execution.services.memory
       options.client.headers = request.headers
       targetText = place.text
-      sender = WebSocketSender(place, options, by: execution.services.http, notify: notify)
+      do throws(PosixError) {
+        sender = try WebSocketSender(place, options, by: execution.services.http, notify: notify)
+      } catch {
+        fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+      }
     }
   }
 

@@ -278,14 +278,28 @@ package final class DiskStore: PipelineStore {
     private func lookForRoom() {
       guard let room else { return }
       let rows = held.reduce(0) { $0 + $1.transaction.rows.reduce(0) { $0 + $1.bytes.count } }
+      func needed() -> Int { (file?.logBytes ?? 0) + rows + StoreRoom.least }
+      func free() -> Int {
+        let (sum, isOver) = room.free.addingReportingOverflow(file?.freeBytes ?? 0)
+        return isOver ? .max : sum
+      }
       if roomNow == .enough {
-        guard !room.keep() || room.free < (file?.logBytes ?? 0) + rows else { return }
-        set(.reserve)
+        guard room.keep() else { return set(.reserve) }
+        if room.free >= needed() || free() >= needed() { return }
+        // What the log has takes its place in the file while there is room for it.
         moveLog(isSmall: true)
+        if free() < needed() { set(.reserve) }
       } else if held.isEmpty {
-        // What the log has moves to where rows were removed.
+        if !room.isKept { shrink() }
         moveLog(isSmall: true)
-        if room.keep(), room.free >= 2 * (file?.logBytes ?? 0) + StoreRoom.least { set(.enough) }
+        if room.keep(), free() >= 2 * needed() { set(.enough) }
+      }
+    }
+
+    /// Gives what was removed back to the file system.
+    private func shrink() {
+      do throws(DatabaseError) { try file?.shrink(isFull: true) } catch {
+        log(.debug, "the store \(path) cannot be made smaller: \(error.message)")
       }
     }
 

@@ -268,10 +268,19 @@ final class StoreFile {
     return rows
   }
 
+  /// What the file has for new records without growing, in bytes.
+  var freeBytes: Int {
+    let pages = (try? database.number("PRAGMA freelist_count")) ?? 0
+    return Int(clamping: pages) * StoreSchema.pageBytes
+  }
+
   /// Gives space back to the file system, a little at a time.
-  func shrink() throws(DatabaseError) {
+  ///
+  /// - Parameter isFull: The file system has no room: also a little is given back.
+  func shrink(isFull: Bool = false) throws(DatabaseError) {
     let free = try database.number("PRAGMA freelist_count") ?? 0
-    guard free > 1024, free > (try database.number("PRAGMA page_count") ?? 0) / 2 else { return }
+    let pages = try database.number("PRAGMA page_count") ?? 0
+    guard free > (isFull ? 0 : 1024), isFull || free > pages / 2 else { return }
     let statement = try database.prepare("PRAGMA incremental_vacuum(2048)")
     while try statement.step() {}
   }

@@ -159,13 +159,21 @@ package final class HTTPServer: @unchecked Sendable {
     notify: @escaping @Sendable (Notice) -> Void = { _ in }, handOver: @escaping @Sendable () -> Void = {},
     handler: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
+    try prepareThread()
     service = Service(notify: notify, handOver: handOver, handler: handler)
     return try HTTPListener.add(self)
+  }
+
+  private func prepareThread() throws(HTTPServerFailure) {
+    do throws(PosixError) { try NetworkThread.prepare() } catch {
+      throw HTTPServerFailure(kind: .other, message: "cannot serve: \(error.message)")
+    }
   }
 
   /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
   /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
   package func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
+    try prepareThread()
     service = Service(handler: handler)
     try HTTPListener.add(self, on: socket)
   }

@@ -73,9 +73,6 @@ package final class OwnThread: @unchecked Sendable {
     return "\(text): a limit of threads (kernel.threads-max, pids.max) or of memory is reached"
   }
 
-  /// Starts a thread that does nothing, and waits for its end: for libraries that end the process where the system refuses one.
-  package static func check(_ name: String) throws(PosixError) { try OwnThread(name) {}.join() }
-
   private static func number(in path: String) -> Int? {
     SystemFile.read(path, limit: 64).flatMap { Int(String(decoding: $0.prefix { $0 > 32 }, as: UTF8.self)) }
   }

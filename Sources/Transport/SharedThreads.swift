@@ -88,7 +88,7 @@ package final class SharedThreads: @unchecked Sendable {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
     if hasKeeper { return }
-    _ = try OwnThread(name, stackBytes: 128 << 10) { [self] in keep() }
+    _ = try OwnThread(name, stackBytes: stackBytes) { [self] in keep() }
     hasKeeper = true
   }
 
@@ -168,34 +168,38 @@ package final class SharedThreads: @unchecked Sendable {
         threads -= 1
         break
       }
-      work.phase = .running
-      if head < queue.count { lastTaken = monotonicNow() }
-      pthread_mutex_unlock(lock)
-      let next = work.turn()
-      pthread_mutex_lock(lock)
-      var released: SerialWork.Body?
-      switch (work.phase, next) {
-      case (_, .over):
-        work.phase = .over
-        released = work.body.take()
-      case (.runningAndWoken, _):
-        work.phase = .queued
-        queue.append((work, monotonicNow()))
-      case (_, .at(let time)):
-        work.phase = .resting
-        work.timer &+= 1
-        insert(time, work)
-        if time < keeperSleepsUntil { pthread_cond_signal(hasDuty) }
-      case (_, .whenWoken): work.phase = .resting
-      }
-      if released != nil {
-        // What the body holds may take other locks when it is released.
-        pthread_mutex_unlock(lock)
-        released = nil
-        pthread_mutex_lock(lock)
-      }
+      perform(work)
     }
     pthread_mutex_unlock(lock)
+  }
+
+  /// Runs a turn. The lock is held before and after it.
+  private func perform(_ work: SerialWork) {
+    work.phase = .running
+    if head < queue.count { lastTaken = monotonicNow() }
+    pthread_mutex_unlock(lock)
+    let next = work.turn()
+    pthread_mutex_lock(lock)
+    var released: SerialWork.Body?
+    switch (work.phase, next) {
+    case (_, .over):
+      work.phase = .over
+      released = work.body.take()
+    case (.runningAndWoken, _):
+      work.phase = .queued
+      queue.append((work, monotonicNow()))
+    case (_, .at(let time)):
+      work.phase = .resting
+      work.timer &+= 1
+      insert(time, work)
+      if time < keeperSleepsUntil { pthread_cond_signal(hasDuty) }
+    case (_, .whenWoken): work.phase = .resting
+    }
+    guard released != nil else { return }
+    // What the body holds may take other locks when it is released.
+    pthread_mutex_unlock(lock)
+    released = nil
+    pthread_mutex_lock(lock)
   }
 
   private static func wait(
@@ -235,6 +239,11 @@ package final class SharedThreads: @unchecked Sendable {
         pthread_mutex_unlock(lock)
         for _ in 0..<starts { startThread() }
         pthread_mutex_lock(lock)
+        continue
+      }
+      // Where the system refuses every thread, this one works; the times wait meanwhile.
+      if threads == 0, refusedUntil > now, let work = takeFirst() {
+        perform(work)
         continue
       }
       keeperSleepsUntil = next

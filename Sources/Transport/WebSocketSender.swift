@@ -48,15 +48,18 @@ package final class WebSocketSender: MessageSender {
   private let options: Options
   private let state: Guarded<State>
   private let notify: @Sendable (SocketSender.Notice) -> Void
-  private let loop = HTTPListener.group.any()
+  private let loop: any EventLoop
 
   /// - Parameters:
   ///   - http: Fetches access tokens.
   ///   - notify: Called on the network thread.
+  /// - Throws: There can be no network thread.
   package init(
     _ target: WebSocketClient.Target, _ options: Options, by http: any HTTPClient,
     notify: @escaping @Sendable (SocketSender.Notice) -> Void
-  ) {
+  ) throws(PosixError) {
+    try NetworkThread.prepare()
+    loop = HTTPListener.group.any()
     self.target = target
     self.http = http
     self.options = options
