@@ -134,7 +134,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       }
     }
 
-    override func complete() { append(.complete, OwnedEvent(Event(.null)), [], nil) }
+    override func complete() { append(.complete, OwnedEvent(made(.null)), [], nil) }
 
     override func woke(_ token: Int) {
       if token == Self.checks {
@@ -150,7 +150,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         return
       }
       guard let index = timers.firstIndex(where: { $0.token == token }) else { return }
-      append(.timer(timers.remove(at: index).name), OwnedEvent(Event(.null)), [], nil)
+      append(.timer(timers.remove(at: index).name), OwnedEvent(made(.null)), [], nil)
     }
 
     private func append(_ kind: PluginInput.Kind, _ event: OwnedEvent, _ arguments: [OwnedValue], _ ack: Ack?) {

@@ -30,7 +30,6 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var submitted = 0
     private var first = 0
     private var bytes = 0
-    private var share: MemoryShare
     private var receipt: Receipt?
     private var counted: PluginShare
 
@@ -45,7 +44,6 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var isCompleting = false
     private var isFinishing = false
     private var isOver = false
-    private var isInputPaused = false
     private var isSuspending = false
     private var patience = Wake.none
 
@@ -53,15 +51,14 @@ struct PluginSink: SinkComponent, BoundComponent {
     private static let repeats = 1
     private static let waitsNoLonger = 2
     private static let checks = 3
-    /// The limit of waiting bytes.
-    private static let largestQueue = 16 << 20
+    /// The memory of a waiting event beside its value.
+    private static let bytesOfEntry = 256
     private static let longestPause = TimeSpan.seconds(30)
     private static let longestWait = TimeSpan.seconds(2)
 
     init(_ parameters: PluginSink, _ nodeContext: NodeContext) {
       self.parameters = parameters
       perEvent = PerEventArguments(parameters.offered, parameters.arguments)
-      share = MemoryShare(of: nodeContext.execution.services.memory)
       counted = PluginShare(nodeContext)
       super.init(nodeContext)
     }
@@ -102,9 +99,10 @@ struct PluginSink: SinkComponent, BoundComponent {
       do throws(PerEventArguments.Failure) {
         arguments = try perEvent.values(event, frame)
       } catch { return reject(event, error.message) }
-      let receipt = take(1, joining: receipt)
+      let event = OwnedEvent(event)
+      let receipt = take(1, bytes: event.byteCount + Self.bytesOfEntry, joining: receipt)
       self.receipt = receipt
-      append(OwnedEvent(event), arguments, receipt)
+      append(event, arguments, receipt)
       updatePressure()
     }
 
@@ -117,16 +115,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     }
 
     private func updatePressure() {
-      share.set(bytes)
-      let room = execution.services.memory.room(Self.largestQueue)
-      let most = 4 * parameters.offered.credit
-      if !isInputPaused, entries.count > most || bytes > room {
-        isInputPaused = true
-        pauseInput()
-      } else if isInputPaused, entries.count <= most / 2, bytes <= room / 2 {
-        isInputPaused = false
-        resumeInput()
-      }
+      bound(entries.count, 4 * parameters.offered.credit)
     }
 
     override func turnEnded() { submit() }
@@ -308,11 +297,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       submitted = 0
       updateCounts()
       bytes = 0
-      share.set(0)
-      if isInputPaused {
-        isInputPaused = false
-        resumeInput()
-      }
+      updatePressure()
       return left
     }
 
@@ -394,7 +379,9 @@ struct PluginSink: SinkComponent, BoundComponent {
           }
         }
       }
-      for one in restored { append(one.event, one.arguments, takeBack(1)) }
+      for one in restored {
+        append(one.event, one.arguments, takeBack(1, bytes: one.event.byteCount + Self.bytesOfEntry))
+      }
       updatePressure()
     }
   }

@@ -10,7 +10,6 @@ extension HTTPSink {
     private var options = HTTPOptions()
     private let requests = HTTPConnections()
     var queue: Queue
-    private var share: MemoryShare
     var pace: Pace
     /// The requests under way, by number.
     var exchanges: [Int: Exchange] = [:]
@@ -24,7 +23,6 @@ extension HTTPSink {
     private var worker: (any Worker)?
     private var isFinishing = false
     var isOver = false
-    private var isInputPaused = false
     /// When requests started to fail, and how many have failed since.
     var trouble = (since: Instant(nanoseconds: 0), failures: 0)
     /// The last response showed a wrong configuration, which has been logged.
@@ -62,15 +60,14 @@ extension HTTPSink {
     private static let waitsNoLonger = 3
     /// How long a suspended pipeline waits for answers, at most.
     private static let longestWait = TimeSpan.seconds(2)
-    /// The limit of waiting bytes.
-    private static let largestQueue = 16 << 20
+    /// The memory of a waiting event beside its bytes.
+    static let bytesOfItem = 320
 
     init(_ parameters: HTTPSink, _ nodeContext: NodeContext, _ form: (any RequestForm)? = nil) {
       self.parameters = parameters
       writer = BodyWriter(parameters, form)
       values = MappedValues(parameters.body)
       queue = Queue(parameters.batch)
-      share = MemoryShare(of: nodeContext.execution.services.memory)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
       servers = Servers(parameters.urls.count, parameters.balance, parameters.circuitBreaker)
       hasTargets = parameters.hasTargets
@@ -114,11 +111,13 @@ extension HTTPSink {
       switch prepare(event) {
       case .failure(let failure): reject(event, failure.message)
       case .success((let bytes, let target)):
-        let receipt = take(1, joining: receipt)
+        let id = deliveryID(of: event, bytes)
+        let event = OwnedEvent(event)
+        let receipt = take(1, bytes: bytes.count + event.byteCount + Self.bytesOfItem, joining: receipt)
         self.receipt = receipt
         queue.append(
           Item(
-            body: bytes, event: OwnedEvent(event), receipt: receipt, target: target, id: deliveryID(of: event, bytes),
+            body: bytes, event: event, receipt: receipt, target: target, id: id,
             since: executor.now, takenAt: executor.wallTime))
         updatePressure()
       }
@@ -170,18 +169,7 @@ extension HTTPSink {
         oldest: oldest.map { executor.now - $0 })
     }
 
-    private func updatePressure() {
-      let (count, bytes) = (queue.count, queue.bytes)
-      share.set(bytes)
-      let room = execution.services.memory.room(Self.largestQueue)
-      if !isInputPaused, count > parameters.queue || bytes > room {
-        isInputPaused = true
-        pauseInput()
-      } else if isInputPaused, count <= parameters.queue / 2, bytes <= room / 2 {
-        isInputPaused = false
-        resumeInput()
-      }
-    }
+    private func updatePressure() { bound(queue.count, parameters.queue) }
 
     // MARK: Sending
 
@@ -198,7 +186,7 @@ extension HTTPSink {
       guard let oldest = queue.oldestEvent else { return nil }
       let due = oldest + parameters.batch.every
       // While the input waits, nothing more comes for the batches that are open.
-      guard queue.isFull || due <= executor.now || isFinishing || isInputPaused else {
+      guard queue.isFull || due <= executor.now || isFinishing || waitsForRoom else {
         if flushAt != due {
           unset(&flush)
           flushAt = due
@@ -380,7 +368,8 @@ extension HTTPSink {
             return nil
           }
           return Item(
-            body: bytes, event: event, receipt: takeBack(1), target: target, since: executor.now,
+            body: bytes, event: event, receipt: takeBack(1, bytes: bytes.count + event.byteCount + Self.bytesOfItem),
+            target: target, since: executor.now,
             takenAt: executor.wallTime)
         }
       } catch {
@@ -430,10 +419,7 @@ extension HTTPSink {
       let left = queue.removeAll(beside: exchanges.values.map(\.request))
       exchanges = [:]
       waitNoLonger()
-      if isInputPaused {
-        isInputPaused = false
-        resumeInput()
-      }
+      updatePressure()
       return left
     }
 

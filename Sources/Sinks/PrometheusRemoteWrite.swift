@@ -88,7 +88,8 @@ package struct PrometheusRemoteWrite: SinkComponent {
 
   package func validate(_ context: inout DecodingContext) {
     http.validate(&context)
-    for entry in labels.entries where MetricStore.name(entry.name, mayHaveColon: false) != entry.name {
+    for entry in labels.entries
+    where MetricStore.name(entry.name, mayHaveColon: false) != entry.name || MetricStore.isNameOfMetrics(entry.name) {
       context.badValue(
         at: entry.location, "'\(Printable.cut(entry.name))' cannot be the name of a label",
         help: "Use letters, digits and '_'")

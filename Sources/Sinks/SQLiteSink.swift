@@ -177,10 +177,9 @@ package struct SQLiteSink: SinkComponent {
     private var attempts: Attempts
     private var isFinishing = false
     private var isOver = false
-    private var isInputPaused = false
 
-    /// The limit of waiting bytes.
-    private static let largestQueue = 16 << 20
+    /// The memory of a waiting event beside its values.
+    private static let bytesOfItem = 256
 
     init(_ parameters: SQLiteSink, _ nodeContext: NodeContext) {
       self.parameters = parameters
@@ -202,13 +201,14 @@ package struct SQLiteSink: SinkComponent {
       switch row(event) {
       case .failure(let failure): reject(event, failure.message)
       case .success(let row):
-        let receipt = take(1, joining: receipt)
-        self.receipt = receipt
         let size = row.reduce(0) { $0 + $1.size }
+        let event = OwnedEvent(event)
+        let memory = size + event.byteCount + row.count * MemoryLayout<DatabaseValue>.stride + Self.bytesOfItem
+        let receipt = take(1, bytes: memory, joining: receipt)
+        self.receipt = receipt
         bytes += size
-        waiting.append(
-          Item(row: row, bytes: size, event: OwnedEvent(event), receipt: receipt, since: executor.now))
-        updatePressure()
+        waiting.append(Item(row: row, bytes: size, event: event, receipt: receipt, since: executor.now))
+        bound(waiting.count, parameters.queue)
       }
     }
 
@@ -240,7 +240,10 @@ package struct SQLiteSink: SinkComponent {
       // Also where the file could not be opened yet.
       if waiting.isEmpty, group.isEmpty, isFinishing { return over() }
       guard !isRetry, !waiting.isEmpty else { return }
-      guard waiting.count >= parameters.batch.count || isFinishing || parameters.batch.every == .zero || isDue else {
+      guard
+        waiting.count >= parameters.batch.count || isFinishing || parameters.batch.every == .zero || isDue
+          || waitsForRoom
+      else {
         if !timer.isSet { timer = executor.schedule(at: waiting[0].since + parameters.batch.every, self, 0) }
         return
       }
@@ -250,7 +253,7 @@ package struct SQLiteSink: SinkComponent {
       group = Array(waiting[..<count])
       waiting.removeFirst(count)
       bytes -= group.reduce(0) { $0 + $1.bytes }
-      updatePressure()
+      bound(waiting.count, parameters.queue)
       write()
     }
 
@@ -323,17 +326,6 @@ package struct SQLiteSink: SinkComponent {
       execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
-    private func updatePressure() {
-      let room = execution.services.memory.room(Self.largestQueue)
-      if !isInputPaused, waiting.count > parameters.queue || bytes > room {
-        isInputPaused = true
-        pauseInput()
-      } else if isInputPaused, waiting.count <= parameters.queue / 2, bytes <= room / 2 {
-        isInputPaused = false
-        resumeInput()
-      }
-    }
-
     override var queued: PipelineStatistics.Queue? {
       PipelineStatistics.Queue(
         events: waiting.count + group.count, bytes: bytes + group.reduce(0) { $0 + $1.bytes },
@@ -365,10 +357,7 @@ package struct SQLiteSink: SinkComponent {
       worker.enqueue { writer.close() }
       let left = group + waiting
       (group, waiting, bytes) = ([], [], 0)
-      if isInputPaused {
-        isInputPaused = false
-        resumeInput()
-      }
+      bound(0, parameters.queue)
       return left
     }
 

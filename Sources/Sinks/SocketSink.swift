@@ -55,7 +55,6 @@ final class SocketSink: RunningSink {
   private let book = Book()
   private var counted = 0
   private var taken = 0
-  private var isInputPaused = false
   private var isOver = false
   /// The target of a WebSocket, for messages.
   private var targetText: String?
@@ -97,9 +96,7 @@ final class SocketSink: RunningSink {
     }
     if let target = settings.webSocket { return open(target, notify) }
     do throws(SocketFailure) {
-      var options = settings.options
-      options.memory = services.memory
-      sender = try SocketSender(settings.place, options, notify: notify)
+      sender = try SocketSender(settings.place, settings.options, notify: notify)
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
@@ -121,7 +118,6 @@ final class SocketSink: RunningSink {
           because: SignalFailure(.sink, "'\(request.shownURL)' is no URL of a WebSocket", at: nodeContext.location))
       }
       var options = target.options
-      options.memory = execution.services.memory
       options.client.headers = request.headers
       targetText = place.text
       sender = WebSocketSender(place, options, by: execution.services.http, notify: notify)
@@ -214,7 +210,7 @@ final class SocketSink: RunningSink {
   private func handOver() {
     guard let sender, !ends.isEmpty else { return }
     let count = ends.count
-    let receipt = take(count)
+    let receipt = take(count, bytes: buffer.count + Self.bytesOfBlock + count * MemoryLayout<Int>.stride)
     taken += count
     let block = SocketSender.Block(bytes: Array(buffer.bytes), ends: ends)
     buffer.clear()
@@ -227,20 +223,11 @@ final class SocketSink: RunningSink {
       if sent > 0 { receipt.acknowledge(sent) }
       if givenUp > 0 { receipt.acknowledge(givenUp, .failed("it could not be sent")) }
     }
-    let room = execution.services.memory.room(settings.queue)
-    guard !isInputPaused, sender.queuedBytes > room else { return }
-    isInputPaused = true
-    pauseInput()
-    let executor = executor
-    let node = Weak(self)
-    sender.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
   }
 
-  private func hasRoom() {
-    guard isInputPaused else { return }
-    isInputPaused = false
-    resumeInput()
-  }
+  override var memoryLimit: Int { settings.queue }
+  /// The memory of a block beside its messages.
+  private static let bytesOfBlock = 512
 
   override var queued: PipelineStatistics.Queue? {
     let (sent, givenUp, _) = book.counts
@@ -282,7 +269,6 @@ final class SocketSink: RunningSink {
   }
 
   private func over() {
-    hasRoom()
     guard sender != nil else { return }
     sender = nil
     countLost()
@@ -292,7 +278,6 @@ final class SocketSink: RunningSink {
   override func cancel() {
     if !isOver { handOver() }
     isOver = true
-    hasRoom()
     sender?.cancel()
     _ = sender?.waitForEnd(within: .seconds(1))
     sender = nil

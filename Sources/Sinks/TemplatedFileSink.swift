@@ -42,7 +42,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var handedOver = 0
   private var counted = 0
   private var countedBytes = 0
-  private var isInputPaused = false
   private var isOver = false
   private var lastFailure: PosixError?
 
@@ -91,7 +90,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       options.sync = options.sync.acknowledging
       options.marks = marks
     }
-    options.memory = services.memory
     do throws(PosixError) {
       writer = try FilesWriter(
         tree, options: options,
@@ -291,7 +289,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     target.kept = []
     target.handedOver = target.count
     handedOver += events
-    let receipt = take(events)
+    let receipt = take(events, bytes: buffer.count + kept.reduce(0) { $0 + $1.byteCount })
     guard buffer.count > 0, let writer else {
       // Events may be nothing but empty bytes.
       delivery.count(events)
@@ -306,6 +304,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       .buffer(buffer), start: start, opening: opening, time: executor.wallTime,
       completion: { result in
         delivery.count(events, result) { buffer.bytes }
+        receipt.freeMemory()
         if isUnsure { unsure.change(by: -1) }
       },
       acknowledgement: { result in
@@ -316,7 +315,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       },
       refusal: { error in executor.post { node.object?.refused(held, error) } })
     writer.add(block, to: target.file)
-    holdBack(writer)
   }
 
   private func refused(_ block: Held, _ error: PosixError) {
@@ -329,21 +327,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
-  private func holdBack(_ writer: FilesWriter) {
-    let room = execution.services.memory.room(options.queueBytes)
-    guard !isInputPaused, writer.queuedBytes > room / 2 else { return }
-    isInputPaused = true
-    pauseInput()
-    let executor = executor
-    let node = Weak(self)
-    writer.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
-  }
-
-  private func hasRoom() {
-    guard isInputPaused else { return }
-    isInputPaused = false
-    resumeInput()
-  }
+  override var memoryLimit: Int { options.queueBytes / 2 }
 
   override var queued: PipelineStatistics.Queue? {
     let buffered = filled.reduce(0) { $0 + $1.events }
@@ -447,7 +431,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       return
     }
     isOver = true
-    hasRoom()
     fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
   }
 
@@ -474,7 +457,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   }
 
   private func over() {
-    hasRoom()
     // The last sync may fail when no block is queued.
     lastFailure = lastFailure ?? writer?.failure
     writer = nil
@@ -490,7 +472,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     if !isOver { turnEnded() }
     isOver = true
     unset()
-    hasRoom()
     writer?.close(within: .milliseconds(500))
     writer = nil
     countLost()

@@ -134,6 +134,7 @@ final class ExecStream: DecodingSource {
     reading.beginning = start.reading
     decodingPosition = start.position
     if let bytes = execution.reading.blockBytes { reading.blockBytes = bytes }
+    reading.allBlocks = execution.services.memory.ofReaders
     let node = Weak(self)
     self.output = output
     do throws(PosixError) {

@@ -103,6 +103,7 @@ extension File {
       options.refusesCompressed = parameters.decoding.readsText
       options.decompresses = parameters.decompression
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      options.allBlocks = execution.services.memory.ofReaders
       let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {

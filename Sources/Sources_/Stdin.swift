@@ -119,6 +119,7 @@ package struct Stdin: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decoding.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      options.allBlocks = execution.services.memory.ofReaders
       execution.whenBegun { [self] in if !isClosed { read(by: decoder, options) } }
     }
 

@@ -47,8 +47,6 @@ package final class FileWriter: Sendable {
     package var sync = Sync.never
     /// Whether the writer waits while the disk is full; otherwise that is a failure.
     package var waitsForRoom = true
-    /// The budget of the waiting bytes; nil: none.
-    package var memory: MemoryBudget?
     /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
     package var resume: FilePosition?
     /// Whether the output behind ``resume`` is cut off, because it will be written again. Otherwise it is kept.
@@ -129,10 +127,7 @@ package final class FileWriter: Sendable {
   private struct State {
     var queue: [Block] = []
     /// Bytes queued or being written.
-    var bytes = 0 {
-      didSet { share?.set(bytes) }
-    }
-    var share: LockedMemoryShare?
+    var bytes = 0
     /// All bytes of blocks that were queued, and those of them that have been written.
     var added: Int64 = 0
     var written: Int64 = 0
@@ -183,8 +178,7 @@ package final class FileWriter: Sendable {
     cancellation = try WakeEvent()
     work = try WriterWork(target, options: options, cancellation: cancellation, trouble: trouble)
     resumption = work.resumption
-    state = Guarded(
-      State(share: options.memory.map { LockedMemoryShare(of: $0) }, stretches: work.stretches, file: work.file))
+    state = Guarded(State(stretches: work.stretches, file: work.file))
     mayBeLeft = work.isRegular && (options.sync == .never || options.acknowledgesLater)
     let state = state
     let work = work

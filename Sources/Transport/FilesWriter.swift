@@ -8,10 +8,8 @@ import Synchronization
 /// write or a sync it has failed for good. Only a file that cannot be opened because of its path is no failure: its blocks are refused.
 package final class FilesWriter: Sendable {
   package struct Options: Sendable {
-    /// The limit of waiting bytes, for ``FilesWriter/whenRoom(_:_:)``.
+    /// The limit of waiting bytes, for the caller.
     package var queueBytes = 8 << 20
-    /// The budget that waiting bytes are part of.
-    package var memory: MemoryBudget?
     package var sync = FileWriter.Sync.never
     /// Files are marked for a later execution; nil: they are not.
     package var marks: WriterMarks?
@@ -121,15 +119,11 @@ package final class FilesWriter: Sendable {
   private struct State {
     var queue: [Command] = []
     /// Bytes queued or being written.
-    var bytes = 0 {
-      didSet { share?.set(bytes) }
-    }
-    var share: LockedMemoryShare?
+    var bytes = 0
     /// Everything that is queued shall be synced and acknowledged soon.
     var isSyncAwaited = false
     var closed = false
     var failure: PosixError?
-    var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
     var thread: OwnThread?
     var ended = false
   }
@@ -150,7 +144,7 @@ package final class FilesWriter: Sendable {
     self.options = options
     cancellation = try WakeEvent()
     let work = FilesWork(tree, options, cancellation, trouble, cut)
-    let state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
+    let state = Guarded(State())
     self.state = state
     let thread = try OwnThread("rxd write") { Self.run(work, state) }
     state.withLock { $0.thread = thread }
@@ -187,17 +181,6 @@ package final class FilesWriter: Sendable {
   package var queuedBytes: Int { state.withLock(\.bytes) }
   /// Why nothing is written any more; nil while the writer works.
   package var failure: PosixError? { state.withLock(\.failure) }
-
-  /// See ``FileWriter/whenRoom(_:_:)``.
-  package func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
-    let limit = limit ?? options.queueBytes / 2
-    let now = state.withLock { state in
-      if state.bytes <= limit || state.failure != nil || state.closed { return true }
-      state.waitingForRoom.append((limit, body))
-      return false
-    }
-    if now { body() }
-  }
 
   /// Has everything that was queued so far be synced and acknowledged as soon as it is written.
   package func acknowledgeSoon() {
@@ -242,25 +225,18 @@ package final class FilesWriter: Sendable {
       case .commands(let commands, let syncs):
         let done = work.run(commands)
         if syncs || work.syncDue.map({ monotonicNow() >= $0 }) == true { work.sync() }
-        let waiting = state.withLock { state -> [@Sendable () -> Void] in
+        state.withLock { state in
           state.bytes -= done
           state.failure = state.failure ?? work.failure
-          let (bytes, hasFailed) = (state.bytes, state.failure != nil)
-          defer { state.waitingForRoom.removeAll { hasFailed || bytes <= $0.limit } }
-          return state.waitingForRoom.filter { hasFailed || bytes <= $0.limit }.map(\.body)
         }
-        for body in waiting { body() }
       case .close:
         work.sync()
         work.closeAll()
-        let waiting = state.withLock { state in
+        state.withLock { state in
           state.failure = state.failure ?? work.failure
           state.ended = true
-          defer { state.waitingForRoom = [] }
-          return state.waitingForRoom.map(\.body)
         }
         state.notify()
-        for body in waiting { body() }
         return
       }
     }

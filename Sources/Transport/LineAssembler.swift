@@ -17,7 +17,7 @@ package struct LongLine: Sendable, Equatable {
   /// The length of the whole line in bytes, without its newline.
   package var length: Int64
   package var policy: Policy
-  /// With `reject`, the line's first bytes, at most `headBytes`.
+  /// With `drop` and `reject`, the line's first bytes, at most `headBytes`.
   package var head: [UInt8] = []
 
   package static let headBytes = 4096
@@ -202,8 +202,7 @@ struct LineAssembler {
     let kept =
       switch policy {
       case .cut: maxLine
-      case .drop: 0
-      case .reject: min(maxLine, LongLine.headBytes)
+      case .drop, .reject: min(maxLine, LongLine.headBytes)
       }
     discarded = Int64(held - kept)
     held = kept
@@ -214,7 +213,7 @@ struct LineAssembler {
     let length = Int64(held) &+ discarded
     let kept = UnsafeRawBufferPointer(start: slab?.start, count: held)
     var long = LongLine(offset: offset, length: length, policy: policy)
-    if policy == .reject { long.head = [UInt8](kept) }
+    if policy != .cut { long.head = [UInt8](kept) }
     let out = Slab(policy == .cut ? kept : UnsafeRawBufferPointer(start: nil, count: 0))
     let start = offset
     offset &+= length &+ newlines

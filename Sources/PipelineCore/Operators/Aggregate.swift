@@ -132,7 +132,7 @@ struct Aggregate: FusableOperator {
       var failing: Unmanaged<Program>?
       let value = figures.form.build(figures, frame, &failing)
       guard value.isError, let failing else { return value }
-      _ = failed(Event(.null), value, failing.takeUnretainedValue(), frame, run)
+      _ = failed(run.nothing, value, failing.takeUnretainedValue(), frame, run)
       return nil
     }
 

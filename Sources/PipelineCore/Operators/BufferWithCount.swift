@@ -45,6 +45,8 @@ struct BufferWithCount: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var heldCount: Int { events.count }
+
     override func receive(_ event: Event) {
       let event = OwnedEvent(event)
       events.append(event)
@@ -63,7 +65,7 @@ struct BufferWithCount: OperatorComponent {
       let list = arena.list(of: events)
       events.removeAll(keepingCapacity: true)
       keptSize.set(bytes: 0)
-      emit(Event(list))
+      emit(made(list))
     }
 
     override func save(_ state: inout StateWriter) {

@@ -57,6 +57,8 @@ struct BufferWithTime: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var heldCount: Int { events.count }
+
     override func receive(_ event: Event) {
       if events.isEmpty { timer = wake(after: parameters.every) }
       let event = OwnedEvent(event)
@@ -69,8 +71,7 @@ struct BufferWithTime: OperatorComponent {
 
     override func skipped(_ token: Int, _ late: Lateness) {
       cancelWake(&timer)
-      countMade()
-      countDropped(1)
+      for event in events { countDropped(event.event) }
       events = []
       keptSize.set(bytes: 0)
     }
@@ -88,7 +89,7 @@ struct BufferWithTime: OperatorComponent {
       let list = arena.list(of: events)
       events = []
       keptSize.set(bytes: 0)
-      emit(Event(list))
+      emit(made(list))
     }
 
     override func save(_ state: inout StateWriter) {

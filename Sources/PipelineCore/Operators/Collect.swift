@@ -41,6 +41,8 @@ struct Collect: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var heldCount: Int { events.count }
+
     override func receive(_ event: Event) {
       guard events.count < max else {
         finish(
@@ -62,9 +64,10 @@ struct Collect: OperatorComponent {
     }
 
     override func complete() {
-      emit(Event(arena.list(of: events)))
+      let list = arena.list(of: events)
       events = []
       keptSize.set(bytes: 0)
+      emit(made(list))
       finish()
     }
   }

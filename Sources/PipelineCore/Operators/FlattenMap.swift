@@ -154,17 +154,22 @@ struct FlattenMap: OperatorComponent, NamingOperator {
     }
 
     override var active: Int { inletCount + running }
+    override var heldCount: Int { waitingCount }
 
     override func receive(_ event: Event) {
       guard !isClosed else { return }
       switch parameters.policy {
       case .latest:
         // The resources of the old one, such as a connection, are freed before the new one needs them.
-        if let old = inlets.first { drop(old) }
+        if let old = inlets.first {
+          countSuperseded(old.scope.outerEvent)
+          drop(old)
+        }
+        countSuperseded(running)
         running = 0
         begin(event)
       case .exhaust:
-        if active == 0 { begin(event) }
+        if active == 0 { begin(event) } else { countDropped(event) }
       case .merge, .concat: queue(event)
       }
     }

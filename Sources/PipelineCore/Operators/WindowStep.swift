@@ -199,8 +199,7 @@ extension Window {
         return
       }
       let frame = frame
-      var nothing = Event(.null)
-      nothing.key = chain.key
+      let nothing = Event(.null, key: chain.key)
       _ = frame.load(nothing)
       var failing: Unmanaged<Program>?
       var value = Value.null

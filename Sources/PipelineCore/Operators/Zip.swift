@@ -86,14 +86,27 @@ struct Zip: CombiningOperator {
       // Decides whether that was the last row before any step downstream can react.
       let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
       emit(event.with(arena.list(of: row)))
-      if isOver { finish() }
+      if isOver { end() }
     }
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
       ended[inlet.number] = true
-      if queues[inlet.number].isEmpty { finish() }
+      if queues[inlet.number].isEmpty { end() }
     }
+
+    /// Completes; the events that are left have no partner.
+    private func end() {
+      guard !isClosed else { return }
+      for event in queues.joined() {
+        event.keep(in: arena)
+        countDropped(event.event)
+      }
+      queues = queues.map { _ in [] }
+      finish()
+    }
+
+    override var heldCount: Int { queues.reduce(0) { $0 + $1.count } }
 
     override func stop() {
       queues = queues.map { _ in [] }

@@ -6,8 +6,10 @@ package final class Plan: Sendable {
   /// The named signals: sources first, then signals, each in the order of the file.
   package let named: [NamedPlan]
   package let sinks: [SinkPlan]
-  /// Indexes in `named` of the signals that run without a reader because they execute commands.
+  /// Indexes in `named` of the signals that run without a reader, because they execute commands or because only their errors outputs are read.
   package let rootSubscribers: [Int]
+  /// Those of ``rootSubscribers`` that run because only their errors outputs are read.
+  package let readOnlyForErrors: Set<Int>
   /// Every step, by ``StepID``.
   package let steps: [StepPlan]
   /// A report on each expression, in the order of compilation.
@@ -42,7 +44,7 @@ package final class Plan: Sendable {
 
   init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
+    rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = []
   ) {
@@ -55,6 +57,7 @@ package final class Plan: Sendable {
     self.named = named
     self.sinks = sinks
     self.rootSubscribers = rootSubscribers
+    self.readOnlyForErrors = Set(readOnlyForErrors)
     self.steps = steps
     self.expressions = expressions
     self.functions = functions
@@ -154,6 +157,8 @@ package struct StepPlan: Sendable {
   /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. It stays the
   /// same when another step is inserted.
   var key: String
+  /// The names in a saved state that the step may have had (`movedFrom`), which no present step has.
+  var formerKeys: [String] = []
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
   /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.

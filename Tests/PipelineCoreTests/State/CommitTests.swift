@@ -297,7 +297,7 @@ import Testing
     }
     #expect(try held(MemoryBudget(100 << 20))[0] > 8_000_000)
     let small = try held(MemoryBudget(1 << 20))
-    #expect(small[0] < (1 << 20) + 2 * (1 << 20) + 300_000, "an eighth of its room for each, and a row")
+    #expect(small[0] < (1 << 20) + 2 * (1 << 20) + 300_000, "its part of the budget for each, and a row")
     #expect(small[1] < 300_000)
   }
 
@@ -381,7 +381,7 @@ import Testing
     static let spec = ComponentSpec<Failing>("failing", summary: "Delivers nothing.")
     func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
     final class Node: RunningSink {
-      override func receive(_ event: Event) { take(1, joining: nil).acknowledgeAll(.failed("no room")) }
+      override func receive(_ event: Event) { take(1, bytes: 0).acknowledgeAll(.failed("no room")) }
       override func finish() { drained() }
     }
   }

@@ -291,14 +291,17 @@ extension Execution {
     for (number, component) in plan.components {
       switch component {
       case is any SourceComponent:
-        steps[number].received = steps[number].sent &+ steps[number].givenUp
+        steps[number].received = steps[number].sent &+ steps[number].givenUp &+ steps[number].dropped
         steps[number].isExact = true
       case is any FusableOperator: steps[number].isExact = true
       case let component as any OperatorComponent:
         steps[number].isExact = type(of: component).relaysEvents
         if steps[number].isExact { break }
-        let left = steps[number].dropped &+ steps[number].superseded &+ steps[number].givenUp
-        steps[number].kept = steps[number].received &- min(left, steps[number].received)
+        let left =
+          steps[number].dropped &+ steps[number].superseded &+ steps[number].givenUp &+ steps[number].held
+          &+ UInt64(max(0, meters.step(StepID(number)).pointee.waiting))
+        let came = steps[number].received &+ steps[number].restored
+        steps[number].kept = came &- min(left, came)
         steps[number].made = steps[number].sent
       default: break
       }

@@ -14,6 +14,7 @@ import Synchronization
 /// One commit is under way at a time; later turns go into the next one, so slow disks get larger commits. Used in turns.
 final class Committer: TimerTarget {
   var mayGoOn: Bool { false }
+  var timerKind: TimerKind { .output }
 
   private unowned let execution: Execution
   private let executor: Executor
@@ -67,7 +68,7 @@ final class Committer: TimerTarget {
   func read(
     rowsOf sink: String, after number: Int64, _ done: @escaping @Sendable ([OutboxRow]) -> Void
   ) {
-    options.store.read(rowsOf: sink, after: number, bytes: options.readBytes, done)
+    options.store.read(rowsOf: sink, after: number, bytes: execution.services.memory.room(options.readBytes), done)
   }
 
   /// Delivered rows whose removal is in no commit yet. From any thread.

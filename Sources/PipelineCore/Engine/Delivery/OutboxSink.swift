@@ -426,5 +426,6 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
     reportDropped("the outbox is left")
     target.cancel()
+    target.left()
   }
 }

@@ -176,7 +176,10 @@ extension Execution {
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
-    for sink in sinks where sink.isOpen { sink.node.cancel() }
+    for sink in sinks where sink.isOpen {
+      sink.node.cancel()
+      sink.node.left()
+    }
     for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
     runningSources = []

@@ -200,6 +200,7 @@ extension Execution {
   /// Writes the records of everything that runs for `subscription`.
   func record(_ subscription: any Subscription, of signal: SignalPlan, _ state: inout StateWriter) {
     guard !subscription.isClosed else { return }
+    let subscription = (subscription as? KeyedInput)?.upstream ?? subscription
     switch signal.kind {
     case .named(let index) where plan.named[index].isCold:
       // Each reference to a cold signal has an instance of its own.

@@ -128,13 +128,15 @@ public final class Execution {
   var wirings: [Wiring] = []
   var wiringDepth = 0
   /// The sources have been stopped; a new source ends at once.
-  package internal(set) var isStopping = false
+  package internal(set) var isStopping = false { didSet { executor.holdsBack = !isStopping } }
   /// The sources are being stopped right now.
   var isDraining = false
   /// Nodes that wait before they subscribe again, numbered in the order in which the waits began.
   var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
   var lastPause: UInt64 = 0
   package internal(set) var outcome: Outcome?
+  /// Whether the inputs of a step meet (``NodeContext/meeting(_:)``), as far as asked.
+  var meetings: [StepID: Bool] = [:]
   /// Work that nodes have deferred to later in the turn.
   @exclusivity(unchecked) var priorities = PriorityQueue()
   var onEnd: (Outcome) -> Void = { _ in }
@@ -422,7 +424,10 @@ public final class Execution {
 
   func subscribe(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
     edge.counters.began()
-    return run(signal, scope, to: edge)
+    guard let key = scope.key, signal.isShared else { return run(signal, scope, to: edge) }
+    let input = KeyedInput(key, edge.downstream, executor)
+    input.upstream = run(signal, scope, to: Edge(edge.counters, to: input))
+    return input
   }
 
   /// Runs the signal without counting a subscription: the body of a cold signal is part of that of its reference.

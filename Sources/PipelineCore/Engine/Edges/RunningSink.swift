@@ -24,6 +24,10 @@ open class RunningSink: Downstream {
   /// Events that an earlier execution had taken.
   private var restored = 0
   private let book: ReceiptBook
+  /// What it keeps of the events that it has taken.
+  private let memory: SinkMemory
+  /// The input waits for the sink's number of events.
+  private var isBounded = false
   /// The acknowledgement of its receipts under `delivery: bestEffort`, in place of the turn's: nothing waits for it.
   private let unfollowed: Ack?
   /// The outbox from which it receives rows, in durable delivery.
@@ -37,7 +41,8 @@ open class RunningSink: Downstream {
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
-    book = ReceiptBook(nodeContext.execution.meters.latency(nodeContext.step))
+    memory = SinkMemory(nodeContext.execution.services.memory, nodeContext.execution.executor)
+    book = ReceiptBook(nodeContext.execution.meters.latency(nodeContext.step), memory)
     unfollowed = nodeContext.execution.plan.isBestEffort(nodeContext.step) ? Ack(.row) { _ in } : nil
     super.init()
   }
@@ -50,7 +55,7 @@ open class RunningSink: Downstream {
   /// Takes one event.
   ///
   /// Every event that it takes, one by one or in a batch, is acknowledged exactly once: at once, with ``delivered(_:)`` or ``reject(_:_:on:)``,
-  /// or on a receipt that the sink asks for in the same turn (``take(_:joining:)``) and acknowledges when the
+  /// or on a receipt that the sink asks for in the same turn (``take(_:bytes:joining:)``) and acknowledges when the
   /// event is written, has been rejected, or has failed.
   open override func receive(_ event: Event) {}
 
@@ -137,6 +142,7 @@ open class RunningSink: Downstream {
   public final func drained() {
     guard !isDrained else { return }
     isDrained = true
+    left()
     if let outbox { outbox.targetDrained() } else { execution.sinkDrained(index) }
   }
 
@@ -177,6 +183,36 @@ open class RunningSink: Downstream {
     }
     return execution.plan.distinguishesEvents(at: sink)
   }()
+
+  // MARK: What waits in the sink
+
+  /// How many bytes it may usually keep of the events that it has taken; less while the queues of all pipelines exceed `--queue-memory`. Beyond,
+  /// its input waits, without any call of the sink.
+  open var memoryLimit: Int { 16 << 20 }
+
+  /// The bytes that it keeps of the events that it has taken.
+  package final var memoryHeld: Int { memory.held }
+
+  /// Whether its input waits: nothing more comes to fill a batch.
+  package final var waitsForRoom: Bool { memory.isPaused || isBounded }
+
+  /// Pauses the input while more than `most` events wait, until half of them do. Beside ``memoryLimit``; call it whenever the number has
+  /// changed. In turns.
+  public final func bound(_ waiting: Int, _ most: Int) {
+    if !isBounded, waiting > most {
+      isBounded = true
+      pauseInput()
+    } else if isBounded, waiting <= most / 2 {
+      isBounded = false
+      resumeInput()
+    }
+  }
+
+  /// The sink has ended: it holds up no input any more.
+  final func left() {
+    memory.end()
+    bound(0, 0)
+  }
 
   // MARK: Pauses
 
@@ -220,16 +256,20 @@ open class RunningSink: Downstream {
 
   /// A receipt for events of this turn, which the sink acknowledges later. In turns.
   ///
-  /// - Parameter open: An open receipt of the sink, which takes these events in, too, if they need not be distinguished.
-  public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
-    book.take(events, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
+  /// - Parameters:
+  ///   - bytes: The memory that the sink keeps for them until they are acknowledged, or ``Receipt/freeMemory()`` is called.
+  ///   - open: An open receipt of the sink, which takes these events in, too, if they need not be distinguished.
+  public final func take(_ events: Int, bytes: Int, joining open: Receipt? = nil) -> Receipt {
+    let receipt = book.take(events, bytes: bytes, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
+    memory.add(bytes, self)
+    return receipt
   }
 
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
-  package final func takeBack(_ events: Int) -> Receipt {
+  package final func takeBack(_ events: Int, bytes: Int) -> Receipt {
     restored += events
     counters.pointee.restored &+= UInt64(events)
-    return take(events)
+    return take(events, bytes: bytes)
   }
 
   /// Events of this turn have been delivered.
@@ -302,4 +342,5 @@ open class RunningSink: Downstream {
 extension TimerTarget where Self: RunningSink {
   /// ``RunningSink/awaitsAnswers`` covers rejections of a woken sink.
   package var mayGoOn: Bool { false }
+  public var timerKind: TimerKind { .output }
 }

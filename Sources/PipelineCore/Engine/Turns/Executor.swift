@@ -101,6 +101,13 @@ public final class Executor: @unchecked Sendable {
   func needsNoTurn() { asksForTurn = false }
 
   private var inputPause = InputPause()
+  /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: what its steps
+  /// hold is bounded then, and the sinks get it before they end.
+  var holdsBack = true { didSet { timers.releaseHeld() } }
+  /// A sink pauses the input.
+  private var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
+  /// A sink had paused the input before this turn: deferred steps wait.
+  private var defersLonger = false
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
@@ -178,7 +185,9 @@ public final class Executor: @unchecked Sendable {
   // MARK: Turns
 
   /// The deadline of the next timer, or nil.
-  package var nextDeadline: Instant? { deferredHead < deferred.count || asksForTurn ? now : timers.next }
+  package var nextDeadline: Instant? { hasDeferred && !isHeldBack || asksForTurn ? now : timers.next }
+
+  private var hasDeferred: Bool { deferredHead < deferred.count }
 
   /// Whether deferred work, a timer or a batch of input is left that may cause events.
   var mayGoOn: Bool { deferredHead < deferred.count || timers.mayGoOn || hasBatches }
@@ -281,13 +290,13 @@ public final class Executor: @unchecked Sendable {
       return true
     }
     urgentRow = 0
-    if timerRow < Self.rowLimit || isCatchingUp, let due = timers.popDue(now) {
+    if timerRow < Self.rowLimit || isCatchingUp, let due = popDue() {
       timerRow += 1
       turn { due.target.woke(due.token) }
       return true
     }
     timerRow = 0
-    if deferredHead < deferred.count || asksForTurn {
+    if hasDeferred && !isHeldBack || asksForTurn {
       turn {}
       return true
     }
@@ -297,11 +306,29 @@ public final class Executor: @unchecked Sendable {
       turn(work)
       return true
     }
-    if let due = timers.popDue(now) {
+    if let due = popDue() {
       turn { due.target.woke(due.token) }
       return true
     }
     return false
+  }
+
+  /// The next timer that is due and need not wait.
+  @inline(__always)
+  private func popDue() -> (target: any TimerTarget, token: Int)? {
+    inputPause.isOn && holdsBack ? popDueInPause() : timers.popDue(now)
+  }
+
+  @inline(never)
+  private func popDueInPause() -> (target: any TimerTarget, token: Int)? {
+    let byOutput = inputPause.outputs > 0
+    return timers.popDue(now) { kind in
+      switch kind {
+      case .input: true
+      case .step: byOutput
+      case .output: false
+      }
+    }
   }
 
   /// Whether a timer was due while the pipeline was down.
@@ -356,6 +383,7 @@ public final class Executor: @unchecked Sendable {
   private func turn(_ work: () -> Void) {
     turns &+= 1
     isSpent = false
+    defersLonger = isHeldBack
     turnEnd = now + limits.time
     lastCheck = now
     eventsLeft = limits.events
@@ -364,7 +392,7 @@ public final class Executor: @unchecked Sendable {
     work()
     runDeferred(yielding: true)
     asksForTurn = false
-    if deferredHead == deferred.count, becameQuiet() {
+    if !hasDeferred, becameQuiet() {
       asksForTurn = true
       runDeferred(yielding: true)
     }
@@ -391,6 +419,7 @@ public final class Executor: @unchecked Sendable {
   /// Runs at most `deferredLimit` deferred steps. `yielding`: stops earlier once the turn is spent; the rest of the
   /// batch then waits for the remaining steps.
   private func runDeferred(yielding: Bool) {
+    if defersLonger { return }
     depth += 1
     drain &+= 1
     var steps = 0
@@ -542,7 +571,10 @@ public final class Executor: @unchecked Sendable {
   /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
   package func pauseInput(_ pressure: Pressure) { inputPause.begin(pressure, at: now) }
 
-  package func resumeInput(_ pressure: Pressure) { inputPause.end(pressure, at: now) }
+  package func resumeInput(_ pressure: Pressure) {
+    inputPause.end(pressure, at: now)
+    if inputPause.outputs == 0, timers.holdsSome { timers.releaseHeld() }
+  }
 
   /// How long the input has been paused, until `time`.
   func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }
