@@ -158,4 +158,20 @@ import Testing
     pipeline.run(until: .seconds(20))
     #expect(pipeline.probe().moments.count == 4)
   }
+
+  /// A queue that is full may wait for what a named source sends to its inner signals: that one goes on, and others wait.
+  @Test func aFullQueueDoesNotHoldWhatEmptiesIt() throws {
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { fast: { interval: 1ms }, slow: { interval: 100ms } }
+      signals:
+        s: { from: fast, chain: [ { flattenMap: { policy: concat, queueLimit: 4, signal: { from: slow, chain: [ { take: 1 }, { map: outer.tick } ] } } } ] }
+      sinks: { out: { from: s, probe: {} } }
+      """)
+    pipeline.run(until: .seconds(10))
+    let count = pipeline.probe().moments.count
+    #expect(count >= 95, "\(count)")
+    // Of the fast source, only as many as go on.
+    #expect(pipeline.counters.received < 400, "\(pipeline.counters.received)")
+  }
 }

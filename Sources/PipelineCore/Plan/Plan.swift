@@ -36,6 +36,9 @@ package final class Plan: Sendable {
   /// Sources and operators, by the numbers of their steps.
   package let components: [Int: any Component]
 
+  /// The sources that send to inner signals, beside whatever else reads them.
+  let sourcesOfInnerSignals: Set<StepID>
+
   /// The outputs of the sinks that sources, also those of other pipelines, may read.
   let outsideWays: [OutsideWay]
 
@@ -64,7 +67,9 @@ package final class Plan: Sendable {
     self.standardInput = standardInput
     requestedDelivery = delivery
     requirement = require
-    (edges, components, sources) = Plan.edges(named, sinks)
+    let walk = Plan.edges(named, sinks)
+    (edges, components, sources) = walk
+    sourcesOfInnerSignals = Plan.sourcesOfInnerSignals(walk.components, named)
     stages = Plan.stages(named, sinks)
   }
 

@@ -12,7 +12,7 @@ public protocol TimerTarget: AnyObject {
 
 /// What a timer waits for beside its time: nothing that sends events may go on while what receives them cannot.
 public enum TimerKind: Sendable {
-  /// It reads or makes input outside of inner signals: it waits while anything pauses the input.
+  /// It reads or makes input, and no inner signal reads it: it waits while anything pauses the input.
   case input
   /// It may send events: it waits while a sink pauses the input.
   case step

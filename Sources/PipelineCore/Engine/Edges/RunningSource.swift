@@ -97,7 +97,10 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
-  public final override var timerKind: TimerKind { nodeContext.scope.outer == nil ? .input : .step }
+  public final override var timerKind: TimerKind {
+    let isInner = nodeContext.scope.outer != nil || execution.plan.sourcesOfInnerSignals.contains(nodeContext.step)
+    return isInner ? .step : .input
+  }
 
   /// The source has ended, and `stop` has run.
   func ended() {}
