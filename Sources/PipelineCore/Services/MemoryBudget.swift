@@ -1,16 +1,15 @@
 import Synchronization
 
-/// The memory limit of queued events, for all pipelines of a process together. While the queues hold more than half of it, each may have an
-/// equal part of the other half, at most its usual limit: beyond, its senders wait, or it leaves events on the disk. So all of them together
-/// stay within it, however many they are. Thread-safe.
+/// The memory limit of queued events, for all pipelines of a process together. Each queue may hold as much as all of them leave free, at most
+/// its usual limit: beyond, its senders wait, or it leaves events on the disk. So all together stay within the limit, however many they are and
+/// whichever came first; and a queue that holds more than is free must shrink before it takes more, so they become alike. A queue that holds
+/// nothing may always take what one turn brings. Thread-safe.
 package final class MemoryBudget: Sendable {
   package static let standard = 256 << 20
 
   /// In bytes.
   package let limit: Int
   private let used = Atomic<Int>(0)
-  /// How many queues hold something.
-  private let queues = Atomic<Int>(0)
 
   package init(_ limit: Int = standard) { self.limit = limit }
 
@@ -18,10 +17,7 @@ package final class MemoryBudget: Sendable {
   package var held: Int { used.load(ordering: .relaxed) }
 
   /// The present limit of a queue whose usual limit is `usual` bytes.
-  package func room(_ usual: Int) -> Int {
-    let half = limit / 2
-    return min(usual, held <= half ? half : half / max(1, queues.load(ordering: .relaxed)))
-  }
+  package func room(_ usual: Int) -> Int { min(usual, max(0, limit - held)) }
 
   /// The limit of the blocks of all readers together: what a turn takes at once comes to a queue that is full already.
   package var ofReaders: Int { min(4 << 20, limit / 64) }
@@ -29,10 +25,7 @@ package final class MemoryBudget: Sendable {
   /// The usual limit of the queues of one pipeline's steps together.
   package var usualOfSteps: Int { limit / 2 }
 
-  fileprivate func change(from old: Int, to new: Int) {
-    used.add(new - old, ordering: .relaxed)
-    if old == 0 { queues.add(1, ordering: .relaxed) } else if new == 0 { queues.subtract(1, ordering: .relaxed) }
-  }
+  fileprivate func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
 /// The share of one queue in a budget, in units of 4 KiB. Given back when it is freed. Used by one thread at a time.
@@ -43,7 +36,7 @@ package struct MemoryShare: ~Copyable {
 
   package init(of budget: MemoryBudget) { self.budget = budget }
 
-  deinit { if held > 0 { budget.change(from: held << Self.unit, to: 0) } }
+  deinit { budget.add(-held << Self.unit) }
 
   /// How many units the budget counts for these bytes.
   @inline(__always)
@@ -57,7 +50,7 @@ package struct MemoryShare: ~Copyable {
   }
 
   private mutating func move(to new: Int) {
-    budget.change(from: held << Self.unit, to: new << Self.unit)
+    budget.add((new - held) << Self.unit)
     held = new
   }
 }

@@ -40,7 +40,9 @@ import Testing
             if cut > 0 { options.cutAfter = { $0 % cut == 0 } }
             let source = ScriptedSource(SignalHistory(try Marbles("-1-2-3|")).script)
             let run = try PipelineRun(text, sources: ["a": source], options: options)
-            #expect(run.texts["o"] == expected, "\(text)\ncut \(cut)")
+            // A group subscribes the other signal with its first event, which it so does not get from there.
+            let wanted = grouped && !step.hasPrefix("gate") ? Array(expected.dropFirst()) : expected
+            #expect(run.texts["o"] == wanted, "\(text)\ncut \(cut)")
             #expect(run.outcome == .completed)
           }
         }
