@@ -20,12 +20,12 @@ import Transport
     case "webSocket": ["webSocket: 'ws://127.0.0.1:\(port)/'"]
     case "http":
       [
-        "http: { url: 'http://h.example/', retry: { delay: 1h } }",
-        "http: { url: 'http://h.example/', batch: 7, maxConcurrent: 3, retry: { delay: 1h } }",
+        "http: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }",
+        "http: { url: 'http://h.example/', batch: 7, maxConcurrent: 3, retry: { delay: 1h, maxDelay: 1h } }",
       ]
     case "prometheusRemoteWrite":
       [
-        "chain: [ { map: \"{'name': 'm', 'value': 1, 'labels': {'text': event}}\" } ], prometheusRemoteWrite: { url: 'http://h.example/', retry: { delay: 1h } }"
+        "chain: [ { map: \"{'name': 'm', 'value': 1, 'labels': {'text': event}}\" } ], prometheusRemoteWrite: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }"
       ]
     case "exec": ["exec: { command: [sleep, '1000'], stopTimeout: 0s }"]
     case "sqlite": ["sqlite: { path: '\(scratch("none.db"))', table: t, columns: { v: event } }"]
@@ -87,7 +87,7 @@ import Transport
         """
         name: p\(number)
         sources: { in: { never: {} } }
-        sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(text)'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h } } } }
+        sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(text)'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h, maxDelay: 1h } } } }
         """, memory: memory)
       pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
       pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
@@ -118,7 +118,7 @@ import Transport
     let pipeline = try VirtualPipeline(
       """
       sources: { in: { never: {} } }
-      sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(String(repeating: "x", count: 2000))'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h } } } }
+      sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(String(repeating: "x", count: 2000))'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h, maxDelay: 1h } } } }
       """, memory: memory)
     pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
     pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
