@@ -109,9 +109,13 @@ final class Committer: TimerTarget {
     uncommitted += bytes
     if !isInputPaused, uncommitted > execution.services.memory.room(usualUncommitted) {
       isInputPaused = true
-      executor.pauseInput(.output)
+      executor.pauseInput(pressure)
     }
   }
+
+  /// Without outboxes a commit waits for acknowledgements, and these may wait for timers of steps and inner signals, such as the pause before a
+  /// request is repeated: they go on.
+  private var pressure: Executor.Pressure { isDurable ? .output : .queue }
 
   /// What rows in no finished commit may usually have: as much as the state, which each commit takes anew, so that a large state is not
   /// taken for a few rows.
@@ -244,7 +248,7 @@ final class Committer: TimerTarget {
     uncommitted -= bytes
     if isInputPaused, uncommitted <= usualUncommitted / 2 {
       isInputPaused = false
-      executor.resumeInput(.output)
+      executor.resumeInput(pressure)
     }
     for release in released { release() }
   }
