@@ -93,7 +93,7 @@ import Testing
     let store = MetricStore(buckets: [1], mostSeries: 2, expire: nil)
     #expect(store.take(metric("ids", "set", 1), at: 0)?.contains("has the type 'set'") == true)
     #expect(store.take(metric("c", "counter", -1, relative: true), at: 0)?.contains("would fall by 1") == true)
-    #expect(store.take(metric("h", "timer", .infinity), at: 0)?.contains("has observed +inf") != nil)
+    #expect(store.take(metric("h", "timer", .infinity), at: 0)?.contains("has observed inf") == true)
     // What was refused has left no series, and no type for its name.
     #expect(page(store) == "")
     #expect(store.take(metric("c", "gauge", 1), at: 0) == nil)
@@ -118,7 +118,7 @@ import Testing
           refused: { from: { merge: [page.errors, sent.errors] }, probe: {} }
         """)
       pipeline.settle()
-      let letters = pipeline.probe("refused").moments.count
+      let letters = pipeline.probe("refused").moments.count { if case .next = $0.moment { true } else { false } }
       #expect(letters == 2, "\(pipeline.probe("refused").timeline)")
     }
   }
