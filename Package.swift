@@ -137,7 +137,7 @@ let package = Package(
     .testTarget(
       name: "PipelineRuntimeTests", dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime"]),
     // Runs the built binary; the dependency is there so that it is built.
-    .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineHost"]),
+    .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     .testTarget(
       name: "PluginHostTests", dependencies: ["CPlugin", "PipelineHost", "PipelineTestSupport", "PluginHost"],
       exclude: ["Fixtures"]),

@@ -65,6 +65,9 @@ final class StoreFile {
     // After a crash the number may be that of a row that has been removed since.
     lastRow = max(
       try database.meta("last_row") ?? 0, try database.number("SELECT max(number) FROM outbox") ?? 0)
+    guard StoreContents.rowNumbers.contains(lastRow) else {
+      throw StoreDamage("the number of its last row, \(lastRow), is impossible")
+    }
     insertRow = try database.prepare(
       "INSERT OR REPLACE INTO outbox(number, sink, events, size, sum, body) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")
     deleteRow = try database.prepare("DELETE FROM outbox WHERE number = ?1")

@@ -71,12 +71,13 @@ package struct FileRotation: Sendable, Equatable {
     }
     guard let day = number(time.prefix(8)), let second = number(time.suffix(6)) else { return nil }
     guard parts.count == 2 else { return ([day, second, 0], isCompressed) }
-    guard let index = number(parts[1]), parts[1].count <= 6 else { return nil }
+    guard parts[1].count <= 6, let index = number(parts[1]) else { return nil }
     return ([day, second, index], isCompressed)
   }
 
+  /// Nil: it is no number, or larger than any in a name: anybody may have made the file.
   private static func number(_ digits: ArraySlice<UInt8>) -> Int? {
-    guard !digits.isEmpty, digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+    guard (1...15).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
     return digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
   }
 }

@@ -157,7 +157,8 @@ import Testing
     ("log-20260102-030405", true), ("log-20260102-030405.12", true), ("log-20260102-030405.1.gz", true),
     ("log-20260102-030405.zst", true), ("log-2026-01-02", false), ("log-20260102-030405.x", false), ("log", false),
     ("log-20260102-030405.", false), ("log2-20260102-030405", false), ("log-20260102-030405.gz.gz", false),
-    ("log-2026010２-030405", false),
+    ("log-2026010２-030405", false), ("log-20260102-030405.999999", true), ("log-20260102-030405.1000000", false),
+    ("log-20260102-030405.99999999999999999999", false),
   ])
   func whichFilesAreFull(_ name: String, _ isFull: Bool) {
     #expect((FileRotation.parse(name, of: "log") != nil) == isFull)

@@ -40,6 +40,9 @@ struct JSONView {
   }
 
   var int: Int? { value.is(.int) ? Int(value.asInt) : nil }
+  /// A count or a time that another process has measured: never negative, and so bounded that the difference of two and the sum of a few are in the
+  /// range of `Int`.
+  var count: Int? { int.map { min(max($0, 0), 1 << 60) } }
   var bool: Bool? { value.is(.bool) ? value.asBool : nil }
 
   /// The same to be written; numbers that are not whole are left out.

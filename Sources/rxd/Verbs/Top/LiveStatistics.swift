@@ -11,10 +11,10 @@ struct LiveStatistics {
 
     init?(_ document: JSONView?) {
       guard let document else { return nil }
-      events = document["events"]?.int ?? 0
-      bytes = document["bytes"]?.int ?? 0
-      inFlight = document["in_flight"]?.int ?? 0
-      oldest = document["oldest_nanoseconds"]?.int
+      events = document["events"]?.count ?? 0
+      bytes = document["bytes"]?.count ?? 0
+      inFlight = document["in_flight"]?.count ?? 0
+      oldest = document["oldest_nanoseconds"]?.count
     }
   }
 
@@ -55,7 +55,7 @@ struct LiveStatistics {
     var latency: Latency?
 
     init(_ document: JSONView) {
-      func number(_ name: String) -> Int { document[name]?.int ?? 0 }
+      func number(_ name: String) -> Int { document[name]?.count ?? 0 }
       id = document["id"]?.text ?? ""
       kind = document["kind"]?.text ?? ""
       // The file without its directory, the line without the column.
@@ -67,8 +67,8 @@ struct LiveStatistics {
       dropped = number("dropped") + number("superseded") + number("undecided")
       errors = number("rejected") + number("failed")
       holding = number("holding")
-      keys = document["keys"]?.int
-      keptBytes = document["kept_bytes"]?.int
+      keys = document["keys"]?.count
+      keptBytes = document["kept_bytes"]?.count
       retries = number("retries")
       timers = number("timers")
       nanoseconds = number("nanoseconds")
@@ -78,15 +78,15 @@ struct LiveStatistics {
       waited = number("waited_nanoseconds")
       queue = Queue(document["queue"])
       outbox = Queue(document["outbox"])
-      lag = document["lag_bytes"]?.int
+      lag = document["lag_bytes"]?.count
       plugin = document["plugin"]
-      restarts = plugin?["restarts"]?.int ?? 0
-      lagAge = document["lag_nanoseconds"]?.int
-      let counts = document["latency"]?["counts"]?.items.compactMap(\.int) ?? []
+      restarts = plugin?["restarts"]?.count ?? 0
+      lagAge = document["lag_nanoseconds"]?.count
+      let counts = document["latency"]?["counts"]?.items.compactMap(\.count) ?? []
       if counts.count == Latency.bounds.count + 1 {
         var latency = Latency()
-        latency.counts = counts.map { UInt64(max(0, $0)) }
-        latency.sum = Int64(document["latency"]?["sum_nanoseconds"]?.int ?? 0)
+        latency.counts = counts.map { UInt64($0) }
+        latency.sum = Int64(document["latency"]?["sum_nanoseconds"]?.count ?? 0)
         self.latency = latency
       }
     }
@@ -113,7 +113,7 @@ struct LiveStatistics {
 
   /// Nil: the document is no such answer.
   init?(_ document: JSONView) {
-    guard let nanoseconds = document["monotonic_nanoseconds"]?.int else { return nil }
+    guard let nanoseconds = document["monotonic_nanoseconds"]?.count else { return nil }
     self.nanoseconds = nanoseconds
     at = document["at"]?.text ?? ""
     pipelines = document["pipelines"]?.items.map(Pipeline.init) ?? []
