@@ -37,6 +37,13 @@ long rx_get_attribute(int descriptor, const char *name, void *bytes, long count)
   return fgetxattr(descriptor, name, bytes, (size_t)count);
 }
 
+long rx_access_list(int descriptor, void *bytes, long count) {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  const long found = getxattr(path, "system.posix_acl_access", bytes, (size_t)count);
+  return found < 0 && (errno == ENODATA || errno == ENOTSUP) ? 0 : found;
+}
+
 void rx_remove_attribute(int descriptor, const char *name) { fremovexattr(descriptor, name); }
 
 int rx_stream_socket(int family) { return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }

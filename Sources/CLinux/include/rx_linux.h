@@ -18,6 +18,9 @@ int rx_set_attribute(int descriptor, const char *name, const void *bytes, long c
 /// Reads what is noted under the name, at most `count` bytes; the number of bytes, or -1 and errno.
 long rx_get_attribute(int descriptor, const char *name, void *bytes, long count);
 void rx_remove_attribute(int descriptor, const char *name);
+/// Reads the POSIX access list of an open file or directory, also of a descriptor that only names it; the number of bytes, 0 if it has none, or -1
+/// and errno.
+long rx_access_list(int descriptor, void *bytes, long count);
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
 /// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.
