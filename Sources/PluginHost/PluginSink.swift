@@ -37,6 +37,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
     private var watch = AnswerWatch()
+    private var pace: AnswerPace
     /// Wakes to hand over undelivered events again.
     private var again = Wake.none
     private var pause = TimeSpan.milliseconds(500)
@@ -63,6 +64,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       perEvent = PerEventArguments(parameters.offered, parameters.arguments)
       share = MemoryShare(of: nodeContext.execution.services.memory)
       counted = PluginShare(nodeContext)
+      pace = AnswerPace(of: parameters.plugin)
       super.init(nodeContext)
     }
 
@@ -85,13 +87,15 @@ struct PluginSink: SinkComponent, BoundComponent {
       guard !isOver, let maker = parameters.plugin.maker else { return }
       let instance = maker.makeInstance(of: parameters.offered, PluginServices(nodeContext), self)
       self.instance = instance
+      let repeated = recovery.isRepeating ? submitted : 0
       submitted = 0
+      pace.restarted()
       updateCounts()
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments,
           isRepeating: recovery.isRepeating))
-      submit()
+      submit(atLeast: repeated)
     }
 
     // MARK: Taking events in
@@ -131,12 +135,14 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     override func turnEnded() { submit() }
 
-    private func submit() {
+    /// - Parameter least: So many were given to the last instance, which has ended: they go to the next one one at a time.
+    private func submit(atLeast least: Int = 0) {
       guard let instance, !isOver, !isSuspending, !again.isSet else { return }
-      let end = min(entries.count, max(submitted, parameters.offered.credit))
+      let end = min(entries.count, max(submitted, pace.window, least))
       if submitted < end {
         let inputs = (submitted..<end).map { entries[$0].input }
         submitted = end
+        pace.gave(first + end - 1, unanswered: end)
         updateCounts()
         instance.submit(inputs)
         instance.flush()
@@ -161,6 +167,7 @@ struct PluginSink: SinkComponent, BoundComponent {
         }
         let index = answer.number - first
         guard entries.indices.contains(index), !entries[index].isAnswered else { continue }
+        pace.answered(answer.number)
         switch answer.verdict {
         case .done:
           entries[index].isAnswered = true
@@ -205,6 +212,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     /// Gives unanswered inputs new numbers and hands them over again, in order.
     private func handOverAgain() {
       first += submitted
+      pace.interrupted()
       for index in entries.indices {
         entries[index].input = entries[index].input.with(number: first + index, isAgain: index == 0)
       }
@@ -228,7 +236,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       }
       guard !again.isSet else { return }
       again = executor.schedule(at: executor.now + pause, self, Self.repeats)
-      pause = min(TimeSpan(nanoseconds: pause.nanoseconds * 2), Self.longestPause)
+      pause = min(pause.scaled(by: 2), Self.longestPause)
     }
 
     func woke(_ token: Int) {

@@ -95,10 +95,16 @@ import Testing
     #expect(problems.contains { $0.contains(problem) }, "\(problems)")
   }
 
+  @Test(arguments: ["template", "expression"]) func aSourceHasNothingToEvaluate(_ type: String) {
+    let (spec, problems) = read(
+      source("\"parameters\": [{\"name\": \"key\", \"type\": \"\(type)\", \"help\": \"H.\"}]"))
+    #expect(spec == nil && problems.contains { $0.contains("a source gets none") }, "\(problems)")
+  }
+
   // MARK: What depends on a parameter
 
   private static let qos =
-    #""parameters": [{"name": "qos", "type": "integer", "default": 1, "minimum": 0, "maximum": 2, "help": "Q."}, {"name": "topic", "type": "template", "help": "T."}]"#
+    #""parameters": [{"name": "qos", "type": "integer", "default": 1, "minimum": 0, "maximum": 2, "help": "Q."}, {"name": "topic", "type": "json", "help": "T."}]"#
 
   private func source(_ members: String) -> String {
     component(members).replacing(#""kind": "operator""#, with: #""kind": "source""#)

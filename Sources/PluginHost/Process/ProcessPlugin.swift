@@ -37,7 +37,8 @@ final class ProcessPlugin: PluginMaker {
   func makeSource(
     of spec: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
   ) -> any PluginSourceInstance {
-    ProcessSource(PluginProcess(file, expecting: document, services.log, services.meter), spec, services)
+    ProcessSource(
+      PluginProcess(file, expecting: document, services.log, saying: services.said, services.meter), spec, services)
   }
 
   func openRow(
@@ -50,7 +51,8 @@ final class ProcessPlugin: PluginMaker {
   static func ask(
     _ file: PluginFile, _ log: @escaping @Sendable (Services.Level, String) -> Void
   ) throws(PluginFault) -> [UInt8] {
-    let process = PluginProcess(file, expecting: nil, log)
+    let meter = PluginMeter()
+    let process = PluginProcess(file, expecting: nil, log, saying: PluginLog(log, meter), meter)
     let listener = SpecListener()
     process.handler = listener
     try process.start()
@@ -140,6 +142,9 @@ struct FrameWriter: @unchecked Sendable {
   mutating func appendSave(id: Int, to instance: Int) {
     buffer.append("{\"id\":\(id),\"to\":\(instance),\"save\":true}\n")
   }
+
+  /// Nothing more comes for now to the instance.
+  mutating func appendFlush(_ instance: Int) { buffer.append("{\"flush\":\(instance)}\n") }
 
   private func append(_ value: Value) { _ = JSONWriter.append(value, to: buffer) }
 }
