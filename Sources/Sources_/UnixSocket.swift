@@ -63,7 +63,10 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
         "A path that cannot be used ends it with an error; a message that cannot be decoded goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
       disposal: "Removes the socket, after arrived messages were sent."),
-    memory: "An incomplete message of each connection, up to `maxMessage`.",
+    memory: """
+      An incomplete message of each connection, up to `maxMessage`, and 64 MiB on all of them together: beyond, the connection with the longest is \
+      closed, and that message goes to the errors output.
+      """,
     knownAs: ["Vector socket", "Fluent Bit unix_socket", "Logstash unix"],
     useCases: [.init(.reading, "receive events of local programs", "unix: /run/rxd/events.sock")],
     seeAlso: ["tcp", "udp", "syslog"])

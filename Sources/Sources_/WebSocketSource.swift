@@ -32,7 +32,8 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
 
       Each message is decoded by itself: text and binary messages alike, whole when their last fragment has come. `meta.type` is `text` or \
       `binary`; of a server's messages `meta.peer` is the client's address, and `meta.path` and `meta.query` are those of its request. \
-      Where the pipeline is slow, nothing more is read from a connection for which 64 KiB wait.
+      Where the pipeline is slow, nothing more is read from a connection for which 64 KiB wait. Messages of all clients of a server that come in \
+      or wait take 64 MiB at most; beyond, the connection with the largest unfinished message is closed with the code 1013.
 
       A connection on which nothing comes for `ping` is asked for a sign, and broken off if none comes within `pingTimeout`. A \
       message or frame that is too large closes it with the code 1009, a text that is not UTF-8 with 1007, anything that \

@@ -72,8 +72,8 @@ package struct HTTPServerFailure: Error, Sendable, Equatable {
 /// address share an ``HTTPListener`` and its connections; each request goes to the server of its path and method. One thread
 /// serves all of the process; it starts with the first of them.
 ///
-/// `ServingRules.maxBufferedBytes` bounds the memory of its requests (those that come in, wait for the pipeline or are in its
-/// turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
+/// `ServingRules.maxBufferedBytes` bounds the memory of its requests and of messages of WebSockets (those that come in, wait for the pipeline or are
+/// in its turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
 /// request, and before its first one at the only server of the address.
 package final class HTTPServer: @unchecked Sendable {
   package struct Options: Sendable {
@@ -128,6 +128,10 @@ package final class HTTPServer: @unchecked Sendable {
   private var service = Service()
   /// Whether requests may come; used on the network thread.
   var isServing = false
+  /// Messages of WebSockets that come in; used on the network thread.
+  var unfinished = UnfinishedMessages<ObjectIdentifier>()
+  /// The connections that they come by.
+  var holders: [ObjectIdentifier: WebSocketSession] = [:]
   /// The number of requests in this round of the loop; used on the network thread.
   private var count = 0
   /// The receiver starts with this many requests while the others are still being read.

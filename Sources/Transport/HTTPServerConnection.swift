@@ -473,6 +473,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       speaker.begins(
         UpgradedLink(channel.eventLoop, stream) { [self] in
           readMore()
+        } server: { [self] in
+          server
         } move: { [self] next in
           guard let next else { return leave() }
           if !enter(next) { channel.close(promise: nil) }

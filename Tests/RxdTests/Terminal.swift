@@ -8,7 +8,13 @@ final class Terminal {
   private var seen: [UInt8] = []
   private var status: Int32?
 
-  init(_ arguments: String..., program: String = Rxd.binary, environment: [String: String] = [:]) throws {
+  convenience init(_ arguments: String..., program: String = Rxd.binary, environment: [String: String] = [:]) throws {
+    try self.init(arguments: arguments, program: program, environment: environment)
+  }
+
+  init(
+    arguments: [String], program: String = Rxd.binary, environment: [String: String] = [:], in folder: String? = nil
+  ) throws {
     // What posix_openpt, unlockpt and ptsname do, which Swift does not see.
     master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
     var locked: Int32 = 0
@@ -27,8 +33,10 @@ final class Terminal {
     var variables = ProcessInfo.processInfo.environment
     variables.merge(["TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"]) { $1 }
     variables.merge(environment) { $1 }
+    // `env -C` changes the folder and becomes the program.
+    let words = folder.map { ["env", "-C", $0, program] } ?? [program]
     pid = try spawn(
-      program, [program] + arguments, variables, &actions, flags: 0x80)  // a session of its own
+      folder == nil ? program : "/usr/bin/env", words + arguments, variables, &actions, flags: 0x80)  // a session of its own
   }
 
   deinit {
@@ -64,6 +72,9 @@ final class Terminal {
       }
     }
   }
+
+  /// What has been written and not been waited for.
+  var output: String { String(decoding: seen, as: UTF8.self) }
 
   /// Whether the terminal hands over whole lines, and shows what is typed.
   var isCooked: Bool {

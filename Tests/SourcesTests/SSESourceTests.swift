@@ -56,6 +56,17 @@ import Transport
     #expect(following.outcome == .completed)
   }
 
+  /// A feed can ask for a longer pause, and not for none.
+  @Test(arguments: [
+    ("", "retry: 0", 1000), ("", "retry: 7", 1000), (", reconnect: 200ms", "retry: 0", 200), ("", "retry: 2000", 2000),
+  ])
+  func aFeedCannotAskForNoPause(_ parameters: String, _ retry: String, _ milliseconds: Int64) throws {
+    let following = try feed(parameters) { _, _ in Self.answer("\(retry)\ndata: x\n\n") }
+    following.run(until: .seconds(10))
+    let times = following.http.times.map { $0.nanoseconds / 1_000_000 }
+    #expect(times.count > 4 && times.enumerated().allSatisfy { $1 == Int64($0) * milliseconds }, "\(times)")
+  }
+
   /// A feed that wants an access token: fetched, kept, and renewed where the feed refuses it.
   @Test func aFeedGetsAnAccessToken() throws {
     let seen = Mutex<[String]>([])

@@ -137,7 +137,7 @@ struct Initialize: ParsableCommand {
   /// A line of standard input; nil: an empty one, or there is no terminal.
   private func line(_ prompt: String) throws -> String? {
     guard isAsking else { return nil }
-    do throws(PosixError) { try FileDescriptor.standardError.write(Array(prompt.utf8)) } catch {
+    do throws(PosixError) { try Console.ask(prompt) } catch {
       throw ExitStatus.failure
     }
     guard let line = readLine() else {

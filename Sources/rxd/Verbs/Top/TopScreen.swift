@@ -86,8 +86,9 @@ final class TopScreen {
       typed.map { "filter: \($0)_" }
       ?? (isPaused ? "paused; space goes on" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
     // Each line clears what is behind it; the rest of the screen is cleared at the end.
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\u{1B}[K\r\n")
-    Console.print("\u{1B}[H\(lines)\(hint)\u{1B}[K\u{1B}[J", terminator: "")
+    let lines = Console.shown(text).split(separator: "\n", omittingEmptySubsequences: false)
+      .joined(separator: "\u{1B}[K\r\n")
+    Console.draw("\u{1B}[H\(lines)\(Console.shown(hint))\u{1B}[K\u{1B}[J")
   }
 
   /// Returns false if the person wants to end.
