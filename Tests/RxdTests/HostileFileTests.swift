@@ -192,13 +192,13 @@ struct HostileFileTests {
       "p.yaml",
       """
       name: p
-      sources: { a: { values: [1, 2, { a: "${A:-x}" }] } }
-      signals: { t: { from: a, chain: [ { map: int(event) }, { delay: 1h } ] } }
+      sources: { a: { values: { list: ["${A:-x}", 1, 2], every: 1h } } }
+      signals: { t: { from: a, chain: [ { map: int(event) }, { scan: { start: 0, next: running + event } } ] } }
       sinks: { o: { from: t, discard: {} } }
 
       """)
     let state = folder.path + "/state"
-    // What is left: a state with a timer, and a dead letter.
+    // What is left: a state with the place in the list, and a dead letter.
     let process = try RunningRxd([
       "run", "--daemon", "--state-dir", state, "--control-socket", folder.path + "/s", pipeline,
     ])
@@ -287,7 +287,7 @@ struct HostileFileTests {
     defer { server.stop() }
     for _ in 0..<12 {
       for verb in [
-        ["top", "--once", "--interval", "1ms"], ["tap", "p", "a", "--limit", "1"],
+        ["top", "--once", "--interval", "100ms"], ["tap", "p", "a", "--limit", "1"],
         ["tap", "p", "a", "--marbles", "--limit", "2"], ["why", "p"],
         ["reload", "--wait", "--timeout", "2"],
       ] {

@@ -15,7 +15,7 @@ struct HostileRequestTests {
     sources: { s: { interval: 20ms } }
     signals:
       few: { from: s, chain: [ { map: "{'n': 1, 'secret': 'x'}" }, { filter: event.n > 1 } ] }
-      slow: { from: s, chain: [ { throttle: 50ms }, { flattenMap: { signal: { http: { url: 'http://127.0.0.1:1/' } } } } ] }
+      slow: { from: s, chain: [ { throttle: 50ms }, { flattenMap: { signal: { from: { values: [1] } } } } ] }
     sinks: { o: { from: few, discard: {} }, l: { from: slow, discard: {} }, d: { from: s, discard: {} } }
 
     """

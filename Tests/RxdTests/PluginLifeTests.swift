@@ -73,7 +73,7 @@ struct PluginLifeTests {
       """
       sources: { in: { values: [1] } }
       sinks:
-        out: { from: in, chain: [ { flattenMap: { signal: { from: { finite: {} }, chain: [ { retry: { times: 4, delay: 10ms } }, { catch: { with: { values: [0] } } } ] } } } ], stdout: text }
+        out: { from: in, chain: [ { flattenMap: { signal: { from: { finite: {} }, chain: [ { retry: { count: 4, delay: 10ms } }, { catch: { with: { values: [0] } } } ] } } } ], stdout: text }
 
       """)
     #expect(

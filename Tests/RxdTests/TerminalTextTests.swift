@@ -109,14 +109,14 @@ struct TerminalTextTests {
     }
     defer { server.stop() }
     for verb in [
-      ["top", "--once", "--interval", "10ms"], ["tap", "p", "a"], ["tap", "p", "a", "--marbles"], ["tap", "p"],
+      ["top", "--once", "--interval", "100ms"], ["tap", "p", "a"], ["tap", "p", "a", "--marbles"], ["tap", "p"],
       ["why", "p"], ["reload"],
     ] {
       let terminal = try Terminal(arguments: verb + ["--socket", socket])
       _ = try terminal.wait()
       check(terminal.output, verb)
     }
-    let screen = try Terminal(arguments: ["top", "--interval", "50ms", "--socket", socket])
+    let screen = try Terminal(arguments: ["top", "--interval", "100ms", "--socket", socket])
     try screen.expect("q ends")
     try screen.type("q", expecting: "")
     #expect(try screen.wait() == 0)
@@ -125,7 +125,7 @@ struct TerminalTextTests {
 
   /// What goes to a pipe is data, and stays as it is.
   @Test func whatGoesToAPipeStays() throws {
-    let outcome = try Rxd.run("fmt", "p.yaml", in: folder.path)
-    #expect(outcome.output.contains(Self.plain), "\(outcome.output)")
+    let outcome = try Rxd.run("eval", "--no-history", "--input", "events", "event", in: folder.path)
+    #expect(outcome.output.contains(Self.plain), "\(outcome.output)\(outcome.errors)")
   }
 }

@@ -121,7 +121,8 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       return failed
     }
     deliver(failed)
-    if services.isImmediate { pump() }
+    // A sink may answer only when it is told that nothing more comes, which follows.
+    if services.isImmediate, spec.kind != .sink { pump() }
   }
 
   /// In tests: waits for the answers.
