@@ -30,7 +30,9 @@ struct HostileRequestTests {
 
   /// Sends it and reads the beginning of the answer; nil: there was none.
   private func ask(_ request: [UInt8], within milliseconds: Int32 = 10_000) throws -> String? {
-    let client = try #require(SocketClient(path: socket), "the process no longer listens")
+    // The file of the socket is there a moment before the process listens.
+    let client = try #require(
+      Polling.first(within: 60) { SocketClient(path: socket) }, "the process does not listen")
     client.send(request)
     client.endSending()
     var answer: [UInt8] = []
@@ -148,22 +150,21 @@ struct HostileRequestTests {
 
   /// The same over TCP, with and without the token.
   @Test func requestsToThePageAndTheMetrics() throws {
-    let process = try start(["--ui", "--metrics-listen", "127.0.0.1:0"])
-    var ports: [Int] = []
-    var token = ""
-    while ports.count < 2, let line = try process.line(from: process.errors) {
-      if let found = line.firstMatch(of: #/127\.0\.0\.1:(\d+)/?(?:#(\w+))?/#), let port = Int(found.1) {
-        if !ports.contains(port) { ports.append(port) }
-        if let one = found.2 { token = String(one) }
-      }
-    }
-    #expect(ports.count == 2 && !token.isEmpty)
+    let (page, metrics) = (try FreePort().number, try FreePort().number)
+    let token = "0123456789abcdef0123456789abcdef"
+    let file = try folder.write("token", token + "\n")
+    chmod(file, 0o600)
+    let process = try start([
+      "--ui-listen", "127.0.0.1:\(page)", "--ui-token-file", file, "--metrics-listen", "127.0.0.1:\(metrics)",
+    ])
+    let ports = [page, metrics]
     let routes = [
       "/", "/main.js", "/ui/feed", "/ui/graph", "/ui/test", "/tap", "/why", "/metrics", "/health", "/ready", "/reload",
     ]
     for seed in UInt64(0)..<120 {
       var hostile = Hostile(50_000 + seed)
-      let client = try #require(SocketClient(port: hostile.random.pick(ports)), "seed \(seed)")
+      let port = hostile.random.pick(ports)
+      let client = try #require(Polling.first(within: 60) { SocketClient(port: port) }, "seed \(seed)")
       let target =
         "\(hostile.random.pick(routes))?pipeline=p&edge=\(hostile.encoded(Self.edges))&limit=\(hostile.encoded(["1"]))"
       let known = hostile.random.below(4) == 0 ? hostile.encoded(["x"]) : token
