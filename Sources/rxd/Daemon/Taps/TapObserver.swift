@@ -102,7 +102,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// Everything but the verdict.
   private func shown(_ event: Event) -> Shown {
     output.clear()
-    let failure = JSONWriter.append(event.value, to: output)
+    let failure = JSONWriter.appendShown(event.value, to: output)
     let size = output.count
     var shown = Array(output.bytes.prefix(Self.mostEncoded))
     let isWhole = failure == nil && size <= session.request.eventBytes
