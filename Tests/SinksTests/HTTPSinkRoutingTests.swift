@@ -185,7 +185,7 @@ import Testing
     (#"["a?b=1"]"#, "'?' would end the path"),
   ]) func anEventThatLeavesItsPlaceIsRefused(_ events: String, _ reason: String) throws {
     let sending = try pipeline(
-      "url: 'http://a.example/in/{{ event }}'", events: "[one, \(events.dropFirst().dropLast()), two]"
+      "url: 'http://a.example/in/{{ raw(event) }}'", events: "[one, \(events.dropFirst().dropLast()), two]"
     ) {
       _, _ in ScriptedHTTP.status(200)
     }

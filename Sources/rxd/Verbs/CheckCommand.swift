@@ -10,7 +10,7 @@ struct Check: ParsableCommand {
       Reads only the files and the environment, checks whether the directories of sinks exist, and starts nothing. \
       Several files are checked as if they ran in one process, with one report. The exit status is 78 if a file has \
       errors, 66 if one is missing. With --fix, the fixes that the report proposes are written into the files, unless \
-      there is a choice; the report has the remaining errors.
+      there is a choice, and unless another error would come of it; the report has the remaining errors.
       """,
     aliases: ["validate", "lint"])
 
@@ -98,7 +98,7 @@ struct CheckSettings {
       throw ValidationError("--fix rewrites files, and standard input is none.")
     }
     for path in paths {
-      var fixes = FileFixes(front.load(path), front)
+      var fixes = FixedFile(front.load(path), front)
       fixes.make()
       try fixes.write()
       if fixes.count == 0 { continue }

@@ -58,7 +58,7 @@ struct Initialize: ParsableCommand {
     sketch.steps = try chosenSteps()
     sketch.sink = try chosen(to, among: PipelineSketch.sinks, "--to", "Where does it go?")
     let bytes = try finished(sketch)
-    try FileFixes.replace(file, with: bytes)
+    try FixedFile.replace(file, with: bytes)
     let input = sketch.source.name == "stdin" ? " < FILE" : ""
     let next = [
       ("rxd test \(file)", "runs the test"),
