@@ -113,14 +113,18 @@ package struct FileSink: SinkComponent {
       .init("encode", \.encode, "How events are encoded as bytes."),
       .init("mode", \.mode, "Whether events are added or replace each other."),
       .init("sync", \.sync, "When data must be on the disk."),
-      .init("syncInterval", \.syncInterval, range: 1...Int64.max, "The longest delay of `sync: interval`."),
+      .init(
+        "syncInterval", \.syncInterval, range: 1...Int64.max, applies: .word("sync", ["interval"]),
+        "The longest delay of a write to the disk."),
       .init(
         "maxOpenFiles", \.maxOpenFiles, range: 1...10_000,
-        "With `{{ }}` in `path`: how many files are open; 64 by default."),
+        applies: .template("path"), "How many files are open; 64 by default."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "With `{{ }}` in `path`: the longest time without events before a file is closed; 30s by default."),
-      .init("rotate", \.rotate, "When the file is full and a new one begins; never by default."),
+        applies: .template("path"), "The longest time without events before a file is closed; 30s by default."),
+      .init(
+        "rotate", \.rotate, applies: .notWord("mode", ["replace"]),
+        "When the file is full and a new one begins; never by default."),
     ],
     examples: [
       .snippet("a log of events", "file: { path: /tmp/events.ndjson }"),
@@ -156,19 +160,11 @@ package struct FileSink: SinkComponent {
 
   package func validate(_ context: inout DecodingContext) {
     validateRotation(&context)
-    if path.template != nil {
-      guard mode == .replace else { return }
+    if path.template != nil, mode == .replace {
       context.badValue(
         at: context.location(of: "mode"), "'mode: replace' of 'file' takes one path, without {{ }}",
         .conflictingParameters,
         help: "Leave 'mode' out, or write a component for each path, with a 'filter' before it")
-      return
-    }
-    for (name, isGiven) in [("maxOpenFiles", maxOpenFiles != nil), ("idleTimeout", idleTimeout != nil)] where isGiven {
-      context.badValue(
-        at: context.location(of: name), "'\(name)' of 'file' has no effect without {{ }} in 'path'",
-        .conflictingParameters,
-        help: "Leave it out")
     }
   }
 
@@ -179,12 +175,6 @@ package struct FileSink: SinkComponent {
         at: context.location(of: "rotate"), "'rotate' of 'file' has no limit of size or time",
         .conflictingParameters,
         help: "Add 'size: 100MB' or 'every: 1d'")
-    }
-    if mode == .replace {
-      context.badValue(
-        at: context.location(of: "rotate"), "'rotate' of 'file' has no effect with 'mode: replace'",
-        .conflictingParameters,
-        help: "Leave one of them out")
     }
     if encode.options.format == .csv, encode.options.csv.header {
       context.badValue(

@@ -82,6 +82,7 @@ extension HTTPSink {
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
+      options.proxy = parameters.proxy
       options.connections = requests
       options.sink = nodeContext.execution.plan.steps[nodeContext.step.number].owner
       super.init(nodeContext)

@@ -61,7 +61,7 @@ package struct SQLiteSink: SinkComponent {
       .init("table", \.table, required: true, "The table, or a view with triggers."),
       .init("columns", \.columns, required: true, "The value of each column, as an expression."),
       .init("mode", \.mode, "What happens to a row that is there already."),
-      .init("key", \.key, "With `mode: upsert`: the columns that tell rows apart."),
+      .init("key", \.key, applies: .word("mode", ["upsert"]), "The columns that tell rows apart."),
       .init("create", \.create, "Statements that create the table; the file is then created, too."),
       .init("batch", \.batch, "What is one transaction."),
       .init("queue", \.queue, range: 1...1_000_000, "How many events may wait."),
@@ -122,13 +122,10 @@ package struct SQLiteSink: SinkComponent {
     for entry in columns.entries where entry.name.isEmpty || entry.name.utf8.contains(0) {
       context.badValue(at: entry.location, "this cannot be the name of a column")
     }
-    if (mode == .upsert) == key.isEmpty {
+    if mode == .upsert, key.isEmpty {
       context.badValue(
-        at: mode == .upsert ? context.location : context.location(of: "key"),
-        mode == .upsert
-          ? "'mode: upsert' needs 'key', the columns that tell rows apart"
-          : "'key' has no meaning without 'mode: upsert'",
-        .conflictingParameters, help: mode == .upsert ? "Add 'key: id'" : "Add 'mode: upsert', or leave 'key' out")
+        at: context.location, "'mode: upsert' needs 'key', the columns that tell rows apart",
+        .conflictingParameters, help: "Add 'key: id'")
     }
     for name in key where !columns.entries.contains(where: { $0.name == name }) {
       context.badValue(

@@ -60,10 +60,12 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
       .init("encode", \.encode, "How events are encoded as messages."),
       .init("type", \.type, "The type of the messages."),
     ] + clientParameters + [
-      .init("reconnect", \.reconnect, "Client: the pauses between attempts to connect."),
-      .init("queue", \.queue, "Client: how much may wait; 16MiB by default."),
+      .init("reconnect", \.reconnect, applies: .with("url"), "The pauses between attempts to connect."),
+      .init("queue", \.queue, applies: .with("url"), "How much may wait; 16MiB by default."),
     ] + serverParameters + [
-      .init("slow", \.slow, "Server: what happens to a client for which 256 KiB wait; `disconnect` by default.")
+      .init(
+        "slow", \.slow, applies: .with("listen"),
+        "What happens to a client for which 256 KiB wait; `disconnect` by default.")
     ] + pingParameters,
     examples: [
       .snippet("a live feed for a web page", "webSocket: { listen: 8090, path: /live }"),
@@ -93,7 +95,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     seeAlso: ["sse", "httpServer", "tcp"])
 
   package func validate(_ context: inout DecodingContext) {
-    validateSocket(ofClient: [("queue", queue != nil)], ofServer: [("slow", slow != nil)], &context)
+    validateSocket(&context)
     let isConstant = socket.url.isConstant && socket.headers.entries.allSatisfy { $0.value.isConstant }
     if socket.url.isGiven, !isConstant {
       context.badValue(

@@ -78,16 +78,22 @@ package struct File: SourceComponent {
         "charset", \.charset,
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
       ),
-      .init("join", \.join, "Which lines make one event together; by default each is one."),
+      .init(
+        "join", \.join, nested: ["wait": .on("/follow")], "Which lines make one event together; by default each is one."
+      ),
       .init("follow", \.follow, "Continue to read data that is added."),
-      .init("start", \.start, "With `follow`: where to start in files that exist already."),
-      .init("maxLine", \.maxLine, "The longest line."),
-      .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),
-      .init("maxBytes", \.maxBytes, "The largest file for `decode: whole`."),
+      .init("start", \.start, applies: .on("follow"), "Where to start in files that exist already."),
+      .init(
+        "maxLine", \.maxLine, applies: .notWord("decode", ["whole", "prometheus", "bytes", "jsonDocuments"]),
+        "The longest line."),
+      .init(
+        "whenTooLong", \.whenTooLong, applies: .notWord("decode", ["whole", "prometheus", "bytes", "jsonDocuments"]),
+        "What happens to a longer line."),
+      .init("maxBytes", \.maxBytes, applies: .word("decode", ["whole", "prometheus"]), "The largest file."),
       .init(
         "rotateWait", \.rotateWait, range: 0...Int64.max,
-        "With `follow`: how long a renamed file is read on after it last grew."),
-      .init("compression", \.compression, "Without `follow`: which files are decompressed."),
+        applies: .on("follow"), "How long a renamed file is read on after it last grew."),
+      .init("compression", \.compression, applies: .off("follow"), "Which files are decompressed."),
     ],
     examples: [
       .snippet("one file", "file: pipelines/data/apache-combined.log"),
@@ -134,11 +140,6 @@ package struct File: SourceComponent {
         at: context.location,
         "a followed file has no end, which 'decode: \(decode.options.format.rawValue)' needs",
         .conflictingParameters, help: "Decode lines, or leave 'follow' out")
-    }
-    if follow, compression != .auto {
-      context.badValue(
-        at: context.location(of: "compression"), "'compression' of 'file' has no effect with 'follow'",
-        .conflictingParameters, help: "Leave it out: files that rotation has compressed are read on as they are found")
     }
   }
 

@@ -106,6 +106,7 @@ package struct HTTPServerSource: SourceComponent {
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init(
         "charset", \.charset,
+        applies: .with("decode"),
         "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
@@ -181,10 +182,6 @@ package struct HTTPServerSource: SourceComponent {
     tls?.validate(at: "tls", &context)
     if let decode {
       charset.check(decode.options, joins: false, &context)
-    } else if charset.isGiven {
-      context.badValue(
-        at: context.location(of: "charset"), "'charset' has no effect without 'decode': the event is the request",
-        .conflictingParameters, help: "Add 'decode', or leave it out")
     }
     if !address.isLoopback, auth == nil, tls?.clientCA == nil, !allowUnauthenticated {
       context.badValue(

@@ -37,7 +37,9 @@ package struct SSE: SourceComponent {
       .init("headers", \.headers, "Further headers."),
       .init("decode", \.decode, "How the data of a message is decoded into events."),
       .init("auth", \.auth, "How to authenticate."),
-      .init("tls", \.tls, "Certificates."),
+      .init(
+        "tls", \.tls, applies: .any([.begins("url", ["https:"]), .begins("auth.oauth2.tokenURL", ["https:"])]),
+        "Certificates."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
         "How long name resolution and connecting may take, TLS included."),

@@ -49,15 +49,18 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
     parameters: placeParameters + [
       .init("decode", \.decode, "How messages are decoded into events.")
     ] + clientParameters + [
-      .init("send", \.send, "Client: a text message that is sent first on each connection."),
-      .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "Client: the pause before it connects again."),
+      .init("send", \.send, applies: .with("url"), "A text message that is sent first on each connection."),
+      .init(
+        "reconnect", \.reconnect, range: 1_000_000...Int64.max, applies: .with("url"),
+        "The pause before it connects again."),
       .init(
         "maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max,
-        "Client: the longest pause after failures in a row."),
+        applies: .with("url"), "The longest pause after failures in a row."),
     ] + serverParameters + [
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "Server: the longest silence of a client before it is disconnected; by default there is no limit.")
+        applies: .with("listen"),
+        "The longest silence of a client before it is disconnected; by default there is no limit.")
     ] + pingParameters + [
       .init("maxMessage", \.maxMessage, "The largest message, all fragments together."),
       .init("maxFrame", \.maxFrame, "The largest frame; by default as `maxMessage`."),
@@ -92,7 +95,7 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
     seeAlso: ["httpServer", "sse", "tcp"])
 
   package func validate(_ context: inout DecodingContext) {
-    validateSocket(ofClient: [("send", send.isGiven)], ofServer: [("idleTimeout", idleTimeout != nil)], &context)
+    validateSocket(&context)
     guard socket.url.isGiven, reconnect > maxReconnect else { return }
     context.badValue(
       at: context.location(of: "reconnect"),

@@ -66,40 +66,45 @@ extension WebSocketComponent {
   /// The last parameters, after the component's own.
   package static var clientParameters: [Parameter<Self>] {
     [
-      .init("headers", \.socket.headers, "Client: further headers of the opening handshake."),
+      .init("headers", \.socket.headers, applies: .with("url"), "Further headers of the opening handshake."),
       .init(
         "auth", \.socket.auth,
         "The credentials that a client presents, or that clients must present; a server knows `basic` and `bearer`."),
-      .init("tls", \.socket.tls, "Client: certificates, with wss."),
+      .init("tls", \.socket.tls, applies: .begins("url", ["wss:"]), "Certificates."),
       .init(
         "subprotocols", \.socket.subprotocols,
         "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."
       ),
       .init(
         "connectTimeout", \.socket.connectTimeout, range: 1_000_000...Int64.max,
-        "Client: how long connecting may take, and then the opening handshake."),
-      .init("proxy", \.socket.proxy, "Client: a proxy, http://HOST:PORT; the environment's is not used."),
+        applies: .with("url"), "How long connecting may take, and then the opening handshake."),
+      .init(
+        "proxy", \.socket.proxy, applies: .with("url"), "A proxy, http://HOST:PORT; the environment's is not used."),
       .init(
         "allowPrivate", \.socket.allowPrivate,
-        "Client: whether a host name may resolve to a private address. Literal addresses are always allowed."),
+        applies: .with("url"),
+        "Whether a host name may resolve to a private address. Literal addresses are always allowed."),
     ]
   }
 
   package static var serverParameters: [Parameter<Self>] {
     [
       .init(
-        "path", \.socket.path, "Server: the path to serve; others are answered 404, or by other servers of the address."
+        "path", \.socket.path, applies: .with("listen"),
+        "The path to serve; others are answered 404, or by other servers of the address."
       ),
-      .init("serverTLS", \.socket.serverTLS, "Server: the certificate; by default connections are not encrypted."),
+      .init(
+        "serverTLS", \.socket.serverTLS, applies: .with("listen"),
+        "The certificate; by default connections are not encrypted."),
       .init(
         "origins", \.socket.origins,
-        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
+        applies: .with("listen"), "The web sites whose pages may connect, or `*`; by default the same host and port."),
       .init(
         "maxConnections", \.socket.maxConnections, range: 1...100_000,
-        "Server: the largest number of connections; more are answered 503."),
+        applies: .with("listen"), "The largest number of connections; more are answered 503."),
       .init(
         "allowUnauthenticated", \.socket.allowUnauthenticated,
-        "Server: serve every client on an address other than loopback."),
+        applies: .with("listen"), "Serve every client on an address other than loopback."),
     ]
   }
 
@@ -114,24 +119,10 @@ extension WebSocketComponent {
   }
 
   /// Checks the parameters that sources and sinks share.
-  ///
-  /// - Parameters:
-  ///   - ofClient: Names of the component's own parameters that only a client has, with whether they are given.
-  ///   - ofServer: The same of a server.
-  package func validateSocket(
-    ofClient: [(String, Bool)], ofServer: [(String, Bool)], _ context: inout DecodingContext
-  ) {
+  package func validateSocket(_ context: inout DecodingContext) {
     let basics = socket.auth.flatMap { $0.oauth2 == nil && $0.awsSigV4 == nil ? $0 : nil }
     context.validateWebSocket(
       socket,
-      ofClient: [
-        ("headers", !socket.headers.entries.isEmpty), ("proxy", socket.proxy != nil),
-        ("allowPrivate", socket.allowPrivate),
-      ] + ofClient,
-      ofServer: [
-        ("path", socket.path != "/"), ("serverTLS", socket.serverTLS != nil), ("origins", !socket.origins.isEmpty),
-        ("allowUnauthenticated", socket.allowUnauthenticated),
-      ] + ofServer,
       isProtected: basics != nil || socket.serverTLS?.clientCA != nil || socket.allowUnauthenticated)
     socket.serverTLS?.validate(at: "serverTLS", &context)
     if socket.listen != nil, socket.auth != nil, basics == nil {
@@ -224,14 +215,8 @@ package struct WebSocketServing: Sendable {
 }
 
 extension DecodingContext {
-  /// Checks that a WebSocket has only parameters of its side.
-  ///
-  /// - Parameters:
-  ///   - ofClient: Names of parameters that only a client has, with whether they are given.
-  ///   - ofServer: The same of a server.
-  fileprivate mutating func validateWebSocket(
-    _ socket: WebSocketParameters, ofClient: [(String, Bool)], ofServer: [(String, Bool)], isProtected: Bool
-  ) {
+  /// Checks what a WebSocket has for its side.
+  fileprivate mutating func validateWebSocket(_ socket: WebSocketParameters, isProtected: Bool) {
     let (hasURL, listen, path) = (socket.url.isGiven, socket.listen, socket.path)
     guard hasURL != (listen != nil) else {
       return badValue(
@@ -240,11 +225,6 @@ extension DecodingContext {
           ? "'\(component)' is a client or a server: it has 'url' or 'listen', not both"
           : "'\(component)' has neither 'url' nor 'listen'", hasURL ? .conflictingParameters : .missingParameter,
         help: "Write 'url: ws://HOST/PATH' to connect to a server, or 'listen: HOST:PORT' to be one")
-    }
-    for (name, isGiven) in hasURL ? ofServer : ofClient where isGiven {
-      badValue(
-        at: location(of: name), "'\(name)' has no effect with '\(hasURL ? "url" : "listen")'", .conflictingParameters,
-        help: "Leave it out")
     }
     for name in socket.subprotocols where !HostSyntax.isToken(name) {
       badValue(

@@ -110,7 +110,7 @@ import Transport
   @Test(arguments: [
     ("tcp: { address: 1, charset: utf-61 }", "there is no charset 'utf-61'"),
     ("udp: { address: 1, decode: bytes, charset: latin1 }", "takes no 'charset'"),
-    ("httpServer: { address: 1, charset: latin1 }", "'charset' has no effect without 'decode'"),
+    ("httpServer: { address: 1, charset: latin1 }", "'charset' of 'httpServer' has no effect without 'decode'"),
     ("http: { url: 'http://h/', decode: bytes, charset: latin1 }", "takes no 'charset'"),
   ]) func mistakesAreFound(_ source: String, _ message: String) {
     let found = PipelineText.complaints("sources: { a: { \(source) } }\nsinks: { out: { from: a, discard: {} } }")

@@ -362,8 +362,10 @@ import Testing
 
   @Test(arguments: [
     ("", "neither 'url' nor 'listen'"), ("url: 'ws://h/', listen: 1", "a client or a server"),
-    ("url: 'http://h/'", "speaks ws and wss"), ("url: 'ws://h/', origins: ['*']", "'origins' has no effect with 'url'"),
-    ("listen: 1, send: x", "'send' has no effect with 'listen'"), ("listen: '0.0.0.0:1'", "would serve every client"),
+    ("url: 'http://h/'", "speaks ws and wss"),
+    ("url: 'ws://h/', origins: ['*']", "'origins' of 'webSocket' has no effect without 'listen'"),
+    ("listen: 1, send: x", "'send' of 'webSocket' has no effect without 'url'"),
+    ("listen: '0.0.0.0:1'", "would serve every client"),
     ("listen: 1, path: x", "no request has the path"), ("listen: 1, origins: [a]", "no origin"),
     ("listen: 1, subprotocols: ['a b']", "no name of a subprotocol"),
     ("url: 'ws://h/', reconnect: 2m", "longer than 'maxReconnect'"),

@@ -33,7 +33,8 @@ struct Gate: OperatorComponent {
       .init("signal", \.signal, primary: true, required: true, "The signal that opens and closes the gate."),
       .init("open", \.open, "Whether the gate is open at first."),
       .init("whileClosed", \.whileClosed, "What happens to events while the gate is closed."),
-      .init("limit", \.limit, range: 1...10_000_000, "How many events to hold."),
+      .init(
+        "limit", \.limit, range: 1...10_000_000, applies: .word("whileClosed", ["hold"]), "How many events to hold."),
     ],
     examples: [
       .marbles(

@@ -18,7 +18,7 @@ struct GroupBy: OperatorComponent {
       """,
     parameters: [
       .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
-      .init("chain", \.chain, "The steps for each group."),
+      .init("chain", \.chain, required: true, "The steps for each group; `[]` has none."),
       .init("idle", \.idle, range: 1...Int64.max, "How long a group may have no events."),
       .init("maxGroups", \.maxGroups, range: 1...10_000_000, "The largest number of groups."),
     ],

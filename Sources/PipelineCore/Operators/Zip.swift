@@ -11,7 +11,8 @@ struct Zip: CombiningOperator {
       The time between them does not matter. The event is a list in the order of the inputs; only a `reduce` that \
       follows directly sees the parts by name, as with `combineLatest`. It completes as soon as an ended input has \
       no waiting events; an error of any input ends it at once. An input may be `limit` events ahead of the slowest; \
-      one more ends the signal with an error, because dropping it would make wrong pairs.
+      one more ends the signal with an error, because dropping it would make wrong pairs. It stands beside the names of \
+      the inputs (`zip: { item: a, tick: b, limit: 10 }`), or beside their list (`zip: { signals: [a, b], limit: 10 }`).
       """,
     parameters: [
       .init("limit", \.limit, range: 1...10_000_000, "How many events one input may be ahead.")
@@ -20,6 +21,9 @@ struct Zip: CombiningOperator {
       .marbles(
         "by position", "zip: [a, b]", in: ["a": "1-2-3|", "b": "--x----y|"], out: "--p----q|",
         values: ["p": "[1, x]", "q": "[2, y]"]),
+      .marbles(
+        "at most ten events ahead", "zip: { signals: [a, b], limit: 10 }", in: ["a": "1-2|", "b": "--x|"], out: "--p|",
+        values: ["p": "[1, x]"]),
       .marbles(
         "ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
         out: "--p|", values: ["p": "[1, 2]"]),

@@ -115,7 +115,8 @@ import Testing
     for (chain, keyword, keys) in [
       ("distinct", "distinct", 6), ("{ distinct: { memory: 4 } }", "distinct", 4),
       ("{ distinct: { within: 1ms } }", "distinct", 3),
-      ("{ groupBy: { key: event % 3 } }", "groupBy", 3), ("{ groupBy: { key: event, idle: 1ms } }", "groupBy", 3),
+      ("{ groupBy: { key: event % 3, chain: [] } }", "groupBy", 3),
+      ("{ groupBy: { key: event, idle: 1ms, chain: [] } }", "groupBy", 3),
       // The groups are parts of one step.
       ("{ groupBy: { key: event % 3, chain: [ distinct ] } }", "distinct", 6),
     ] {
