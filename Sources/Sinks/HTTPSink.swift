@@ -23,14 +23,14 @@ package struct HTTPSink: SinkComponent {
     static var fields: [RecordField<Batch>] {
       [
         .init("count", \.count, primary: true, range: 1...100_000, "The largest number of events in one request."),
-        .init("bytes", \.bytes, applies: .above("count", 1), "The largest body."),
+        .init("bytes", \.bytes, applies: .with("count"), "The largest body."),
         .init(
-          "every", \.every, range: 0...Int64.max, applies: .above("count", 1),
+          "every", \.every, range: 0...Int64.max, applies: .with("count"),
           "How long an event may wait for others to share its request."),
         .init("form", \.form, "How several events form the body."),
         .init(
           "open", \.open, range: 1...100_000,
-          applies: .all([.above("count", 1), .any([.template("/url"), .template("/headers")])]),
+          applies: .all([.with("count"), .any([.template("/url"), .template("/headers")])]),
           "How many batches may wait, where the URL or a header depends on the event; beyond, the oldest is sent."),
       ]
     }

@@ -11,9 +11,9 @@ package struct PrometheusRemoteWrite: SinkComponent {
     static var fields: [RecordField<Batch>] {
       [
         .init("count", \.count, primary: true, range: 1...100_000, "The largest number of events in one request."),
-        .init("bytes", \.bytes, applies: .above("count", 1), "The largest body, before compression."),
+        .init("bytes", \.bytes, "The largest body, before compression."),
         .init(
-          "every", \.every, range: 0...Int64.max, applies: .above("count", 1),
+          "every", \.every, range: 0...Int64.max,
           "How long an event may wait for others to share its request."),
       ]
     }

@@ -5,14 +5,10 @@
 public indirect enum Applicability: Sendable, Equatable {
   /// The file gives the parameter.
   case with(String)
-  /// The file does not give the parameter.
-  case without(String)
   /// The parameter, or its default, is one of these words; of a list, any element; of a mapping, any key.
   case word(String, [String])
   /// The parameter, or its default, is none of these words.
   case notWord(String, [String])
-  /// The parameter, or its default, is a larger number.
-  case above(String, Int64)
   /// The text of the parameter begins with one of these.
   case begins(String, [String])
   /// The text of the parameter begins with none of these.
@@ -35,11 +31,9 @@ public indirect enum Applicability: Sendable, Equatable {
     }
     switch self {
     case .with(let name): return "with \(quoted(plain(name)))"
-    case .without(let name): return "without \(quoted(plain(name)))"
     case .word(let name, ["false"]): return "without \(quoted("\(plain(name)): true"))"
     case .word(let name, let words): return "with \(settings(name, words))"
     case .notWord(let name, let words): return "without \(settings(name, words))"
-    case .above(let name, let bound): return "with \(quoted(plain(name))) above \(bound)"
     case .begins(let name, let starts):
       return "with \(quoted(plain(name))) that begins with \(starts.map { quoted($0) }.joined(separator: " or "))"
     case .notBegins(let name, let starts):
@@ -54,8 +48,8 @@ public indirect enum Applicability: Sendable, Equatable {
   /// The names of the parameters that decide.
   package var names: [String] {
     switch self {
-    case .with(let name), .without(let name), .word(let name, _), .notWord(let name, _), .above(let name, _),
-      .begins(let name, _), .notBegins(let name, _), .template(let name):
+    case .with(let name), .word(let name, _), .notWord(let name, _), .begins(let name, _), .notBegins(let name, _),
+      .template(let name):
       [name]
     case .all(let parts), .any(let parts): parts.flatMap(\.names)
     }
@@ -65,11 +59,8 @@ public indirect enum Applicability: Sendable, Equatable {
   func holds(_ setting: (String) -> ParameterSetting) -> Bool {
     switch self {
     case .with(let name): setting(name).node != nil
-    case .without(let name): setting(name).node == nil
     case .word(let name, let words): setting(name).words.map { $0.contains(where: words.contains) } ?? true
     case .notWord(let name, let words): setting(name).words.map { !$0.contains(where: words.contains) } ?? true
-    case .above(let name, let bound):
-      setting(name).words.map { $0.first.flatMap { Int64($0) }.map { $0 > bound } ?? true } ?? true
     case .begins(let name, let starts):
       setting(name).words.map { $0.contains { Self.begins($0, starts) } } ?? true
     case .notBegins(let name, let starts):
@@ -176,14 +167,12 @@ extension Applicability {
     func plain(_ name: String) -> String { name.hasPrefix("/") ? String(name.dropFirst()) : name }
     switch self {
     case .with(let name): return "without '\(plain(name))'"
-    case .without(let name): return "with '\(plain(name))'"
     case .word(let name, ["false"]): return "with '\(plain(name)): true'"
     case .word(let name, let words):
       if let written = setting(name).node?.string { return "with '\(plain(name)): \(Printable.cut(written))'" }
       return "without \(words.map { "'\(plain(name)): \($0)'" }.joined(separator: " or "))"
     case .notWord(let name, let words):
       return "with \(words.map { "'\(plain(name)): \($0)'" }.joined(separator: " or "))"
-    case .above(let name, let bound): return "unless '\(plain(name))' is above \(bound)"
     case .begins(let name, let starts):
       return "unless '\(plain(name))' begins with \(starts.map { "'\($0)'" }.joined(separator: " or "))"
     case .notBegins(let name, let starts):
@@ -202,7 +191,6 @@ extension Applicability {
     case .with(let name): return "Add '\(plain(name))', or leave '\(parameter)' out"
     case .word(let name, let words) where words != ["false"]:
       return "Write '\(plain(name)): \(words[0])', or leave '\(parameter)' out"
-    case .above(let name, let bound): return "Write e.g. '\(plain(name)): \(bound &+ 99)', or leave '\(parameter)' out"
     case .all(let parts):
       return parts.first { !$0.holds(setting) }?.remedy(parameter, setting) ?? "Leave '\(parameter)' out"
     default: return "Leave '\(parameter)' out"

@@ -25,18 +25,11 @@ extension SchemaWriter {
     switch condition {
     case .with(let name):
       return name.hasPrefix("/") ? nil : .object([("required", .array([.string(name)]))])
-    case .without(let name):
-      return name.hasPrefix("/") ? nil : .object([("properties", .object([(name, .bool(false))]))])
     case .word(let name, let wanted):
       return member(name, words(wanted), holdsByDefault: fallback(name).map(wanted.contains) ?? false)
     case .notWord(let name, let refused):
       return member(
         name, .object([("not", words(refused))]), holdsByDefault: !(fallback(name).map(refused.contains) ?? false))
-    case .above(let name, let bound):
-      // A record with this number as its short form is beyond a schema of one level.
-      return member(
-        name, any([.object([("type", .string("integer")), ("minimum", .int(Int(bound) + 1))]), type("object")]),
-        holdsByDefault: fallback(name).flatMap { Int64($0) }.map { $0 > bound } ?? false)
     case .begins(let name, let starts):
       let pattern = starts.map { start in
         String(
