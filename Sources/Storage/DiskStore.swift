@@ -25,6 +25,7 @@ package final class DiskStore: PipelineStore {
     var lastRow: Int64 = 0
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
+    var reportDroppedLetters: @Sendable (Int) -> Void = { _ in }
   }
 
   private let state: Guarded<State>
@@ -99,6 +100,12 @@ package final class DiskStore: PipelineStore {
   package var reportDeadLetters: @Sendable (Int) -> Void {
     get { state.withLock(\.reportDeadLetters) }
     set { state.withLock { $0.reportDeadLetters = newValue } }
+  }
+
+  /// Called on the store's thread with how many of the oldest dead letters were deleted, because all of them had more than the limit.
+  package var reportDroppedLetters: @Sendable (Int) -> Void {
+    get { state.withLock(\.reportDroppedLetters) }
+    set { state.withLock { $0.reportDroppedLetters = newValue } }
   }
 
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
@@ -340,6 +347,7 @@ package final class DiskStore: PipelineStore {
       do throws(DatabaseError) {
         let dropped = try file?.boundDeadLetters(to: letterLimit) ?? 0
         guard dropped > 0 else { return }
+        state.withLock(\.reportDroppedLetters)(dropped)
         log(
           .warning,
           "the oldest \(Printable.count(dropped, "dead letter")) were dropped: all of them had more than "

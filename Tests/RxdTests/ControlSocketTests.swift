@@ -224,4 +224,56 @@ struct ControlSocketTests {
     #expect(try Rxd.run("reload", "--wait", environment: ["RXD_CONTROL_SOCKET": socket]).status == 0)
     try end(process)
   }
+
+  // MARK: Without a place of its own
+
+  /// A process of a user without a service manager and a state directory is found, and two are told apart.
+  @Test func theProcessesOfAUserAreFound() throws {
+    let runtime = folder.path + "/runtime"
+    #expect(mkdir(runtime, 0o700) == 0)
+    let environment = ["XDG_RUNTIME_DIR": runtime]
+    func sockets() -> [String] {
+      ((try? FileManager.default.contentsOfDirectory(atPath: runtime + "/rxd")) ?? []).sorted()
+    }
+    let nobody = try Rxd.run("top", "--once", environment: environment)
+    #expect(nobody.status == 69 && nobody.errors.contains("no rxd answers"), "\(nobody.errors)")
+    let first = try RunningRxd(
+      ["--daemon", try folder.write("a.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try first.line() == "one")
+    #expect(sockets() == ["\(first.pid).sock"])
+    var status = stat()
+    #expect(lstat(runtime + "/rxd", &status) == 0 && status.st_mode & 0o777 == 0o700)
+    #expect(try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status == 0)
+    let second = try RunningRxd(
+      ["--daemon", try folder.write("b.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try second.line() == "one")
+    let several = try Rxd.run("top", "--once", environment: environment)
+    #expect(several.status == 64, "\(several.errors)")
+    for (process, name) in [(first, "a"), (second, "b")] {
+      #expect(several.errors.contains("--socket \(runtime)/rxd/\(process.pid).sock  \(name)\n"), "\(several.errors)")
+    }
+    let chosen = try Rxd.run(
+      "top", "--once", "--interval", "100ms", "--socket", "\(runtime)/rxd/\(second.pid).sock", environment: environment)
+    #expect(chosen.status == 0, "\(chosen.errors)")
+    // What a killed process leaves behind is no process, and the next one removes it.
+    first.send(SIGKILL)
+    _ = try first.wait()
+    #expect(try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status == 0)
+    try end(second)
+    let third = try RunningRxd(
+      ["--daemon", try folder.write("c.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try third.line() == "one")
+    #expect(sockets() == ["\(third.pid).sock"])
+    try end(third)
+    #expect(sockets() == [])
+    // A directory that others may look into or write to is no place for a socket.
+    for mode in [0o755, 0o777, 0o770] as [mode_t] {
+      #expect(chmod(runtime + "/rxd", mode) == 0)
+      let fourth = try RunningRxd(
+        ["--daemon", try folder.write("d.yaml", DaemonTests.saying("one"))], environment: environment)
+      #expect(try fourth.line() == "one")
+      #expect(sockets() == [])
+      try end(fourth)
+    }
+  }
 }

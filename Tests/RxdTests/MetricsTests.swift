@@ -81,6 +81,9 @@ struct MetricsTests {
       #"rxd_edge_events_total{pipeline="tail",from="large.errors",to="bad/file",output="errors"} 1"#,
       #"rxd_component_latency_seconds_bucket{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file",le="+Inf"} 1"#,
       #"rxd_component_latency_seconds_count{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file"} 1"#,
+      // The file reads what was rejected.
+      #"rxd_pipeline_dead_letters_total{pipeline="tail",fate="kept"} 0"#,
+      #"rxd_pipeline_dead_letters_total{pipeline="tail",fate="logged"} 0"#,
       #"rxd_reloads_total{result="refused"} 0"#, "# TYPE rxd_component_latency_seconds histogram",
     ] { #expect(text.contains(line + "\n"), "\(line)\n\(text)") }
     let kept = try #require(
@@ -100,6 +103,25 @@ struct MetricsTests {
     let series = text.split(separator: "\n").filter { !$0.hasPrefix("#") }
       .map { line in line.lastIndex(of: " ").map { line[..<$0] } ?? line }
     #expect(Set(series).count == series.count && series.count > 100)
+    try end(process)
+  }
+
+  /// Rejected events that nothing reads are counted, by what became of them.
+  @Test(arguments: [true, false]) func deadLettersAreCounted(_ keepsState: Bool) throws {
+    let input = try folder.write("in", "1\nx\ny\n4\n")
+    let text = """
+      name: tail
+      sources: { lines: { file: { path: '\(input)', follow: true } } }
+      signals: { large: { from: lines, chain: [ { map: int(event) } ] } }
+      sinks: { out: { from: large, discard: {} } }
+
+      """
+    let state = keepsState ? ["--state-dir", folder.path + "/state"] : []
+    let process = try start([try folder.write("a.yaml", text)] + state)
+    let (fate, isNot) = keepsState ? ("kept", "logged") : ("logged", "kept")
+    _ = try wait(
+      "/metrics", until: "rxd_pipeline_dead_letters_total{pipeline=\"tail\",fate=\"\(fate)\"} 2\n",
+      "rxd_pipeline_dead_letters_total{pipeline=\"tail\",fate=\"\(isNot)\"} 0\n")
     try end(process)
   }
 

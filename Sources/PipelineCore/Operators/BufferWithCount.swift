@@ -48,7 +48,7 @@ struct BufferWithCount: OperatorComponent {
     override func receive(_ event: Event) {
       let event = OwnedEvent(event)
       events.append(event)
-      keptSize.add(bytes: event.byteCount)
+      keptSize.add(events: 1, bytes: event.byteCount)
       if events.count == count { flush() }
     }
 
@@ -72,7 +72,7 @@ struct BufferWithCount: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
-      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+      keptSize.set(events: events.count, bytes: events.reduce(0) { $0 + $1.byteCount })
       guard events.count < count else { throw StateFault("there are too many events") }
     }
   }

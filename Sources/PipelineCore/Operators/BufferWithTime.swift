@@ -61,7 +61,7 @@ struct BufferWithTime: OperatorComponent {
       if events.isEmpty { timer = wake(after: parameters.every) }
       let event = OwnedEvent(event)
       events.append(event)
-      keptSize.add(bytes: event.byteCount)
+      keptSize.add(events: 1, bytes: event.byteCount)
       if events.count >= parameters.count { flush() }
     }
 
@@ -98,7 +98,7 @@ struct BufferWithTime: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
-      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+      keptSize.set(events: events.count, bytes: events.reduce(0) { $0 + $1.byteCount })
       timer = try state.read()
     }
   }

@@ -51,14 +51,14 @@ struct Collect: OperatorComponent {
       }
       let event = OwnedEvent(event)
       events.append(event)
-      keptSize.add(bytes: event.byteCount)
+      keptSize.add(events: 1, bytes: event.byteCount)
     }
 
     override func save(_ state: inout StateWriter) { state.write(events) }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
-      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+      keptSize.set(events: events.count, bytes: events.reduce(0) { $0 + $1.byteCount })
     }
 
     override func complete() {

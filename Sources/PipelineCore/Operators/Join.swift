@@ -287,7 +287,9 @@ struct Join: OperatorComponent {
 
     @inline(__always)
     private func countKept() {
-      keptSize.set(keys: keys.count, bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
+      keptSize.set(
+        keys: keys.count, events: left.events.count &+ right.events.count,
+        bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
     }
 
     private func insert(_ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side) {

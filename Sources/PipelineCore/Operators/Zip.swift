@@ -79,10 +79,10 @@ struct Zip: CombiningOperator {
       }
       let own = OwnedEvent(event)
       queues[inlet.number].append(own)
-      keptSize.add(bytes: own.byteCount)
+      keptSize.add(events: 1, bytes: own.byteCount)
       guard queues.allSatisfy({ !$0.isEmpty }) else { return }
       let row = queues.indices.map { queues[$0].removeFirst() }
-      for event in row { keptSize.add(bytes: -event.byteCount) }
+      for event in row { keptSize.add(events: -1, bytes: -event.byteCount) }
       // Decides whether that was the last row before any step downstream can react.
       let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
       emit(event.with(arena.list(of: row)))
@@ -107,7 +107,8 @@ struct Zip: CombiningOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       queues = try state.read([[OwnedEvent]].self).map { Deque($0) }
-      keptSize.set(bytes: queues.joined().reduce(0) { $0 + $1.byteCount })
+      keptSize.set(
+        events: queues.reduce(0) { $0 + $1.count }, bytes: queues.joined().reduce(0) { $0 + $1.byteCount })
       ended = try state.read()
       guard queues.count == nodeContext.inputs.count, ended.count == queues.count else {
         throw StateFault("it has other inputs")

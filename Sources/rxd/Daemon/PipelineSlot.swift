@@ -31,6 +31,14 @@ final class PipelineSlot {
 
   private(set) var current: Version
   var plan: Plan { current.plan }
+  private var lastIndex: PlanIndex?
+  /// The steps and edges of the plan, for views.
+  var index: PlanIndex {
+    if let lastIndex, lastIndex.plan === plan { return lastIndex }
+    let index = PlanIndex(plan)
+    lastIndex = index
+    return index
+  }
   /// The version to run after the current run.
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.

@@ -13,10 +13,12 @@ final class Stores: Sendable {
   /// The path of the state directory, as it was given.
   var path: String { state.path }
   private let log: LogWriter
+  private let letters: DeadLetterCounts
 
-  init(_ state: StateDirectory, log: LogWriter) throws(StateDirectory.Refusal) {
+  init(_ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts) throws(StateDirectory.Refusal) {
     self.state = state
     self.log = log
+    self.letters = letters
     directory = try state.folder(Self.folder)
   }
 
@@ -73,7 +75,10 @@ final class Stores: Sendable {
     let store = try DiskStore(Self.path(pipeline, in: state)) { level, message in
       log.write(level.logLevel, pipeline, message)
     }
+    let letters = letters
+    store.reportDroppedLetters = { letters.add($0, .dropped, of: pipeline) }
     store.reportDeadLetters = { count in
+      letters.add(count, .kept, of: pipeline)
       let what = count == 1 ? "1 rejected event is kept" : "\(count) rejected events are kept"
       log.write(
         .warning, pipeline, "\(what): 'rxd deadletters show \(pipeline) --state-dir \(state)' shows what and why")

@@ -236,7 +236,7 @@ extension Supervisor {
       version.plan, services: services, clock: SystemClock.shared,
       restoring: slot.name == version.plan.name ? state : nil)
     logger.debug(
-      "tried the new version out in \((now - began).nanoseconds / 1000) us", metadata: ["component_id": "\(slot.name)"])
+      "tried the new version out in \((now - began).nanoseconds / 1000) us", metadata: ["pipeline": "\(slot.name)"])
     guard let failure = found.failure else { return false }
     refuse(slot, failure)
     return true
@@ -247,7 +247,7 @@ extension Supervisor {
     let place = failure.location.map { " (\($0))" } ?? ""
     logger.error(
       "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
-      metadata: ["component_id": "\(slot.name)"])
+      metadata: ["pipeline": "\(slot.name)"])
     if isDecided { decide(slot, failed: "\(failure.message)\(place); the pipeline runs on as it was") }
   }
 

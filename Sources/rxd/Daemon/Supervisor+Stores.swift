@@ -76,10 +76,10 @@ extension Supervisor {
     if let time = statistics.percentile99 {
       logger.debug(
         "\(Printable.count(Int(statistics.commits), "commit")), 99 % of them within \(Self.shown(time))",
-        metadata: ["component_id": "\(slot.name)"])
+        metadata: ["pipeline": "\(slot.name)"])
     }
     if !store.close(within: Self.closingLimit) {
-      logger.error("the state could not be written", metadata: ["component_id": "\(slot.name)"])
+      logger.error("the state could not be written", metadata: ["pipeline": "\(slot.name)"])
     }
   }
 
@@ -89,6 +89,6 @@ extension Supervisor {
     slot.saved = nil
     slot.loss = "its name was '\(slot.name)', and what that keeps stays under that name"
     logger.warning(
-      "\(slot.loss ?? "")", metadata: ["component_id": "\(name)"])
+      "\(slot.loss ?? "")", metadata: ["pipeline": "\(name)"])
   }
 }

@@ -121,7 +121,7 @@ final class Supervisor {
     self.options = options
     self.log = log
     self.deadLetters = deadLetters
-    logger = log.logger("")
+    logger = log.logger
     services = .real(log, memory: options.queueMemory)
     self.signals = signals
     self.notify = notify
@@ -157,6 +157,7 @@ final class Supervisor {
 
   /// Runs the plans in `loaded`; returns the exit status.
   func run(_ loaded: [PipelineLoader.Loaded]) -> Int32 {
+    defer { options.control?.remove() }
     // A request to end during the start finds nothing started; other signals wait until something has.
     var early: [Int32] = []
     while let signal = signals.next() { early.append(signal) }
@@ -172,7 +173,6 @@ final class Supervisor {
     reportIfReady()
     options.watch?.didLoad(at: now)
     for signal in early { _ = take(signal: signal) }
-    defer { options.control?.remove() }
     while !isOver {
       wait()
       for message in messages() { take(message) }
@@ -242,7 +242,7 @@ final class Supervisor {
         slot.saved = nil
         slot.isMoved = false
         slot.previous = nil
-        if options.isDaemon { logger.debug("started", metadata: ["component_id": "\(slot.name)"]) }
+        if options.isDaemon { logger.debug("started", metadata: ["pipeline": "\(slot.name)"]) }
       case .ended(let outcome, let counters, let state):
         release(id, slot, run, counters)
         if outcome == .completed { decide(slot, run) }
@@ -263,7 +263,7 @@ final class Supervisor {
         if let state { slot.saved = state } else { slot.loss = "its sinks were not done within the limit" }
         if slot.state == .draining {
           logger.warning(
-            "cancelled: it was not done within the limit", metadata: ["component_id": "\(slot.name)"])
+            "cancelled: it was not done within the limit", metadata: ["pipeline": "\(slot.name)"])
         }
         proceed(slot)
       }
@@ -319,6 +319,7 @@ final class Supervisor {
 
   func add(_ result: PipelineLoader.Loaded) {
     if let version = result.version { slots.append(PipelineSlot(path: result.path, version)) }
+    if slots.count > 1 { log.hasSeveral.store(true, ordering: .relaxed) }
   }
 
   /// Starts loops for `count` pipelines, at most one for each core.
@@ -349,6 +350,7 @@ final class Supervisor {
       return
     }
     var services = services
+    services.writeLog(of: slot.index, to: log)
     services.deadLetter = deadLetters.writer(slot.name)
     services.keepsDeadLetters = deadLetters.areKept
     let delivery: DeliveryOptions?
@@ -414,12 +416,12 @@ final class Supervisor {
           slot.state == .failed
           ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
           : "; starting again in \(Self.shown(delay))"
-        logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+        logger.error("\(message)", metadata: ["pipeline": "\(slot.name)"])
         decide(slot, failed: message)
         reportStatus()
         return
       }
-      logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+      logger.error("\(message)", metadata: ["pipeline": "\(slot.name)"])
       if slot.next == nil { decide(slot, failed: message) }
       slot.hasFailed = true
       if !options.isDaemon || isStopping { hasFailed = true }

@@ -13,7 +13,7 @@ extension Supervisor {
     page.identities += 1
     let identity = page.identities
     let post = poster()
-    guard let stream = request.stream("text/event-stream", closed: { post(.pageClosed(identity)) }) else { return }
+    guard let stream = request.stream("text/event-stream", room: PageFeed.room, closed: { post(.pageClosed(identity)) }) else { return }
     page.add(identity, pipeline: request.query["pipeline"], stream, at: now)
   }
 

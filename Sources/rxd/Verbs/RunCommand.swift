@@ -336,16 +336,20 @@ struct RunSettings {
 
   /// The control socket, before anything starts: another process may have it.
   private func control(_ log: LogWriter) throws -> LocalSocket? {
-    guard let (path, isAsked) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
+    guard let (path, choice) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
       return nil
     }
     do throws(LocalSocket.Refusal) { return try LocalSocket(path) } catch {
+      if choice == .usual {
+        log.write(.debug, "", "there is no control socket \(path), so 'rxd top' does not find this process")
+        return nil
+      }
       switch error {
       case .inUse(let path):
         Console.printError(
           "another process listens on the control socket \(path): stop it, or name another path with --control-socket")
         throw ExitStatus.temporary
-      case .failed(let error) where isAsked:
+      case .failed(let error) where choice == .asked:
         Console.printError(error.message)
         throw ExitStatus.inputOutput
       case .failed(let error):
@@ -360,7 +364,8 @@ struct RunSettings {
     do throws(StateDirectory.Refusal) {
       guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
       let state = try StateDirectory(path)
-      return (try DeadLetters(state, log: log), try Stores(state, log: log))
+      let letters = try DeadLetters(state, log: log)
+      return (letters, try Stores(state, log: log, counting: letters.counts))
     } catch {
       switch error {
       case .unusable(let message):

@@ -112,7 +112,9 @@ final class PageRelay: Sendable {
       opened: { opened in connection.withLock { $0 = opened } },
       take: { bytes in
         if body == nil {
-          body = request.stream(status: 200, headers: [("Content-Type", type), ("Cache-Control", "no-store")]) {
+          body = request.stream(
+            status: 200, headers: [("Content-Type", type), ("Cache-Control", "no-store")], room: PageFeed.room
+          ) {
             // The browser has left: so does the connection behind it.
             connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
           }

@@ -48,6 +48,8 @@ public struct PipelineStatistics: Sendable {
     package var superseded: UInt64 = 0
     package var undecided: UInt64 = 0
     package var rejected: UInt64 = 0
+    /// Of the rejected events, those that no reader of an errors output got.
+    package var deadLetters: UInt64 = 0
     package var failed: UInt64 = 0
     /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
     package var held: UInt64 = 0
@@ -87,6 +89,8 @@ public struct PipelineStatistics: Sendable {
     package var stateBytes: Int?
     /// Bytes of the keys, events and values that it keeps now; nil: it has kept none so far.
     package var keptBytes: Int?
+    /// Events of which it will make others: those in its windows and buffers, the newest of its inputs; nil: it has kept none so far.
+    package var keptEvents: Int?
     /// Keys that it remembers now; nil: it has remembered none so far.
     package var keys: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
@@ -126,6 +130,7 @@ public struct PipelineStatistics: Sendable {
       superseded &+= earlier.superseded
       undecided &+= earlier.undecided
       rejected &+= earlier.rejected
+      deadLetters &+= earlier.deadLetters
       failed &+= earlier.failed
       held &+= earlier.held
       restored &+= earlier.restored
@@ -266,7 +271,8 @@ extension Execution {
       return PipelineStatistics.Step(
         step: StepID(number), made: counters.made, kept: counters.kept, dropped: counters.dropped,
         superseded: counters.superseded, undecided: counters.undecided, rejected: counters.rejected,
-        failed: counters.failed, held: counters.held, restored: counters.restored, retries: counters.retries,
+        deadLetters: counters.deadLetters, failed: counters.failed, held: counters.held, restored: counters.restored,
+        retries: counters.retries,
         samples: counters.time.samples)
     }
     // An edge that leaves a fused step follows the edges that lead to that step.
@@ -311,7 +317,10 @@ extension Execution {
       let counters = meters.step(StepID(number)).pointee
       if counters.bytes > 0 { steps[number].bytes = counters.bytes }
       if counters.position >= 0 { steps[number].position = counters.position }
-      if counters.hasKept { steps[number].keptBytes = max(0, counters.keptBytes) }
+      if counters.hasKept {
+        steps[number].keptBytes = max(0, counters.keptBytes)
+        steps[number].keptEvents = max(0, counters.keptEvents)
+      }
       if counters.hasKeys { steps[number].keys = max(0, counters.keptKeys) }
       let events = max(counters.time.samples, steps[number].received &+ steps[number].receivedInner)
       steps[number].nanoseconds = meters.step(StepID(number)).pointee.time.total(of: events)

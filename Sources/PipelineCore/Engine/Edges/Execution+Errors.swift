@@ -82,6 +82,7 @@ extension Execution {
       output.send(letter)
       return
     }
+    meters.step(step).pointee.deadLetters &+= 1
     let text = OutputBuffer()
     JSONWriter.append(letter.value, to: text)
     if let committer {

@@ -94,6 +94,8 @@ struct WhyAnswer {
     var name: String
     var events: [StoppedEvent]
     var steps: [Step]
+    /// Why it does not run; nil: it does.
+    var failure: JSONText?
   }
   fileprivate struct Step {
     var counted: PipelineStatistics.Step
@@ -107,9 +109,12 @@ struct WhyAnswer {
   private var pipelines: [Pipeline] = []
   private var found = 0
   private var unjudged = 0
+  /// The last reload, if it did not lead to the new files.
+  private var refusal: String?
 
   init(_ asked: WhyQuestion, _ view: ProcessView, _ stopped: [String: StoppedEvents]) {
     self.asked = asked
+    if !view.lastReloadSucceeded { refusal = view.reload.flatMap { $0["reason"]?.asText ?? $0["summary"]?.asText } }
     var all: [StoppedEvent] = []
     for pipeline in view.pipelines where asked.means(pipeline.plan) {
       guard let events = stopped[pipeline.name] else { continue }
@@ -127,7 +132,9 @@ struct WhyAnswer {
         return Step(
           counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
       }
-      pipelines.append(Pipeline(name: pipeline.name, events: found, steps: steps))
+      let doesRun = ["running", "starting", "stopping"].contains(pipeline.state)
+      pipelines.append(
+        Pipeline(name: pipeline.name, events: found, steps: steps, failure: doesRun ? nil : pipeline.failure))
     }
     // Keeps the newest events of all pipelines.
     if all.count > asked.limit {
@@ -151,7 +158,8 @@ struct WhyAnswer {
         .array(
           pipelines.map { pipeline in
             .object([
-              ("name", .string(pipeline.name)), ("steps", .array(pipeline.steps.map(\.document))),
+              ("name", .string(pipeline.name)), ("failure", pipeline.failure ?? .null),
+              ("steps", .array(pipeline.steps.map(\.document))),
               ("events", .array(pipeline.events.map { $0.document(bytes: asked.eventBytes) })),
             ])
           })
@@ -187,7 +195,12 @@ struct WhyAnswer {
       text += "Not judged, because too large or because the condition failed: \(LiveRanking.events(unjudged))\n"
     }
     let several = pipelines.count > 1
+    if let refusal { text += "The last reload did not lead to the new files: \(refusal)\n" }
     for pipeline in pipelines {
+      if let reason = pipeline.failure?["reason"]?.asText {
+        text += "`\(pipeline.name)` does not run: \(reason)\n"
+        if let next = pipeline.failure?["nextTry"]?.asText { text += "It is started again at \(next).\n" }
+      }
       for step in pipeline.steps {
         text += step.sentences(several ? "`\(step.id)` of `\(pipeline.name)`" : "`\(step.id)`")
       }
