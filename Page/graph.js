@@ -65,6 +65,16 @@ export class Graph {
     this.smallestText = Math.min(...sizes, 16);
     this.fitting = "read";
     this.fit();
+    this.begin();
+  }
+
+  /** Scrolls to where the events come from. */
+  begin() {
+    const first = this.svg.querySelector("g[data-step]")?.getBoundingClientRect();
+    if (!first) return;
+    const place = this.place.getBoundingClientRect();
+    this.place.scrollLeft += first.left - place.left - 40;
+    this.place.scrollTop += (first.top + first.bottom) / 2 - (place.top + place.bottom) / 2;
   }
 
   part(map, name) {

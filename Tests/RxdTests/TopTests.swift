@@ -208,6 +208,28 @@ struct TopTests {
     try end(process)
   }
 
+  /// Why a pipeline does not run, and why a reload was refused, stand first, also in the answer of `rxd why`.
+  @Test func theCauseIsSaid() throws {
+    let text = """
+      name: lost
+      sources: { lines: { file: { path: '\(folder.path)/missing' } } }
+      sinks: { none: { from: lines, discard: {} } }
+
+      """
+    let ticking = try folder.write("a.yaml", Self.ticking)
+    let process = try start(ticking, try folder.write("b.yaml", text))
+    let failed = try sentences(until: "`lost` does not run: ")
+    #expect(failed.first?.contains("missing") == true, "\(failed)")
+    let why = try Rxd.run("why", "lost", "--socket", socket)
+    #expect(why.output.contains("`lost` does not run: ") && why.output.contains("missing"), "\(why.output)")
+    try folder.write("a.yaml", Self.ticking.replacing("filter:", with: "filtre:"))
+    #expect(try Rxd.run("reload", "--wait", "--socket", socket).status == 78)
+    _ = try sentences(until: "The last reload did not lead to the new files: ")
+    let refused = try Rxd.run("why", "ticking", "--socket", socket)
+    #expect(refused.output.contains("The last reload did not lead to the new files: "), "\(refused.output)")
+    try end(process)
+  }
+
   @Test func keysOnATerminal() throws {
     let process = try start(try folder.write("a.yaml", Self.ticking))
     let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")

@@ -1,4 +1,5 @@
 import Foundation
+import PipelineHost
 import Testing
 
 /// `rxd why`: events of a running pipeline that did not pass.

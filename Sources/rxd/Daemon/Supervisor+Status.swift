@@ -69,7 +69,7 @@ extension PipelineSlot {
   }
 
   /// The state of the pipeline, for `GET /status`.
-  fileprivate var document: JSONText {
+  var document: JSONText {
     var members: [(String, JSONText)] = [
       ("name", .string(name)), ("file", .string(path)), ("state", .string(stateName)),
       ("since", .string(StoredTime.text(since))),

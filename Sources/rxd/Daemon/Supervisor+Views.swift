@@ -107,7 +107,7 @@ extension Supervisor {
         return ProcessView.Pipeline(
           name: slot.name, file: slot.path, state: slot.stateName, since: slot.since, isRunning: slot.run != nil,
           restarts: slot.restarts,
-          failure: slot.failure.map { JSONText.object([("reason", .string($0))]) },
+          failure: slot.failureDocument,
           deadLetters: deadLetters.counts.of(slot.name),
           index: slot.index, revision: slot.revision,
           statistics: slot.past.added(to: isSame == true ? statistics?.withPluginMemory : nil, of: slot.plan),
@@ -172,5 +172,13 @@ extension PipelineSlot {
     case .waiting, .failed: false
     case .over: !hasFailed
     }
+  }
+}
+
+extension PipelineSlot {
+  /// The last failure, as in `GET /status`; nil: no run has failed.
+  fileprivate var failureDocument: JSONText? {
+    let document = document
+    return document["failure"] ?? document["last_failure"].map { JSONText.object([("reason", $0)]) }
   }
 }

@@ -200,17 +200,14 @@ final class PageFeed {
       text += ", \"sentences\": "
       JSONText.array(facts.map(\.document)).writeLine(to: &text)
     }
-    var known: [String: Frame] = [:]
-    for frame in frames {
-      let name = frame.names.index.plan.name
-      guard let before = reader.known?[name] else {
-        known[name] = Frame(unknown: frame.names)
-        continue
-      }
-      known[name] = before.moved(to: frame.names)
+    // What the reader knows, in the order of the frames.
+    var left = reader.known ?? [:]
+    var known = frames.compactMap { frame -> Frame? in
+      left.removeValue(forKey: frame.names.index.plan.name).map { $0.moved(to: frame.names) }
+        ?? Frame(unknown: frame.names)
     }
     // With anything gone the reader begins anew: a step or edge goes only with a reload.
-    guard known.count == frames.count, reader.known?.keys.allSatisfy({ known[$0] != nil }) ?? true else {
+    guard known.count == frames.count, left.isEmpty else {
       reader.known = nil
       reader.facts = []
       reader.next = 0
@@ -231,17 +228,15 @@ final class PageFeed {
     for place in order.indices {
       let (number, element) = place < heads ? order[place] : order[heads + (place - heads + first) % rest]
       let frame = frames[number]
-      let name = frame.names.index.plan.name
-      guard let before = known[name]?.elements[element] else { continue }
       set.removeAll(keepingCapacity: true)
-      Frame.append(frame.elements[element], since: before, to: &set)
+      Frame.append(frame.elements[element], since: known[number].elements[element], to: &set)
       if set.isEmpty { continue }
       changes += changes.isEmpty ? "{" : ", {"
       changes += frame.names.texts[element]
       changes += ", \"set\": {"
       changes += set
       changes += "}}"
-      known[name]?.elements[element] = frame.elements[element]
+      known[number].elements[element] = frame.elements[element]
       if changes.utf8.count > Self.mostBytes, place >= heads {
         next = (place - heads + first + 1) % rest
         break
@@ -251,7 +246,7 @@ final class PageFeed {
     text += "}\n\n"
     // A reader that does not keep up gets all that has changed since with a later message.
     guard reader.stream.send(Array(text.utf8)) else { return }
-    reader.known = known
+    reader.known = Dictionary(known.map { ($0.names.index.plan.name, $0) }) { first, _ in first }
     reader.facts = facts
     reader.next = next
   }

@@ -367,6 +367,16 @@ export class Graph {
     this.smallestText = Math.min(...sizes, 16);
     this.fitting = "read";
     this.fit();
+    this.begin();
+  }
+
+  /** Scrolls to where the events come from. */
+  begin() {
+    const first = this.svg.querySelector("g[data-step]")?.getBoundingClientRect();
+    if (!first) return;
+    const place = this.place.getBoundingClientRect();
+    this.place.scrollLeft += first.left - place.left - 40;
+    this.place.scrollTop += (first.top + first.bottom) / 2 - (place.top + place.bottom) / 2;
   }
 
   part(map, name) {
@@ -562,8 +572,9 @@ const height = 50;
 const middle = 33;
 /** Where "now" stands, as a part of the width. */
 const present = 0.8;
-/** More dots than this in one lane at one time would only be a blur: every nth is drawn then, but all that did not pass. */
+/** More dots than this in one lane at one time would only be a blur: every nth is drawn then, all over the view, but all that did not pass. */
 const mostDots = 500;
+const ordinary = ["passed", "kept"];
 
 const roles = {
   source: "from the source", input: "comes in", inner: "from its inner signal", output: "goes out", signal: "the signal",
@@ -617,7 +628,7 @@ export class Lanes {
     const tally = make("span", { class: "tally" });
     const name = make("div", { class: "lane-name" },
       make("b", { title: `${from} → ${to}` }, `${short(from)} → ${short(to)}`), make("i", {}, roles[role] ?? ""), tally);
-    this.lanes.set(key, { key, from, to, role, svg, moving, bars, dots, timers, line, now, tally, events: [], held: 0, counts: {}, lastX: -99, labelEnd: -1e9 });
+    this.lanes.set(key, { key, from, to, role, svg, moving, bars, dots, timers, line, now, tally, events: [], held: 0, every: 1, came: 0, counts: {}, lastX: -99, labelEnd: -1e9 });
     return make("div", { class: "lane", "data-lane": key, "data-role": role }, name, svg);
   }
 
@@ -644,7 +655,10 @@ export class Lanes {
     const kind = lane.role === "input" || event.isEnd ? event.verdict : "passed";
     lane.counts[kind] = (lane.counts[kind] ?? 0) + 1;
     this.hold(lane, event);
-    if (this.until === null) this.dot(lane, event);
+    if (this.until !== null) return;
+    lane.came += 1;
+    if (lane.came % lane.every === 0 || !ordinary.includes(event.verdict)) this.dot(lane, event);
+    if (lane.dots.childElementCount > mostDots * 1.5) this.renderLane(lane);
   }
 
   /** Events had to go: of each lane the oldest, in a pause the oldest of those that came in it. */
@@ -766,21 +780,27 @@ export class Lanes {
     this.width = first.svg.clientWidth || 600;
     this.scale = (this.width * present) / this.seconds;
     this.base = this.right;
-    const from = this.right - this.seconds * 1e9;
     for (const lane of this.lanes.values()) {
       lane.line.setAttribute("x2", this.width);
       for (const end of ["x1", "x2"]) lane.now.setAttribute(end, this.width * present);
-      lane.dots.replaceChildren();
-      lane.lastX = -1e9;
-      lane.labelEnd = -1e9;
-      const seen = lane.events.filter((event) => event.at >= from && event.at <= this.right);
-      const every = Math.ceil(seen.length / mostDots);
-      seen.forEach((event, index) => {
-        if (index % every === 0 || !["passed", "kept"].includes(event.verdict)) this.dot(lane, event);
-      });
+      this.renderLane(lane);
     }
     this.drawHolds();
     this.move();
+  }
+
+  /** Draws the dots that are in view anew. */
+  renderLane(lane) {
+    const from = this.right - this.seconds * 1e9;
+    lane.dots.replaceChildren();
+    lane.lastX = -1e9;
+    lane.labelEnd = -1e9;
+    const seen = lane.events.filter((event) => event.at >= from && event.at <= this.right);
+    lane.every = Math.max(1, Math.ceil(seen.length / mostDots));
+    lane.came = 0;
+    seen.forEach((event, index) => {
+      if (index % lane.every === 0 || !ordinary.includes(event.verdict)) this.dot(lane, event);
+    });
   }
 
   dot(lane, event) {
@@ -810,14 +830,6 @@ export class Lanes {
     group.addEventListener("pointerenter", () => this.point(event));
     group.addEventListener("click", () => this.point(event, true));
     lane.dots.append(group);
-    if (lane.dots.childElementCount > mostDots * 2) this.prune(lane);
-  }
-
-  /** Takes away what has left the view. */
-  prune(lane) {
-    const from = this.right - this.seconds * 1.2e9;
-    const serials = new Set(lane.events.filter((event) => event.at >= from).slice(-mostDots).map((event) => `${event.serial}`));
-    for (const dot of [...lane.dots.children]) if (!serials.has(dot.dataset.serial)) dot.remove();
   }
 
   drawHolds() {
