@@ -14,8 +14,8 @@ final class PageFeed {
   private static let interval = TimeSpan.milliseconds(250)
   /// A reader notices by the silence that the process stands still.
   private static let longestInterval = TimeSpan.seconds(2)
-  /// Readings may take this part of the time: very large graphs are read less often.
-  private static let share: Int64 = 50
+  /// Readings may take a twenty-fifth of the time: very large graphs are read less often.
+  private static let share: Int64 = 25
   /// The approximate limit of a message; further changes come with the next one. Two of them may wait for a reader.
   private static let mostBytes = 1 << 20
   static let room = mostBytes * 2 + (256 << 10)
