@@ -104,6 +104,8 @@ struct WhyAnswer {
     var kept: Int
     /// The number of stopped events, by verdict.
     var counts: [(verdict: Verdict, count: UInt64)]
+    /// Why a sink does not deliver, as in `GET /stats`; nil: it does.
+    var trouble: JSONText?
   }
   private let asked: WhyQuestion
   private var pipelines: [Pipeline] = []
@@ -124,13 +126,16 @@ struct WhyAnswer {
       all += found
       let kept = Dictionary(grouping: events.all) { $0.plan.id(of: $0.step) }.mapValues(\.count)
       let plan = pipeline.plan
+      let indexed = Dictionary(pipeline.index.steps.map { ($0.id, $0) }) { first, _ in first }
       let steps = plan.fileSteps(pipeline.statistics).filter { asked.means($0.step, of: plan) }.compactMap {
         (step) -> Step? in
         let counts = WhyQuestion.verdicts.map { (verdict: $0, count: step.count(of: $0)) }.filter { $0.count > 0 }
-        if counts.isEmpty, step.holding == 0 { return nil }
+        let trouble = indexed[step.step].flatMap { JSONText.object(step.members($0))["trouble"] }
+        if counts.isEmpty, step.holding == 0, trouble == nil { return nil }
         let id = plan.id(of: step.step)
         return Step(
-          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
+          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts,
+          trouble: trouble)
       }
       let doesRun = ["running", "starting", "stopping"].contains(pipeline.state)
       pipelines.append(
@@ -216,6 +221,7 @@ extension WhyAnswer.Step {
       ("counts", .object(counts.map { ($0.verdict.rawValue, .count($0.count)) })), ("kept", .int(kept)),
       ("holding", .count(counted.holding)),
     ]
+    if let trouble { members.append(("trouble", trouble)) }
     if counted.timers > 0, let next = counted.nextTimer {
       members.append(("next_timer_nanoseconds", .int(Int(next.nanoseconds))))
     }
@@ -228,6 +234,10 @@ extension WhyAnswer.Step {
     if !counts.isEmpty {
       let parts = counts.map { "\(LiveRanking.number(Int(clamping: $0.count))) \($0.verdict.rawValue)" }
       text += "\(name) at \(place): \(parts.joined(separator: ", ")); \(kept) kept here\n"
+    }
+    if let reason = trouble?["reason"]?.asText {
+      text += "\(name) at \(place) does not deliver: \(reason)"
+      text += (trouble?["since"]?.asText).map { ", since \($0)\n" } ?? "\n"
     }
     if counted.holding > 0 {
       text += "\(name) at \(place) holds \(LiveRanking.events(Int(clamping: counted.holding)))"
