@@ -80,7 +80,8 @@ package struct HTTP: SourceComponent {
       .init("immediate", \.immediate, "With `every`: whether the first request starts at once."),
       .init(
         "conditional", \.conditional,
-        "With `every`: whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news."),
+        "With `every`: whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news. With `pages`, those of each page: behind an unchanged page the next one is asked for all the same."
+      ),
       .init(
         "pages", \.pages, variables: pageVariables,
         "How an answer of several pages is read; by default the first page is the whole answer."),
@@ -171,7 +172,7 @@ package struct HTTP: SourceComponent {
       repeated, and the schedule of `every` continues, with the cursor, the page and what `conditional` knows. If parameters \
       have changed, the source begins anew, with its cursor.
       """,
-    persistence: .position(version: 2),
+    persistence: .position(version: 3),
     lateness: .leavesOut("Requests that were due are left out; the next one comes in its period.") { http, _ in
       http.every == nil ? "it asks once" : nil
     },

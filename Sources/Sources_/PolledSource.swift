@@ -225,14 +225,22 @@ class PolledSource: DecodingSource {
   final func savePlace(_ state: inout StateWriter) {
     state.write(pause)
     state.write(isDue)
-    state.write(state.positions == .acknowledged ? answers.acknowledged : placeOfTurn)
+    state.write(savedPlace(state))
+  }
+
+  final func savedPlace(_ state: borrowing StateWriter) -> PollPlace {
+    state.positions == .acknowledged ? answers.acknowledged : placeOfTurn
   }
 
   /// Reads what `savePlace` wrote.
   final func restorePlace(_ state: inout StateReader) throws(StateFault) {
     pause = try state.read()
     isDue = try state.read()
-    place = try state.read()
+    goOn(from: try state.read())
+  }
+
+  final func goOn(from place: PollPlace) {
+    self.place = place
     answers.reset(to: place)
   }
 
