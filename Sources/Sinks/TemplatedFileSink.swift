@@ -29,6 +29,8 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var filled: [Target] = []
   private var order: UInt64 = 0
   private var idle = Wake.none
+  /// The end of the present period of `rotate`.
+  private var boundary = Wake.none
   /// The next number of a file.
   private var nextNumber: UInt64 = 1
   private var restored: (marks: WriterMarks, number: UInt64, files: [Restored])?
@@ -109,6 +111,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
           )
         })
       goOn()
+      lookAtOlderPeriods()
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
@@ -188,6 +191,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     order += 1
     target.order = order
     target.lastUse = executor.now
+    if options.rotation?.every != nil { noteTime(of: target) }
     if buffer.count >= largeBlock { handOver(target) }
   }
 
@@ -262,7 +266,51 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
+  // MARK: Periods of rotation
+
+  private func noteTime(of target: Target) {
+    target.lastTime = executor.wallTime
+    if !boundary.isSet { awaitBoundary() }
+  }
+
+  private func awaitBoundary() {
+    guard let every = options.rotation?.every, every > 0 else { return }
+    let rest = every - executor.wallTime % every
+    boundary = executor.schedule(at: executor.now + TimeSpan(nanoseconds: rest), self, 1)
+  }
+
+  /// Files that an earlier run has left may be full without a row. Of those that events name, the saved ones are known.
+  private func lookAtOlderPeriods() {
+    guard options.rotation?.every != nil, let writer else { return }
+    if path == nil { _ = target() }
+    let now = executor.wallTime
+    for target in targets.values { writer.rotate(target.file, after: target.handedOver, at: now) }
+  }
+
+  /// A period has ended: what was written before is full, whether a row follows or not.
+  private func endPeriod() {
+    guard let every = options.rotation?.every, every > 0, let writer else { return }
+    turnEnded()
+    let now = executor.wallTime
+    var isAny = false
+    for target in targets.values {
+      guard let last = target.lastTime else { continue }
+      if now / every > last / every {
+        target.lastTime = nil
+        writer.rotate(target.file, after: target.handedOver, at: now)
+      } else {
+        isAny = true
+      }
+    }
+    if isAny { awaitBoundary() }
+  }
+
   func woke(_ token: Int) {
+    guard token == 0 else {
+      boundary = .none
+      if !isOver { endPeriod() }
+      return
+    }
     idle = .none
     guard !isOver else { return }
     for target in openTargets where target.lastUse + idleTimeout <= executor.now {
@@ -396,7 +444,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       state.write(target.file.path)
       state.write(target.file.number)
       state.write(count)
-      state.write(target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil))
+      let place = target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil)
+      // Nothing is behind the place in a file that was rotated away since.
+      state.write(target.file.isRotatedAway && count == target.handedOver ? nil : place)
       state.write(isOld || count == 0 ? target.restored?.memory ?? [] : target.encoder.memory)
     }
   }
@@ -499,6 +549,8 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private func unset() {
     if idle.isSet { executor.unschedule(idle) }
     idle = .none
+    if boundary.isSet { executor.unschedule(boundary) }
+    boundary = .none
   }
 
   /// Counts the unwritten events as lost.

@@ -64,6 +64,7 @@ final class FilesWork: @unchecked Sendable {
         write(closing)
         waiting.removeAll { $0 === closing }
         sync(closing)
+      case .rotate(let file, let start, let time): rotateIfFull(file, start, time)
       case .compress(let file, let names): keeper?.look(at: file.path, compressing: names)
       }
     }
@@ -103,6 +104,7 @@ final class FilesWork: @unchecked Sendable {
       file.extend(by: work.stretches)
       file.isOpen(for: block.opening)
       let open = Open(file, work)
+      file.isRotatedAway(false)
       open.last = (try? work.file?.descriptor.status().modified) ?? block.time
       self.open[ObjectIdentifier(file)] = open
       // An earlier execution may have left full files as they were.
@@ -153,6 +155,7 @@ final class FilesWork: @unchecked Sendable {
         rotate(open, before: block)
       }
       open.last = block.time
+      open.file.lastWrite.store(block.time, ordering: .relaxed)
       write([block], to: open)
     }
   }
@@ -164,8 +167,8 @@ final class FilesWork: @unchecked Sendable {
     sync(open)
     if failure != nil { return }
     do throws(PosixError) {
-      let name = try tree.rotate(
-        open.file.path, at: block.time, syncs: options.sync != .never, options.step)
+      let since = options.rotation?.fullSince(last: open.last, now: block.time) ?? block.time
+      let name = try tree.rotate(open.file.path, at: since, syncs: options.sync != .never, options.step)
       if options.marks != nil { open.file.isFull(name, after: block.start) }
       guard options.step("open") else { throw .givenUp(open.file.path) }
       do throws(PosixError) {
@@ -184,6 +187,51 @@ final class FilesWork: @unchecked Sendable {
       } else if !open.hasReported {
         // The file goes on growing.
         open.hasReported = true
+        trouble(error)
+      }
+    }
+  }
+
+  /// Gives a file that is full by now its name, and closes it. Without a row the next one is not begun.
+  private func rotateIfFull(_ file: FilesWriter.File, _ start: Int64, _ time: Int64) {
+    guard let rotation = options.rotation else { return }
+    let path = file.path
+    let known = open[ObjectIdentifier(file)]
+    if let known {
+      waiting.removeAll { $0 === known }
+      write(known)
+    }
+    let end: Int64
+    let last: Int64
+    if let known {
+      (end, last) = (known.work.end, known.last)
+    } else {
+      guard failure == nil,
+        case .success(let status) = FileDescriptor.Status.read(tree.name(path), followsLinks: false),
+        status.kind == .regular
+      else { return }
+      let written = file.lastWrite.load(ordering: .relaxed)
+      (end, last) = (status.size, written == 0 ? status.modified : written)
+    }
+    guard failure == nil, rotation.isFull(end, adding: 0, last: last, now: time) else { return }
+    if let known {
+      guard known.work.isStill(at: tree.name(path)) else { return }
+      sync(known)
+      if failure != nil { return }
+    }
+    do throws(PosixError) {
+      let name = try tree.rotate(
+        path, at: rotation.fullSince(last: last, now: time), syncs: options.sync != .never, options.step)
+      open[ObjectIdentifier(file)] = nil
+      file.isRotatedAway(true)
+      if options.marks != nil { file.isFull(name, after: start) }
+      // Where no states are kept, nothing is ever cut.
+      keeper?.look(at: path, compressing: options.marks == nil ? [name] : [])
+    } catch {
+      if error.code == ECANCELED {
+        failure = error
+      } else if !(known?.hasReported ?? false) {
+        known?.hasReported = true
         trouble(error)
       }
     }

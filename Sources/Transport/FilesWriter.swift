@@ -30,6 +30,9 @@ package final class FilesWriter: Sendable {
     package let path: String
     package let number: UInt64
     private let opened = Atomic(0)
+    private let rotatedAway = Atomic(false)
+    /// When it was last written to, in nanoseconds since 1970; 0: not by this writer.
+    let lastWrite = Atomic<Int64>(0)
     private let stretches = Mutex<[WriterWork.Stretch]>([])
     /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last states.
     private let full = Mutex<(files: [(name: String, count: Int64)], counts: [Int64])>(([], []))
@@ -38,6 +41,10 @@ package final class FilesWriter: Sendable {
       self.path = path
       self.number = number
     }
+
+    /// Whether its content has another name, and nothing has been written under its path since.
+    package var isRotatedAway: Bool { rotatedAway.load(ordering: .acquiring) }
+    func isRotatedAway(_ isIt: Bool) { rotatedAway.store(isIt, ordering: .releasing) }
 
     /// Whether the file has been opened for blocks with this ``Block/opening``.
     package func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
@@ -115,6 +122,7 @@ package final class FilesWriter: Sendable {
   enum Command {
     case write(File, Block)
     case close(File)
+    case rotate(File, start: Int64, time: Int64)
     case compress(File, [String])
   }
 
@@ -174,6 +182,14 @@ package final class FilesWriter: Sendable {
   /// Closes a file behind its queued blocks. Later ones open it again.
   package func close(_ file: File) {
     state.withLock { $0.queue.append(.close(file)) }
+    state.notify()
+  }
+
+  /// Gives a file that is full at this time, in nanoseconds since 1970, the name of a full one, behind its queued blocks, also if it is closed. The next
+  /// block begins a new one.
+  /// - Parameter start: How many bytes have come for it.
+  package func rotate(_ file: File, after start: Int64, at time: Int64) {
+    state.withLock { $0.queue.append(.rotate(file, start: start, time: time)) }
     state.notify()
   }
 

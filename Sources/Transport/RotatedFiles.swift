@@ -35,6 +35,13 @@ package struct FileRotation: Sendable, Equatable {
     return now / every > last / every
   }
 
+  /// When a file that is full was so, in nanoseconds since 1970: at the end of the period of its last row, or now because of its size.
+  func fullSince(last: Int64, now: Int64) -> Int64 {
+    guard let every, every > 0, now / every > last / every else { return now }
+    let (end, overflow) = (last / every + 1).multipliedReportingOverflow(by: every)
+    return overflow ? now : min(end, now)
+  }
+
   /// The suffix of a full file after `NAME-`. It sorts after that of the newest one, even if the clock was set back.
   static func suffix(at time: Int64, after newest: [Int]?) -> String {
     var seconds = time_t(time / 1_000_000_000)
