@@ -42,7 +42,10 @@ final class HTTPListener: @unchecked Sendable {
   /// No request is served any more.
   private(set) var isClosed = false
 
-  private init(_ options: HTTPServer.Options) {
+  private init(_ options: HTTPServer.Options) throws(HTTPServerFailure) {
+    do throws(PosixError) { try NetworkLoop.prepare() } catch {
+      throw HTTPServerFailure(kind: .other, message: "cannot listen on \(options.place): \(error.message)")
+    }
     address = options.address
     port = options.port
     loop = Self.group.any()
@@ -55,7 +58,7 @@ final class HTTPListener: @unchecked Sendable {
   static func add(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
     let options = server.options
     guard options.isShared, options.port != 0 else {
-      let listener = HTTPListener(options)
+      let listener = try HTTPListener(options)
       return try listener.open(server)
     }
     let place = options.place
@@ -64,7 +67,7 @@ final class HTTPListener: @unchecked Sendable {
         try listener.join(server)
         return options.port
       }
-      let listener = HTTPListener(options)
+      let listener = try HTTPListener(options)
       let port = try listener.open(server)
       listeners[place] = listener
       return port
@@ -77,17 +80,30 @@ final class HTTPListener: @unchecked Sendable {
     guard own >= 0 else {
       throw HTTPServerFailure(kind: .other, message: "cannot serve a socket: \(PosixError.text(errno))")
     }
-    let listener = HTTPListener(server.options)
-    _ = try listener.listen(server) { try $0.withBoundSocket(own).wait() }
+    let listener: HTTPListener
+    do throws(HTTPServerFailure) { listener = try HTTPListener(server.options) } catch {
+      Glibc.close(own)
+      throw error
+    }
+    _ = try listener.listen(server) { try listener.adopt(own, $0) }
   }
 
   private func open(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
     let options = server.options
     return try listen(server) { bootstrap in
       let bootstrap = bootstrap.childChannelOption(.socketOption(.tcp_nodelay), value: 1)
-      if let kept = KeptListeners.take(options.address) { return try bootstrap.withBoundSocket(kept).wait() }
+      if let kept = KeptListeners.take(options.address) { return try adopt(kept, bootstrap) }
       return try bootstrap.bind(host: options.host, port: options.port).wait()
     }
+  }
+
+  /// Takes over a socket that listens.
+  private func adopt(_ socket: Int32, _ bootstrap: ServerBootstrap) throws -> any Channel {
+    do throws(PosixError) { try NetworkLoop.check(socket) } catch {
+      Glibc.close(socket)
+      throw IOError(errnoCode: error.code, reason: error.message)
+    }
+    return try bootstrap.withBoundSocket(socket).wait()
   }
 
   private func listen(

@@ -105,6 +105,15 @@ package enum WebSocketClient {
     _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,
     progress: @escaping @Sendable (Int) -> Void = { _ in }, failed: @escaping @Sendable (Failure) -> Void
   ) -> any Cancellable {
+    do throws(PosixError) { try NetworkLoop.prepare() } catch {
+      let attempt = Attempt(failed)
+      let failure = Failure(error.message, isFinal: false)
+      // Without any thread the caller is told at once.
+      do throws(PosixError) { _ = try OwnThread("rxd refused") { attempt.fail(failure) } } catch {
+        attempt.fail(failure)
+      }
+      return attempt
+    }
     let attempt = Attempt { failure in group.any().execute { failed(failure) } }
     let way = Way(target: target, options: options, session: session, attempt: attempt, progress: progress)
     switch options.http.auth {
