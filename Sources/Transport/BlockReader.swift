@@ -26,6 +26,10 @@ package final class BlockReader: Sendable {
     package var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
     package var refusesCompressed = false
+    /// Opens a file when it is due.
+    package var open: @Sendable (String) throws(PosixError) -> FileDescriptor = { path throws(PosixError) in
+      try FileDescriptor.openForReading(path)
+    }
     /// Which regular files are decompressed. Offsets are then those of the content.
     package var decompresses = Decompression.none
     /// The rest that another reader of the same stream has left.

@@ -171,7 +171,7 @@ struct BlockReading {
   /// Opens the next file if the previous one has been read to its end.
   private mutating func openNext(_ pieces: inout [BlockReader.Piece]) throws(PosixError) {
     guard file == nil, let path = waiting.popLast() else { return }
-    let next = try FileDescriptor.openForReading(path)
+    let next = try options.open(path)
     let status = try next.status()
     pieces.append(.opened(FilePosition(of: next, status, path)))
     file = next

@@ -20,6 +20,13 @@ long rx_get_attribute(int descriptor, const char *name, void *bytes, long count)
 void rx_remove_attribute(int descriptor, const char *name);
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
+
+/// The type of the file system of a path, as statfs(2) has it; 0 where it is not known.
+uint32_t rx_file_system(const char *path);
+
+/// Whether any program has the regular file open for writing: 1, 0, or -1 where the system does not tell. The descriptor is open for
+/// reading only. Changes nothing; a program that opens the file meanwhile waits for some microseconds.
+int rx_has_writer(int descriptor);
 /// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_local_socket(void);
 /// The same of another family.

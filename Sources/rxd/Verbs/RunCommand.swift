@@ -84,8 +84,8 @@ struct Run: ParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      How --watch-config notices changes: inotify, or poll, for network file systems; default is inotify. \
-      (RXD_WATCH_CONFIG_METHOD)
+      How --watch-config notices changes: inotify, poll (each second), or auto: poll on network file systems and where the \
+      system refuses watches; default is auto. (RXD_WATCH_CONFIG_METHOD)
       """, valueName: "method"))
   var watchConfigMethod: ConfigWatch.Method?
 
@@ -280,7 +280,11 @@ struct RunSettings {
   private func watch(_ used: UsedFiles) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
-    do throws(PosixError) { return try ConfigWatch(method ?? .inotify) { used.files } } catch {
+    do throws(PosixError) {
+      return try ConfigWatch(
+        method ?? .auto, polls: { Console.printError("\($0); the files are looked at each second") }
+      ) { used.files }
+    } catch {
       Console.printError("\(error.message); '--watch-config-method poll' needs no watches of the system")
       throw ExitStatus.system
     }
