@@ -141,7 +141,7 @@ extension FollowerWork {
   }
 
   /// The matching paths, and where those lead that have links on the way. What decides that is watched: any later change is an event.
-  private func matchingPathsAndTargets() -> (paths: [String], targets: [String: String]) {
+  func matchingPathsAndTargets() -> (paths: [String], targets: [String: String]) {
     var paths = matchingPaths()
     for _ in 0..<16 {
       var trails = FileTrails()
@@ -153,7 +153,7 @@ extension FollowerWork {
         names.formUnion(trail.links)
         directories.formUnion(trail.directories)
       }
-      targets = Set(ends.values)
+      targets = resumedTargets.union(ends.values)
       for file in files { if let target = file.target { targets.insert(target) } }
       for position in unresolved { if let target = position.target { targets.insert(target) } }
       linkNames = names

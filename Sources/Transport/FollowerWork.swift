@@ -51,10 +51,11 @@ final class FollowerWork: @unchecked Sendable {
   var targets: Set<String> = []
   /// Directories that the patterns can lead through.
   lazy var ancestors = options.paths.flatMap(Glob.ancestors)
+  lazy var resumedTargets = Set(options.resume.compactMap(\.target))
   /// There are no events of some files or directories: all are looked at from time to time.
   var isPolling = false
   /// When that is next, on the monotonic clock.
-  var nextLook = Int64.min
+  var nextLook: Int64 = 0
   /// When watches are asked for again; nil: none were refused.
   var rewatchAt: Int64?
   /// The file systems without events that were reported.
@@ -96,6 +97,8 @@ final class FollowerWork: @unchecked Sendable {
   func prepare() {
     begin()
     watchDirectories()
+    // The directories of links are watched, too, before a file is looked for.
+    _ = matchingPathsAndTargets()
     resume(options.resume)
     scan(isFirst: true)
   }
@@ -106,7 +109,7 @@ final class FollowerWork: @unchecked Sendable {
     } else {
       do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
     }
-    targets = Set(options.resume.compactMap(\.target))
+    targets = resumedTargets
   }
 
   /// Hands out the notices of `prepare` in place of `run`.

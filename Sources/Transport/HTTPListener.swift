@@ -43,7 +43,10 @@ final class HTTPListener: @unchecked Sendable {
   private(set) var isClosed = false
 
   private init(_ options: HTTPServer.Options) throws(HTTPServerFailure) {
-    do throws(PosixError) { try NetworkLoop.prepare() } catch {
+    do throws(PosixError) {
+      try NetworkLoop.prepare()
+      try NetworkLoop.check()
+    } catch {
       throw HTTPServerFailure(kind: .other, message: "cannot listen on \(options.place): \(error.message)")
     }
     address = options.address

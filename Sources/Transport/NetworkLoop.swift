@@ -11,13 +11,22 @@ enum NetworkLoop {
   static func prepare() throws(PosixError) {
     try isMade.withLock { isMade throws(PosixError) in
       if isMade { return }
-      // An instance of epoll with two descriptors, and one to spare.
-      let held = try [WakeEvent(), WakeEvent(), WakeEvent()]
-      try watch(held.prefix(2).map(\.descriptor))
+      // An instance of epoll that waits for an event and a timer, and a descriptor to spare.
+      let held = try [WakeEvent(), WakeEvent()]
+      let timer = rx_clock_watch()
+      if timer < 0 { throw PosixError("create", "a timer") }
+      defer { close(timer) }
+      try watch([held[0].descriptor, timer])
       withExtendedLifetime(held) {}
       _ = HTTPListener.group.next()
       isMade = true
     }
+  }
+
+  /// Throws if a new socket could not be waited for.
+  static func check() throws(PosixError) {
+    let any = try WakeEvent()
+    try watch([any.descriptor])
   }
 
   /// Throws if the socket could not be waited for.

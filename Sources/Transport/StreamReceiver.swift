@@ -287,7 +287,9 @@ package final class StreamReceiver: Sendable {
       let tag = nextTag
       nextTag += 1
       guard rx_watch(poller, descriptor, tag, 1, 0, 1) == 0 else {
+        let reason = PosixError.text(errno)
         Glibc.close(descriptor)
+        notify(.lost(peer: peer.text, reason: "it cannot be waited for: \(reason)"))
         return
       }
       guard let serving = options.tls else { return add(tag, descriptor, Sender(peer), nil) }
