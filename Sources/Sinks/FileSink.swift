@@ -44,7 +44,8 @@ package struct FileSink: SinkComponent {
         .init("size", \.size, primary: true, "A file that would be larger is full; one turn's rows are not divided."),
         .init(
           "every", \.every, range: 1_000_000_000...Int64.max,
-          "A file is full at each multiple of this since 1970, in UTC: `1h` at each full hour, `1d` at midnight."),
+          "A file is full at each multiple of this since 1970, in UTC: `1h` at each full hour, `1d` at midnight; with a row or without one."
+        ),
         .init("keep", \.keep, range: 1...1_000_000, "How many full files are kept, the newest; all by default."),
         .init("compress", \.compress, "How full files are compressed."),
       ]
@@ -98,7 +99,9 @@ package struct FileSink: SinkComponent {
       rows of newly opened files may be repeated.
 
       With `rotate`, a full file is renamed to `NAME-YYYYMMDD-HHMMSS` (UTC, with `.1`, `.2` where that is taken), as logrotate \
-      does with `dateext`, and never again; a thread of its own compresses and removes full files. With a state directory a \
+      does with `dateext`, and never again; a thread of its own compresses and removes full files. With `every`, a file is renamed to the end of its \
+      period when that is over, also if no row follows, and the next row begins a new one; where events name their files, these are the open ones and the \
+      1,000 that were closed last. With a state directory a \
       file is compressed when nothing of it can have to be cut any more, so each row is in one file once, whenever rxd is \
       killed. A file that cannot be renamed goes on growing, which is logged. Programs that rotate files themselves need none \
       of this: a file that was moved away is made anew with the next event, without a signal.

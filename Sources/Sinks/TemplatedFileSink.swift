@@ -31,6 +31,10 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var idle = Wake.none
   /// The end of the present period of `rotate`.
   private var boundary = Wake.none
+  /// A turn whose only purpose is a state, and how many there were since the last period.
+  private var forStates = Wake.none
+  private var turnsForStates = 0
+  private static let mostTurnsForStates = 60
   /// The next number of a file.
   private var nextNumber: UInt64 = 1
   private var restored: (marks: WriterMarks, number: UInt64, files: [Restored])?
@@ -303,13 +307,35 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       }
     }
     if isAny { awaitBoundary() }
+    turnsForStates = 0
+    awaitStates()
+  }
+
+  /// Full files are compressed some states later, and without events there are no turns that make states.
+  private func awaitStates() {
+    guard options.marks != nil, options.rotation?.compression != nil, !forStates.isSet,
+      turnsForStates < Self.mostTurnsForStates
+    else { return }
+    forStates = executor.schedule(at: executor.now + .seconds(1), self, 2)
+  }
+
+  private func turnForStates() {
+    turnsForStates += 1
+    // The writer may not have renamed them yet.
+    if turnsForStates < 4 || targets.values.contains(where: { $0.file.awaitsStates }) { awaitStates() }
   }
 
   func woke(_ token: Int) {
-    guard token == 0 else {
+    switch token {
+    case 1:
       boundary = .none
       if !isOver { endPeriod() }
       return
+    case 2:
+      forStates = .none
+      if !isOver { turnForStates() }
+      return
+    default: break
     }
     idle = .none
     guard !isOver else { return }
@@ -551,6 +577,8 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     idle = .none
     if boundary.isSet { executor.unschedule(boundary) }
     boundary = .none
+    if forStates.isSet { executor.unschedule(forStates) }
+    forStates = .none
   }
 
   /// Counts the unwritten events as lost.

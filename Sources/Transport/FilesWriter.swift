@@ -74,6 +74,8 @@ package final class FilesWriter: Sendable {
     func isFull(_ name: String, after count: Int64) {
       full.withLock { $0.files.append((name, count)) }
     }
+    /// Whether full files wait for states before they are compressed.
+    package var awaitsStates: Bool { !uncommitted.isEmpty }
     /// The full files from which a later execution may have to cut something.
     var uncommitted: Set<String> { full.withLock { Set($0.files.map(\.name)) } }
 
