@@ -378,6 +378,34 @@ import Testing
     #expect(asking.http.exchanges.map { $0.header("If-None-Match") } == [nil, nil, nil, "\"2\""])
   }
 
+  /// A page that has not changed says nothing about the one behind it.
+  @Test func pagesBehindAnUnchangedOneAreAskedFor() throws {
+    let parameters = "{ url: 'http://h.example/items', every: 10s, conditional: true, pages: { next: link } }"
+    let script: (Int, ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer? = { number, exchange in
+      let page = exchange.request.url.last.flatMap { Int(String($0)) } ?? 1
+      // In the second poll the third page has a new item, in the third poll nothing is new.
+      let version = page == 3 && number >= 3 ? "b" : "a"
+      if exchange.header("If-None-Match") == "\"\(version)\(page)\"" { return ScriptedHTTP.status(304) }
+      var headers = [HTTPHeader("ETag", "\"\(version)\(page)\"")]
+      if page < 3 { headers.append(HTTPHeader("Link", "</items?page=\(page + 1)>; rel=next")) }
+      return ScriptedHTTP.status(200, "\"\(version)\(page)\"", headers)
+    }
+    let asking = try pipeline(parameters, script)
+    asking.run(until: .seconds(11))
+    asking.inTurn { _ in }
+    asking.settle()
+    let state = try #require(asking.execution.saveState())
+    asking.run(until: .seconds(21))
+    #expect(asking.http.exchanges.count == 9)
+    #expect(asking.out == [#"0s "a1""#, #"0s "a2""#, #"0s "a3""#, #"10s "b3""#])
+    #expect(asking.probe("lost").events.isEmpty)
+    // The state has what each page is known by.
+    let second = try pipeline(parameters, restoring: state) { number, exchange in script(number + 6, exchange) }
+    second.run(until: .seconds(10))
+    #expect(second.http.exchanges.map { $0.header("If-None-Match") } == ["\"a1\"", "\"a2\"", "\"b3\""])
+    #expect(second.out.isEmpty)
+  }
+
   // MARK: Pauses
 
   @Test(arguments: [

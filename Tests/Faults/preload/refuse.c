@@ -1,0 +1,48 @@
+// Refuses system calls as a kernel without room does: REFUSE is a list NAME:ERRNO:FIRST with commas between; from the FIRST call of NAME on, counted
+// from 1, each fails with that number. cc -O2 -shared -fPIC -o refuse.so refuse.c -ldl; REFUSE=epoll_ctl:12:3 LD_PRELOAD=./refuse.so rxd ...
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/types.h>
+
+static int refused(const char *name, atomic_int *count) {
+  const char *list = getenv("REFUSE");
+  const size_t length = strlen(name);
+  for (const char *at = list; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    if (strncmp(at, name, length) != 0 || at[length] != ':') continue;
+    char *rest;
+    const long code = strtol(at + length + 1, &rest, 10);
+    const long first = *rest == ':' ? strtol(rest + 1, NULL, 10) : 1;
+    if (atomic_fetch_add(count, 1) + 1 < first) return 0;
+    errno = (int)code;
+    return 1;
+  }
+  return 0;
+}
+
+#define REFUSING(name, parameters, arguments)                     \
+  int name parameters {                                           \
+    static atomic_int count;                                      \
+    static int(*real) parameters;                                 \
+    if (refused(#name, &count)) return -1;                        \
+    if (!real) real = (int(*) parameters)dlsym(RTLD_NEXT, #name); \
+    return real arguments;                                        \
+  }
+
+REFUSING(inotify_init1, (int flags), (flags))
+REFUSING(inotify_add_watch, (int instance, const char *path, uint32_t mask), (instance, path, mask))
+REFUSING(eventfd, (unsigned int value, int flags), (value, flags))
+REFUSING(timerfd_create, (clockid_t clock, int flags), (clock, flags))
+REFUSING(signalfd, (int descriptor, const sigset_t *mask, int flags), (descriptor, mask, flags))
+REFUSING(epoll_create, (int size), (size))
+REFUSING(epoll_create1, (int flags), (flags))
+REFUSING(epoll_ctl, (int poller, int what, int descriptor, struct epoll_event *event), (poller, what, descriptor, event))
+REFUSING(pipe2, (int ends[2], int flags), (ends, flags))
+REFUSING(socket, (int domain, int type, int protocol), (domain, type, protocol))
+REFUSING(listen, (int descriptor, int backlog), (descriptor, backlog))
