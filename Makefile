@@ -2,6 +2,10 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+# The system's own prefixes have their settings in /etc, where the units read them; any other one has everything below itself.
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
+# systemd looks into those of /usr and /usr/local; `systemctl link FILE` takes one from elsewhere.
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 BUILD ?= .build
 RXD := $(BUILD)/release/rxd
 # Overlapping accesses to one variable are found by debug builds, which run all tests; a release build does not spend a
@@ -16,18 +20,27 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-plugins pictures build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-plugins test-unit pictures build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet.
 run: build
 	@scripts/demo $(RXD)
+
+# Builds are this user's; what the tests of Swift run has no privileges, as rxd has none where it is used.
+AS_USER := scripts/as-user
+# These start a journald of their own, which only root can.
+ROOT_TESTS := JournaldPeerTests|journaldTakesEntries
+# Run by itself: SwiftPM would write to the build directory.
+SWIFT_TESTS := $(BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
 
 ## Runs all tests.
 test: test-packages build
 	$(RELEASE) --product measure
 	swift build --no-color-diagnostics --build-tests
 	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
-	  swift test --no-color-diagnostics --skip-build
+	  $(AS_USER) $(SWIFT_TESTS)
+	[ "$$(id -u)" -ne 0 ] || $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
+	$(MAKE) --no-print-directory test-unit
 	Tests/Embedding/run
 	Tests/Faults/run --self-test
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
@@ -36,6 +49,11 @@ test: test-packages build
 	Tests/Page/run --rxd $(RXD)
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	$(MAKE) --no-print-directory test-plugins lint check-docs
+
+## Runs the program as its unit does: under settings played without systemd, and in a real systemd where one can be started.
+test-unit: test-packages build
+	Tests/Unit/run --rxd $(RXD) || [ $$? -eq 77 ]
+	Tests/Unit/run --rxd $(RXD) --systemd || [ $$? -eq 77 ]
 
 ## Builds and tests the packages under Plugins.
 test-plugins: test-packages build
@@ -96,23 +114,34 @@ check-docs: build
 install:
 	install -D -m 0755 $(RXD) $(DESTDIR)$(PREFIX)/bin/rxd
 	-strip --strip-debug $(DESTDIR)$(PREFIX)/bin/rxd
-	install -D -m 0644 systemd/rxd.service $(DESTDIR)/lib/systemd/system/rxd.service
-	install -D -m 0644 systemd/rxd@.service $(DESTDIR)/lib/systemd/system/rxd@.service
-	sed -i 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
+	install -D -m 0644 systemd/rxd.service $(DESTDIR)$(UNITDIR)/rxd.service
+	install -D -m 0644 systemd/rxd@.service $(DESTDIR)$(UNITDIR)/rxd@.service
+	sed -i -e 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' -e 's|/etc/|$(SYSCONFDIR)/|g' $(DESTDIR)$(UNITDIR)/rxd.service $(DESTDIR)$(UNITDIR)/rxd@.service
 	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/lib/rxd/plugins
 	cd Plugins/RxdPlugin && find Package.swift Sources -type f,l -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX))/share/rxd/RxdPlugin/{} \;
-	install -d -m 0755 $(DESTDIR)/etc/rxd/pipelines
+	install -d -m 0755 $(DESTDIR)$(SYSCONFDIR)/rxd/pipelines
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
 	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/
 	find $(DESTDIR)$(PREFIX)/share/rxd/examples -name '*.yaml' \
 	  -exec sed -i 's|\([^/]\)pipelines/|\1$(PREFIX)/share/rxd/examples/|g' {} +
 
+# Directories are removed where nothing else is in them: those of rxd, and of a prefix of its own or a stage also the others.
+REMOVE_DIRS := rmdir -p --ignore-fail-on-non-empty
+
+## Removes what `install` has made. Pipeline files and plugins of the user's stay.
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/rxd $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
-	-rmdir $(DESTDIR)$(PREFIX)/lib/rxd/plugins $(DESTDIR)$(PREFIX)/lib/rxd
-	rm -f $(DESTDIR)/lib/systemd/system/rxd.service $(DESTDIR)/lib/systemd/system/rxd@.service
+	rm -f $(DESTDIR)$(UNITDIR)/rxd.service $(DESTDIR)$(UNITDIR)/rxd@.service
 	rm -rf $(DESTDIR)$(PREFIX)/share/rxd
+	for dir in $(PREFIX)/lib/rxd $(SYSCONFDIR)/rxd; do \
+	  if cd "$(DESTDIR)$$dir" 2> /dev/null; then find . -depth -type d -empty ! -path . -delete; rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$dir"; fi; \
+	done
+ifneq ($(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),)
+	for dir in $(PREFIX)/bin $(PREFIX)/include $(PREFIX)/lib $(PREFIX)/share $(UNITDIR) $(SYSCONFDIR); do \
+	  if [ -d "$(DESTDIR)$$dir" ]; then $(REMOVE_DIRS) "$(DESTDIR)$$dir"; fi; \
+	done
+endif
 
 clean:
 	rm -rf $(BUILD)

@@ -3,6 +3,10 @@ import PackageDescription
 
 // C libraries come from Debian; `scripts/install-packages` installs them.
 
+/// The C library checks the sizes of buffers where they are known (_FORTIFY_SOURCE); it needs optimisation.
+let checkedC: [CSetting] = [.define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release))]
+let checkedCXX: [CXXSetting] = [.define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release))]
+
 let package = Package(
   name: "rxd",
   products: [
@@ -23,26 +27,26 @@ let package = Package(
   targets: [
     // Shims: each C library is known to one Swift file, and each C++ library has a C interface here.
     .target(
-      name: "CJSON", path: "Sources/CJSON",
+      name: "CJSON", path: "Sources/CJSON", cxxSettings: checkedCXX,
       linkerSettings: [.linkedLibrary("simdjson")]),
     .target(
-      name: "CRE2", path: "Sources/CRE2",
+      name: "CRE2", path: "Sources/CRE2", cxxSettings: checkedCXX,
       linkerSettings: [.linkedLibrary("re2")]),
     .systemLibrary(
       name: "CYAML", path: "Sources/CYAML", providers: [.apt(["libyaml-dev"])]),
     // These load their libraries when they are first used: a request, a digest, a body that is compressed, a person
     // who types.
-    .target(name: "CCurl", path: "Sources/CCurl"),
-    .target(name: "CDigest", path: "Sources/CDigest"),
-    .target(name: "CCompress", path: "Sources/CCompress"),
-    .target(name: "CEdit", path: "Sources/CEdit"),
-    .target(name: "CSQLite", path: "Sources/CSQLite"),
-    .target(name: "CTLS", path: "Sources/CTLS"),
-    .target(name: "CJournal", path: "Sources/CJournal"),
+    .target(name: "CCurl", path: "Sources/CCurl", cSettings: checkedC),
+    .target(name: "CDigest", path: "Sources/CDigest", cSettings: checkedC),
+    .target(name: "CCompress", path: "Sources/CCompress", cSettings: checkedC),
+    .target(name: "CEdit", path: "Sources/CEdit", cSettings: checkedC),
+    .target(name: "CSQLite", path: "Sources/CSQLite", cSettings: checkedC),
+    .target(name: "CTLS", path: "Sources/CTLS", cSettings: checkedC),
+    .target(name: "CJournal", path: "Sources/CJournal", cSettings: checkedC),
 
-    .target(name: "CLinux", path: "Sources/CLinux"),
+    .target(name: "CLinux", path: "Sources/CLinux", cSettings: checkedC),
     // rxd_plugin.h, which plugins are compiled with; `make install` puts it among the system's headers.
-    .target(name: "CPlugin", path: "Sources/CPlugin"),
+    .target(name: "CPlugin", path: "Sources/CPlugin", cSettings: checkedC),
 
     // Codes, locations, the renderer; part of the core for all others, which see it through the core.
     .target(name: "PipelineDiagnostics", path: "Sources/PipelineCore/Diagnostics"),
@@ -95,6 +99,8 @@ let package = Package(
           [
             "-use-ld=lld", "-Xlinker", "-O2", "-Xlinker", "--icf=safe", "-Xlinker", "--no-export-dynamic",
             "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs",
+            // The tables of addresses are complete and read-only before the first function runs.
+            "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now",
           ], .when(platforms: [.linux], configuration: .release))
       ]),
 
@@ -137,7 +143,8 @@ let package = Package(
     .testTarget(
       name: "PipelineRuntimeTests", dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime"]),
     // Runs the built binary; the dependency is there so that it is built.
-    .testTarget(name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineHost"]),
+    .testTarget(
+      name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     .testTarget(
       name: "PluginHostTests", dependencies: ["CPlugin", "PipelineHost", "PipelineTestSupport", "PluginHost"],
       exclude: ["Fixtures"]),

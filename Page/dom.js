@@ -18,9 +18,15 @@ function fill(element, attributes, children) {
     if (typeof value === "function") element.addEventListener(name, value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...present(children));
   return element;
 }
+
+/** What is there: the browser would write null and undefined as words. */
+const present = (children) => children.filter((child) => child !== null && child !== undefined);
+
+/** Puts these in the place of all children; null and undefined are left out. */
+export const put = (place, ...children) => place.replaceChildren(...present(children));
 
 export const byID = (id) => document.getElementById(id);
 

@@ -1,8 +1,8 @@
 // One step in full: its lines of the file, its lanes, what it keeps, and the event under the pointer.
 
 import { condition, droppedRate, errorRate, held } from "./model.js";
-import { make, say } from "./dom.js";
-import { bytes, count, number, percent, rate, span } from "./format.js";
+import { make, put, say } from "./dom.js";
+import { bytes, count, number, percent, rate, span, timeOfDay } from "./format.js";
 import { size } from "./graph.js";
 import { describe, Lanes, verdicts } from "./lanes.js";
 import { tap } from "./net.js";
@@ -111,8 +111,11 @@ export class Drawer {
     this.now = pipeline.steps.get(this.step.id);
     if (!this.now) return;
     const { now, rates } = this.now;
+    if (this.lanes && this.seenAt !== this.model.nanoseconds) this.lanes.settle(held(this.now), this.model.nanoseconds);
+    this.seenAt = this.model.nanoseconds;
     const facts = [
       ["state", conditions[condition(this.now)], true],
+      ["trouble", now.trouble ? `${now.trouble.reason} (since ${timeOfDay(now.trouble.since)})` : "", now.trouble],
       ["holds", number(held(this.now), "event"), held(this.now) > 0],
       ["remembers", number(now.keys ?? 0, "key"), now.keys !== undefined],
       ["keeps", bytes(now.kept_bytes ?? 0), now.kept_bytes !== undefined],
@@ -125,11 +128,15 @@ export class Drawer {
       ["left to read", bytes(now.lag_bytes ?? 0), now.lag_bytes !== undefined],
       ["position", bytes(now.position ?? 0), now.position !== undefined],
       ["came", `${count(now.in ?? 0)} (${rate(rates.in ?? 0)}/s)`, true],
+      ["restored", `${count(now.restored ?? 0)} of a saved state`, now.restored > 0],
+      ["made", count(now.made ?? 0), now.made > 0],
       ["went on", `${count(now.out ?? 0)} (${rate(rates.out ?? 0)}/s)`, true],
+      ["became part of others", count(now.kept ?? 0), now.kept > 0],
       ...this.sizes(pipeline),
       ["dropped", `${count((now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0))} (${rate(droppedRate(this.now))}/s)`,
         (now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0) > 0],
-      ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
+      ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)${now.dead_letters ? `, ${count(now.dead_letters)} that nothing reads` : ""}`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
+      ["held at an end", count(now.held ?? 0), now.held > 0],
       ["time", `${percent((rates.nanoseconds ?? 0) / 1e9)} of a core`, now.nanoseconds !== undefined],
       ["made sources wait", span(now.paused_nanoseconds ?? 0), now.paused_nanoseconds > 0],
       ["waited", span(now.waited_nanoseconds ?? 0), now.waited_nanoseconds > 0],
@@ -167,7 +174,7 @@ export class Drawer {
     const lane = this.lanes.lanes.get(event.lane);
     const told = describe(event, lane);
     this.found = { event, isHeld: isClick };
-    this.event.replaceChildren(
+    put(this.event,
       make("p", {}, make("b", {}, told.when), ` ${lane.from} → ${lane.to}: `, make("span", { class: `word v-${event.verdict}` }, told.fate)),
       make("pre", {}, told.text),
       told.note ? make("p", { class: "quiet" }, told.note) : null);

@@ -5,8 +5,10 @@ import { condition, held } from "./model.js";
 import { draw, make, say } from "./dom.js";
 import { bytes, count, number, rate } from "./format.js";
 
-const smallest = 0.25;
+const smallest = 0.1;
 const largest = 3;
+/** The smallest text of the picture, in pixels, at which it can be read. */
+const legible = 8;
 
 export class Graph {
   /** `open`: called with the name of a step that is clicked. */
@@ -14,7 +16,8 @@ export class Graph {
     this.place = place;
     this.open = open;
     this.scale = 1;
-    this.isFitted = true;
+    /** How the picture follows the window: "read" (its texts can be read, the rest is scrolled), "all" (it is seen whole), or not. */
+    this.fitting = "read";
     this.svg = null;
     this.edges = new Map();
     this.steps = new Map();
@@ -23,7 +26,7 @@ export class Graph {
       if (step) this.open(step.dataset.step);
     });
     this.dragging();
-    new ResizeObserver(() => this.isFitted && this.fit()).observe(place);
+    new ResizeObserver(() => this.fitting && this.fit()).observe(place);
   }
 
   /** Shows another picture. */
@@ -58,8 +61,20 @@ export class Graph {
     }
     for (const text of this.svg.querySelectorAll("text[data-step]")) this.part(this.steps, text.dataset.step).text = text;
     this.place.replaceChildren(this.svg);
-    this.isFitted = true;
+    const sizes = [...this.svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)).filter((size) => size > 0);
+    this.smallestText = Math.min(...sizes, 16);
+    this.fitting = "read";
     this.fit();
+    this.begin();
+  }
+
+  /** Scrolls to where the events come from. */
+  begin() {
+    const first = this.svg.querySelector("g[data-step]")?.getBoundingClientRect();
+    if (!first) return;
+    const place = this.place.getBoundingClientRect();
+    this.place.scrollLeft += first.left - place.left - 40;
+    this.place.scrollTop += (first.top + first.bottom) / 2 - (place.top + place.bottom) / 2;
   }
 
   part(map, name) {
@@ -129,20 +144,26 @@ export class Graph {
 
   fit() {
     if (!this.svg || !this.place.clientWidth) return;
-    const width = this.place.clientWidth - 8;
-    // As wide as the window: what is higher is scrolled. Texts stay readable.
-    this.scale = Math.max(0.55, Math.min(1.15, width / this.size.width));
+    const style = getComputedStyle(this.place);
+    const room = (side, other) => parseFloat(style[side]) + parseFloat(style[other]);
+    const width = this.place.clientWidth - room("paddingLeft", "paddingRight");
+    const height = this.place.clientHeight - room("paddingTop", "paddingBottom");
+    const whole = Math.min(1.15, width / this.size.width, height / this.size.height);
+    // Of a large picture a part is seen, so that its texts can be read.
+    const readable = legible / this.smallestText;
+    this.scale = Math.max(smallest, this.fitting === "all" ? whole : Math.max(whole, Math.min(readable, 1.15)));
     this.apply();
   }
 
   zoom(factor) {
-    this.isFitted = false;
+    this.fitting = null;
     this.scale = Math.max(smallest, Math.min(largest, this.scale * factor));
     this.apply();
   }
 
+  /** All of the picture in the window; once more: as large as can be read. */
   refit() {
-    this.isFitted = true;
+    this.fitting = this.fitting === "all" ? "read" : "all";
     this.fit();
   }
 

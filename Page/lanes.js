@@ -9,8 +9,9 @@ const height = 50;
 const middle = 33;
 /** Where "now" stands, as a part of the width. */
 const present = 0.8;
-/** More dots than this in one lane at one time would only be a blur: every nth is drawn then, but all that did not pass. */
+/** More dots than this in one lane at one time would only be a blur: every nth is drawn then, all over the view, but all that did not pass. */
 const mostDots = 500;
+const ordinary = ["passed", "kept"];
 
 const roles = {
   source: "from the source", input: "comes in", inner: "from its inner signal", output: "goes out", signal: "the signal",
@@ -31,6 +32,8 @@ export class Lanes {
     /** The time at the right end of the events, if that stands still; null: now. */
     this.until = null;
     this.holds = [];
+    /** Times in which more came than is shown. */
+    this.gaps = [];
     this.lanes = new Map();
     this.opened = clock();
     this.axis = draw("svg", { class: "axis", height: 18, "aria-hidden": "true" });
@@ -62,7 +65,7 @@ export class Lanes {
     const tally = make("span", { class: "tally" });
     const name = make("div", { class: "lane-name" },
       make("b", { title: `${from} → ${to}` }, `${short(from)} → ${short(to)}`), make("i", {}, roles[role] ?? ""), tally);
-    this.lanes.set(key, { key, from, to, role, svg, moving, bars, dots, timers, line, now, tally, events: [], counts: {}, lastX: -99, labelEnd: -1e9 });
+    this.lanes.set(key, { key, from, to, role, svg, moving, bars, dots, timers, line, now, tally, events: [], held: 0, every: 1, came: 0, counts: {}, lastX: -99, labelEnd: -1e9 });
     return make("div", { class: "lane", "data-lane": key, "data-role": role }, name, svg);
   }
 
@@ -72,26 +75,48 @@ export class Lanes {
   take(line, raw) {
     if (line.missed) {
       this.ring.missed += line.missed;
+      this.gapFrom = this.newest;
       return;
     }
     if (line.edges) return this.mark(line);
     const lane = this.lanes.get(`${line.from}>${line.to}`);
     if (!lane || line.nanoseconds === undefined) return;
     if (line.since !== undefined) return this.change(lane, line);
+    this.passGap(line.nanoseconds);
     const event = {
       at: line.nanoseconds, lane: lane.key, raw, time: line.time, cut: line.cut, bytes: line.bytes,
       verdict: line.end ? line.end : line.verdict, value: line.end ? line.message ?? null : line.event, isEnd: line.end !== undefined,
     };
-    for (const gone of this.ring.add(event)) {
-      const other = this.lanes.get(gone.lane);
-      other.events.shift();
-      other.dots.querySelector(`[data-serial="${gone.serial}"]`)?.remove();
-    }
+    this.forget(this.ring.add(event));
     lane.events.push(event);
     const kind = lane.role === "input" || event.isEnd ? event.verdict : "passed";
     lane.counts[kind] = (lane.counts[kind] ?? 0) + 1;
     this.hold(lane, event);
-    if (this.until === null) this.dot(lane, event);
+    if (this.until !== null) return;
+    lane.came += 1;
+    if (lane.came % lane.every === 0 || !ordinary.includes(event.verdict)) this.dot(lane, event);
+    if (lane.dots.childElementCount > mostDots * 1.5) this.renderLane(lane);
+  }
+
+  /** Events had to go: of each lane the oldest, in a pause the oldest of those that came in it. */
+  forget(gone) {
+    for (const event of gone) {
+      const lane = this.lanes.get(event.lane);
+      lane.events.splice(lane.held, 1);
+      lane.dots.querySelector(`[data-serial="${event.serial}"]`)?.remove();
+    }
+  }
+
+  /** An event comes: if others were left out before it, the time since the one before them has a mark. */
+  passGap(at) {
+    const from = this.gapFrom;
+    this.gapFrom = undefined;
+    this.newest = at;
+    if (from === undefined) return;
+    const last = this.gaps.at(-1);
+    if (last && from - last.to < 1e8) last.to = at;
+    else this.gaps.push({ from, to: at });
+    if (this.gaps.length > 400) this.gaps.splice(0, 200);
   }
 
   /** What the step has done since with an event that it kept. */
@@ -100,6 +125,8 @@ export class Lanes {
     const event = lane.events.findLast((event) => event.at === line.since && event.verdict === "kept" && JSON.stringify(event.value) === value);
     if (!event) return;
     event.verdict = line.verdict;
+    const open = this.openHold;
+    if (open) open.count = Math.max(1, open.count - 1);
     if (lane.role !== "input") return;
     lane.counts.kept -= 1;
     if (lane.counts.kept === 0) delete lane.counts.kept;
@@ -121,15 +148,50 @@ export class Lanes {
     this.attached = line.edges;
   }
 
-  /** Times in which the step keeps something: from the first event that it keeps to the next that it sends. */
+  get openHold() {
+    const last = this.holds.at(-1);
+    return last?.to === null ? last : null;
+  }
+
+  /** Times in which the step keeps something: they begin with an event that it keeps. Where it kept but one, they end with the next that it
+   * sends; else when it says that it keeps nothing any more (`settle`). */
   hold(lane, event) {
-    const open = this.holds.at(-1)?.to === null ? this.holds.at(-1) : null;
-    if (lane.role === "input" && event.verdict === "kept" && !open) {
-      this.holds.push({ from: event.at, to: null });
-      if (this.holds.length > 2000) this.holds.splice(0, 1000);
-      this.drawHolds();
-    } else if (lane.role === "output" && open) {
+    const open = this.openHold;
+    if (lane.role === "input" && event.verdict === "kept") {
+      if (open) {
+        open.count += 1;
+        open.newest = event.at;
+      } else if (event.at !== this.sentAt) {
+        // What became part of an event that went out at once is not held.
+        this.begin({ from: event.at, to: null, count: 1, newest: event.at, sent: null });
+      }
+    } else if (lane.role === "output") {
+      this.sentAt = event.at;
+      if (!open) return;
+      open.sent = event.at;
+      if (open.count > 1) return;
       open.to = event.at;
+      this.drawHolds();
+    }
+  }
+
+  begin(hold) {
+    this.holds.push(hold);
+    if (this.holds.length > 2000) this.holds.splice(0, 1000);
+    this.drawHolds();
+  }
+
+  /** At the time `at` of the process the step held so many events. */
+  settle(held, at) {
+    const open = this.openHold;
+    if (open && held === 0 && at >= open.newest) {
+      open.to = open.sent !== null && open.sent >= open.newest ? open.sent : at;
+      this.drawHolds();
+    } else if (!open && held > 0) {
+      const last = this.holds.at(-1);
+      // It sent something and kept the rest.
+      if (last && at > last.to && at - last.to < 2e9) Object.assign(last, { to: null, count: held + 1, sent: last.to });
+      else if (!last || at > last.to) this.begin({ from: at, to: null, count: held + 1, newest: at, sent: null });
       this.drawHolds();
     }
   }
@@ -155,21 +217,27 @@ export class Lanes {
     this.width = first.svg.clientWidth || 600;
     this.scale = (this.width * present) / this.seconds;
     this.base = this.right;
-    const from = this.right - this.seconds * 1e9;
     for (const lane of this.lanes.values()) {
       lane.line.setAttribute("x2", this.width);
       for (const end of ["x1", "x2"]) lane.now.setAttribute(end, this.width * present);
-      lane.dots.replaceChildren();
-      lane.lastX = -1e9;
-      lane.labelEnd = -1e9;
-      const seen = lane.events.filter((event) => event.at >= from && event.at <= this.right);
-      const every = Math.ceil(seen.length / mostDots);
-      seen.forEach((event, index) => {
-        if (index % every === 0 || !["passed", "kept"].includes(event.verdict)) this.dot(lane, event);
-      });
+      this.renderLane(lane);
     }
     this.drawHolds();
     this.move();
+  }
+
+  /** Draws the dots that are in view anew. */
+  renderLane(lane) {
+    const from = this.right - this.seconds * 1e9;
+    lane.dots.replaceChildren();
+    lane.lastX = -1e9;
+    lane.labelEnd = -1e9;
+    const seen = lane.events.filter((event) => event.at >= from && event.at <= this.right);
+    lane.every = Math.max(1, Math.ceil(seen.length / mostDots));
+    lane.came = 0;
+    seen.forEach((event, index) => {
+      if (index % lane.every === 0 || !ordinary.includes(event.verdict)) this.dot(lane, event);
+    });
   }
 
   dot(lane, event) {
@@ -199,14 +267,6 @@ export class Lanes {
     group.addEventListener("pointerenter", () => this.point(event));
     group.addEventListener("click", () => this.point(event, true));
     lane.dots.append(group);
-    if (lane.dots.childElementCount > mostDots * 2) this.prune(lane);
-  }
-
-  /** Takes away what has left the view. */
-  prune(lane) {
-    const from = this.right - this.seconds * 1.2e9;
-    const serials = new Set(lane.events.filter((event) => event.at >= from).slice(-mostDots).map((event) => `${event.serial}`));
-    for (const dot of [...lane.dots.children]) if (!serials.has(dot.dataset.serial)) dot.remove();
   }
 
   drawHolds() {
@@ -277,6 +337,13 @@ export class Lanes {
       const x = this.width * present + ((this.reloadedAt - this.right) / 1e9) * this.scale;
       marks.push(draw("text", { x: x.toFixed(0), y: 13, class: "reload", "text-anchor": "middle" }, "anew"));
     }
+    const place = (at) => this.width * present + ((at - this.right) / 1e9) * this.scale;
+    for (const { from, to } of this.gaps) {
+      if (to < this.right - this.seconds * 1e9 || from > this.right) continue;
+      const x = Math.max(0, place(from));
+      marks.push(draw("rect", { class: "gap-mark", x: x.toFixed(1), y: 0, height: 3, width: Math.max(1, place(Math.min(to, this.right)) - x).toFixed(1) },
+        draw("title", {}, "More came here than is shown.")));
+    }
     this.axis.replaceChildren(...marks);
   }
 
@@ -291,19 +358,26 @@ export class Lanes {
 
   // Time.
 
-  pause(isPaused) {
-    this.until = isPaused ? this.clock() : null;
+  /** Shows the time up to `until`; null: now. What is in view when a pause begins stays until its end. */
+  stand(until) {
+    if (until !== null && this.until === null) {
+      this.ring.hold();
+      for (const lane of this.lanes.values()) lane.held = lane.events.length;
+    } else if (until === null && this.until !== null) {
+      for (const lane of this.lanes.values()) lane.held = 0;
+      this.forget(this.ring.release());
+    }
+    this.until = until;
     this.render();
+  }
+
+  pause(isPaused) {
+    this.stand(isPaused ? this.clock() : null);
   }
 
   /** Shows a time that has passed; `share` is 0 for the oldest event, 1 for now. */
   scrub(share) {
-    if (share >= 1) {
-      this.until = null;
-    } else {
-      this.until = this.oldest + (this.clock() - this.oldest) * share;
-    }
-    this.render();
+    this.stand(share >= 1 ? null : this.oldest + (this.clock() - this.oldest) * share);
   }
 
   /** Goes to the event before or behind the time in view. */
@@ -311,8 +385,7 @@ export class Lanes {
     const here = this.right;
     const times = this.ring.between(-Infinity, Infinity).map((event) => event.at);
     const next = direction < 0 ? times.filter((at) => at < here - 1e6).at(-1) : times.find((at) => at > here + 1e6);
-    this.until = next ?? (direction < 0 ? here : null);
-    this.render();
+    this.stand(next ?? (direction < 0 ? here : null));
   }
 
   zoom(factor) {

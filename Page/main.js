@@ -1,6 +1,6 @@
 // The live page of rxd: puts the parts together, follows the feed, and listens to keys.
 
-import { byID, make, say } from "./dom.js";
+import { byID, make, put, say } from "./dom.js";
 import { Drawer } from "./drawer.js";
 import { timeOfDay } from "./format.js";
 import { Graph } from "./graph.js";
@@ -18,6 +18,9 @@ let shown = null;
 /** What `GET /ui/graph` says of it. */
 let picture = null;
 let stop = null;
+/** After so long a silence, in milliseconds, nothing that is shown counts as present: messages come at least every two seconds. */
+const patience = 6000;
+let heardAt = performance.now();
 
 // Following.
 
@@ -26,24 +29,40 @@ async function follow() {
   for (;;) {
     if (document.hidden) await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
     stop = new AbortController();
-    model.clear();
+    isFresh = true;
+    heardAt = performance.now();
     try {
-      await feed(shown ? { pipeline: shown } : {}, stop.signal, take);
-      state("lost", "rxd has ended");
+      // Without a name: of all pipelines no more than their state.
+      await feed({ pipeline: shown ?? wanted() ?? "" }, stop.signal, take);
+      lose("rxd has ended");
     } catch (error) {
       if (error.name === "AbortError") continue;
       if (error instanceof Refusal && error.status === 401) await askForToken();
-      else state("lost", error instanceof Refusal ? error.message : "rxd does not answer");
+      else lose(error instanceof Refusal ? error.message : "rxd does not answer");
     }
     await new Promise((resume) => setTimeout(resume, 1000));
   }
 }
 
+/** The next message is the first of its feed, and has everything. */
+let isFresh = true;
+
 function take(message) {
+  heardAt = performance.now();
+  if (isFresh) model.clear();
+  isFresh = false;
+  document.body.classList.remove("stale");
   model.take(message);
   if (message.restart) return;
   const names = [...model.pipelines.keys()];
-  if (!names.includes(shown)) return choose(names.includes(wanted()) ? wanted() : names[0]);
+  if (!names.includes(shown)) {
+    const name = shown ?? wanted();
+    if (name && !names.includes(name)) {
+      notice(`There is no pipeline '${name}'.`);
+      asked = null;
+    }
+    return choose(names.includes(wanted()) ? wanted() : names[0]);
+  }
   showPipelines(names);
   const pipeline = model.pipelines.get(shown);
   if (picture?.revision !== pipeline.now.revision && !loading) load();
@@ -52,7 +71,36 @@ function take(message) {
   table.show(pipeline);
   drawer.show(pipeline);
   const isRunning = pipeline.now.state === "running";
-  state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""} · ${timeOfDay(model.at)}`);
+  const { failure } = pipeline.now;
+  const cause = !isRunning && failure ? `: ${failure.reason}${failure.nextTry ? `; the next try is at ${timeOfDay(failure.nextTry)}` : ""}` : "";
+  state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""}${cause} · ${timeOfDay(model.at)}`);
+}
+
+/** Nothing is known of the process any more: what is shown is the past. */
+function lose(why) {
+  const since = model.at ? `; what is shown is of ${timeOfDay(model.at)}` : "";
+  state("lost", `${why}${since}`);
+  document.body.classList.add("stale");
+  model.stop();
+  const pipeline = model.pipelines.get(shown);
+  if (!pipeline) return;
+  graph.show(pipeline);
+  table.show(pipeline);
+  drawer.show(pipeline);
+}
+
+setInterval(() => {
+  if (document.hidden || byID("token").open || document.body.classList.contains("stale")) return;
+  if (performance.now() - heardAt > patience) lose("rxd does not answer");
+}, 1000);
+
+/** Says something for a while. */
+function notice(text) {
+  const place = byID("notice");
+  say(place, text);
+  place.hidden = false;
+  clearTimeout(notice.timer);
+  notice.timer = setTimeout(() => { place.hidden = true; }, 15000);
 }
 
 function state(kind, text) {
@@ -64,15 +112,17 @@ function state(kind, text) {
 function showSentences() {
   const place = byID("sentences");
   const sentences = model.sentences.slice(0, 5);
-  if ([...place.children].map((item) => item.dataset.text).join("\n") === sentences.join("\n")) return;
-  place.replaceChildren(...sentences.map((sentence) => {
-    // Names in backquotes lead to their steps.
-    const parts = sentence.split("`").map((part, index) => {
+  const key = ({ text, pipeline }) => `${pipeline} ${text}`;
+  if ([...place.children].map((item) => item.dataset.text).join("\n") === sentences.map(key).join("\n")) return;
+  put(place, ...sentences.map((sentence) => {
+    // Names in backquotes lead to what they name, also in another pipeline.
+    const parts = sentence.text.split("`").map((part, index) => {
       if (index % 2 === 0) return part;
-      if (!model.pipelines.get(shown)?.steps.has(part)) return make("code", {}, part);
-      return make("button", { type: "button", class: "link code", click: () => open(part) }, part);
+      const go = part === sentence.step ? () => openIn(sentence.pipeline, part) : part === sentence.pipeline ? () => choose(part) : null;
+      return go ? make("button", { type: "button", class: "link code", click: go }, part) : make("code", {}, part);
     });
-    return make("li", { "data-text": sentence }, ...parts);
+    const other = sentence.pipeline && sentence.pipeline !== shown && !sentence.text.includes(`\`${sentence.pipeline}\``);
+    return make("li", { "data-text": key(sentence) }, ...parts, other ? make("span", { class: "quiet" }, ` (${sentence.pipeline})`) : null);
   }));
 }
 
@@ -95,7 +145,8 @@ function choose(name) {
   picture = null;
   close();
   document.title = `${name} · rxd`;
-  const step = asked ? `&step=${encodeURIComponent(asked)}` : "";
+  if (asked && asked.pipeline !== name) asked = null;
+  const step = asked ? `&step=${encodeURIComponent(asked.step)}` : "";
   history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}${step}`);
   // The steps of another one are wanted.
   stop?.abort();
@@ -103,8 +154,8 @@ function choose(name) {
 
 let loading = false;
 
-/** The step that the address asks for, until it has been opened. */
-let asked = new URLSearchParams(location.search).get("step");
+/** The step that the address or a sentence asks for, with its pipeline, until it has been opened. */
+let asked = ((query) => (query.get("step") ? { pipeline: query.get("pipeline"), step: query.get("step") } : null))(new URLSearchParams(location.search));
 
 /** Loads the picture, at first and after each reload. */
 async function load() {
@@ -118,7 +169,10 @@ async function load() {
     graph.find(byID("filter").value);
     graph.select(drawer.step?.id);
     if (drawer.step) reopen();
-    if (asked) open(asked);
+    if (asked?.pipeline === name) {
+      if (picture.steps.some(({ id }) => id === asked.step)) open(asked.step);
+      else notice(`There is no step '${asked.step}' in ${name}.`);
+    }
     asked = null;
   } catch (error) {
     state("lost", error.message);
@@ -143,6 +197,13 @@ function open(id) {
   graph.select(id);
   table.select(id);
   document.body.classList.add("open");
+}
+
+/** Opens a step of any pipeline. */
+function openIn(pipeline, step) {
+  if (pipeline === shown) return open(step);
+  asked = { pipeline, step };
+  choose(pipeline);
 }
 
 /** The address leads to the step again, for a bookmark or a reloaded page. */

@@ -46,11 +46,23 @@ export class Model {
 
   clear() {
     this.pipelines = new Map();
+    /** What to know first: texts, each with the pipeline and the step that it is about. */
     this.sentences = [];
     this.nanoseconds = 0;
     this.at = "";
     /** What the clock of the process is ahead of `performance.now()`, in nanoseconds. */
     this.offset = null;
+    /** The time at which the clock stands still, because nothing is heard; null: it goes. */
+    this.stoppedAt = null;
+  }
+
+  /** Nothing is heard of the process any more: nothing moves, as far as is known. */
+  stop() {
+    if (this.stoppedAt !== null) return;
+    this.stoppedAt = this.clock;
+    for (const pipeline of this.pipelines.values()) {
+      for (const part of [...pipeline.steps.values(), ...pipeline.edges.values()]) part.rates = {};
+    }
   }
 
   pipeline(name) {
@@ -82,6 +94,7 @@ export class Model {
       for (const step of pipeline.steps.values()) step.pass(seconds);
       for (const edge of pipeline.edges.values()) edge.pass(seconds);
     }
+    this.stoppedAt = null;
     this.nanoseconds = message.nanoseconds;
     this.at = message.at;
     this.follow(message.nanoseconds);
@@ -96,6 +109,7 @@ export class Model {
 
   /** The time of the process's clock now, in nanoseconds. */
   get clock() {
+    if (this.stoppedAt !== null) return this.stoppedAt;
     return this.offset === null ? this.nanoseconds : performance.now() * 1e6 + this.offset;
   }
 }
@@ -107,8 +121,8 @@ export function condition(step) {
   return (step.rates.nanoseconds ?? 0) > 5e8 ? "busy" : "";
 }
 
-/** Events that a step holds or has queued. */
-export const held = (step) => Math.max(step.now.holding ?? 0, step.now.queue?.events ?? 0, step.now.outbox?.events ?? 0);
+/** Events that a step holds, has in its windows and buffers, or has queued. */
+export const held = (step) => Math.max(step.now.holding ?? 0, step.now.kept_events ?? 0, step.now.queue?.events ?? 0, step.now.outbox?.events ?? 0);
 
 export const droppedRate = ({ rates }) => (rates.dropped ?? 0) + (rates.superseded ?? 0) + (rates.undecided ?? 0);
 export const errorRate = ({ rates }) => (rates.rejected ?? 0) + (rates.failed ?? 0);

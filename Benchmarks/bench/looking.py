@@ -22,7 +22,7 @@ class Reader:
     def __init__(self, path, target):
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.connect(path)
-        self.connection.sendall(f"GET {target} HTTP/1.1\r\nHost: rxd\r\n\r\n".encode())
+        self.connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         self.head = self.connection.recv(4096)
         if not self.head.startswith(b"HTTP/1.1 200"):
             raise ValueError(f"{target}: {self.head[:200]!r}")

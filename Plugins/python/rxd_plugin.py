@@ -261,7 +261,7 @@ class Record:
 class Sink:
     """Base class of sinks. Implement `write` (one event at a time) or `write_batch`. When it returns, the events are
     delivered. `Retry` and `OSError`: they come again later, after a growing pause. `Reject` and every other exception:
-    they are refused for good and go to the errors output."""
+    the event is refused for good and goes to the errors output; of a batch, the one that fails alone, too."""
 
     is_test = False
     batch_size = 1000
@@ -274,7 +274,8 @@ class Sink:
 
     def write_batch(self, records: List[Record]) -> None:
         """Delivers up to `batch_size` records, in order; `record.refuse` takes one out. Called when the batch is full or
-        no further event waits. A refused batch is refused as a whole: use `record.refuse` for single events."""
+        no further event waits. If it raises anything else than `Retry` and `OSError`, the records come again one at a time,
+        those that were written before it raised, too: refuse single events with `record.refuse`, or write in a transaction."""
         raise NotImplementedError
 
     def complete(self) -> None:
@@ -997,6 +998,9 @@ class _SinkRunner(_Runner):
         try:
             self.instance.write_batch(records)
         except Exception as error:
+            if len(records) > 1 and not isinstance(error, (Retry, OSError)):
+                self.write_singly(records)
+                return
             failure = error
             delivered = error.delivered if isinstance(error, Retry) else 0
         for record in records[:delivered]:
@@ -1008,6 +1012,22 @@ class _SinkRunner(_Runner):
             if self.is_skipping or failure is None:
                 break
             self.failure(record._id, failure)
+
+    def write_singly(self, records: List[Record]) -> None:
+        """Finds the records at fault in a batch that has failed: the others are delivered."""
+        for record in records:
+            if self.is_skipping:
+                return
+            try:
+                if record.refused is None:
+                    self.instance.write_batch([record])
+            except Exception as error:
+                self.failure(record._id, error)
+                continue
+            if record.refused is None:
+                self.session.delivered(record._id)
+            else:
+                self.session.answer(f'{{"id":{record._id},"error":{_encode(record.refused)}}}')
 
     def control(self, frame: Dict[str, Any]) -> None:
         self.write_waiting()

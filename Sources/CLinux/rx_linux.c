@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/xattr.h>
@@ -29,6 +30,8 @@ void rx_begin_writeback(int descriptor, long long offset, long long count) {
   sync_file_range(descriptor, offset, count, SYNC_FILE_RANGE_WRITE);
 }
 
+int rx_sync_file_system(int descriptor) { return syncfs(descriptor); }
+
 int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count) {
   return fsetxattr(descriptor, name, bytes, (size_t)count, 0);
 }
@@ -37,11 +40,34 @@ long rx_get_attribute(int descriptor, const char *name, void *bytes, long count)
   return fgetxattr(descriptor, name, bytes, (size_t)count);
 }
 
+long rx_access_list(int descriptor, void *bytes, long count) {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  const long found = getxattr(path, "system.posix_acl_access", bytes, (size_t)count);
+  return found < 0 && (errno == ENODATA || errno == ENOTSUP) ? 0 : found;
+}
+
 void rx_remove_attribute(int descriptor, const char *name) { fremovexattr(descriptor, name); }
 
 int rx_stream_socket(int family) { return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
 int rx_local_socket(void) { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+
+uint32_t rx_file_system(const char *path) {
+  struct statfs status;
+  int result;
+  do { result = statfs(path, &status); } while (result != 0 && errno == EINTR);
+  return result == 0 ? (uint32_t)status.f_type : 0;
+}
+
+int rx_has_writer(int descriptor) {
+  // Only a file without writers can be leased. Should one come before the lease is given back, the signal of that is ignored by default.
+  if (fcntl(descriptor, F_SETSIG, SIGURG) != 0) return -1;
+  const int has = fcntl(descriptor, F_SETLEASE, F_RDLCK) == 0 ? 0 : errno == EAGAIN ? 1 : -1;
+  if (has == 0) fcntl(descriptor, F_SETLEASE, F_UNLCK);
+  fcntl(descriptor, F_SETSIG, 0);
+  return has;
+}
 
 int rx_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 

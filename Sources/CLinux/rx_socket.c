@@ -199,15 +199,6 @@ int rx_set_receive_buffer(int descriptor, int bytes) { return set_buffer(descrip
 
 int rx_set_send_buffer(int descriptor, int bytes) { return set_buffer(descriptor, bytes, SO_SNDBUFFORCE, SO_SNDBUF); }
 
-void rx_set_no_delay(int descriptor) { rx_set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1); }
-
-void rx_set_keep_alive(int descriptor, int seconds) {
-  rx_set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
-  rx_set_option(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
-  rx_set_option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, seconds / 4 > 0 ? seconds / 4 : 1);
-  rx_set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 4);
-}
-
 int rx_peer_process(int descriptor, int *pid, int *uid) {
   struct ucred who;
   socklen_t length = sizeof who;
@@ -231,10 +222,6 @@ int rx_has_hung_up(int descriptor) {
   struct pollfd one = {.fd = descriptor, .events = POLLRDHUP};
   return poll(&one, 1, 0) != 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
-
-void rx_count_drops(int descriptor) { rx_set_option(descriptor, SOL_SOCKET, SO_RXQ_OVFL, 1); }
-
-void rx_pass_credentials(int descriptor) { rx_set_option(descriptor, SOL_SOCKET, SO_PASSCRED, 1); }
 
 enum { MOST = 64, CONTROL = 128 };
 

@@ -14,7 +14,7 @@
   X(prepare_v2) X(finalize) X(step) X(reset) X(bind_int64) X(bind_blob64) X(bind_text64) X(column_int64) \
   X(column_blob) X(column_bytes) X(column_type) X(db_config) \
   X(progress_handler) X(busy_handler) X(limit) X(stmt_readonly) X(column_count) X(column_name) \
-  X(bind_parameter_count) X(bind_parameter_name) X(bind_null) X(bind_double) X(column_double)
+  X(bind_parameter_count) X(bind_parameter_name) X(bind_null) X(bind_double) X(column_double) X(wal_hook) X(config)
 #define FIELD(name) __typeof__(&sqlite3_##name) name;
 static struct { FUNCTIONS(FIELD) } lib;
 
@@ -34,6 +34,9 @@ bool rx_sqlite_load(char *why, size_t size) {
       FUNCTIONS(FIND)
     }
     is_loaded = !fault;
+    // Pages come one by one: a process may have a thousand stores, and most of them need a few. Refused where another part of the process
+    // uses the library already.
+    if (is_loaded) lib.config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
     if (fault && size) snprintf(why, size, "%s", fault);
   }
   bool loaded = is_loaded;
@@ -41,18 +44,35 @@ bool rx_sqlite_load(char *why, size_t size) {
   return loaded;
 }
 
-static int open_with(const char *path, int flags, sqlite3 **db);
+static int open_with(const char *path, int flags, const char *vfs, sqlite3 **db);
 
-int rx_sqlite_open(const char *path, bool writable, sqlite3 **db) {
+static int log_grew(void *frames, sqlite3 *db, const char *name, int count) {
+  (void)db, (void)name;
+  *(int *)frames = count;
+  return SQLITE_OK;
+}
+
+int rx_sqlite_open(const char *path, int *frames, sqlite3 **db) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
-  flags |= writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-  return open_with(path, flags, db);
+  int code = open_with(path, flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL, db);
+  if (code != SQLITE_OK) return code;
+  // In place of checkpoints by itself.
+  lib.wal_hook(*db, log_grew, frames);
+  return lib.exec(*db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
+}
+
+int rx_sqlite_open_beside(const char *path, sqlite3 **db) {
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_READONLY;
+  int code = open_with(path, flags, "unix-none", db);
+  if (code != SQLITE_OK) return code;
+  rx_sqlite_keep_log(*db);
+  return lib.exec(*db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
 }
 
 int rx_sqlite_open_foreign(const char *path, bool writable, bool creates, sqlite3 **db) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   flags |= writable ? SQLITE_OPEN_READWRITE | (creates ? SQLITE_OPEN_CREATE : 0) : SQLITE_OPEN_READONLY;
-  int code = open_with(path, flags, db);
+  int code = open_with(path, flags, NULL, db);
   // No statement reaches another file.
   if (code == SQLITE_OK) lib.limit(*db, SQLITE_LIMIT_ATTACHED, 0);
   return code;
@@ -98,13 +118,13 @@ int rx_sqlite_open_quiet(const char *path, sqlite3 **db) {
   }
   strcpy(out, "?immutable=1");
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_URI;
-  int code = open_with(uri, flags | SQLITE_OPEN_READONLY, db);
+  int code = open_with(uri, flags | SQLITE_OPEN_READONLY, NULL, db);
   free(uri);
   return code;
 }
 
-static int open_with(const char *path, int flags, sqlite3 **db) {
-  int code = lib.open_v2(path, db, flags, NULL);
+static int open_with(const char *path, int flags, const char *vfs, sqlite3 **db) {
+  int code = lib.open_v2(path, db, flags, vfs);
   if (code != SQLITE_OK) return code;
   lib.db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
   lib.db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -113,6 +133,7 @@ static int open_with(const char *path, int flags, sqlite3 **db) {
   return SQLITE_OK;
 }
 
+void rx_sqlite_keep_log(sqlite3 *db) { lib.db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL); }
 int rx_sqlite_close(sqlite3 *db) { return lib.close(db); }
 int rx_sqlite_exec(sqlite3 *db, const char *sql) { return lib.exec(db, sql, NULL, NULL, NULL); }
 const char *rx_sqlite_message(sqlite3 *db) { return lib.errmsg(db); }
@@ -120,6 +141,12 @@ const char *rx_sqlite_name(int code) { return lib.errstr(code); }
 int rx_sqlite_changes(sqlite3 *db) { return lib.changes(db); }
 bool rx_sqlite_in_transaction(sqlite3 *db) { return !lib.get_autocommit(db); }
 int rx_sqlite_errno(sqlite3 *db) { return lib.system_errno(db); }
+int rx_sqlite_checkpoint(sqlite3 *db, bool *is_whole) {
+  int frames = 0, written = 0;
+  int code = lib.wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_FULL, &frames, &written);
+  *is_whole = code == SQLITE_OK && frames == written;
+  return code;
+}
 int rx_sqlite_truncate_log(sqlite3 *db) {
   return lib.wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 }

@@ -18,6 +18,8 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let executor: Executor
   /// Used only in turns of `executor`.
   private let execution: Execution
+  /// The sinks whose destinations are down. Readable from any thread.
+  package let troubles: SinkTroubles
   private var state: [UInt8]?
   private let isMoved: Bool
   private let commits: Bool
@@ -51,7 +53,9 @@ package final class PipelineLaunch: @unchecked Sendable {
     self.state = state
     self.isMoved = isMoved
     executor = Executor(clock: SystemClock.shared)
+    executor.graceOfTimers = Executor.grace
     execution = Execution(plan: plan, executor: executor, services: services)
+    troubles = execution.troubles
     execution.keepsStateOnFailure = isRestarted
     execution.reading.placement = placement
     if let delivery { execution.commit(with: delivery) }

@@ -292,6 +292,7 @@ package struct PipelineLoader {
         if bytes.count > 64 << 10 { return .refused("has more than 64 KiB") }
         if bytes.last == 0x0A { bytes.removeLast() }
         if bytes.last == 0x0D { bytes.removeLast() }
+        if bytes.isEmpty { return .refused("is empty: its file \(Printable.cut(path)) has no text") }
         SecretMask.process.note(bytes)
         return .found(bytes)
       } catch {

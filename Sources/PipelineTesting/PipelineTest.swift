@@ -29,6 +29,8 @@ package struct PipelineTest: Sendable {
     package var source: Located<String>
     /// The source in the plan.
     package var origin: SignalPlan
+    /// The type of the source's events, to which its events are converted (``TypedInput``).
+    package var type: ExpressionType
     package var history: SignalHistory
   }
 

@@ -150,7 +150,15 @@ package struct PipelineTestReader {
       return SignalHistory.Entry(at: now, moment)
     }
     check(order: entries, sequence.items)
-    return PipelineTest.Input(source: node.name, origin: origin, history: SignalHistory(entries))
+    let type = origin.type.type
+    for (entry, item) in zip(entries, sequence.items) {
+      guard case .next(let value) = entry.moment, let problem = TypedInput.problem(value, type) else { continue }
+      report(
+        .testStep,
+        "\(problem.path.isEmpty ? "an event" : "'\(problem.path)'") of '\(name)' is a \(problem.type), not \(problem.written)",
+        item.location, help: problem.help)
+    }
+    return PipelineTest.Input(source: node.name, origin: origin, type: type, history: SignalHistory(entries))
   }
 
   private mutating func check(

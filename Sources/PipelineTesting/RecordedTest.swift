@@ -37,6 +37,10 @@ package struct RecordedTest: Sendable {
   package static let tolerance = TimeSpan.milliseconds(100)
   /// The largest number of events of a readable test.
   package static let mostEvents = 400
+  /// The longest recording: trying a test out takes time for each timer of that span.
+  package static let longest = TimeSpan.seconds(3600)
+  /// The limit of turns of one try.
+  private static let mostTurns = 2_000_000
 
   /// Longer ones are broken up.
   private static let longestLine = 110
@@ -52,7 +56,7 @@ package struct RecordedTest: Sendable {
 
   /// - Parameters:
   ///   - step: The selected step: the test expects the events of the signal or sink that contains it.
-  ///   - end: When the recording ended, on the same clock as the sightings.
+  ///   - end: When the recording ended, on the same clock as the sightings. Any number: what lies further apart than ``longest`` is refused.
   ///   - sightings: In the order in which they were seen, of the edges `sources(of:)`, `signalEdges(of:)` and the inputs of steps with inner
   ///     signals.
   package init(
@@ -60,12 +64,20 @@ package struct RecordedTest: Sendable {
   ) throws(Refusal) {
     self.plan = plan
     self.name = name
-    guard let first = sightings.map(\.nanoseconds).min() else { throw Refusal(message: "nothing was seen") }
-    func at(_ nanoseconds: Int64) -> TimeSpan { .milliseconds((nanoseconds - first + 500_000) / 1_000_000) }
+    guard let first = sightings.map(\.nanoseconds).min(), let last = sightings.map(\.nanoseconds).max() else {
+      throw Refusal(message: "nothing was seen")
+    }
+    let start = TimeSpan(nanoseconds: first)
+    guard TimeSpan(nanoseconds: max(end, last)) - start <= Self.longest else {
+      throw Refusal(message: "the recording is longer than the \(Self.longest) of a test: choose a shorter time")
+    }
+    func at(_ nanoseconds: Int64) -> TimeSpan {
+      .milliseconds(((TimeSpan(nanoseconds: nanoseconds) - start).nanoseconds + 500_000) / 1_000_000)
+    }
     func entries(_ edge: EdgeID) -> [SignalHistory.Entry] {
       sightings.filter { $0.edge == edge }.map { SignalHistory.Entry(at: at($0.nanoseconds), $0.moment) }
     }
-    self.end = at(max(end, sightings.map(\.nanoseconds).max() ?? end))
+    self.end = at(max(end, last))
     guard let target = plan.signalEdges(of: step).first else {
       throw Refusal(message: "the step belongs to no signal or sink that a test can expect")
     }
@@ -115,7 +127,7 @@ package struct RecordedTest: Sendable {
     return requests.enumerated().map { index, request in
       let next = index + 1 < requests.count ? requests[index + 1].at : TimeSpan(nanoseconds: .max)
       let reply = replies.first { $0.at >= request.at && $0.at < next && $0.moment.value != nil }
-      let after = reply.map { TimeSpan(nanoseconds: $0.at.nanoseconds - request.at.nanoseconds) }
+      let after = reply.map { $0.at - request.at }
       return (after ?? .zero, reply?.moment.value)
     }
   }
@@ -129,7 +141,9 @@ package struct RecordedTest: Sendable {
       guard let test = read(text, into: &diagnostics) else {
         return Outcome(text: text, problem: diagnostics.all.map(\.line).joined(separator: "\n"))
       }
-      let result = TestRunner(plan).run(test)
+      var runner = TestRunner(plan)
+      runner.turnLimit = Self.mostTurns
+      let result = runner.run(test)
       if result.passed { return Outcome(text: text) }
       let actual = (result.failures.first { $0.expectation == 0 })?.history.entries.filter { !$0.moment.isMark }
       if !isLast, let actual, isAsSeen(actual) {
@@ -152,8 +166,7 @@ package struct RecordedTest: Sendable {
     // Errors are compared as such; their messages may name what differs from run to run.
     actual.count == expected.count
       && zip(actual, expected).allSatisfy { now, seen in
-        let shift = now.at.nanoseconds - seen.at.nanoseconds
-        guard abs(shift) <= Self.tolerance.nanoseconds else { return false }
+        guard max(now.at - seen.at, seen.at - now.at) <= Self.tolerance else { return false }
         if case .error = now.moment, case .error = seen.moment { return true }
         return now.moment == seen.moment
       }

@@ -85,12 +85,18 @@ final class ReplyRecording: Sendable {
   /// Checks in the order of the server.
   private func refusal(of event: TestValue) -> ServerAnswer? {
     guard rules.sendsRequests else { return nil }
-    if case .text(let body)? = event["body"], let answer = rules.refusal(ofBytes: body.count) { return answer }
     let path = event["path"]?.text ?? rules.path ?? ""
     let method = event["method"]?.text ?? rules.methods?.first ?? ""
-    if let answer = rules.refusal(ofPath: path[...], method: method) { return answer }
-    let authorization = event["headers"]?["authorization"]?.text
-    return authorization.flatMap { rules.refusal(ofAuthorization: $0) }
+    // A body that is too large is refused also where nobody would take it.
+    var tooLarge: ServerAnswer?
+    if case .text(let body)? = event["body"] { tooLarge = rules.refusal(ofBytes: body.count) }
+    if let answer = rules.refusal(ofPath: path[...], method: method) { return tooLarge ?? answer }
+    let headers = event["headers"]
+    if let answer = rules.access.refusal(host: headers?["host"]?.text, origin: headers?["origin"]?.text) {
+      return answer
+    }
+    if let given = headers?["authorization"]?.text, let answer = rules.refusal(ofAuthorization: given) { return answer }
+    return tooLarge
   }
 
   /// The source was closed before these requests.

@@ -45,6 +45,7 @@ package struct ScriptedSource: SourceComponent {
       joined = source.joined
       clients = source.clients
       super.init(nodeContext, downstream: downstream)
+      waitsForSteps = false
     }
 
     /// Everything is scheduled before anything is sent, so that at one instant the script comes before the timers that

@@ -62,10 +62,13 @@ package struct SignalHistory: Sendable, Equatable {
   }
 
   /// The history as a script for ``ScriptedSource``.
-  package var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] {
+  package var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] { script(of: .dyn) }
+
+  /// The same as a source of this type sends it: with times where it has them.
+  package func script(of type: ExpressionType) -> [(at: TimeSpan, moment: ScriptedSource.Moment)] {
     entries.compactMap { entry in
       switch entry.moment {
-      case .next(let value): (entry.at, .next(value.owned))
+      case .next(let value): (entry.at, .next(TypedInput.owned(value, type)))
       case .complete: (entry.at, .complete)
       case .error(let message): (entry.at, .fail(SignalFailure(.user, message)))
       case .subscribe, .cancel: nil

@@ -37,6 +37,7 @@ package struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
 ///
 /// Everything happens on the pipeline thread.
 final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
+  var timerKind: TimerKind { .output }
   typealias Outcome = Result<Call.Reply, Call.Failure>
   typealias Answer = Stub<Call.Reply, Call.Failure>.Answer
 

@@ -190,6 +190,7 @@ final class StubDocker: @unchecked Sendable {
 
   /// Gives the parts of an answer at their times.
   private final class Answer: HTTPStream, TimerTarget, @unchecked Sendable {
+    var timerKind: TimerKind { .output }
     private let docker: StubDocker
     private let executor: Executor
     /// The next one is the last.

@@ -78,6 +78,14 @@ private final class TestRun {
   /// Rejected events and warnings, shown with a failure.
   private final class DeadLetters: @unchecked Sendable {
     static let limit = 3
+    /// Warnings of the log, in order, each once: an event that a condition could not decide about, and the like.
+    var warnings: [String] = []
+
+    func warn(_ label: String, _ message: String) {
+      let warning = Printable.cut("\(label): \(message)", limit: 500)
+      if warnings.count <= Self.limit, !warnings.contains(warning) { warnings.append(warning) }
+    }
+
     var count = 0
     var shown: [String] = []
     var random: UInt64 = 0
@@ -126,7 +134,9 @@ private final class TestRun {
   ) -> Execution {
     let client = StubHTTPClient(requests)
     var services = Services(
-      http: docker.map { StubClients(client, $0) } ?? client, log: { _, _, _ in }, deadLetter: { deadLetters.add($0) },
+      http: docker.map { StubClients(client, $0) } ?? client,
+      log: { level, label, message in if level >= .warning { deadLetters.warn(label, message) } },
+      deadLetter: { deadLetters.add($0) },
       random: { deadLetters.next() })
     services.programs = StubPrograms(programs)
     services.databases = StubDatabases(databases)
@@ -213,7 +223,7 @@ private final class TestRun {
   private var sending: Set<String> { Set(test.stubs.compactMap(\.sink)) }
 
   private func source(_ input: PipelineTest.Input) -> ScriptedSource {
-    var source = ScriptedSource(input.history.script)
+    var source = ScriptedSource(input.history.script(of: input.type))
     if let replies = replies.first(where: { plan.named[$0.key].ownSource === input.origin })?.value {
       source.clients = replies
     }
@@ -443,6 +453,7 @@ private final class TestRun {
 
   /// Adds further facts to a failure.
   private func explain(_ diagnostic: inout Diagnostic) {
+    for warning in deadLetters.warnings.prefix(DeadLetters.limit) { diagnostic.notes.append(.init(warning)) }
     guard deadLetters.count > 0 else { return }
     diagnostic.notes.append(
       .init(

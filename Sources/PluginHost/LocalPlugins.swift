@@ -228,7 +228,7 @@ final class NativePlugin: PluginMaker {
   ) -> any PluginInstance {
     let (file, digest) = (file, digest)
     return NativeInstance(services, receiver) { opening throws(PluginFault) in
-      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log, services.meter)
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.said, services.meter)
     }
   }
 
@@ -237,14 +237,15 @@ final class NativePlugin: PluginMaker {
   ) -> any PluginSourceInstance {
     let (file, digest) = (file, digest)
     return NativeSource(services, queue) { opening throws(PluginFault) in
-      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.log, services.meter)
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, services.said, services.meter)
     }
   }
 
   func openRow(
     of spec: PluginComponentSpec, _ opening: PluginOpening, _ meter: PluginMeter
   ) throws(PluginFault) -> any PluginRowFunction {
-    try NativeRow(try NativeLibrary.load(file, digest: digest).open(spec, opening, { _, _ in }, meter))
+    try NativeRow(
+      try NativeLibrary.load(file, digest: digest).open(spec, opening, PluginLog({ _, _ in }, meter), meter))
   }
 }
 

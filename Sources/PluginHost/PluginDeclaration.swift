@@ -49,8 +49,8 @@ struct PluginDeclaration {
       case "memory": if let size = ByteSize.decode(value, &context) { settings.memory = size.bytes }
       case "cpu":
         if let span = TimeSpan.decode(value, &context) { settings.cpu = max(1, Int(span.nanoseconds / 1_000_000_000)) }
-      case "files": if let count = Int.decode(value, &context) { settings.files = count }
-      case "processes": if let count = Int.decode(value, &context) { settings.processes = count }
+      case "files": if let count = limit(value, &context) { settings.files = count }
+      case "processes": if let count = limit(value, &context) { settings.processes = count }
       default: context.unknownParameter(entry, "a plugin", among: keys)
       }
     }
@@ -85,6 +85,16 @@ struct PluginDeclaration {
           help: "'path' is a shared library or an executable; 'run' is a program with arguments"))
       return nil
     }
+  }
+
+  /// A number that the system takes as a limit.
+  private static func limit(_ node: YAMLNode, _ context: inout DecodingContext) -> Int? {
+    guard let count = Int.decode(node, &context) else { return nil }
+    guard (0...Int(Int32.max)).contains(count) else {
+      context.badValue(node, "'\(context.parameter)' must be from 0 to \(Int32.max)")
+      return nil
+    }
+    return count
   }
 
   private static func resolve(_ path: String, _ directory: String) -> String {

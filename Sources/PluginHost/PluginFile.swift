@@ -69,41 +69,15 @@ package struct PluginFile: Sendable, Hashable {
 
   // MARK: Trust
 
-  /// Why the plugin must not be used, a clause; nil: it may.
-  ///
-  /// A file, and the directories on its way, must belong to root or the user, and others must not be able to write them. A directory with
-  /// the sticky bit, such as `/tmp`, protects the files of the user.
+  /// Why the plugin must not be used, a clause; nil: it may. Each of its files must be a ``TrustedFile``.
   package func refusal() -> String? {
     for file in files {
-      guard let real = Self.realPath(file) else { return "'\(file)' cannot be opened: \(PosixError.text(errno))" }
-      var path = real
-      while true {
-        var status = stat()
-        guard stat(path, &status) == 0 else { return "'\(path)' cannot be opened: \(PosixError.text(errno))" }
-        let isDirectory = status.st_mode & S_IFMT == S_IFDIR
-        if path == real, status.st_mode & S_IFMT != S_IFREG { return "'\(path)' is no file" }
-        if status.st_uid != 0, status.st_uid != geteuid() {
-          return "'\(path)' belongs to the user \(status.st_uid), who could replace it"
-        }
-        let isOpen =
-          status.st_mode & 0o002 != 0 || status.st_mode & 0o020 != 0 && status.st_gid != getegid() && status.st_gid != 0
-        if isOpen, !(isDirectory && status.st_mode & S_ISVTX != 0) {
-          return "others may write '\(path)': use chmod go-w on it"
-        }
-        guard path != "/" else { break }
-        path = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "/"
-      }
+      do throws(TrustedFile.Refusal) { _ = try TrustedFile(file) } catch { return error.message }
     }
     if case .program = form, access(path, X_OK) != 0 {
       return "'\(path)' is not executable: use chmod +x on it, or name its interpreter with 'run'"
     }
     return nil
-  }
-
-  private static func realPath(_ path: String) -> String? {
-    guard let found = realpath(path, nil) else { return nil }
-    defer { free(found) }
-    return String(cString: found)
   }
 
   // MARK: Digest
@@ -133,22 +107,8 @@ package struct PluginFile: Sendable, Hashable {
     return hex(sums.0) + hex(sums.1) + "-\(size)"
   }
 
-  /// Nil: it cannot be read, or has more than 256 MiB.
-  static func contents(_ path: String) -> [UInt8]? {
-    guard let file = try? FileDescriptor.openForReading(path), let size = try? file.status().size,
-      size <= 256 << 20
-    else { return nil }
-    var bytes = [UInt8](repeating: 0, count: Int(size))
-    var at = 0
-    while at < bytes.count {
-      let count = bytes.withUnsafeMutableBytes {
-        (try? file.read(into: UnsafeMutableRawBufferPointer(rebasing: $0[at...]))) ?? nil
-      }
-      guard let count, count > 0 else { return nil }
-      at += count
-    }
-    return bytes
-  }
+  /// Nil: it cannot be read, has more than 256 MiB, or is no ``TrustedFile``.
+  static func contents(_ path: String) -> [UInt8]? { (try? TrustedFile(path))?.contents() }
 }
 
 /// How a plugin's program is run.

@@ -174,7 +174,10 @@ struct PluginServices: @unchecked Sendable {
   var executor: Executor
   /// The step that it belongs to.
   var step: StepID
+  /// What rxd says of the plugin.
   var log: @Sendable (Services.Level, String) -> Void
+  /// What the plugin says itself.
+  var said: PluginLog
   var meter: PluginMeter
   /// Runs blocking work of a native one.
   var worker: any Worker
@@ -186,8 +189,11 @@ struct PluginServices: @unchecked Sendable {
     executor = execution.executor
     step = nodeContext.step
     let (write, label) = (execution.services.log, execution.plan.steps[step.number].label)
-    log = { write($0, label, $1) }
-    meter = nodeContext.pluginMeter ?? PluginMeter()
+    let log: @Sendable (Services.Level, String) -> Void = { write($0, label, $1) }
+    let meter = nodeContext.pluginMeter ?? PluginMeter()
+    self.log = log
+    self.meter = meter
+    said = meter.kept { PluginLog(log, meter) }
     worker = execution.services.worker("plugin")
   }
 }

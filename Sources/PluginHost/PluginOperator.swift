@@ -47,6 +47,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
     private var watch = AnswerWatch()
+    private var pace: AnswerPace
     private var timers: [(name: String, token: Int, wake: Wake)] = []
     private var nextToken = 1
     private var backlog = Backlog()
@@ -69,6 +70,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       self.parameters = parameters
       perEvent = PerEventArguments(parameters.offered, parameters.arguments)
       share = PluginShare(nodeContext)
+      pace = AnswerPace(of: parameters.plugin)
       super.init(nodeContext, downstream: downstream)
     }
 
@@ -97,7 +99,9 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         instance = maker.makeInstance(of: parameters.offered, services, self)
       }
       self.instance = instance
+      let repeated = recovery.isRepeating ? submitted : 0
       submitted = 0
+      pace.restarted()
       updateCounts()
       instance.open(
         PluginOpening(
@@ -105,7 +109,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
           stateVersion: savedVersion,
           isRepeating: recovery.isRepeating,
           isTest: services.isImmediate))
-      submit()
+      submit(atLeast: repeated)
     }
 
     /// Updates the present counts.
@@ -134,7 +138,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       }
     }
 
-    override func complete() { append(.complete, OwnedEvent(Event(.null)), [], nil) }
+    override func complete() { append(.complete, OwnedEvent(made(.null)), [], nil) }
 
     override func woke(_ token: Int) {
       if token == Self.checks {
@@ -150,7 +154,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         return
       }
       guard let index = timers.firstIndex(where: { $0.token == token }) else { return }
-      append(.timer(timers.remove(at: index).name), OwnedEvent(Event(.null)), [], nil)
+      append(.timer(timers.remove(at: index).name), OwnedEvent(made(.null)), [], nil)
     }
 
     private func append(_ kind: PluginInput.Kind, _ event: OwnedEvent, _ arguments: [OwnedValue], _ ack: Ack?) {
@@ -200,13 +204,15 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       }
     }
 
-    private func submit() {
+    /// - Parameter least: So many were given to the last instance, which has ended: they go to the next one one at a time.
+    private func submit(atLeast least: Int = 0) {
       guard let instance, !isClosed else { return }
-      let end = min(entries.count, max(submitted, answered + parameters.offered.credit))
+      let end = min(entries.count, max(submitted, answered + pace.window, least))
       // A new instance is given all answered inputs again: they are part of its state.
       guard submitted < end else { return }
       let inputs = (submitted..<end).map { entries[$0].input }
       submitted = end
+      pace.gave(first + end - 1, unanswered: end - answered)
       updateCounts()
       instance.submit(inputs)
       if !watch.wake.isSet { watch.wake = wake(after: AnswerWatch.interval, Self.checks) }
@@ -243,6 +249,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       guard index == answered else { return }
       entries[index].isAnswered = true
       answered += 1
+      pace.answered(answer.number)
       recovery.answered()
       let input = entries[index].input
       waitingBytes -= entries[index].bytes
@@ -349,6 +356,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       if covered > index { covered -= 1 }
       for at in index..<entries.count { entries[at].input = entries[at].input.with(number: first + at) }
       submitted = 0
+      pace.interrupted()
     }
 
     // MARK: The end

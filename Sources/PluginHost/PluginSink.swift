@@ -30,13 +30,13 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var submitted = 0
     private var first = 0
     private var bytes = 0
-    private var share: MemoryShare
     private var receipt: Receipt?
     private var counted: PluginShare
 
     private var instance: (any PluginInstance)?
     private var recovery = InstanceRecovery()
     private var watch = AnswerWatch()
+    private var pace: AnswerPace
     /// Wakes to hand over undelivered events again.
     private var again = Wake.none
     private var pause = TimeSpan.milliseconds(500)
@@ -45,7 +45,6 @@ struct PluginSink: SinkComponent, BoundComponent {
     private var isCompleting = false
     private var isFinishing = false
     private var isOver = false
-    private var isInputPaused = false
     private var isSuspending = false
     private var patience = Wake.none
 
@@ -53,16 +52,16 @@ struct PluginSink: SinkComponent, BoundComponent {
     private static let repeats = 1
     private static let waitsNoLonger = 2
     private static let checks = 3
-    /// The limit of waiting bytes.
-    private static let largestQueue = 16 << 20
+    /// The memory of a waiting event beside its value.
+    private static let bytesOfEntry = 256
     private static let longestPause = TimeSpan.seconds(30)
     private static let longestWait = TimeSpan.seconds(2)
 
     init(_ parameters: PluginSink, _ nodeContext: NodeContext) {
       self.parameters = parameters
       perEvent = PerEventArguments(parameters.offered, parameters.arguments)
-      share = MemoryShare(of: nodeContext.execution.services.memory)
       counted = PluginShare(nodeContext)
+      pace = AnswerPace(of: parameters.plugin)
       super.init(nodeContext)
     }
 
@@ -85,13 +84,15 @@ struct PluginSink: SinkComponent, BoundComponent {
       guard !isOver, let maker = parameters.plugin.maker else { return }
       let instance = maker.makeInstance(of: parameters.offered, PluginServices(nodeContext), self)
       self.instance = instance
+      let repeated = recovery.isRepeating ? submitted : 0
       submitted = 0
+      pace.restarted()
       updateCounts()
       instance.open(
         PluginOpening(
           step: label, pipeline: execution.plan.name, parameters: parameters.arguments,
           isRepeating: recovery.isRepeating))
-      submit()
+      submit(atLeast: repeated)
     }
 
     // MARK: Taking events in
@@ -102,9 +103,10 @@ struct PluginSink: SinkComponent, BoundComponent {
       do throws(PerEventArguments.Failure) {
         arguments = try perEvent.values(event, frame)
       } catch { return reject(event, error.message) }
-      let receipt = take(1, joining: receipt)
+      let event = OwnedEvent(event)
+      let receipt = take(1, bytes: event.byteCount + Self.bytesOfEntry, joining: receipt)
       self.receipt = receipt
-      append(OwnedEvent(event), arguments, receipt)
+      append(event, arguments, receipt)
       updatePressure()
     }
 
@@ -117,26 +119,19 @@ struct PluginSink: SinkComponent, BoundComponent {
     }
 
     private func updatePressure() {
-      share.set(bytes)
-      let room = execution.services.memory.room(Self.largestQueue)
-      let most = 4 * parameters.offered.credit
-      if !isInputPaused, entries.count > most || bytes > room {
-        isInputPaused = true
-        pauseInput()
-      } else if isInputPaused, entries.count <= most / 2, bytes <= room / 2 {
-        isInputPaused = false
-        resumeInput()
-      }
+      bound(entries.count, 4 * parameters.offered.credit)
     }
 
     override func turnEnded() { submit() }
 
-    private func submit() {
+    /// - Parameter least: So many were given to the last instance, which has ended: they go to the next one one at a time.
+    private func submit(atLeast least: Int = 0) {
       guard let instance, !isOver, !isSuspending, !again.isSet else { return }
-      let end = min(entries.count, max(submitted, parameters.offered.credit))
+      let end = min(entries.count, max(submitted, pace.window, least))
       if submitted < end {
         let inputs = (submitted..<end).map { entries[$0].input }
         submitted = end
+        pace.gave(first + end - 1, unanswered: end)
         updateCounts()
         instance.submit(inputs)
         instance.flush()
@@ -161,6 +156,7 @@ struct PluginSink: SinkComponent, BoundComponent {
         }
         let index = answer.number - first
         guard entries.indices.contains(index), !entries[index].isAnswered else { continue }
+        pace.answered(answer.number)
         switch answer.verdict {
         case .done:
           entries[index].isAnswered = true
@@ -205,6 +201,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     /// Gives unanswered inputs new numbers and hands them over again, in order.
     private func handOverAgain() {
       first += submitted
+      pace.interrupted()
       for index in entries.indices {
         entries[index].input = entries[index].input.with(number: first + index, isAgain: index == 0)
       }
@@ -216,19 +213,21 @@ struct PluginSink: SinkComponent, BoundComponent {
       pause = .milliseconds(500)
       if isInTrouble {
         isInTrouble = false
+        trouble.ends()
         execution.services.log(.info, label, "the plugin delivers again")
       }
     }
 
     private func fails(_ message: String) {
       countRetry()
+      trouble.begins(message)
       if !isInTrouble {
         isInTrouble = true
         execution.services.log(.warning, label, "\(message); trying again")
       }
       guard !again.isSet else { return }
       again = executor.schedule(at: executor.now + pause, self, Self.repeats)
-      pause = min(TimeSpan(nanoseconds: pause.nanoseconds * 2), Self.longestPause)
+      pause = min(pause.scaled(by: 2), Self.longestPause)
     }
 
     func woke(_ token: Int) {
@@ -308,11 +307,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       submitted = 0
       updateCounts()
       bytes = 0
-      share.set(0)
-      if isInputPaused {
-        isInputPaused = false
-        resumeInput()
-      }
+      updatePressure()
       return left
     }
 
@@ -394,7 +389,9 @@ struct PluginSink: SinkComponent, BoundComponent {
           }
         }
       }
-      for one in restored { append(one.event, one.arguments, takeBack(1)) }
+      for one in restored {
+        append(one.event, one.arguments, takeBack(1, bytes: one.event.byteCount + Self.bytesOfEntry))
+      }
       updatePressure()
     }
   }

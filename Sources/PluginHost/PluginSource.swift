@@ -94,6 +94,7 @@ struct PluginSource: SourceComponent, BoundComponent {
     func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance) {
       guard !isClosed, self.instance === instance else { return }
       self.instance = nil
+      instance.release()
       share.set(isOpen: false, inHand: 0)
       switch end {
       // The next execution continues.
@@ -204,6 +205,8 @@ protocol PluginSourceInstance: AnyObject, Sendable {
   func acknowledge(_ tokens: [UInt64], problem: String?)
   /// Asks the source to send nothing more and to end.
   func stop()
+  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged.
+  func release()
   /// Ends the instance; nothing more comes.
   func close()
 }

@@ -16,7 +16,7 @@ enum SpecStore {
   /// The files that specs name, by the plugin's own file.
   private static let uses = Mutex<[String: [String]]>([:])
 
-  /// The document of the plugin for this digest; nil: unknown.
+  /// The document of the plugin for this digest; nil: unknown. A file that others may have written is not believed.
   static func entry(_ file: PluginFile, _ digest: String) -> Entry? {
     if let known = known.withLock({ $0[digest] }) { return known }
     for path in places(file, digest) {

@@ -48,7 +48,7 @@ package struct ExecSink: SinkComponent {
       .init("encode", \.encode, "How events are encoded as bytes."),
       .init("framing", \.framing, "How events are delimited."),
       .init("onExit", \.onExit, "What happens if it ends before its input does."),
-      .init("restart", \.restart, "The pauses before it is started again."),
+      .init("restart", \.restart, applies: .word("onExit", ["restart"]), "The pauses before it is started again."),
       .init("success", \.success, range: 0...255, "The exit statuses that are no error when its input has ended."),
       .init(
         "stopTimeout", \.stopTimeout, range: 0...Int64.max, "How long it may go on after the end of its input."),

@@ -44,7 +44,8 @@ package struct FileSink: SinkComponent {
         .init("size", \.size, primary: true, "A file that would be larger is full; one turn's rows are not divided."),
         .init(
           "every", \.every, range: 1_000_000_000...Int64.max,
-          "A file is full at each multiple of this since 1970, in UTC: `1h` at each full hour, `1d` at midnight."),
+          "A file is full at each multiple of this since 1970, in UTC: `1h` at each full hour, `1d` at midnight; with a row or without one."
+        ),
         .init("keep", \.keep, range: 1...1_000_000, "How many full files are kept, the newest; all by default."),
         .init("compress", \.compress, "How full files are compressed."),
       ]
@@ -98,7 +99,9 @@ package struct FileSink: SinkComponent {
       rows of newly opened files may be repeated.
 
       With `rotate`, a full file is renamed to `NAME-YYYYMMDD-HHMMSS` (UTC, with `.1`, `.2` where that is taken), as logrotate \
-      does with `dateext`, and never again; a thread of its own compresses and removes full files. With a state directory a \
+      does with `dateext`, and never again; a thread of its own compresses and removes full files. With `every`, a file is renamed to the end of its \
+      period when that is over, also if no row follows, and the next row begins a new one; where events name their files, these are the open ones and the \
+      1,000 that were closed last. With a state directory a \
       file is compressed when nothing of it can have to be cut any more, so each row is in one file once, whenever rxd is \
       killed. A file that cannot be renamed goes on growing, which is logged. Programs that rotate files themselves need none \
       of this: a file that was moved away is made anew with the next event, without a signal.
@@ -113,14 +116,18 @@ package struct FileSink: SinkComponent {
       .init("encode", \.encode, "How events are encoded as bytes."),
       .init("mode", \.mode, "Whether events are added or replace each other."),
       .init("sync", \.sync, "When data must be on the disk."),
-      .init("syncInterval", \.syncInterval, range: 1...Int64.max, "The longest delay of `sync: interval`."),
+      .init(
+        "syncInterval", \.syncInterval, range: 1...Int64.max, applies: .word("sync", ["interval"]),
+        "The longest delay of a write to the disk."),
       .init(
         "maxOpenFiles", \.maxOpenFiles, range: 1...10_000,
-        "With `{{ }}` in `path`: how many files are open; 64 by default."),
+        applies: .template("path"), "How many files are open; 64 by default."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "With `{{ }}` in `path`: the longest time without events before a file is closed; 30s by default."),
-      .init("rotate", \.rotate, "When the file is full and a new one begins; never by default."),
+        applies: .template("path"), "The longest time without events before a file is closed; 30s by default."),
+      .init(
+        "rotate", \.rotate, applies: .notWord("mode", ["replace"]),
+        "When the file is full and a new one begins; never by default."),
     ],
     examples: [
       .snippet("a log of events", "file: { path: /tmp/events.ndjson }"),
@@ -156,19 +163,11 @@ package struct FileSink: SinkComponent {
 
   package func validate(_ context: inout DecodingContext) {
     validateRotation(&context)
-    if path.template != nil {
-      guard mode == .replace else { return }
+    if path.template != nil, mode == .replace {
       context.badValue(
         at: context.location(of: "mode"), "'mode: replace' of 'file' takes one path, without {{ }}",
         .conflictingParameters,
         help: "Leave 'mode' out, or write a component for each path, with a 'filter' before it")
-      return
-    }
-    for (name, isGiven) in [("maxOpenFiles", maxOpenFiles != nil), ("idleTimeout", idleTimeout != nil)] where isGiven {
-      context.badValue(
-        at: context.location(of: name), "'\(name)' of 'file' has no effect without {{ }} in 'path'",
-        .conflictingParameters,
-        help: "Leave it out")
     }
   }
 
@@ -179,12 +178,6 @@ package struct FileSink: SinkComponent {
         at: context.location(of: "rotate"), "'rotate' of 'file' has no limit of size or time",
         .conflictingParameters,
         help: "Add 'size: 100MB' or 'every: 1d'")
-    }
-    if mode == .replace {
-      context.badValue(
-        at: context.location(of: "rotate"), "'rotate' of 'file' has no effect with 'mode: replace'",
-        .conflictingParameters,
-        help: "Leave one of them out")
     }
     if encode.options.format == .csv, encode.options.csv.header {
       context.badValue(
@@ -197,7 +190,8 @@ package struct FileSink: SinkComponent {
   private var hasManyFiles: Bool { path.template != nil || rotate != nil }
 
   package var threads: String? {
-    !hasManyFiles ? StreamSink.threads : "encoded on the pipeline's thread, written by a thread of its own"
+    !hasManyFiles
+      ? StreamSink.threads : "encoded on the pipeline's thread, written by one of the threads that files share"
   }
   package var encoding: EncodeParameter? { encode }
   package var streamEncoding: EncodeParameter? { mode == .append && !hasManyFiles ? encode : nil }

@@ -4,8 +4,9 @@ import Transport
 extension HTTPSink.Node {
   // MARK: Answers
 
-  func answered(_ place: Int, _ result: Result<HTTPResponse, HTTPFailure>) {
-    guard !isOver, let request = exchanges.removeValue(forKey: place)?.request else { return }
+  func answered(_ place: Int, _ answer: HTTPSink.AnswerWay) {
+    guard !isOver, exchanges[place]?.answer === answer, let result = answer.take() else { return }
+    guard let request = exchanges.removeValue(forKey: place)?.request else { return }
     switch result {
     case .failure(let failure):
       let reason = SignalFailure(.sink, failure.message, at: nodeContext.location)
@@ -95,7 +96,7 @@ extension HTTPSink.Node {
       let accepted = items.filter { $1 == .accepted }.map(\.0)
       let later = items.filter { $1 == .again }.map(\.0)
       if later.isEmpty { answered(request) }
-      isRefused = false
+      accepts()
       countSent(accepted.count)
       countBytes(accepted.reduce(0) { $0 + $1.body.count })
       acknowledge(accepted)
@@ -116,8 +117,9 @@ extension HTTPSink.Node {
     let wasInTrouble = pace.isInTrouble
     pace.answered(request.place)
     guard wasInTrouble, !pace.isInTrouble else { return }
-    let failures = trouble.failures
-    let lasted = (executor.now - trouble.since).nanoseconds
+    trouble.ends()
+    let failures = failing.failures
+    let lasted = (executor.now - failing.since).nanoseconds
     let unit: Int64 = lasted < 10_000_000_000 ? 1_000_000 : 1_000_000_000
     let span = TimeSpan(nanoseconds: (lasted + unit / 2) / unit * unit)
     log(
@@ -132,7 +134,7 @@ extension HTTPSink.Node {
 
   func acknowledge(_ request: HTTPSink.Request) {
     answered(request)
-    isRefused = false
+    accepts()
     countSent(request.items.count)
     countBytes(request.items.reduce(0) { $0 + $1.body.count })
     acknowledge(request.items)
@@ -146,6 +148,13 @@ extension HTTPSink.Node {
       item.receipt.acknowledge(count)
       count = 0
     }
+  }
+
+  /// The server has accepted events.
+  private func accepts() {
+    guard isRefused else { return }
+    isRefused = false
+    trouble.ends()
   }
 
   /// The server rejects these events: as one batch or, if there is only one, for good.
@@ -175,6 +184,7 @@ extension HTTPSink.Node {
         """)
     }
     isRefused = true
+    trouble.begins(failure.message)
     reject(request.items, failure.message)
   }
 
@@ -208,11 +218,12 @@ extension HTTPSink.Node {
       queue.insert(request)
       return
     }
+    trouble.begins(reason)
     if !pace.isInTrouble {
-      trouble = (since: executor.now, failures: 0)
+      failing = (since: executor.now, failures: 0)
       log(.warning, isLast ? giving : "\(reason); trying again")
     }
-    trouble.failures += 1
+    failing.failures += 1
     let pause = pace.pause(after: request.attempts, random: execution.services.random())
     pace.failed(
       request.place, executor.now, pause: isPartial ? after ?? pause : wait(closed?.pause, usual: after ?? pause))

@@ -39,8 +39,11 @@ extension HTTPSink {
     func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], FormFailure> {
       if let request { return request.bytes(of: event, wallTime: wallTime) }
       buffer.clear()
-      // An envelope gets the values again.
-      let failure = envelope == nil ? encoder.append(value, to: buffer) : JSONWriter.append(value, to: buffer)
+      // An envelope gets the values again. A body of several events has each as a part.
+      let failure =
+        envelope != nil
+        ? JSONWriter.appendPart(value, to: buffer)
+        : (form == .array ? JSONWriter.fault(ofPart: value, buffer) : nil) ?? encoder.append(value, to: buffer)
       if let failure { return .failure(FormFailure(message: "the event cannot be written: \(failure)")) }
       return .success(Array(buffer.bytes))
     }

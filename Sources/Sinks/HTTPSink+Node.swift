@@ -10,7 +10,6 @@ extension HTTPSink {
     private var options = HTTPOptions()
     private let requests = HTTPConnections()
     var queue: Queue
-    private var share: MemoryShare
     var pace: Pace
     /// The requests under way, by number.
     var exchanges: [Int: Exchange] = [:]
@@ -24,9 +23,8 @@ extension HTTPSink {
     private var worker: (any Worker)?
     private var isFinishing = false
     var isOver = false
-    private var isInputPaused = false
     /// When requests started to fail, and how many have failed since.
-    var trouble = (since: Instant(nanoseconds: 0), failures: 0)
+    var failing = (since: Instant(nanoseconds: 0), failures: 0)
     /// The last response showed a wrong configuration, which has been logged.
     var isRefused = false
     var servers: Servers
@@ -48,6 +46,14 @@ extension HTTPSink {
     private var fault: String?
     /// Whether the pipeline is about to be suspended, so that no request begins.
     private var isSuspending = false
+    /// The next execution gets everything that is not delivered (``Estate``).
+    private var isHandingOver = false
+    /// Nothing is sent before what the execution before has left is taken over.
+    var awaitsEstate = false
+    /// The receipts of the events of the saved state, in its order; nil: no request can be made of the event any more.
+    var restoredReceipts: [Receipt?] = []
+    /// Somebody waits for the events that no request has yet.
+    private var isHurried = false
     /// Holds the execution until the requests under way are answered, until this is due.
     private var patience = Wake.none
 
@@ -55,6 +61,7 @@ extension HTTPSink {
       var request: Request
       /// Nil while the body is being compressed.
       var call: (any Cancellable)?
+      var answer: AnswerWay?
     }
 
     private static let flushes = 1
@@ -62,15 +69,14 @@ extension HTTPSink {
     private static let waitsNoLonger = 3
     /// How long a suspended pipeline waits for answers, at most.
     private static let longestWait = TimeSpan.seconds(2)
-    /// The limit of waiting bytes.
-    private static let largestQueue = 16 << 20
+    /// The memory of a waiting event beside its bytes.
+    static let bytesOfItem = 320
 
     init(_ parameters: HTTPSink, _ nodeContext: NodeContext, _ form: (any RequestForm)? = nil) {
       self.parameters = parameters
       writer = BodyWriter(parameters, form)
       values = MappedValues(parameters.body)
       queue = Queue(parameters.batch)
-      share = MemoryShare(of: nodeContext.execution.services.memory)
       pace = Pace(most: parameters.maxConcurrent, parameters.retry)
       servers = Servers(parameters.urls.count, parameters.balance, parameters.circuitBreaker)
       hasTargets = parameters.hasTargets
@@ -82,12 +88,17 @@ extension HTTPSink {
       options.auth = parameters.auth?.value ?? .none
       options.tls = parameters.tls.value
       options.allowPrivate = parameters.allowPrivate
+      options.proxy = parameters.proxy
       options.connections = requests
       options.sink = nodeContext.execution.plan.steps[nodeContext.step.number].owner
       super.init(nodeContext)
     }
 
     override func open() {
+      if !execution.isDryRun, Estate.all.has(execution.name(of: nodeContext.step)) {
+        awaitsEstate = true
+        execution.whenBegun { [self] in takeEstate() }
+      }
       guard let choice = parameters.compress.choice else { return }
       compressor = Compressor(choice.format, level: choice.level)
       worker = execution.services.worker("compress")
@@ -114,18 +125,21 @@ extension HTTPSink {
       switch prepare(event) {
       case .failure(let failure): reject(event, failure.message)
       case .success((let bytes, let target)):
-        let receipt = take(1, joining: receipt)
+        let id = deliveryID(of: event, bytes)
+        let event = OwnedEvent(event)
+        let receipt = take(1, bytes: bytes.count + event.byteCount + Self.bytesOfItem, joining: receipt)
+        if isHandingOver, receipt !== self.receipt { receipt.announceHandover() }
         self.receipt = receipt
         queue.append(
           Item(
-            body: bytes, event: OwnedEvent(event), receipt: receipt, target: target, id: deliveryID(of: event, bytes),
+            body: bytes, event: event, receipt: receipt, target: target, id: id,
             since: executor.now, takenAt: executor.wallTime))
         updatePressure()
       }
     }
 
     /// The encoded form of an event until its request is sent, and its target.
-    private func prepare(_ event: Event) -> Result<([UInt8], Target?), FormFailure> {
+    func prepare(_ event: Event) -> Result<([UInt8], Target?), FormFailure> {
       if values != nil || hasTargets, let failure = frame.load(event) {
         return .failure(FormFailure(message: EventFrame.message(of: failure)))
       }
@@ -170,24 +184,15 @@ extension HTTPSink {
         oldest: oldest.map { executor.now - $0 })
     }
 
-    private func updatePressure() {
-      let (count, bytes) = (queue.count, queue.bytes)
-      share.set(bytes)
-      let room = execution.services.memory.room(Self.largestQueue)
-      if !isInputPaused, count > parameters.queue || bytes > room {
-        isInputPaused = true
-        pauseInput()
-      } else if isInputPaused, count <= parameters.queue / 2, bytes <= room / 2 {
-        isInputPaused = false
-        resumeInput()
-      }
-    }
+    func updatePressure() { bound(queue.count, parameters.queue) }
 
     // MARK: Sending
 
     /// Starts as many requests as allowed.
     func sendNext() {
-      while !isOver, !isSuspending, pace.admits(beside: exchanges.count), let request = next() { begin(request) }
+      while !isOver, !isSuspending, !awaitsEstate, pace.admits(beside: exchanges.count), let request = next() {
+        begin(request)
+      }
       if isFinishing, !isOver, exchanges.isEmpty, queue.isEmpty { over() }
       if exchanges.isEmpty { waitNoLonger() }
     }
@@ -198,7 +203,7 @@ extension HTTPSink {
       guard let oldest = queue.oldestEvent else { return nil }
       let due = oldest + parameters.batch.every
       // While the input waits, nothing more comes for the batches that are open.
-      guard queue.isFull || due <= executor.now || isFinishing || isInputPaused else {
+      guard queue.isFull || due <= executor.now || isFinishing || waitsForRoom || isHurried else {
         if flushAt != due {
           unset(&flush)
           flushAt = due
@@ -313,14 +318,18 @@ extension HTTPSink {
           message.headers.append(HTTPHeader("Content-Type", writer.mediaType))
         }
         message.headers.append(HTTPHeader("Idempotency-Key", request.key))
-        let executor = executor
-        let node = Weak(self)
-        let call = execution.services.http.send(message) { result in
-          executor.post { node.object?.answered(place, result) }
-        }
+        let answer = AnswerWay()
+        lead(answer, to: place)
+        let call = execution.services.http.send(message) { answer.put($0) }
         request.attempts += 1
-        exchanges[place] = Exchange(request: request, call: call)
+        exchanges[place] = Exchange(request: request, call: call, answer: answer)
       }
+    }
+
+    func lead(_ answer: AnswerWay, to place: Int) {
+      let executor = executor
+      let node = Weak(self)
+      answer.lead { executor.post { node.object?.answered(place, answer) } }
     }
 
     func woke(_ token: Int) {
@@ -366,6 +375,8 @@ extension HTTPSink {
 
     // MARK: State
 
+    override var keepsNothing: Bool { exchanges.isEmpty && queue.isEmpty }
+
     override func save(_ state: inout StateWriter) {
       queue.save(to: &state, beside: exchanges.values.map(\.request), newKey: newKey)
     }
@@ -377,13 +388,17 @@ extension HTTPSink {
         try restored.restore(from: &state) { event in
           guard case .success((let bytes, let target)) = prepare(event.event) else {
             lost += 1
+            restoredReceipts.append(nil)
             return nil
           }
+          let receipt = takeBack(1, bytes: bytes.count + event.byteCount + Self.bytesOfItem)
+          restoredReceipts.append(receipt)
           return Item(
-            body: bytes, event: event, receipt: takeBack(1), target: target, since: executor.now,
-            takenAt: executor.wallTime)
+            body: bytes, event: event, receipt: receipt, target: target, since: executor.now, takenAt: executor.wallTime
+          )
         }
       } catch {
+        restoredReceipts = []
         for (item, _) in restored.removeAll(beside: []) { item.receipt.acknowledge(1) }
         throw error
       }
@@ -398,21 +413,44 @@ extension HTTPSink {
       updatePressure()
     }
 
-    /// Requests under way are answered soon, or repeated by the next execution.
+    /// In a reload the next execution gets the queue as it is. Otherwise requests under way are answered soon, or repeated by the next
+    /// execution; senders that wait for an answer must get it now.
     override func willSuspend() {
-      isSuspending = true
-      guard !isOver, !exchanges.isEmpty else { return }
+      guard !isOver, !handOverQueue() else { return }
+      isHurried = queue.hasSender
+      isSuspending = !isHurried
+      guard !exchanges.isEmpty || isHurried else { return }
       execution.hold()
       patience = executor.schedule(at: executor.now + Self.longestWait, self, Self.waitsNoLonger)
+      sendNext()
+    }
+
+    override func handOverQueue() -> Bool {
+      guard !isOver, KeptListeners.isKeeping, execution.successor != nil else { return false }
+      isSuspending = true
+      isHandingOver = true
+      var announced: Set<ObjectIdentifier> = []
+      for receipt in queue.receipts(beside: exchanges.values.map(\.request))
+      where announced.insert(ObjectIdentifier(receipt)).inserted {
+        receipt.announceHandover()
+      }
+      return true
+    }
+
+    override func hurry() {
+      guard !isHurried, !isSuspending else { return }
+      isHurried = true
+      sendNext()
     }
 
     private func waitNoLonger() {
-      guard patience.isSet else { return }
+      guard patience.isSet, !isHurried || queue.isEmpty else { return }
       unset(&patience)
       execution.release()
     }
 
     override func suspend() {
+      if isHandingOver { return leaveEstate() }
       for (item, _) in close() {
         // Events that the state does not hold are sent again by their sender.
         item.receipt.acknowledge(1, item.receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
@@ -420,7 +458,7 @@ extension HTTPSink {
     }
 
     /// Releases everything. Returns the unacknowledged events, in order, and why the request of each has failed.
-    private func close() -> [(item: Item, failure: String?)] {
+    func close() -> [(item: Item, failure: String?)] {
       guard !isOver else { return [] }
       isOver = true
       unset(&flush)
@@ -430,10 +468,7 @@ extension HTTPSink {
       let left = queue.removeAll(beside: exchanges.values.map(\.request))
       exchanges = [:]
       waitNoLonger()
-      if isInputPaused {
-        isInputPaused = false
-        resumeInput()
-      }
+      updatePressure()
       return left
     }
 
@@ -469,7 +504,8 @@ extension HTTPSink {
     }
 
     private func reportUndelivered(_ left: Int) {
-      guard left > 0 else { return }
+      // What is in the outbox is delivered later.
+      guard left > 0, !isRepeatedLater else { return }
       log(.warning, "the server had not acknowledged \(left) event\(left == 1 ? "" : "s") \(Self.unacknowledged)")
     }
 

@@ -139,8 +139,7 @@ extension HTTPSink {
     /// Removes everything, with the events of `others`, in the order in which the sink took them. `failure`: why the
     /// request of the event has failed, if it has.
     mutating func removeAll(beside others: [Request]) -> [(item: Item, failure: String?)] {
-      let begun = (others + requests).sorted { $0.place < $1.place }
-      let all = begun.flatMap { request in request.items.map { (item: $0, failure: request.failure) } }
+      let all = all(beside: others).flatMap { request in request.items.map { (item: $0, failure: request.failure) } }
       let rest = events.map { (item: $0, failure: String?.none) }
       requests = []
       batches = []
@@ -175,6 +174,28 @@ extension HTTPSink {
       }
       defer { place += items.count }
       return Request(place: place, items: items, key: key(items))
+    }
+
+    /// The requests, also those of `others`, in order.
+    func all(beside others: [Request]) -> [Request] { (others + requests).sorted { $0.place < $1.place } }
+
+    /// The receipts of all events, those of `others` included, in order; one may come several times.
+    func receipts(beside others: [Request]) -> [Receipt] {
+      all(beside: others).flatMap { $0.items.map(\.receipt) } + events.map(\.receipt)
+    }
+
+    /// Whether a sender waits that must send an event again which is not delivered.
+    var hasSender: Bool { receipts(beside: []).contains(where: \.notifiesSender) }
+
+    /// The same request of an earlier queue, in this one.
+    mutating func makeRequest(of items: [Item], like other: Request) -> Request {
+      defer { place += items.count }
+      var request = Request(
+        place: place, items: items, key: other.key, attempts: other.attempts, failure: other.failure,
+        server: other.server)
+      request.number = other.number
+      request.time = other.time
+      return request
     }
 
     /// Makes a request of some events of another one, which is no longer under way.

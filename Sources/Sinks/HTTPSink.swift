@@ -23,13 +23,14 @@ package struct HTTPSink: SinkComponent {
     static var fields: [RecordField<Batch>] {
       [
         .init("count", \.count, primary: true, range: 1...100_000, "The largest number of events in one request."),
-        .init("bytes", \.bytes, "The largest body."),
+        .init("bytes", \.bytes, applies: .with("count"), "The largest body."),
         .init(
-          "every", \.every, range: 0...Int64.max,
+          "every", \.every, range: 0...Int64.max, applies: .with("count"),
           "How long an event may wait for others to share its request."),
         .init("form", \.form, "How several events form the body."),
         .init(
           "open", \.open, range: 1...100_000,
+          applies: .all([.with("count"), .any([.template("/url"), .template("/headers")])]),
           "How many batches may wait, where the URL or a header depends on the event; beyond, the oldest is sent."),
       ]
     }
@@ -54,9 +55,11 @@ package struct HTTPSink: SinkComponent {
       [
         .init("format", \.format, primary: true, required: true, "How bodies are compressed."),
         .init(
-          "level", \.level, range: 1...19,
+          "level", \.level, range: 1...19, applies: .notWord("format", ["none"]),
           "From fast to small: 1 to 9 for gzip, 6 by default; 1 to 19 for zstd, 3 by default."),
-        .init("least", \.least, "The least body that is compressed; smaller ones fit in a packet."),
+        .init(
+          "least", \.least, applies: .notWord("format", ["none"]),
+          "The least body that is compressed; smaller ones fit in a packet."),
       ]
     }
     /// The format and level; nil: no compression.
@@ -119,6 +122,7 @@ package struct HTTPSink: SinkComponent {
   var connectTimeout = TimeSpan.seconds(5)
   var maxConcurrent = 1
   var queue = 10_000
+  var proxy: String?
   var allowPrivate = false
 
   package init() {}
@@ -150,7 +154,7 @@ package struct HTTPSink: SinkComponent {
       `circuitBreaker` says. If no server takes requests, events wait until the first one may be tried again.
 
       If the URL or a header has templates, a request has only events for which they are the same: each URL has a batch of its own, with its own \
-      `count`, `bytes` and `every`, at most `batch.open` at a time. Their order is kept per URL. Event data stays where the template puts it, as in the source `http`; an event that would leave its place goes to the \
+      `count`, `bytes` and `every`, at most `batch.open` at a time. Their order is kept per URL. Event data is encoded for its place in the URL, as in the source `http`; an event that would leave its place goes to the \
       errors output.
 
       `body` is what goes into the body for an event, an expression or a mapping of expressions; `encode` encodes its value. \
@@ -178,7 +182,7 @@ package struct HTTPSink: SinkComponent {
         "url", \.url, primary: true, variables: requestVariables,
         "The URL, http or https. Templates may fill the part after the host; this or `urls` is required."),
       .init("urls", \.urls, "Several servers in place of `url`, without templates."),
-      .init("balance", \.balance, "With `urls`: which server a request goes to."),
+      .init("balance", \.balance, applies: .with("urls"), "Which server a request goes to."),
       .init("method", \.method, "The method."),
       .init("headers", \.headers, variables: requestVariables, "Further headers."),
       .init("encode", \.encode, "How events are encoded as bytes."),
@@ -202,7 +206,11 @@ package struct HTTPSink: SinkComponent {
         "partial", \.partial, variables: responseVariables,
         "Which events of a request the server has taken, from its answer with the status 2xx; by default all."),
       .init("auth", \.auth, "How to authenticate."),
-      .init("tls", \.tls, "Certificates."),
+      .init(
+        "tls", \.tls,
+        applies: .any([
+          .begins("url", ["https:"]), .begins("urls", ["https:"]), .begins("auth.oauth2.tokenURL", ["https:"]),
+        ]), "Certificates."),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
         "How long a request may take, from its start to the last byte of the response."),
@@ -213,6 +221,7 @@ package struct HTTPSink: SinkComponent {
         "maxConcurrent", \.maxConcurrent, range: 1...1000,
         "How many requests may be under way at the same time. With more than one, their order is not kept."),
       .init("queue", \.queue, range: 1...10_000_000, "How many events may wait."),
+      .init("proxy", \.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
       .init(
         "allowPrivate", \.allowPrivate,
         "Whether a host name may resolve to a private address. Literal addresses are always allowed."),
@@ -237,7 +246,7 @@ package struct HTTPSink: SinkComponent {
       ),
       .snippet(
         "an index for each day and customer",
-        "http: { url: 'http://127.0.0.1:9200/{{ urlEncode(event.customer) }}-{{ formatTime(now, \"%F\") }}/_doc' }"),
+        "http: { url: 'http://127.0.0.1:9200/{{ event.customer }}-{{ formatTime(now, \"%F\") }}/_doc' }"),
       .snippet(
         "in bulk, where the answer has a status for each event",
         """
@@ -313,7 +322,7 @@ package struct HTTPSink: SinkComponent {
         "http: { urls: [\"http://10.0.0.1/ingest\", \"http://10.0.0.2/ingest\"], balance: roundRobin }"),
       .init(
         .writing, "send each event to a URL of its own",
-        "http: { url: \"http://127.0.0.1:8080/users/{{ urlEncode(event.user) }}\" }"),
+        "http: { url: \"http://127.0.0.1:8080/users/{{ event.user }}\" }"),
       .init(
         .writing, "send a form", "http: { url: \"http://127.0.0.1:8080/in\", encode: form, body: { text: event.text } }"
       ),
@@ -330,6 +339,7 @@ package struct HTTPSink: SinkComponent {
     context.requireOne("url", url.isGiven, or: "urls", !urls.isEmpty)
     for url in urls + (url.isGiven ? [url] : []) { URLConfinement.validate(url, &context) }
     validateServers(&context)
+    URLConfinement.validate(proxy: proxy, &context)
     headers.validateHeaders(isRequest: true, hasAuth: auth != nil, &context)
     tls.validate(at: "tls", &context)
     if retry.delay > retry.maxDelay {
@@ -366,15 +376,7 @@ package struct HTTPSink: SinkComponent {
   }
 
   private func validateServers(_ context: inout DecodingContext) {
-    guard !urls.isEmpty else {
-      if balance != Balance.failover {
-        context.badValue(
-          at: context.location(of: "balance"), "'balance' of 'http' has no effect without 'urls'",
-          .conflictingParameters,
-          help: "Leave it out")
-      }
-      return
-    }
+    guard !urls.isEmpty else { return }
     for template in urls + headers.entries.map(\.value) where !template.isConstant {
       context.badValue(
         at: template.location ?? context.location,
@@ -406,15 +408,7 @@ package struct HTTPSink: SinkComponent {
   }
 
   private func validateCompression(_ context: inout DecodingContext) {
-    guard let choice = compress.choice else {
-      if compress.level != nil {
-        context.badValue(
-          at: context.location(of: "compress.level"), "'level' of 'compress' has no effect without a 'format'",
-          .conflictingParameters,
-          help: "Write 'format: gzip', or leave 'level' out")
-      }
-      return
-    }
+    guard let choice = compress.choice else { return }
     if !choice.format.levels.contains(choice.level) {
       context.badValue(
         at: context.location(of: "compress.level"),

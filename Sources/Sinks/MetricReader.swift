@@ -38,7 +38,9 @@ final class MetricReader {
         guard member.is(.map) else { continue }
         for label in member.entries {
           guard let content = text(parser.expand(label.value.unwrapped, into: store)) else { continue }
-          metric.labels.append((MetricStore.name(text(label.key) ?? "", mayHaveColon: false), content))
+          let name = MetricStore.name(text(label.key) ?? "", mayHaveColon: false)
+          if MetricStore.isNameOfMetrics(name) { return .failure(FormFailure(message: Self.nameAsLabel(metric.name))) }
+          metric.labels.append((name, content))
         }
       default: continue
       }
@@ -51,6 +53,10 @@ final class MetricReader {
     metric.value = number
     metric.weight = rate > 0 && rate <= 1 ? 1 / rate : 1
     return .success(metric)
+  }
+
+  private static func nameAsLabel(_ metric: String) -> String {
+    "\(metric.isEmpty ? "the metric" : "the metric '\(Printable.cut(metric))'") has a label '__name__', which is the name of a metric itself"
   }
 
   private func text(_ value: Value) -> String? {

@@ -88,6 +88,9 @@ final class MetricStore: Sendable {
     return String(decoding: bytes, as: UTF8.self)
   }
 
+  /// Whether a label would take the place of the name of its metric: Prometheus refuses all that comes with it.
+  static func isNameOfMetrics(_ label: String) -> Bool { label == "__name__" }
+
   private static func escaped(_ text: String, quotes: Bool) -> String {
     var bytes: [UInt8] = []
     for byte in text.utf8 {
@@ -130,6 +133,11 @@ final class MetricStore: Sendable {
     if observes, labels.contains(where: { $0.name == "le" }) {
       return "the metric '\(shown)' has a label 'le', which the buckets of its histogram have"
     }
+    // A value that is refused makes no series.
+    if observes, !value.isFinite { return "the metric '\(shown)' has observed \(value), which is no number" }
+    if !observes, metric.isRelative, kind == .counter, !(value >= 0) {
+      return "the counter '\(shown)' would fall by \(-value)"
+    }
     let text = Self.text(labels)
     let key = "\(name){\(text)"
     return state.withLock { state in
@@ -157,30 +165,22 @@ final class MetricStore: Sendable {
               ? .histogram(counts: Array(repeating: 0, count: buckets.count + 1), sum: 0) : .value(0), seen: now))
       }
       guard let index = state.families[family]?.index[key] else { return nil }
-      return add(&state.families[family]!.series[index], kind, metric, value, shown, now)
+      add(&state.families[family]!.series[index], metric, value, now)
+      return nil
     }
   }
 
-  private func add(
-    _ series: inout Series, _ kind: Kind, _ metric: Metric, _ value: Double, _ shown: String, _ now: Int64
-  ) -> String? {
+  private func add(_ series: inout Series, _ metric: Metric, _ value: Double, _ now: Int64) {
     switch series.content {
     case .histogram(var counts, let sum):
-      guard value.isFinite else { return "the metric '\(shown)' has observed \(value), which is no number" }
       counts[buckets.firstIndex { value <= $0 } ?? buckets.count] += metric.weight
       // The array is not copied.
       series.content = .value(0)
       series.content = .histogram(counts: counts, sum: sum + value * metric.weight)
     case .value(let old):
-      if metric.isRelative {
-        if kind == .counter, !(value >= 0) { return "the counter '\(shown)' would fall by \(-value)" }
-        series.content = .value(old + value * metric.weight)
-      } else {
-        series.content = .value(value)
-      }
+      series.content = .value(metric.isRelative ? old + value * metric.weight : value)
     }
     series.seen = now
-    return nil
   }
 
   /// The values that the series of a metric have with it: itself, its total, or what its histogram is then.

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `prometheusExporter`: keeps the newest values of metrics for Prometheus to scrape.
-package struct PrometheusExporter: SinkComponent {
+package struct PrometheusExporter: SinkComponent, PageAccessComponent {
   var address = NetworkAddress()
   var path = "/metrics"
   var buckets: [Double] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
@@ -10,6 +10,8 @@ package struct PrometheusExporter: SinkComponent {
   var maxSeries = 10_000
   var auth: HTTPAuth?
   var allowUnauthenticated = false
+  package var hosts: [String] = []
+  package var origins: [String] = []
 
   package init() {}
 
@@ -30,7 +32,7 @@ package struct PrometheusExporter: SinkComponent {
       An event counts as delivered when its value is kept in memory. After a restart or a reload all begin anew, which Prometheus takes as a reset of counters. \
       By default it listens on the loopback address; any other address requires `auth` or `allowUnauthenticated`. A reload keeps the port. Other sources and sinks that \
       serve HTTP can share the address with other paths, as \
-      `httpServer` says.
+      `httpServer` says, also about `hosts` and `origins`.
       """,
     parameters: [
       .init(
@@ -45,7 +47,7 @@ package struct PrometheusExporter: SinkComponent {
         "The most series; a histogram with its buckets is one."),
       .init("auth", \.auth, "The credentials that clients must present."),
       .init("allowUnauthenticated", \.allowUnauthenticated, "Serve every client on an address other than loopback."),
-    ],
+    ] + accessParameters,
     examples: [
       .snippet("on a port of this machine", "prometheusExporter: 9464"),
       .snippet(
@@ -77,6 +79,7 @@ package struct PrometheusExporter: SinkComponent {
         .conflictingParameters,
         help: "Add 'auth', listen on 127.0.0.1, or set 'allowUnauthenticated: true'")
     }
+    validateAccess(&context)
     if !path.hasPrefix("/") || path.utf8.contains(where: { $0 <= 0x20 || $0 == UInt8(ascii: "?") || $0 >= 0x7F }) {
       context.badValue(
         at: context.location(of: "path"), "no request has the path '\(Printable.cut(path))'",
@@ -121,27 +124,26 @@ package struct PrometheusExporter: SinkComponent {
       options.rules.maxBufferedBytes = 4 << 20
       options.rules.replyTimeout = .seconds(10)
       options.rules.auth = parameters.auth?.value ?? .none
+      options.rules.access = parameters.access
+      options.makesRoom = true
       return options
     }
 
     override func open() {
       let options = options
-      let rules = options.rules
       let series = series
-      let asksForAuth = if case .none = rules.auth { false } else { true }
       let server = HTTPServer(options: options)
+      let services = execution.services
+      let label = execution.plan.steps[nodeContext.step.number].label
       do throws(HTTPServerFailure) {
-        let port = try server.start { request in
-          if asksForAuth, let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
-            request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
-          } else {
-            request.reply.reply(
-              status: 200, headers: [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], body: series.page())
-          }
+        let port = try server.start { notice in
+          services.report(notice, label)
+        } handler: { request in
+          request.reply.reply(
+            status: 200, headers: [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], body: series.page())
         }
         self.server = server
-        execution.services.log(
-          .info, execution.plan.steps[nodeContext.step.number].label, "listening on \(options.host):\(port)")
+        services.log(.info, label, "listening on \(options.host):\(port)")
       } catch {
         fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
       }

@@ -3,14 +3,32 @@ import Transport
 
 /// `prometheusRemoteWrite`: sends metrics to Prometheus and compatible servers.
 package struct PrometheusRemoteWrite: SinkComponent {
+  /// As ``HTTPSink/Batch``, for the one form of this protocol.
+  struct Batch: RecordParameter {
+    var count = 2000
+    var bytes = ByteSize(1 << 20)
+    var every = TimeSpan.seconds(1)
+    static var fields: [RecordField<Batch>] {
+      [
+        .init("count", \.count, primary: true, range: 1...100_000, "The largest number of events in one request."),
+        .init("bytes", \.bytes, "The largest body, before compression."),
+        .init(
+          "every", \.every, range: 0...Int64.max,
+          "How long an event may wait for others to share its request."),
+      ]
+    }
+  }
+
   var http = HTTPSink()
+  var batch = Batch() {
+    didSet { batch.apply(to: &http) }
+  }
   var labels = Table<String>()
   var buckets: [Double] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
   var maxSeries = 10_000
 
   package init() {
-    http.batch.count = 2000
-    http.batch.every = .seconds(1)
+    batch.apply(to: &http)
   }
 
   package static let spec = ComponentSpec<PrometheusRemoteWrite>(
@@ -33,15 +51,18 @@ package struct PrometheusRemoteWrite: SinkComponent {
       .init("headers", \.http.headers, "Further headers, such as `X-Scope-OrgID`."),
       .init("buckets", \.buckets, "The upper bounds of the buckets of observations, ascending; `+Inf` is added."),
       .init("maxSeries", \.maxSeries, range: 1...1_000_000, "The most series whose totals are kept."),
-      .init("batch", \.http.batch, "How many events share a request, and how long they wait for that."),
+      .init("batch", \.batch, "How many events share a request, and how long they wait for that."),
       .init("retry", \.http.retry, variables: HTTPSink.responseVariables, "How failed requests are repeated."),
       .init("auth", \.http.auth, "How to authenticate."),
-      .init("tls", \.http.tls, "Certificates."),
+      .init(
+        "tls", \.http.tls, applies: .any([.begins("url", ["https:"]), .begins("auth.oauth2.tokenURL", ["https:"])]),
+        "Certificates."),
       .init("timeout", \.http.timeout, range: 1_000_000...Int64.max, "How long a request may take."),
       .init(
         "connectTimeout", \.http.connectTimeout, range: 1_000_000...Int64.max,
         "How long name resolution and connecting may take, TLS included; at most `timeout`."),
       .init("queue", \.http.queue, range: 1...1_000_000, "How many events may wait."),
+      .init("proxy", \.http.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
       .init(
         "allowPrivate", \.http.allowPrivate,
         "Whether a host name may resolve to a private address. Literal addresses are always allowed."),
@@ -88,7 +109,8 @@ package struct PrometheusRemoteWrite: SinkComponent {
 
   package func validate(_ context: inout DecodingContext) {
     http.validate(&context)
-    for entry in labels.entries where MetricStore.name(entry.name, mayHaveColon: false) != entry.name {
+    for entry in labels.entries
+    where MetricStore.name(entry.name, mayHaveColon: false) != entry.name || MetricStore.isNameOfMetrics(entry.name) {
       context.badValue(
         at: entry.location, "'\(Printable.cut(entry.name))' cannot be the name of a label",
         help: "Use letters, digits and '_'")
@@ -332,5 +354,11 @@ enum Snappy {
       block += [UInt8(count - 1) << 2 | 2, UInt8(offset & 0xFF), UInt8(offset >> 8)]
       rest -= count
     }
+  }
+}
+
+extension PrometheusRemoteWrite.Batch {
+  fileprivate func apply(to http: inout HTTPSink) {
+    (http.batch.count, http.batch.bytes, http.batch.every) = (count, bytes, every)
   }
 }

@@ -117,8 +117,8 @@ package struct Reply: SinkComponent {
         return
       }
       // Effects that the answer confirms must be on the disk.
-      let receipt = take(1)
       let event = OwnedEvent(event)
+      let receipt = take(1, bytes: body.count + event.byteCount)
       execution.whenCommitted { [weak self, headers] in
         let isFirst = target.reply(status: status, headers: headers, body: body)
         guard let self else { return }

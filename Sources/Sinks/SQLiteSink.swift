@@ -61,7 +61,7 @@ package struct SQLiteSink: SinkComponent {
       .init("table", \.table, required: true, "The table, or a view with triggers."),
       .init("columns", \.columns, required: true, "The value of each column, as an expression."),
       .init("mode", \.mode, "What happens to a row that is there already."),
-      .init("key", \.key, "With `mode: upsert`: the columns that tell rows apart."),
+      .init("key", \.key, applies: .word("mode", ["upsert"]), "The columns that tell rows apart."),
       .init("create", \.create, "Statements that create the table; the file is then created, too."),
       .init("batch", \.batch, "What is one transaction."),
       .init("queue", \.queue, range: 1...1_000_000, "How many events may wait."),
@@ -122,13 +122,10 @@ package struct SQLiteSink: SinkComponent {
     for entry in columns.entries where entry.name.isEmpty || entry.name.utf8.contains(0) {
       context.badValue(at: entry.location, "this cannot be the name of a column")
     }
-    if (mode == .upsert) == key.isEmpty {
+    if mode == .upsert, key.isEmpty {
       context.badValue(
-        at: mode == .upsert ? context.location : context.location(of: "key"),
-        mode == .upsert
-          ? "'mode: upsert' needs 'key', the columns that tell rows apart"
-          : "'key' has no meaning without 'mode: upsert'",
-        .conflictingParameters, help: mode == .upsert ? "Add 'key: id'" : "Add 'mode: upsert', or leave 'key' out")
+        at: context.location, "'mode: upsert' needs 'key', the columns that tell rows apart",
+        .conflictingParameters, help: "Add 'key: id'")
     }
     for name in key where !columns.entries.contains(where: { $0.name == name }) {
       context.badValue(
@@ -176,11 +173,12 @@ package struct SQLiteSink: SinkComponent {
     private var isRetry = false
     private var attempts: Attempts
     private var isFinishing = false
+    /// Somebody waits: no transaction waits for more rows.
+    private var isHurried = false
     private var isOver = false
-    private var isInputPaused = false
 
-    /// The limit of waiting bytes.
-    private static let largestQueue = 16 << 20
+    /// The memory of a waiting event beside its values.
+    private static let bytesOfItem = 256
 
     init(_ parameters: SQLiteSink, _ nodeContext: NodeContext) {
       self.parameters = parameters
@@ -202,13 +200,14 @@ package struct SQLiteSink: SinkComponent {
       switch row(event) {
       case .failure(let failure): reject(event, failure.message)
       case .success(let row):
-        let receipt = take(1, joining: receipt)
-        self.receipt = receipt
         let size = row.reduce(0) { $0 + $1.size }
+        let event = OwnedEvent(event)
+        let memory = size + event.byteCount + row.count * MemoryLayout<DatabaseValue>.stride + Self.bytesOfItem
+        let receipt = take(1, bytes: memory, joining: receipt)
+        self.receipt = receipt
         bytes += size
-        waiting.append(
-          Item(row: row, bytes: size, event: OwnedEvent(event), receipt: receipt, since: executor.now))
-        updatePressure()
+        waiting.append(Item(row: row, bytes: size, event: event, receipt: receipt, since: executor.now))
+        bound(waiting.count, parameters.queue)
       }
     }
 
@@ -240,7 +239,10 @@ package struct SQLiteSink: SinkComponent {
       // Also where the file could not be opened yet.
       if waiting.isEmpty, group.isEmpty, isFinishing { return over() }
       guard !isRetry, !waiting.isEmpty else { return }
-      guard waiting.count >= parameters.batch.count || isFinishing || parameters.batch.every == .zero || isDue else {
+      guard
+        waiting.count >= parameters.batch.count || isFinishing || isHurried || parameters.batch.every == .zero || isDue
+          || waitsForRoom
+      else {
         if !timer.isSet { timer = executor.schedule(at: waiting[0].since + parameters.batch.every, self, 0) }
         return
       }
@@ -250,7 +252,7 @@ package struct SQLiteSink: SinkComponent {
       group = Array(waiting[..<count])
       waiting.removeFirst(count)
       bytes -= group.reduce(0) { $0 + $1.bytes }
-      updatePressure()
+      bound(waiting.count, parameters.queue)
       write()
     }
 
@@ -275,12 +277,14 @@ package struct SQLiteSink: SinkComponent {
       case .committed(let refused):
         let failures = attempts.succeed()
         if failures > 0 {
+          trouble.ends()
           log(.info, "the database takes rows again, after \(Printable.count(failures, "failed attempt"))")
         }
         let items = group
         group = []
         settle(items, refused)
       case .later(let message):
+        trouble.begins(message)
         if attempts.fail() { log(.warning, "\(message); trying again") }
         countRetry()
         isRetry = true
@@ -323,17 +327,6 @@ package struct SQLiteSink: SinkComponent {
       execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
-    private func updatePressure() {
-      let room = execution.services.memory.room(Self.largestQueue)
-      if !isInputPaused, waiting.count > parameters.queue || bytes > room {
-        isInputPaused = true
-        pauseInput()
-      } else if isInputPaused, waiting.count <= parameters.queue / 2, bytes <= room / 2 {
-        isInputPaused = false
-        resumeInput()
-      }
-    }
-
     override var queued: PipelineStatistics.Queue? {
       PipelineStatistics.Queue(
         events: waiting.count + group.count, bytes: bytes + group.reduce(0) { $0 + $1.bytes },
@@ -341,6 +334,11 @@ package struct SQLiteSink: SinkComponent {
     }
 
     // MARK: The end
+
+    override func hurry() {
+      isHurried = true
+      writeNext()
+    }
 
     override func finish() {
       isFinishing = true
@@ -365,10 +363,7 @@ package struct SQLiteSink: SinkComponent {
       worker.enqueue { writer.close() }
       let left = group + waiting
       (group, waiting, bytes) = ([], [], 0)
-      if isInputPaused {
-        isInputPaused = false
-        resumeInput()
-      }
+      bound(0, parameters.queue)
       return left
     }
 

@@ -16,6 +16,7 @@ package struct SSESink: SinkComponent {
   var auth: HTTPAuth?
   var tls: ServingTLSParameter?
   var allowUnauthenticated = false
+  var hosts: [String] = []
 
   package init() {}
 
@@ -36,7 +37,8 @@ package struct SSESink: SinkComponent {
       counts; it can come back and go on where it was. While nothing is sent, comments keep connections open.
 
       With `tls`, clients speak https; changed files are read again. With `clientCA` only clients with a certificate of its \
-      authorities connect. Other sources and sinks that serve HTTP can share the address with other paths, as `httpServer` says.
+      authorities connect. Other sources and sinks that serve HTTP can share the address with other paths, as `httpServer` says, \
+      also about `hosts`; `allowOrigin` names the site whose pages may read it.
 
       By default it listens on the loopback address; any other address requires `auth`, `tls` with `clientCA`, or \
       `allowUnauthenticated`.
@@ -64,6 +66,7 @@ package struct SSESink: SinkComponent {
       .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated, "Serve every client on an address other than loopback."),
+      .init("hosts", \.hosts, PageAccess.helpOfHosts),
     ],
     examples: [
       .snippet("a feed for a page", "sse: 127.0.0.1:8090"),
@@ -98,6 +101,7 @@ package struct SSESink: SinkComponent {
         at: context.location(of: "path"), "no request has the path '\(Printable.cut(path))'",
         help: "Write it as clients send it, beginning with '/', such as /events")
     }
+    PageAccess.validate(hosts: hosts, &context)
     if let allowOrigin, !allowOrigin.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) || allowOrigin.isEmpty {
       context.badValue(
         at: context.location(of: "allowOrigin"), "'allowOrigin' is no origin",
@@ -161,6 +165,8 @@ package struct SSESink: SinkComponent {
       options.rules.maxBodyBytes = 1 << 10
       options.rules.maxConnections = parameters.maxClients
       options.rules.auth = parameters.auth?.value ?? .none
+      options.rules.access.hosts = parameters.hosts
+      options.rules.access.origins = parameters.allowOrigin.map { [$0] } ?? []
       return options
     }
 
@@ -192,11 +198,9 @@ package struct SSESink: SinkComponent {
       let services = execution.services
       let label = execution.plan.steps[nodeContext.step.number].label
       do throws(HTTPServerFailure) {
-        let port = try server.start { request in
-          if let refusal = options.rules.refusal(ofAuthorization: request.header("authorization")) {
-            request.reply.reply(refusal)
-            return
-          }
+        let port = try server.start { notice in
+          services.report(notice, label)
+        } handler: { request in
           executor.post {
             if let node = node.object { node.add(request) } else { request.reply.reply(.stopped) }
           }
@@ -315,26 +319,11 @@ package struct SSESink: SinkComponent {
       timer = .none
       guard let server else { return done() }
       self.server = nil
-      server.stopListening(handsOver: true)
       for stream in clients.values { stream.end() }
       clients = [:]
-      // Another thread waits for what is on its way to clients, and the pipeline does not end before.
-      let execution = Weak(execution)
-      let executor = executor
-      nonisolated(unsafe) let done = done
-      execution.object?.hold()
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: .seconds(2))
-        executor.post {
-          done()
-          execution.object?.release()
-        }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        done()
-        execution.object?.release()
-      }
+      // What is on its way to clients is waited for, but not by the next version of the pipeline.
+      server.end(
+        of: execution, handsOver: true, within: .seconds(2), waits: execution.successor == nil, done)
     }
   }
 

@@ -55,7 +55,6 @@ final class SocketSink: RunningSink {
   private let book = Book()
   private var counted = 0
   private var taken = 0
-  private var isInputPaused = false
   private var isOver = false
   /// The target of a WebSocket, for messages.
   private var targetText: String?
@@ -85,21 +84,24 @@ final class SocketSink: RunningSink {
     let label = execution.plan.steps[nodeContext.step.number].label
     let executor = executor
     let node = Weak(self)
+    let trouble = trouble
     let notify: @Sendable (SocketSender.Notice) -> Void = { notice in
       switch notice {
-      case .failing(let reason): services.log(.warning, label, "\(reason); trying again")
+      case .failing(let reason):
+        trouble.begins(reason)
+        services.log(.warning, label, "\(reason); trying again")
       case .recovered(let failures):
+        trouble.ends()
         services.log(.info, label, "sending again, after \(failures) failed attempt\(failures == 1 ? "" : "s")")
       case .tooLong(let bytes):
         services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
       case .ended(let reason): executor.post { node.object?.senderEnded(reason) }
+      case .fault(let reason): services.log(.warning, label, reason)
       }
     }
     if let target = settings.webSocket { return open(target, notify) }
     do throws(SocketFailure) {
-      var options = settings.options
-      options.memory = services.memory
-      sender = try SocketSender(settings.place, options, notify: notify)
+      sender = try SocketSender(settings.place, settings.options, notify: notify)
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
@@ -121,10 +123,13 @@ final class SocketSink: RunningSink {
           because: SignalFailure(.sink, "'\(request.shownURL)' is no URL of a WebSocket", at: nodeContext.location))
       }
       var options = target.options
-      options.memory = execution.services.memory
       options.client.headers = request.headers
       targetText = place.text
-      sender = WebSocketSender(place, options, by: execution.services.http, notify: notify)
+      do throws(PosixError) {
+        sender = try WebSocketSender(place, options, by: execution.services.http, notify: notify)
+      } catch {
+        fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
+      }
     }
   }
 
@@ -134,12 +139,16 @@ final class SocketSink: RunningSink {
     let name = call.program
     let executor = executor
     let node = Weak(self)
+    let trouble = trouble
     do throws(ProgramFailure) {
       sender = try ProgramSender(call, options) { notice in
         switch notice {
         case .said(let level, let text): services.log(level, label, text)
-        case .failing(let reason): services.log(.warning, label, "'\(name)' \(reason); starting it again")
+        case .failing(let reason):
+          trouble.begins("'\(name)' \(reason)")
+          services.log(.warning, label, "'\(name)' \(reason); starting it again")
         case .restarted(let failures):
+          trouble.ends()
           services.log(
             .info, label, "'\(name)' runs again, after it had ended \(failures == 1 ? "once" : "\(failures) times")")
         case .badEnd(let reason): services.log(.warning, label, "'\(name)' \(reason)")
@@ -214,7 +223,7 @@ final class SocketSink: RunningSink {
   private func handOver() {
     guard let sender, !ends.isEmpty else { return }
     let count = ends.count
-    let receipt = take(count)
+    let receipt = take(count, bytes: buffer.count + Self.bytesOfBlock + count * MemoryLayout<Int>.stride)
     taken += count
     let block = SocketSender.Block(bytes: Array(buffer.bytes), ends: ends)
     buffer.clear()
@@ -227,20 +236,11 @@ final class SocketSink: RunningSink {
       if sent > 0 { receipt.acknowledge(sent) }
       if givenUp > 0 { receipt.acknowledge(givenUp, .failed("it could not be sent")) }
     }
-    let room = execution.services.memory.room(settings.queue)
-    guard !isInputPaused, sender.queuedBytes > room else { return }
-    isInputPaused = true
-    pauseInput()
-    let executor = executor
-    let node = Weak(self)
-    sender.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
   }
 
-  private func hasRoom() {
-    guard isInputPaused else { return }
-    isInputPaused = false
-    resumeInput()
-  }
+  override var memoryLimit: Int { settings.queue }
+  /// The memory of a block beside its messages.
+  private static let bytesOfBlock = 512
 
   override var queued: PipelineStatistics.Queue? {
     let (sent, givenUp, _) = book.counts
@@ -282,7 +282,6 @@ final class SocketSink: RunningSink {
   }
 
   private func over() {
-    hasRoom()
     guard sender != nil else { return }
     sender = nil
     countLost()
@@ -292,7 +291,6 @@ final class SocketSink: RunningSink {
   override func cancel() {
     if !isOver { handOver() }
     isOver = true
-    hasRoom()
     sender?.cancel()
     _ = sender?.waitForEnd(within: .seconds(1))
     sender = nil

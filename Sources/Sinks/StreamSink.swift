@@ -22,6 +22,7 @@ class StreamSink: RunningSink {
   /// How many events are in `buffer`; of these, how many are on receipts.
   @exclusivity(unchecked) private var buffered = 0
   private var receipted = 0
+  private var receiptedBytes = 0
   /// How many events have been handed to the writer; of these, how many have been counted as delivered.
   private var handedOver = 0
   private var counted = 0
@@ -31,7 +32,6 @@ class StreamSink: RunningSink {
   private var encoderMemory: [String] = []
   /// Whether it has been reported that others write to the file, so that its place cannot be saved.
   private var hasReportedSharing = false
-  private var isInputPaused = false
   @exclusivity(unchecked) private var isOver = false
   /// Why the last write failed, found while the sink was finishing.
   private var lastFailure: PosixError?
@@ -66,9 +66,11 @@ class StreamSink: RunningSink {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
     if execution.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
-    options.memory = services.memory
     do throws(PosixError) {
+      let trouble = trouble
       let writer = try FileWriter(target, options: options) { error in
+        guard let error else { return trouble.ends() }
+        trouble.begins(error.message)
         services.log(.error, label, "\(error.message); waiting until it can be written")
       }
       self.writer = writer
@@ -119,7 +121,7 @@ class StreamSink: RunningSink {
       let delivery = delivery
       handedOver += portion.count
       send(
-        .held(portion.bytes, by: portion.memory), acknowledgement([take(portion.count)]),
+        .held(portion.bytes, by: portion.memory), [take(portion.count, bytes: portion.bytes.count)],
         { result in delivery.count(portion.count, result) { portion.bytes } })
     }
   }
@@ -147,7 +149,8 @@ class StreamSink: RunningSink {
     let new = buffered - receipted
     guard new > 0 else { return }
     receipted = buffered
-    let receipt = take(new, joining: receipts.last)
+    let receipt = take(new, bytes: buffer.count - receiptedBytes, joining: receipts.last)
+    receiptedBytes = buffer.count
     if receipts.last !== receipt { receipts.append(receipt) }
   }
 
@@ -164,12 +167,11 @@ class StreamSink: RunningSink {
       return
     }
     buffer = spare.take()
-    let (spare, delivery, events) = (spare, delivery, buffered)
-    let acknowledged = acknowledgement(receipts)
+    let (spare, delivery, events, receipts) = (spare, delivery, buffered, receipts)
     handedOver += events
     forgetBuffered()
     send(
-      .buffer(full), acknowledged,
+      .buffer(full), receipts,
       { result in
         delivery.count(events, result) { full.bytes }
         if case .success = result { spare.put(full) }
@@ -182,31 +184,25 @@ class StreamSink: RunningSink {
   /// A thread that runs this turn inline writes what it leaves, unless writing may take long; in other turns the
   /// writer's thread does.
   private func send(
-    _ content: FileWriter.Content, _ acknowledged: @escaping FileWriter.Acknowledgement,
-    _ completion: @escaping FileWriter.Completion
+    _ content: FileWriter.Content, _ receipts: [Receipt], _ completion: @escaping FileWriter.Completion
   ) {
     guard let writer else { return }
     let isLeft = writer.mayBeLeft && executor.afterTurn { writer.write() }
-    writer.add(content, isLeft: isLeft, completion, acknowledging: acknowledged)
-    holdBack(writer)
+    writer.add(
+      content, isLeft: isLeft,
+      { result in
+        completion(result)
+        for receipt in receipts { receipt.freeMemory() }
+      }, acknowledging: acknowledgement(receipts))
   }
 
-  private func holdBack(_ writer: FileWriter) {
-    guard !isInputPaused else { return }
-    let room = execution.services.memory.room(options.queueBytes)
-    if writer.queuedBytes > room / 2 {
-      isInputPaused = true
-      pauseInput()
-      let executor = executor
-      let node = Weak(self)
-      writer.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
-    }
-  }
+  override var memoryLimit: Int { options.queueBytes / 2 }
 
   private func forgetBuffered() {
     receipts = []
     buffered = 0
     receipted = 0
+    receiptedBytes = 0
   }
 
   override var queued: PipelineStatistics.Queue? {
@@ -297,19 +293,12 @@ class StreamSink: RunningSink {
 
   // MARK: - The end
 
-  private func hasRoom() {
-    guard isInputPaused else { return }
-    isInputPaused = false
-    resumeInput()
-  }
-
   private func failed(_ error: PosixError) {
     guard !isOver else {
       if error.isBrokenPipe { isUnread = true } else { lastFailure = lastFailure ?? error }
       return
     }
     isOver = true
-    hasRoom()
     if error.isBrokenPipe {
       isUnread = true
       closed()
@@ -340,7 +329,6 @@ class StreamSink: RunningSink {
   }
 
   private func over() {
-    hasRoom()
     // The last sync may fail when no block is queued.
     if let failure = writer?.failure, !failure.isBrokenPipe { lastFailure = lastFailure ?? failure }
     writer = nil
@@ -355,7 +343,6 @@ class StreamSink: RunningSink {
   override func cancel() {
     if !isOver { handOver() }
     isOver = true
-    hasRoom()
     // Queued bytes shall be written before the end is reported, even if the sink was already finishing.
     writer?.close(within: .milliseconds(500))
     writer = nil

@@ -99,13 +99,15 @@ package struct SyslogSink: SinkComponent {
         "HOST:PORT, a port on 127.0.0.1, or the path of a Unix socket such as /dev/log."),
       .init("transport", \.transport, "What carries the messages; a path takes datagrams."),
       .init("format", \.format, "The form of the messages."),
-      .init("framing", \.framing, "With `transport: tcp`: how messages are delimited."),
+      .init("framing", \.framing, applies: .word("transport", ["tcp"]), "How messages are delimited."),
       .init("facility", \.facility, "The facility of events that have none."),
       .init("severity", \.severity, "The severity of events that have none."),
       .init("hostname", \.hostname, "The host name of events that have none; by default none is sent."),
       .init("appname", \.appname, "The program of events that have none."),
-      .init("tls", \.tls, "Encrypts the connection, with `transport: tcp`."),
-      .init("serverName", \.serverName, "The name that the server's certificate must have; by default the host."),
+      .init("tls", \.tls, applies: .word("transport", ["tcp"]), "Encrypts the connection."),
+      .init(
+        "serverName", \.serverName, applies: .with("tls"),
+        "The name that the server's certificate must have; by default the host."),
       .init("reconnect", \.reconnect, "The pauses between attempts to connect."),
       .init("queue", \.queue, "How much may wait."),
     ],
@@ -134,11 +136,6 @@ package struct SyslogSink: SinkComponent {
         at: context.location(of: "transport"),
         "'transport: tcp' needs an address, and '\(Printable.cut(path))' is a path",
         .conflictingParameters, help: "Write HOST:PORT, or leave 'transport' out")
-    }
-    if tls != nil, transport == .udp {
-      context.badValue(
-        at: context.location(of: "tls"), "'tls' of 'syslog' has no effect without 'transport: tcp'",
-        .conflictingParameters, help: "Add 'transport: tcp'")
     }
   }
 

@@ -31,7 +31,9 @@ package struct TCPSink: SinkComponent {
       .init("encode", \.encode, "How events are encoded as bytes."),
       .init("framing", \.framing, "How messages are delimited."),
       .init("tls", \.tls, "Encrypts the connection; `tls: {}` trusts the certificates that the system trusts."),
-      .init("serverName", \.serverName, "The name that the server's certificate must have; by default the host."),
+      .init(
+        "serverName", \.serverName, applies: .with("tls"),
+        "The name that the server's certificate must have; by default the host."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max, "How long connecting may take, TLS included."),
       .init("reconnect", \.reconnect, "The pauses between attempts to connect."),

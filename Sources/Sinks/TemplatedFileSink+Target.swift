@@ -24,6 +24,8 @@ extension TemplatedFileSink {
     var marks: [(mark: Int64, count: Int64)] = []
     /// When it last had an event; `order` tells events of one turn apart.
     var lastUse = Instant(nanoseconds: 0)
+    /// The same by the wall clock, in nanoseconds since 1970; nil: it has had none since it was rotated.
+    var lastTime: Int64?
     var order: UInt64 = 0
 
     init(_ file: FilesWriter.File, _ encoder: any EventEncoder, _ restored: Restored? = nil) {

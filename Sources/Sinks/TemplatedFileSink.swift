@@ -29,6 +29,12 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var filled: [Target] = []
   private var order: UInt64 = 0
   private var idle = Wake.none
+  /// The end of the present period of `rotate`.
+  private var boundary = Wake.none
+  /// A turn whose only purpose is a state, and how many there were since the last period.
+  private var forStates = Wake.none
+  private var turnsForStates = 0
+  private static let mostTurnsForStates = 60
   /// The next number of a file.
   private var nextNumber: UInt64 = 1
   private var restored: (marks: WriterMarks, number: UInt64, files: [Restored])?
@@ -42,7 +48,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var handedOver = 0
   private var counted = 0
   private var countedBytes = 0
-  private var isInputPaused = false
   private var isOver = false
   private var lastFailure: PosixError?
 
@@ -91,11 +96,13 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       options.sync = options.sync.acknowledging
       options.marks = marks
     }
-    options.memory = services.memory
     do throws(PosixError) {
+      let note = trouble
       writer = try FilesWriter(
         tree, options: options,
         trouble: { error in
+          guard let error else { return note.ends() }
+          if error.isShortage { note.begins(error.message) }
           let rest =
             error.isShortage
             ? "; waiting until it can be written"
@@ -109,6 +116,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
           )
         })
       goOn()
+      lookAtOlderPeriods()
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
@@ -188,6 +196,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     order += 1
     target.order = order
     target.lastUse = executor.now
+    if options.rotation?.every != nil { noteTime(of: target) }
     if buffer.count >= largeBlock { handOver(target) }
   }
 
@@ -262,7 +271,73 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
+  // MARK: Periods of rotation
+
+  private func noteTime(of target: Target) {
+    target.lastTime = executor.wallTime
+    if !boundary.isSet { awaitBoundary() }
+  }
+
+  private func awaitBoundary() {
+    guard let every = options.rotation?.every, every > 0 else { return }
+    let rest = every - executor.wallTime % every
+    boundary = executor.schedule(at: executor.now + TimeSpan(nanoseconds: rest), self, 1)
+  }
+
+  /// Files that an earlier run has left may be full without a row. Of those that events name, the saved ones are known.
+  private func lookAtOlderPeriods() {
+    guard options.rotation?.every != nil, let writer else { return }
+    if path == nil { _ = target() }
+    let now = executor.wallTime
+    for target in targets.values { writer.rotate(target.file, after: target.handedOver, at: now) }
+  }
+
+  /// A period has ended: what was written before is full, whether a row follows or not.
+  private func endPeriod() {
+    guard let every = options.rotation?.every, every > 0, let writer else { return }
+    turnEnded()
+    let now = executor.wallTime
+    var isAny = false
+    for target in targets.values {
+      guard let last = target.lastTime else { continue }
+      if now / every > last / every {
+        target.lastTime = nil
+        writer.rotate(target.file, after: target.handedOver, at: now)
+      } else {
+        isAny = true
+      }
+    }
+    if isAny { awaitBoundary() }
+    turnsForStates = 0
+    awaitStates()
+  }
+
+  /// Full files are compressed some states later, and without events there are no turns that make states.
+  private func awaitStates() {
+    guard options.marks != nil, options.rotation?.compression != nil, !forStates.isSet,
+      turnsForStates < Self.mostTurnsForStates
+    else { return }
+    forStates = executor.schedule(at: executor.now + .seconds(1), self, 2)
+  }
+
+  private func turnForStates() {
+    turnsForStates += 1
+    // The writer may not have renamed them yet.
+    if turnsForStates < 4 || targets.values.contains(where: { $0.file.awaitsStates }) { awaitStates() }
+  }
+
   func woke(_ token: Int) {
+    switch token {
+    case 1:
+      boundary = .none
+      if !isOver { endPeriod() }
+      return
+    case 2:
+      forStates = .none
+      if !isOver { turnForStates() }
+      return
+    default: break
+    }
     idle = .none
     guard !isOver else { return }
     for target in openTargets where target.lastUse + idleTimeout <= executor.now {
@@ -291,7 +366,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     target.kept = []
     target.handedOver = target.count
     handedOver += events
-    let receipt = take(events)
+    let receipt = take(events, bytes: buffer.count + kept.reduce(0) { $0 + $1.byteCount })
     guard buffer.count > 0, let writer else {
       // Events may be nothing but empty bytes.
       delivery.count(events)
@@ -306,6 +381,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       .buffer(buffer), start: start, opening: opening, time: executor.wallTime,
       completion: { result in
         delivery.count(events, result) { buffer.bytes }
+        receipt.freeMemory()
         if isUnsure { unsure.change(by: -1) }
       },
       acknowledgement: { result in
@@ -316,7 +392,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       },
       refusal: { error in executor.post { node.object?.refused(held, error) } })
     writer.add(block, to: target.file)
-    holdBack(writer)
   }
 
   private func refused(_ block: Held, _ error: PosixError) {
@@ -329,21 +404,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
-  private func holdBack(_ writer: FilesWriter) {
-    let room = execution.services.memory.room(options.queueBytes)
-    guard !isInputPaused, writer.queuedBytes > room / 2 else { return }
-    isInputPaused = true
-    pauseInput()
-    let executor = executor
-    let node = Weak(self)
-    writer.whenRoom(room / 2) { executor.post { node.object?.hasRoom() } }
-  }
-
-  private func hasRoom() {
-    guard isInputPaused else { return }
-    isInputPaused = false
-    resumeInput()
-  }
+  override var memoryLimit: Int { options.queueBytes / 2 }
 
   override var queued: PipelineStatistics.Queue? {
     let buffered = filled.reduce(0) { $0 + $1.events }
@@ -396,7 +457,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       state.write(target.file.path)
       state.write(target.file.number)
       state.write(count)
-      state.write(target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil))
+      let place = target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil)
+      // Nothing is behind the place in a file that was rotated away since.
+      state.write(target.file.isRotatedAway && count == target.handedOver ? nil : place)
       state.write(isOld || count == 0 ? target.restored?.memory ?? [] : target.encoder.memory)
     }
   }
@@ -447,7 +510,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       return
     }
     isOver = true
-    hasRoom()
     fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
   }
 
@@ -474,7 +536,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   }
 
   private func over() {
-    hasRoom()
     // The last sync may fail when no block is queued.
     lastFailure = lastFailure ?? writer?.failure
     writer = nil
@@ -490,7 +551,6 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     if !isOver { turnEnded() }
     isOver = true
     unset()
-    hasRoom()
     writer?.close(within: .milliseconds(500))
     writer = nil
     countLost()
@@ -499,6 +559,10 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private func unset() {
     if idle.isSet { executor.unschedule(idle) }
     idle = .none
+    if boundary.isSet { executor.unschedule(boundary) }
+    boundary = .none
+    if forStates.isSet { executor.unschedule(forStates) }
+    forStates = .none
   }
 
   /// Counts the unwritten events as lost.

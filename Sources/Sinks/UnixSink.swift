@@ -28,7 +28,7 @@ package struct UnixSink: SinkComponent {
       .init("path", \.path, primary: true, required: true, "The path; one that begins with `@` is an abstract name."),
       .init("kind", \.kind, "What the receiver takes."),
       .init("encode", \.encode, "How events are encoded as bytes."),
-      .init("framing", \.framing, "How the messages of a stream are delimited."),
+      .init("framing", \.framing, applies: .word("kind", ["stream"]), "How the messages of a stream are delimited."),
       .init("reconnect", \.reconnect, "The pauses between attempts to connect."),
       .init("queue", \.queue, "How much may wait."),
     ],
@@ -45,12 +45,6 @@ package struct UnixSink: SinkComponent {
 
   package func validate(_ context: inout DecodingContext) {
     context.checkSocketPath(path, at: "path")
-    if kind == .datagram, framing != .lines {
-      context.badValue(
-        at: context.location(of: "framing"),
-        "'framing' has no effect with 'kind: datagram': each datagram is a message",
-        .conflictingParameters, help: "Leave it out")
-    }
   }
 
   package var encoding: EncodeParameter? { encode }

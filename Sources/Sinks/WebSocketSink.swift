@@ -60,10 +60,12 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
       .init("encode", \.encode, "How events are encoded as messages."),
       .init("type", \.type, "The type of the messages."),
     ] + clientParameters + [
-      .init("reconnect", \.reconnect, "Client: the pauses between attempts to connect."),
-      .init("queue", \.queue, "Client: how much may wait; 16MiB by default."),
+      .init("reconnect", \.reconnect, applies: .with("url"), "The pauses between attempts to connect."),
+      .init("queue", \.queue, applies: .with("url"), "How much may wait; 16MiB by default."),
     ] + serverParameters + [
-      .init("slow", \.slow, "Server: what happens to a client for which 256 KiB wait; `disconnect` by default.")
+      .init(
+        "slow", \.slow, applies: .with("listen"),
+        "What happens to a client for which 256 KiB wait; `disconnect` by default.")
     ] + pingParameters,
     examples: [
       .snippet("a live feed for a web page", "webSocket: { listen: 8090, path: /live }"),
@@ -93,7 +95,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     seeAlso: ["sse", "httpServer", "tcp"])
 
   package func validate(_ context: inout DecodingContext) {
-    validateSocket(ofClient: [("queue", queue != nil)], ofServer: [("slow", slow != nil)], &context)
+    validateSocket(&context)
     let isConstant = socket.url.isConstant && socket.headers.entries.allSatisfy { $0.value.isConstant }
     if socket.url.isGiven, !isConstant {
       context.badValue(
@@ -292,25 +294,11 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     private func close(_ done: @escaping () -> Void) {
       guard let server else { return done() }
       self.server = nil
-      server.stopListening(handsOver: true)
       for session in clients.values { session.close(1001, "the server stops") }
       clients = [:]
-      let execution = Weak(execution)
-      let executor = executor
-      nonisolated(unsafe) let done = done
-      execution.object?.hold()
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: .seconds(5))
-        executor.post {
-          done()
-          execution.object?.release()
-        }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        done()
-        execution.object?.release()
-      }
+      // What is on its way to clients is waited for, but not by the next version of the pipeline.
+      server.end(
+        of: execution, handsOver: true, within: .seconds(5), waits: execution.successor == nil, done)
     }
   }
 }

@@ -10,6 +10,7 @@ package struct DirectorySource: SourceComponent {
   var existing = false
   var maxEntries = 10_000
   var maxDirectories = 1000
+  var watch = File.Watch.auto
   /// Whether it sends the existing entries and completes.
   private var isOnce = false
 
@@ -31,7 +32,7 @@ package struct DirectorySource: SourceComponent {
       Symbolic links are reported and not followed.
 
       The source compares the directory with its last report; the kernel's events (inotify) only show where to look. If they overflow, it checks everything and logs that; if there \
-      are no watches left (fs.inotify.max_user_watches), it looks once a second. On file systems of networks, changes by other machines cause no events. A directory that \
+      are no watches left (fs.inotify.max_user_watches), it looks once a second; so it does on network file systems, where changes by other machines cause no events (`watch`). A directory that \
       does not exist is waited for.
 
       With a state directory the list of entries is saved, and after a restart everything is sent that has appeared, changed or gone meanwhile. The list is written with each \
@@ -49,6 +50,7 @@ package struct DirectorySource: SourceComponent {
       .init(
         "maxDirectories", \.maxDirectories, range: 1...100_000,
         "The most watched directories; further ones are ignored, with a warning."),
+      .init("watch", \.watch, "How changes are noticed."),
     ],
     examples: [
       .snippet("files that arrive", "directory: { path: /srv/inbox, include: ['*.csv'] }"),
@@ -157,6 +159,7 @@ package struct DirectorySource: SourceComponent {
       options.maxEntries = parameters.maxEntries
       options.maxDirectories = parameters.maxDirectories
       options.once = parameters.isOnce
+      options.watch = parameters.watch.method
       options.reportsExisting = parameters.existing || parameters.isOnce
       if isResumed { options.known = base.all }
       let queue = inputQueue
@@ -235,7 +238,13 @@ package struct DirectorySource: SourceComponent {
           "there are more than 'maxDirectories', \(parameters.maxDirectories), directories: further ones are not watched"
         )
       case .overflow: log(.warning, "the kernel dropped events; everything was looked at")
-      case .polling(let error): log(.warning, "\(error.message); looking once a second instead")
+      case .polling(let error):
+        log(Inotify.isNews(error) ? .warning : .debug, "\(error.message); looking once a second instead")
+      case .remote(let fileSystem):
+        log(
+          .info,
+          "\(parameters.path.text) is on a file system (\(fileSystem)) that other machines can change without an event; it is looked at once a second"
+        )
       case .unreadable(let error): log(.warning, "\(error.message); it is tried again")
       case .recovered(let path): log(.info, "\(path) can be read again")
       case .unnamed(let directory):

@@ -42,12 +42,14 @@ package struct DockerSource: SourceComponent {
     parameters: [
       .init("socket", \.socket, primary: true, "The path of Docker's socket."),
       .init("emit", \.emit, "What becomes an event."),
-      .init("containers", \.containers, "Names of containers, with `*` for any text; by default all."),
+      .init(
+        "containers", \.containers, applies: .word("emit", ["logs"]),
+        "Names of containers, with `*` for any text; by default all."),
       .init("labels", \.labels, "Labels that containers must have, each `NAME` or `NAME=VALUE`."),
       .init(
         "since", \.since, range: 0...Int64.max,
         "How far back the first start reads; by default only later lines."),
-      .init("maxLine", \.maxLine, "The longest line."),
+      .init("maxLine", \.maxLine, applies: .word("emit", ["logs"]), "The longest line."),
       .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "The first pause before a new connection."),
       .init("maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max, "The longest pause."),
       .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long an answer may take that is no stream."),
@@ -130,12 +132,6 @@ package struct DockerSource: SourceComponent {
       context.badValue(
         at: context.location(of: "reconnect"), "'reconnect' is \(reconnect), longer than 'maxReconnect'",
         .conflictingParameters, help: "Give 'maxReconnect' a value of at least \(reconnect)")
-    }
-    if emit == .events, !containers.isEmpty {
-      context.badValue(
-        at: context.location(of: "containers"),
-        "'containers' selects logs, and 'emit: events' gives what happens to all things",
-        .conflictingParameters, help: "Put 'filter: event.attributes.name == ...' behind it")
     }
   }
 

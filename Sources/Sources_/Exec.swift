@@ -68,27 +68,36 @@ package struct Exec: SourceComponent {
       .init("input", \.input, "What the program reads from its standard input."),
       .init("environment", \.environment, "The variables of its environment."),
       .init("directory", \.directory, "The directory in which it runs; default: that of rxd."),
-      .init("every", \.every, range: 1_000_000...Int64.max, "The time from one run to the next."),
-      .init("jitter", \.jitter, range: 0...Int64.max, "Adds a random delay of up to this to each later run."),
-      .init("immediate", \.immediate, "With `every`: whether the first run starts at once."),
+      .init(
+        "every", \.every, range: 1_000_000...Int64.max, applies: .off("streaming"), "The time from one run to the next."
+      ),
+      .init(
+        "jitter", \.jitter, range: 0...Int64.max, applies: .with("every"),
+        "Adds a random delay of up to this to each later run."),
+      .init("immediate", \.immediate, applies: .with("every"), "Whether the first run starts at once."),
       .init("streaming", \.streaming, "Send lines while the program runs, however long."),
       .init("emit", \.emit, "What becomes an event."),
-      .init("decode", \.decode, "How its output is decoded into events."),
+      .init("decode", \.decode, applies: .word("emit", ["output"]), "How its output is decoded into events."),
       .init(
         "charset", \.charset,
+        applies: .word("emit", ["output"]),
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
       ),
-      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
-      .init("success", \.success, range: 0...255, "The exit statuses that are no error."),
+      .init(
+        "join", \.join, applies: .word("emit", ["output"]),
+        "Which lines make one event together, as with `file`; by default each is one."),
+      .init(
+        "success", \.success, range: 0...255, applies: .word("emit", ["output"]), "The exit statuses that are no error."
+      ),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
-        "How long a run may take; then it gets SIGTERM, and SIGKILL 5 s later. Not with `streaming`."),
+        applies: .off("streaming"), "How long a run may take; then it gets SIGTERM, and SIGKILL 5 s later."),
       .init(
         "stopTimeout", \.stopTimeout, range: 0...Int64.max,
         "How long a run under way may still take when the pipeline is stopped."),
-      .init("maxOutput", \.maxOutput, "The most that a run may write; more is an error. Not with `streaming`."),
-      .init("maxLine", \.maxLine, "With `streaming`: the longest line."),
-      .init("whenTooLong", \.whenTooLong, "With `streaming`: what happens to a longer line."),
+      .init("maxOutput", \.maxOutput, applies: .off("streaming"), "The most that a run may write; more is an error."),
+      .init("maxLine", \.maxLine, applies: .on("streaming"), "The longest line."),
+      .init("whenTooLong", \.whenTooLong, applies: .on("streaming"), "What happens to a longer line."),
       .init("maxMemory", \.maxMemory, "The most private memory that the program may have (RLIMIT_DATA)."),
       .init(
         "maxCPU", \.maxCPU, range: 1_000_000_000...Int64.max,
@@ -161,13 +170,12 @@ package struct Exec: SourceComponent {
         }
       }
     }
-    if streaming {
-      for (name, isGiven) in [("every", every != nil), ("emit", emit == .exit)] where isGiven {
-        context.badValue(
-          at: context.location(of: name),
-          "'\(name)' has no meaning beside 'streaming': the program runs for as long as it likes",
-          .conflictingParameters, help: "Leave one of them out")
-      }
+    warnOfCode(&context)
+    if streaming, emit == .exit {
+      context.badValue(
+        at: context.location(of: "emit"),
+        "'emit: exit' has no meaning beside 'streaming': the program runs for as long as it likes",
+        .conflictingParameters, help: "Leave one of them out")
     }
     context.checkVariables(environment)
     join?.check(decode.options, &context)

@@ -35,6 +35,11 @@ final class ExecRuns: PolledSource {
       source: origin.source, path: parameters.name, receivedAt: executor.wallTime, reply: origin.reply,
       identity: origin.identity)
     switch result {
+    case .failure(let failure) where failure.kind == .arguments:
+      refused(
+        .programRefused, poll: .runFailed,
+        SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location))
+      end()
     case .failure(let failure):
       failed(
         .runFailed, SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location),

@@ -84,7 +84,10 @@ final class ExecStream: DecodingSource {
   }
 
   private func fail(_ failure: ProgramFailure) {
-    finish(failing: SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location))
+    let reason = SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location)
+    // Another event may have arguments that can be given.
+    if failure.kind == .arguments, rejectOuter(.programRefused, because: reason) { return finish() }
+    finish(failing: reason)
   }
 
   /// The receivers of a program's log lines and of its end.
@@ -134,6 +137,7 @@ final class ExecStream: DecodingSource {
     reading.beginning = start.reading
     decodingPosition = start.position
     if let bytes = execution.reading.blockBytes { reading.blockBytes = bytes }
+    reading.allBlocks = execution.services.memory.ofReaders
     let node = Weak(self)
     self.output = output
     do throws(PosixError) {

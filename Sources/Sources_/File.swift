@@ -22,6 +22,32 @@ package struct File: SourceComponent {
     }
   }
 
+  enum Links: String, ChoiceParameter {
+    case trusted, always, never
+    var help: String {
+      switch self {
+      case .trusted:
+        "those that root or the user of rxd owns, in directories that not every user can write to; another one is skipped with a warning"
+      case .always: "all links, whoever made them"
+      case .never: "no links; a path without wildcards is none either"
+      }
+    }
+    var policy: LinkPolicy { LinkPolicy(rawValue: rawValue) ?? .trusted }
+  }
+
+  enum Watch: String, ChoiceParameter {
+    case auto, inotify, poll
+    var help: String {
+      switch self {
+      case .auto:
+        "by events of the kernel; by looking once a second on network file systems and where the system refuses watches"
+      case .inotify: "by events of the kernel, on every file system"
+      case .poll: "by looking once a second"
+      }
+    }
+    var method: WatchMethod { WatchMethod(rawValue: rawValue) ?? .auto }
+  }
+
   var paths: [FilePathParameter] = []
   package var decode = DecodeParameter(.text)
   var join: JoinParameter?
@@ -33,6 +59,9 @@ package struct File: SourceComponent {
   package var maxBytes = ByteSize(16 << 20)
   var rotateWait = TimeSpan.seconds(5)
   var compression = Compression.auto
+  var followLinks = Links.trusted
+  var watch = Watch.auto
+  var lastLine: TimeSpan?
 
   package init() {}
 
@@ -40,7 +69,7 @@ package struct File: SourceComponent {
     "file",
     summary: "Reads files once, or follows them as they grow.",
     details: """
-      Paths may contain `*`, `?` and `[...]`; relative paths start at the working directory. Without `follow`, files \
+      Paths may contain `*`, `?` and `[...]`, and `**` as a part for any number of directories; a leading dot must be written out. Relative paths start at the working directory. Without `follow`, files \
       are read in the order of their names, and the source completes after the last; a path without wildcards that \
       does not exist is an error, and so is a directory that cannot be listed. A pattern without a match is a \
       warning. With `follow`, files are read through renames and replacements, new files from their start, and the \
@@ -63,6 +92,16 @@ package struct File: SourceComponent {
       characters goes to the errors output, or has U+FFFD in their place, as `invalidUTF8` of `decode` says. A line of UTF-16 that is longer than \
       `maxLine` is always rejected.
 
+      A symbolic link that a wildcard finds, or that lies below such a match, is followed only if root or the user of rxd owns it and not every user can write \
+      to its directory: otherwise whoever may write there could have rxd read files of others (`followLinks`). With `follow`, rotation may also rename the \
+      file to which a link leads, as in `/var/log/containers` of Kubernetes, and a link may lead elsewhere (`current/app.log`): the old file is read \
+      to its end, the new one from its start.
+
+      With `follow`, changes are noticed by events of the kernel. Network file systems (nfs, cifs, fuse, 9p, ceph and others) have none for changes by other \
+      machines: there, and where the system has no watches left, files are looked at once a second (`watch`). A last line without a line feed is sent \
+      when no program has the file open for writing any more and it has not grown for 2 s; where the system does not say that (a file of another user, \
+      written before rxd started or on a network file system), after 10 minutes. `lastLine` sets another time, whoever has it open.
+
       With a state directory, reading goes on after the last event of the saved state. A file is known by its inode, \
       its birth time and its first bytes. One that was renamed meanwhile is read to its end before its successors; so \
       is, from its copy, one that was copied and truncated, if the copy has the same name plus a suffix. Rotation may \
@@ -78,22 +117,37 @@ package struct File: SourceComponent {
         "charset", \.charset,
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
       ),
-      .init("join", \.join, "Which lines make one event together; by default each is one."),
+      .init(
+        "join", \.join, nested: ["wait": .on("/follow")], "Which lines make one event together; by default each is one."
+      ),
       .init("follow", \.follow, "Continue to read data that is added."),
-      .init("start", \.start, "With `follow`: where to start in files that exist already."),
-      .init("maxLine", \.maxLine, "The longest line."),
-      .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),
-      .init("maxBytes", \.maxBytes, "The largest file for `decode: whole`."),
+      .init("start", \.start, applies: .on("follow"), "Where to start in files that exist already."),
+      .init(
+        "maxLine", \.maxLine, applies: .notWord("decode", ["whole", "prometheus", "bytes", "jsonDocuments"]),
+        "The longest line."),
+      .init(
+        "whenTooLong", \.whenTooLong, applies: .notWord("decode", ["whole", "prometheus", "bytes", "jsonDocuments"]),
+        "What happens to a longer line."),
+      .init("maxBytes", \.maxBytes, applies: .word("decode", ["whole", "prometheus"]), "The largest file."),
       .init(
         "rotateWait", \.rotateWait, range: 0...Int64.max,
-        "With `follow`: how long a renamed file is read on after it last grew."),
-      .init("compression", \.compression, "Without `follow`: which files are decompressed."),
+        applies: .on("follow"), "How long a renamed file is read on after it last grew."),
+      .init("compression", \.compression, applies: .off("follow"), "Which files are decompressed."),
+      .init("followLinks", \.followLinks, "Which symbolic links are followed that wildcards find."),
+      .init("watch", \.watch, applies: .on("follow"), "How changes are noticed."),
+      .init(
+        "lastLine", \.lastLine, range: 1...Int64.max, applies: .on("follow"),
+        "How long a file must not have grown for a last line without a line feed to be sent, even while a program has it open."
+      ),
     ],
     examples: [
       .snippet("one file", "file: pipelines/data/apache-combined.log"),
       .snippet(
         "stack traces, each with the line before it",
         "file: { path: /var/log/app/app.log, follow: true, join: { start: '^\\d{4}-\\d\\d-\\d\\d ' } }"),
+      .snippet(
+        "the containers of a Kubernetes node",
+        "file: { path: '/var/log/containers/*.log', follow: true, start: beginning }"),
       .snippet(
         "logs as they grow",
         "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
@@ -134,11 +188,6 @@ package struct File: SourceComponent {
         at: context.location,
         "a followed file has no end, which 'decode: \(decode.options.format.rawValue)' needs",
         .conflictingParameters, help: "Decode lines, or leave 'follow' out")
-    }
-    if follow, compression != .auto {
-      context.badValue(
-        at: context.location(of: "compression"), "'compression' of 'file' has no effect with 'follow'",
-        .conflictingParameters, help: "Leave it out: files that rotation has compressed are read on as they are found")
     }
   }
 
@@ -201,6 +250,7 @@ extension File {
       positions.append(SavedPosition(path: file.path, inode: file.inode, offset: file.offset))
     }
     _ = try state.read(String.self)
+    if !state.isAtEnd { for _ in 0..<(try state.count()) { _ = try state.read(String?.self) } }
     guard state.isAtEnd else { throw StateFault("it is not that of followed files") }
     return positions
   }

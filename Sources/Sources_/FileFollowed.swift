@@ -90,6 +90,9 @@ extension File {
       options.whenTooLong = parameters.whenTooLong.policy
       options.endsAnywhere = parameters.decoding.framing == .anywhere
       options.rotateWait = parameters.rotateWait
+      options.links = parameters.followLinks.policy
+      options.watch = parameters.watch.method
+      if let wait = parameters.lastLine { options.lastLine = .after(wait) }
       for path in parameters.paths where !Self.exists(path.text) {
         execution.services.log(
           .info, execution.plan.steps[nodeContext.step.number].label,
@@ -170,12 +173,12 @@ extension File {
       guard let decoder = input.decoder, let origin = input.origin else { return }
       if !input.hasBegun {
         input.hasBegun = true
-        endPredecessors(of: input, at: block.path)
+        endPredecessors(of: input, at: block.position.target ?? block.path)
       }
       // The rest of another file's block may be sent in this turn, too.
       if begun != nil { beginPiece() }
       piece = input
-      let endsEvent = isLast || parameters.join != nil && block.lines.longLine != nil
+      let endsEvent = isLast || block.endsLine || parameters.join != nil && block.lines.longLine != nil
       take(block.lines.slab, offset: block.lines.offset, isLast: endsEvent, by: decoder, origin: origin)
       if isBatchDone { return end(block, input) }
       begun = (block, input)
@@ -223,7 +226,8 @@ extension File {
       let base = FileFollower.pathBeforeRotation(path, of: patterns)
       let older = inputs.values.filter { other in
         other !== input && other.decoder?.pendingOffset != nil
-          && (other.name == path || FileFollower.pathBeforeRotation(other.position.path, of: patterns) == base)
+          && (other.name == path || other.position.target == path
+            || FileFollower.pathBeforeRotation(other.position.path, of: patterns) == base)
       }
       for other in inReadingOrder(older) { endEvent(of: other) }
     }
@@ -286,7 +290,9 @@ extension File {
           leaving.append(input)
         }
         execution.services.log(.debug, label, "read \(path) to its end")
-      case .failed(let error): execution.services.log(.warning, label, error.message)
+      case .failed(let error):
+        let remedy = error.isRefusedLink ? "; it is skipped. 'followLinks: always' follows it" : ""
+        execution.services.log(.warning, label, error.message + remedy)
       case .retrying(let error):
         execution.services.log(
           .warning, label, "\(error.message); known files are read on, and listing is tried again")
@@ -320,7 +326,27 @@ extension File {
       case .overflow:
         execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
       case .polling(let error):
-        execution.services.log(.warning, label, "\(error.message); polling once a second instead")
+        // The same holds for every source of the process: one warning is enough.
+        execution.services.log(
+          Inotify.isNews(error) ? .warning : .debug, label,
+          "\(error.message); files are looked at once a second instead")
+      case .watching: execution.services.log(.info, label, "files are watched by the kernel again")
+      case .remote(let path, let fileSystem):
+        execution.services.log(
+          .info, label,
+          "\(path) is on a file system (\(fileSystem)) that other machines can change without an event; it is looked at once a second"
+        )
+      case .unended(let path, let bytes, let isWritten):
+        let reason =
+          switch isWritten {
+          case true?: "as long as a program has the file open for writing"
+          case false?: "until it has not grown for a while"
+          case nil: "for ten minutes, because the system does not say whether a program has the file open"
+          }
+        execution.services.log(
+          .info, label,
+          "\(path) ends without a line feed: its last line, \(bytes) byte\(bytes == 1 ? "" : "s"), waits for one \(reason); 'lastLine' sets the time"
+        )
       }
     }
 
@@ -335,6 +361,12 @@ extension File {
         state.write(place.memory)
       }
       state.write(parameters.decoding.dependence)
+      state.write(
+        each: inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values))
+      ) { state, input in
+        let place = isAcknowledged ? input.places.acknowledged : taken(of: input)
+        state.write(place.position.target)
+      }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -342,6 +374,15 @@ extension File {
       var saved: [Input] = []
       for _ in 0..<(try state.count()) { saved.append(makeInput(try state.read(), memory: try state.read())) }
       let dependence = try state.read(String.self)
+      // Older states end here.
+      if !state.isAtEnd {
+        for index in 0..<(try state.count()) {
+          let target = try state.read(String?.self)
+          guard saved.indices.contains(index) else { continue }
+          if target?.utf8.contains(0) ?? false { throw StateFault("a file position is none") }
+          saved[index].position.target = target
+        }
+      }
       for input in saved {
         let place = DecodingPosition(offset: input.position.offset, memory: input.memory)
         if !parameters.decoding.goesOn(at: place, dependence) {

@@ -53,7 +53,7 @@ extension File {
       if let fault { return finish(failing: fault) }
       guard makeDecoder(parameters.decoding) != nil, current == nil, let next = waiting.last else { return }
       do throws(PosixError) {
-        _ = try FileDescriptor.openForReading(next)
+        _ = try open(next)
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
@@ -75,9 +75,25 @@ extension File {
           // An empty directory may be intended, but a mistake looks the same.
           log(.warning, "\(location(of: path))no file matches \(path.shown), so there is nothing to read")
         }
-        files += found.paths.filter { seen.insert($0).inserted }
+        files += found.paths.filter { seen.insert($0).inserted && !isUntrusted($0) }
       }
       return files.reversed()
+    }
+
+    private var policy: LinkPolicy { parameters.followLinks.policy }
+
+    private func open(_ path: String) throws(PosixError) -> FileDescriptor {
+      try FileDescriptor.openForReading(path, foundBy: parameters.paths.map(\.text), policy)
+    }
+
+    /// Whether the path leads through a link that is not followed, which is a warning.
+    private func isUntrusted(_ path: String) -> Bool {
+      do throws(PosixError) { _ = try open(path) } catch {
+        guard error.isRefusedLink else { return false }
+        log(.warning, "\(error.message); it is skipped. 'followLinks: always' follows it")
+        return true
+      }
+      return false
     }
 
     private func log(_ level: Services.Level, _ message: String) {
@@ -102,7 +118,10 @@ extension File {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decoding.readsText
       options.decompresses = parameters.decompression
+      let (patterns, policy) = (parameters.paths.map(\.text), policy)
+      options.open = { path throws(PosixError) in try FileDescriptor.openForReading(path, foundBy: patterns, policy) }
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      options.allBlocks = execution.services.memory.ofReaders
       let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {

@@ -73,7 +73,7 @@ extension HTTP {
       case .success(var request):
         request.options = options
         turnToPage(&request)
-        if parameters.conditional, place.page == nil { place.validators?.add(to: &request) }
+        if parameters.conditional { validators(of: request.url)?.add(to: &request) }
         let executor = executor
         let node = Weak(self)
         let asked = Asked(url: request.url, shownURL: request.shownURL, page: place.page)
@@ -152,11 +152,29 @@ extension HTTP {
         let body = response.body
         response.body = []
         sendBody(body, decoding(of: response), origin)
-      case .success(let response) where response.status == 304 && parameters.conditional && place.page == nil:
+      case .success(let response)
+      where response.status == 304 && parameters.conditional && (place.page == nil || validators(of: asked.url) != nil):
         pause(after: response)
+        next = behindUnchanged(asked)
         end()
       case .success(let response): refused(response, asked)
       }
+    }
+
+    private func validators(of url: String) -> PollPlace.Validators? {
+      guard parameters.conditional else { return nil }
+      return parameters.pages == nil ? place.validators : place.knownPage(at: url)?.validators
+    }
+
+    /// The call that follows a page which has not changed: a later one may have.
+    private func behindUnchanged(_ asked: Asked) -> Next? {
+      guard parameters.pages != nil, let known = place.knownPage(at: asked.url) else { return nil }
+      var place = place
+      place.pages += 1
+      place.add(known)
+      place.page = known.next
+      if place.page == nil { place.finishPages() }
+      return Next(place: place, origin: makeOrigin(nil, asked))
     }
 
     private func pause(after response: HTTPResponse) {
@@ -238,7 +256,9 @@ extension HTTP {
         place.newValidators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
       }
       // Without a body there is nothing to ask for a cursor or a page.
+      let validators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
       guard parameters.pages != nil || parameters.cursor != nil, !response.body.isEmpty else {
+        if parameters.pages != nil, let validators { place.add(.init(validators: validators)) }
         place.finishPages()
         return Next(place: place, origin: origin)
       }
@@ -247,6 +267,7 @@ extension HTTP {
           load(response, body, place)
           if let cursor = try newCursor() { place.newCursor = cursor }
           place.page = try nextPage(place, asked)
+          if parameters.pages != nil, let validators { place.add(.init(validators: validators, next: place.page)) }
           return nil
         } catch {
           return error
@@ -351,6 +372,7 @@ extension HTTP {
       super.save(&state)
       state.write(cursorKey)
       savePlace(&state)
+      savedPlace(state).savePages(to: &state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -359,6 +381,11 @@ extension HTTP {
       if state.version > 1 {
         key = try state.read()
         try restorePlace(&state)
+      }
+      if state.version > 2 {
+        var known = place
+        try known.restorePages(from: &state)
+        goOn(from: known)
       }
       guard state.hasOtherParameters else { return }
       var kept = PollPlace()

@@ -64,9 +64,10 @@ package struct HTTP: SourceComponent {
       the meantime follows at its end.
 
       In an inner signal, the templates see the event that it was made for as `event`. Event data may appear only \
-      after the host of the URL, and stays where the template puts it: a `?` or `#` in the path, `..` in any \
-      encoding, a space, or a line break in a header is refused. The event then goes to the errors output of the \
-      signal (RX524), and the inner signal completes without a response. `urlEncode(...)` makes any text fit.
+      after the host of the URL. It is percent-encoded for its place: one segment of the path, one value of the query. \
+      `raw(...)` inserts a text as it is, such as a path of several segments; then a `?` or `#` that would end its part of the URL is refused. \
+      So are `..` in any encoding, and a line break in a header. The event then goes to the errors output of the \
+      signal (RX524), and the inner signal completes without a response.
       """,
     parameters: [
       .init("url", \.url, primary: true, required: true, "The URL, http or https."),
@@ -76,23 +77,28 @@ package struct HTTP: SourceComponent {
       .init("every", \.every, range: 1_000_000...Int64.max, "The time from one request to the next."),
       .init(
         "jitter", \.jitter, range: 0...Int64.max,
-        "Adds a random delay of up to this to each later request."),
-      .init("immediate", \.immediate, "With `every`: whether the first request starts at once."),
+        applies: .with("every"), "Adds a random delay of up to this to each later request."),
+      .init("immediate", \.immediate, applies: .with("every"), "Whether the first request starts at once."),
       .init(
         "conditional", \.conditional,
-        "With `every`: whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news."),
+        applies: .with("every"),
+        "Whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news. With `pages`, those of each page: behind an unchanged page the next one is asked for all the same."
+      ),
       .init(
         "pages", \.pages, variables: pageVariables,
         "How an answer of several pages is read; by default the first page is the whole answer."),
       .init(
         "cursor", \.cursor, variables: pageVariables,
-        "With `every`: the progress of the polls, which each request carries, so that the server sends only new data."),
+        applies: .with("every"),
+        "The progress of the polls, which each request carries, so that the server sends only new data."),
       .init("decode", \.decode, "How the response body is decoded into events."),
       .init(
         "charset", \.charset,
         "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),
       .init("auth", \.auth, "How to authenticate."),
-      .init("tls", \.tls, "Certificates."),
+      .init(
+        "tls", \.tls, applies: .any([.begins("url", ["https:"]), .begins("auth.oauth2.tokenURL", ["https:"])]),
+        "Certificates."),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
         "How long a request may take, from its start to the last byte of the response."),
@@ -171,7 +177,7 @@ package struct HTTP: SourceComponent {
       repeated, and the schedule of `every` continues, with the cursor, the page and what `conditional` knows. If parameters \
       have changed, the source begins anew, with its cursor.
       """,
-    persistence: .position(version: 2),
+    persistence: .position(version: 3),
     lateness: .leavesOut("Requests that were due are left out; the next one comes in its period.") { http, _ in
       http.every == nil ? "it asks once" : nil
     },

@@ -24,12 +24,13 @@ extension HTTP {
         .init(
           "cursor", \.cursor,
           "What the next request sends as `parameter`; null, an empty text or an absent optional: none follows."),
-        .init("parameter", \.parameter, "The parameter of the query that carries `cursor`."),
+        .init("parameter", \.parameter, applies: .with("cursor"), "The parameter of the query that carries `cursor`."),
         .init(
           "page", \.page, "The parameter of the query that carries the number of the page, the first one included."),
-        .init("from", \.from, range: 0...1_000_000_000, "With `page`: the number of the first page."),
+        .init("from", \.from, range: 0...1_000_000_000, applies: .with("page"), "The number of the first page."),
         .init(
-          "step", \.step, range: 1...1_000_000, "With `page`: the distance of two numbers, for those that count items."),
+          "step", \.step, range: 1...1_000_000, applies: .with("page"),
+          "The distance of two numbers, for those that count items."),
         .init("until", \.until, expecting: .bool, "The page for which this is true is the last one; `page` needs it."),
         .init(
           "max", \.max, range: 1...100_000,
@@ -62,11 +63,6 @@ extension HTTP {
       }
       require("parameter", beside: "cursor")
       require("until", beside: "page")
-      for (name, other) in [("parameter", "cursor"), ("from", "page"), ("step", "page")] where node[other] == nil {
-        guard let field = node[name] else { continue }
-        context.badValue(
-          field, "'\(name)' of 'pages' has no effect without '\(other)'", .conflictingParameters, help: "Leave it out")
-      }
       for name in ["parameter", "page"] {
         if let field = node[name], field.string?.isEmpty == true {
           context.badValue(field, "'\(name)' of 'pages' is empty", help: "Write the name of a parameter of the query")
@@ -106,11 +102,6 @@ extension HTTP {
   ]
 
   func validatePolling(_ context: inout DecodingContext) {
-    for (name, isGiven) in [("cursor", cursor != nil), ("conditional", conditional)] where isGiven && every == nil {
-      context.badValue(
-        at: context.location(of: name), "'\(name)' of 'http' has no effect without 'every'", .conflictingParameters,
-        help: "Add 'every: 1m', or leave '\(name)' out")
-    }
     let names = [
       (pages?.parameter, "pages.parameter"), (pages?.page, "pages.page"), (cursor?.parameter, "cursor.parameter"),
     ].compactMap { name, path in name.map { (name: $0, path: path) } }

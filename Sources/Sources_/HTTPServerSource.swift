@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `httpServer`: receives HTTP requests.
-package struct HTTPServerSource: SourceComponent {
+package struct HTTPServerSource: SourceComponent, PageAccessComponent {
   /// A URL path as requests have it: encoded, from the slash to the `?`.
   struct Path: ParameterValue {
     var text = ""
@@ -59,6 +59,8 @@ package struct HTTPServerSource: SourceComponent {
   var auth: HTTPAuth?
   var tls: ServingTLSParameter?
   var allowUnauthenticated = false
+  package var hosts: [String] = []
+  package var origins: [String] = []
   var maxBody = ByteSize(1 << 20)
   var maxBuffered: ByteSize?
   var maxConnections = 1024
@@ -88,6 +90,11 @@ package struct HTTPServerSource: SourceComponent {
       All of them need the same `tls`; the other parameters are each server's own. A connection counts towards the \
       `maxConnections` of the server of its last request; the address takes as many as all of them together.
 
+      A browser lets the pages of all web sites send requests to the programs of its machine. So on a loopback address a request whose \
+      `Host` is another name than `localhost` and loopback addresses is answered 421 unless `hosts` has the name, and one of a page of another host or \
+      port (its `Origin` says so) 403 unless `origins` has its site. Where a reverse proxy passes the name on, `hosts` needs it. These answers, \
+      and 401, come before the body is read.
+
       Bodies may be compressed (`Content-Encoding: gzip`, `deflate` or `zstd`; any other is answered 415), and \
       `maxBody` limits the decompressed size. The event of a compressed request has the decompressed content and no \
       header about the compression.
@@ -106,6 +113,7 @@ package struct HTTPServerSource: SourceComponent {
       .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
       .init(
         "charset", \.charset,
+        applies: .with("decode"),
         "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),
       .init("answer", \.answer, "What answers, and when; `written` with `decode`, otherwise `reply`."),
       .init("auth", \.auth, "The credentials that clients must present."),
@@ -113,6 +121,7 @@ package struct HTTPServerSource: SourceComponent {
       .init(
         "allowUnauthenticated", \.allowUnauthenticated,
         "Serve every client on an address other than loopback."),
+    ] + accessParameters + [
       .init("maxBody", \.maxBody, "The largest body, also when it is decompressed; more is answered 413."),
       .init(
         "maxBuffered", \.maxBuffered,
@@ -179,12 +188,9 @@ package struct HTTPServerSource: SourceComponent {
 
   package func validate(_ context: inout DecodingContext) {
     tls?.validate(at: "tls", &context)
+    validateAccess(&context)
     if let decode {
       charset.check(decode.options, joins: false, &context)
-    } else if charset.isGiven {
-      context.badValue(
-        at: context.location(of: "charset"), "'charset' has no effect without 'decode': the event is the request",
-        .conflictingParameters, help: "Add 'decode', or leave it out")
     }
     if !address.isLoopback, auth == nil, tls?.clientCA == nil, !allowUnauthenticated {
       context.badValue(
@@ -216,6 +222,8 @@ package struct HTTPServerSource: SourceComponent {
     rules.path = path?.text
     rules.methods = methods.isEmpty ? nil : methods.map(\.text)
     rules.auth = auth?.value ?? .none
+    rules.access = access
+    rules.access.isLocal = address.isLoopback
     rules.maxBodyBytes = maxBody.bytes
     // A body of `maxBody` fits together with its head, even if nothing else fits.
     let (one, isOver) = maxBody.bytes.addingReportingOverflow(128 << 10)
@@ -307,23 +315,19 @@ package struct HTTPServerSource: SourceComponent {
       let server = HTTPServer(options: options)
       let executor = executor
       let node = Weak(self)
-      let rules = rules
       let queue = server.queue
       let feed = Feed(queue, executor, node)
-      let asksForAuth = if case .none = rules.auth { false } else { true }
       let services = execution.services
       let label = execution.plan.steps[nodeContext.step.number].label
+      let storage = execution.storage
       do throws(HTTPServerFailure) {
         let port = try server.start { notice in
           services.report(notice, label)
         } handOver: {
           if queue.attend() { feed.post() }
         } handler: { request in
-          if asksForAuth, let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
-            request.reply.reply(refusal)
-            return
-          }
-          queue.add(request)
+          // The input waits, and nobody knows for how long.
+          if storage.isFull { request.reply.reply(.full) } else { queue.add(request) }
         }
         self.server = server
         services.log(.info, label, "listening on \(options.host):\(port)")
@@ -381,7 +385,10 @@ package struct HTTPServerSource: SourceComponent {
       arena.keep(source)
       let reply = request.reply
       guard let body = content(of: request, source) else { return }
-      if rules.answer == .written { executor.track(Ack.ofClient { reply.reply(.after($0)) }) }
+      let storage = execution.storage
+      if rules.answer == .written {
+        executor.track(Ack.ofClient(reply) { $0 != .acknowledged && storage.isFull ? .full : .after($0) })
+      }
       guard parameters.decode != nil else {
         produce(event(request, body, method, path, query), origin: source, position: source.identity == nil ? -1 : 0)
         if rules.answer == .accepted { reply.reply(.accepted) }
@@ -461,7 +468,7 @@ package struct HTTPServerSource: SourceComponent {
       ])
     }
 
-    /// Waiting clients are answered before the next execution listens.
+    /// Clients whose requests have been taken are answered before the next execution listens; others get their answers from that.
     override func suspend() {
       super.suspend()
       close(handsOver: true)
@@ -472,23 +479,7 @@ package struct HTTPServerSource: SourceComponent {
     private func close(handsOver: Bool = false) {
       guard let server else { return }
       self.server = nil
-      // The port is free when this returns, for the next listener, or its socket is kept for it.
-      server.stopListening(handsOver: handsOver)
-      for request in server.queue.close() { request.reply.reply(.stopped) }
-      // Closing waits for answers under way; another thread does that, and the pipeline does not end before. A request
-      // gets 503 as soon as nothing can answer it any more.
-      let execution = Weak(execution)
-      let executor = executor
-      let limit = parameters.replyTimeout
-      execution.object?.hold()
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: limit)
-        executor.post { execution.object?.release() }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        execution.object?.release()
-      }
+      server.end(of: execution, handsOver: handsOver, within: parameters.replyTimeout)
     }
   }
 }

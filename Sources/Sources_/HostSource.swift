@@ -68,6 +68,7 @@ package struct HostSource: SourceComponent {
       .init("immediate", \.immediate, "Whether the first round starts at once."),
       .init(
         "cgroupDepth", \.cgroupDepth, range: 0...10,
+        applies: .word("collect", ["cgroup"]),
         "How many levels of control groups are looked at: 1 are slices, 2 services too."),
       .init("root", \.root, "The directory with `proc` and `sys`, such as /host in a container."),
     ],

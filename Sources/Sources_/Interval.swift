@@ -30,12 +30,12 @@ package struct Interval: SourceComponent {
       """,
     parameters: [
       .init("every", \.every, primary: true, range: 1_000...Int64.max, "The period."),
-      .init("immediate", \.immediate, "Send the first tick at once, not after one interval."),
+      .init("immediate", \.immediate, applies: .with("every"), "Send the first tick at once, not after one interval."),
       .init(
         "leeway", \.leeway, range: 0...Int64.max,
-        "How late a tick may be, so that timers can be combined."),
+        applies: .with("every"), "How late a tick may be, so that timers can be combined."),
       .init("cron", \.cron, "A schedule: minute, hour, day of month, month, day of week."),
-      .init("timezone", \.timezone, "The time zone of the schedule, an IANA name."),
+      .init("timezone", \.timezone, applies: .with("cron"), "The time zone of the schedule, an IANA name."),
     ],
     examples: [
       .snippet("each second", "interval: 1s"),

@@ -17,6 +17,16 @@ struct PollPlace: Sendable, Equatable {
     var lastModified: String?
   }
 
+  /// A page that the server can say has not changed.
+  struct KnownPage: Sendable, Equatable {
+    var validators: Validators
+    /// The page behind it; nil: it was the last one.
+    var next: Page?
+  }
+
+  /// As many pages of an answer are known; others are always asked for whole.
+  private static let mostKnown = 1000
+
   /// The cursor that requests carry; nil: none yet.
   var cursor: String?
   /// The cursor after the last page of those that are being read; it counts once all of them have come.
@@ -29,11 +39,23 @@ struct PollPlace: Sendable, Equatable {
   var validators: Validators?
   /// The validators of the first page, while further pages are being read.
   var newValidators: Validators?
+  /// The pages of the last complete answer, and those that have come of the present one.
+  var knownPages: [KnownPage] = []
+  var newPages: [KnownPage] = []
+
+  /// What the last answer had at this URL.
+  func knownPage(at url: String) -> KnownPage? {
+    let address = Fingerprint.of(url.utf8)
+    return knownPages.first { $0.validators.address == address }
+  }
+
+  mutating func add(_ page: KnownPage) { if newPages.count < Self.mostKnown { newPages.append(page) } }
 
   /// All pages have come.
   mutating func finishPages() {
     cursor = newCursor ?? cursor
     validators = newValidators
+    knownPages = newPages
     restartPages()
   }
 
@@ -41,6 +63,7 @@ struct PollPlace: Sendable, Equatable {
   mutating func restartPages() {
     newCursor = nil
     newValidators = nil
+    newPages = []
     page = nil
     pages = 0
   }
@@ -50,6 +73,22 @@ extension PollPlace: StateValue {
   func save(to state: inout StateWriter) {
     state.write(cursor)
     state.write(newCursor)
+    Self.save(page, to: &state)
+    state.write(pages)
+    state.write(validators)
+    state.write(newValidators)
+  }
+
+  init(from state: inout StateReader) throws(StateFault) {
+    cursor = try state.read()
+    newCursor = try state.read()
+    page = try Self.page(from: &state)
+    pages = try state.read(in: 0...Int.max)
+    validators = try state.read()
+    newValidators = try state.read()
+  }
+
+  private static func save(_ page: Page?, to state: inout StateWriter) {
     switch page {
     case nil: state.write(0)
     case .url(let url):
@@ -62,23 +101,35 @@ extension PollPlace: StateValue {
       state.write(3)
       state.write(number)
     }
-    state.write(pages)
-    state.write(validators)
-    state.write(newValidators)
   }
 
-  init(from state: inout StateReader) throws(StateFault) {
-    cursor = try state.read()
-    newCursor = try state.read()
+  private static func page(from state: inout StateReader) throws(StateFault) -> Page? {
     switch try state.read(in: 0...3) {
-    case 1: page = .url(try state.read())
-    case 2: page = .cursor(try state.read())
-    case 3: page = .number(try state.read())
-    default: page = nil
+    case 1: .url(try state.read())
+    case 2: .cursor(try state.read())
+    case 3: .number(try state.read())
+    default: nil
     }
-    pages = try state.read(in: 0...Int.max)
-    validators = try state.read()
-    newValidators = try state.read()
+  }
+
+  /// What the pages of an answer are known by; saved apart, because only one source has it.
+  func savePages(to state: inout StateWriter) {
+    for pages in [knownPages, newPages] {
+      state.write(each: pages) { state, page in
+        state.write(page.validators)
+        Self.save(page.next, to: &state)
+      }
+    }
+  }
+
+  mutating func restorePages(from state: inout StateReader) throws(StateFault) {
+    for isNew in [false, true] {
+      var pages: [KnownPage] = []
+      for _ in 0..<(try state.count()) {
+        pages.append(KnownPage(validators: try state.read(), next: try Self.page(from: &state)))
+      }
+      if isNew { newPages = pages } else { knownPages = pages }
+    }
   }
 }
 

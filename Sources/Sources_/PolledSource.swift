@@ -39,6 +39,9 @@ class PolledSource: DecodingSource {
   /// Whether a call follows as soon as the pause is over.
   private var isDue = false
   private static let pauseEnds = 1
+  /// The input was paused when another call was to follow.
+  private var next = Wake.none
+  private static let goesOn = 2
   /// When the call that is under way began.
   private var asked = Instant(nanoseconds: 0)
 
@@ -116,7 +119,7 @@ class PolledSource: DecodingSource {
     guard !isClosed else { return }
     answerSent()
     guard !isClosed else { return }
-    if hasMore, !isEnding { return makeCall() }
+    if hasMore, !isEnding { return callAgain() }
     if isEnding, hasMore { return completeEarly() }
     if schedule.every == nil || isEnding { finish() }
   }
@@ -160,7 +163,13 @@ class PolledSource: DecodingSource {
     if schedule.every == nil || schedule.immediate { makeCall() }
   }
 
+  /// Makes the next call at once; while the input is paused, its timer waits.
+  private func callAgain() {
+    if executor.isInputPaused { next = wake(after: .zero, Self.goesOn) } else { makeCall() }
+  }
+
   private func makeCall() {
+    cancelWake(&next)
     if pause.isSet {
       isDue = true
       if !hasPieces, held == nil { held = holdAck() }
@@ -189,6 +198,11 @@ class PolledSource: DecodingSource {
       breakOff()
       return
     }
+    if token == Self.goesOn {
+      next = .none
+      if call == nil { makeCall() }
+      return
+    }
     if token == Self.pauseEnds {
       pause = .none
       goOn(with: &held)
@@ -197,11 +211,11 @@ class PolledSource: DecodingSource {
     }
     wait()
     // The previous answer may still have events to send.
-    if call == nil, isBatchDone { makeCall() }
+    if call == nil, isBatchDone, !next.isSet { makeCall() }
   }
 
   override func skipped(_ token: Int, _ late: Lateness) {
-    if token == Self.pauseEnds { woke(token) } else { wait() }
+    if token == Self.pauseEnds || token == Self.goesOn { woke(token) } else { wait() }
   }
 
   override func beginPiece() { beginPiece(of: answers) { [self] in placeOfTurn } }
@@ -210,7 +224,8 @@ class PolledSource: DecodingSource {
 
   override func save(_ state: inout StateWriter) {
     // An answer that has not been sent completely, or is not acknowledged if that counts, is asked for again.
-    state.write(call != nil || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
+    state.write(
+      call != nil || next.isSet || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
     state.write(period)
     state.write(timer)
   }
@@ -225,14 +240,22 @@ class PolledSource: DecodingSource {
   final func savePlace(_ state: inout StateWriter) {
     state.write(pause)
     state.write(isDue)
-    state.write(state.positions == .acknowledged ? answers.acknowledged : placeOfTurn)
+    state.write(savedPlace(state))
+  }
+
+  final func savedPlace(_ state: borrowing StateWriter) -> PollPlace {
+    state.positions == .acknowledged ? answers.acknowledged : placeOfTurn
   }
 
   /// Reads what `savePlace` wrote.
   final func restorePlace(_ state: inout StateReader) throws(StateFault) {
     pause = try state.read()
     isDue = try state.read()
-    place = try state.read()
+    goOn(from: try state.read())
+  }
+
+  final func goOn(from place: PollPlace) {
+    self.place = place
     answers.reset(to: place)
   }
 
@@ -240,6 +263,7 @@ class PolledSource: DecodingSource {
   final func beginAnew(from place: PollPlace) {
     cancelWake(&timer)
     cancelWake(&pause)
+    cancelWake(&next)
     isDue = false
     isRenewed = true
     self.place = place
@@ -259,6 +283,7 @@ class PolledSource: DecodingSource {
     isEnding = true
     cancelWake(&timer)
     cancelWake(&pause)
+    if next.isSet { return completeEarly() }
     if call == nil {
       // After the remaining events of the last answer, if any.
       if isBatchDone { isDue && schedule.every == nil ? completeEarly() : finish() }
@@ -279,6 +304,7 @@ class PolledSource: DecodingSource {
 
   override func stop() {
     cancelWake(&timer)
+    cancelWake(&next)
     cancelWake(&pause)
     goOn(with: &held, isGivenUp: true)
     let running = call

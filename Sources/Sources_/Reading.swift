@@ -34,14 +34,17 @@ extension RunningSource {
   /// How many threads may decode this source's input.
   var decodingThreads: Int { execution.plan.threads ?? Processors.available }
 
-  /// Reports a line that was not delivered completely.
+  /// Rejects or drops a line that was not delivered completely, as the file says.
   func rejectLong(_ line: LongLine, _ limit: ByteSize, _ origin: Origin) {
     // An earlier line may have been the last one needed.
-    guard line.policy == .reject, !isClosed else { return }
+    guard line.policy != .cut, !isClosed else { return }
+    let reason = "the line has \(line.length) bytes, more than the \(limit.bytes) that 'maxLine' allows"
     line.head.withUnsafeBytes {
-      rejectInput(
-        $0, "the line has \(line.length) bytes, more than the \(limit.bytes) that 'maxLine' allows",
-        origin: origin, position: line.offset)
+      if line.policy == .drop {
+        dropInput($0, reason, origin: origin, position: line.offset)
+      } else {
+        rejectInput($0, reason, origin: origin, position: line.offset)
+      }
     }
   }
 }

@@ -128,6 +128,7 @@ final class ReceivingNode: DecodingSource {
                 .warning, label, "'maxConnections', \(limit), are open: further connections are closed at once")
             case .lost(let peer, let reason):
               log.write("the connection\(peer.isEmpty ? "" : " of \(peer)") is over: \(reason)")
+            case .fault(let reason): log.write(reason)
             }
           } deliver: {
             hand($0.map { ReceivedPiece($0) })
@@ -151,6 +152,7 @@ final class ReceivingNode: DecodingSource {
                 "the system had no room for \(count) datagram\(count == 1 ? "" : "s"), which are lost: raise 'receiveBuffer'"
               )
             case .failed(let reason): services.log(.warning, label, "cannot receive: \(reason); trying again")
+            case .fault(let reason): services.log(.warning, label, reason)
             }
           } deliver: {
             hand($0.map { ReceivedPiece($0) })

@@ -29,9 +29,9 @@ struct FramingParameter: RecordParameter {
     [
       .init("by", \.by, primary: true, required: true, "How the end of a message is recognized."),
       .init(
-        "bytes", \.bytes, range: 1...(1 << 30),
+        "bytes", \.bytes, range: 1...(1 << 30), applies: .word("by", ["length", "fixed"]),
         "With `length`: how many bytes the length has, 2 or 4 (4 by default). With `fixed`: those of each message."),
-      .init("order", \.order, "The order of the bytes of a `length`."),
+      .init("order", \.order, applies: .word("by", ["length"]), "The order of the bytes of a `length`."),
     ]
   }
 
@@ -43,12 +43,6 @@ struct FramingParameter: RecordParameter {
       context.badValue(
         node["bytes"] ?? node, "'bytes' of 'framing: length' is \(bytes ?? 0), but a length has 2 or 4 bytes",
         help: "Write 2 or 4")
-    case .lines, .nul, .octets, .whole:
-      if bytes != nil {
-        context.badValue(
-          node["bytes"] ?? node, "'bytes' has no effect with 'framing: \(by.rawValue)'", .conflictingParameters,
-          help: "Leave it out; 'maxMessage' limits the size of messages")
-      }
     default: break
     }
   }

@@ -50,12 +50,15 @@ package struct SQLiteSource: SourceComponent {
       .init("key", \.key, "The column, or columns, whose values grow: only new rows are read."),
       .init(
         "start", \.start,
-        "With `key`: the value, or list of values, behind which the first query begins; by default it reads all rows."),
+        applies: .with("key"),
+        "The value, or list of values, behind which the first query begins; by default it reads all rows."),
       .init(
         "columns", \.columns, "The columns that events have, with their types; by default all, as they are stored."),
       .init("every", \.every, range: 1_000_000...Int64.max, "The time from one query to the next."),
-      .init("jitter", \.jitter, range: 0...Int64.max, "Adds a random delay of up to this to each later query."),
-      .init("immediate", \.immediate, "With `every`: whether the first query starts at once."),
+      .init(
+        "jitter", \.jitter, range: 0...Int64.max, applies: .with("every"),
+        "Adds a random delay of up to this to each later query."),
+      .init("immediate", \.immediate, applies: .with("every"), "Whether the first query starts at once."),
       .init(
         "maxRows", \.maxRows, range: 1...1_000_000, "The most rows of one query; with `key` the others follow at once."),
       .init(
@@ -178,13 +181,9 @@ package struct SQLiteSource: SourceComponent {
     for entry in bind.entries where entry.name.hasPrefix("rxd_key_") {
       context.badValue(at: entry.location, "the names that begin with 'rxd_key_' are those of the key")
     }
-    guard start.isGiven else { return }
+    guard start.isGiven, !key.isEmpty else { return }
     let count = start.value.value.is(.list) ? start.value.value.elements.count : 1
-    if key.isEmpty {
-      context.badValue(
-        at: context.location(of: "start"), "'start' has no meaning without 'key'", .conflictingParameters,
-        help: "Add 'key:', or leave 'start' out")
-    } else if count != key.count {
+    if count != key.count {
       context.badValue(
         at: context.location(of: "start"),
         "'start' has \(count) value\(count == 1 ? "" : "s"), and 'key' has \(key.count) column\(key.count == 1 ? "" : "s")"

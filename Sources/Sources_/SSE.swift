@@ -24,8 +24,8 @@ package struct SSE: SourceComponent {
     details: """
       `meta.event` is the type of a message (`message` if it has none), and `meta.eventId` the last `id` of the feed. The source \
       stays connected: when the answer ends, breaks off, or is silent for `idleTimeout`, it connects again after \
-      `reconnect`, or the feed's `retry`; after failures in a row the pause doubles up to `maxReconnect`, and each is \
-      shortened by a random part of up to half. It then sends the id of the last message as `Last-Event-ID`, so that the server can \
+      `reconnect`, or the feed's `retry`, which may ask for a second or more (or for as little as `reconnect`, if that is shorter); \
+      after failures in a row the pause doubles up to `maxReconnect`, and each is shortened by a random part of up to half. It then sends the id of the last message as `Last-Event-ID`, so that the server can \
       go on behind it. With a state directory that id is saved together with the state of the pipeline. It is kept \
       while the URL without its query is the same.
 
@@ -37,7 +37,9 @@ package struct SSE: SourceComponent {
       .init("headers", \.headers, "Further headers."),
       .init("decode", \.decode, "How the data of a message is decoded into events."),
       .init("auth", \.auth, "How to authenticate."),
-      .init("tls", \.tls, "Certificates."),
+      .init(
+        "tls", \.tls, applies: .any([.begins("url", ["https:"]), .begins("auth.oauth2.tokenURL", ["https:"])]),
+        "Certificates."),
       .init(
         "connectTimeout", \.connectTimeout, range: 1_000_000...Int64.max,
         "How long name resolution and connecting may take, TLS included."),
@@ -133,6 +135,8 @@ package struct SSE: SourceComponent {
     private var timer = Wake.none
     private static let silent = 1
     private static let reconnects = 2
+    /// The shortest pause that a feed may ask for, unless `reconnect` is shorter.
+    private static let leastPause = TimeSpan.seconds(1)
 
     init(_ parameters: SSE, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -283,7 +287,10 @@ package struct SSE: SourceComponent {
         switch item {
         case .message(let message): messages.append(message)
         case .retry(let milliseconds):
-          attempts = attempts.with(delay: .milliseconds(min(milliseconds, 3_600_000)), most: parameters.maxReconnect)
+          // The feed may ask for a longer pause, not for a shorter one than a second, or than `reconnect`.
+          let least = min(parameters.reconnect, Self.leastPause)
+          attempts = attempts.with(
+            delay: max(least, .milliseconds(min(milliseconds, 3_600_000))), most: parameters.maxReconnect)
         }
       }
       for message in messages where !isClosed { send(message) }

@@ -36,14 +36,16 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
         "HOST:PORT, a port on 127.0.0.1 (8125 is usual), `systemd:NAME`, or the path of a Unix socket, which takes datagrams."
       ),
       .init("transport", \.transport, "What carries the metrics; a path has datagrams."),
-      .init("mode", \.mode, "The permissions of the socket at a path, in octal digits."),
+      .init(
+        "mode", \.mode, applies: .begins("address", ["/"]), "The permissions of the socket at a path, in octal digits."),
       .init("maxMessage", \.maxMessage, "The longest datagram or line; a longer one goes to the errors output."),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
-        "The largest number of TCP connections; further ones are closed at once."),
+        applies: .word("transport", ["tcp"]), "The largest number of connections; further ones are closed at once."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "How long a TCP connection may send nothing before it is closed; by default for ever."),
+        applies: .word("transport", ["tcp"]),
+        "How long a connection may send nothing before it is closed; by default for ever."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated, "Take metrics of everybody on an address other than loopback."),

@@ -27,9 +27,13 @@ package struct Stdin: SourceComponent {
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."
       ),
       .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
-      .init("maxLine", \.maxLine, "The longest line."),
-      .init("whenTooLong", \.whenTooLong, "What happens to a longer line."),
-      .init("maxBytes", \.maxBytes, "The largest input for `decode: whole`."),
+      .init(
+        "maxLine", \.maxLine, applies: .notWord("decode", ["whole", "prometheus", "bytes", "jsonDocuments"]),
+        "The longest line."),
+      .init(
+        "whenTooLong", \.whenTooLong, applies: .notWord("decode", ["whole", "prometheus", "bytes", "jsonDocuments"]),
+        "What happens to a longer line."),
+      .init("maxBytes", \.maxBytes, applies: .word("decode", ["whole", "prometheus"]), "The largest input."),
     ],
     examples: [
       .snippet("lines of text", "stdin: { decode: text }"),
@@ -119,6 +123,7 @@ package struct Stdin: SourceComponent {
       options.whenTooLong = parameters.whenTooLong.policy
       options.refusesCompressed = parameters.decoding.readsText
       if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
+      options.allBlocks = execution.services.memory.ofReaders
       execution.whenBegun { [self] in if !isClosed { read(by: decoder, options) } }
     }
 

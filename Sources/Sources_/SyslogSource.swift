@@ -26,6 +26,9 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
   var address = Place()
   var transport = Carrier.udp
   var mode = SocketMode(bits: 0o666)
+  var strict = false
+  var charset = CharsetParameter()
+  var invalidUTF8 = InvalidTextParameter.reject
   var maxMessage = ByteSize(64 << 10)
   var maxConnections = 1024
   var idleTimeout: TimeSpan?
@@ -42,8 +45,13 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
       An event has `message`, `facility` and `severity` by name, `facilityCode` and `severityCode` by number, and, where the \
       message has them, `timestamp`, `hostname`, `appname`, `procid`, `msgid`, `version`, and `structuredData`: a map of \
       maps of texts, with a list where a parameter stands several times. The date of RFC 3164, which has neither a year nor \
-      a zone, is the text `localTime`; `meta.time` says when the message came. A message that is not as its RFC says goes to \
-      the errors output, with the reason and its place.
+      a zone, is the text `localTime`; `meta.time` says when the message came.
+
+      A message that is not quite as its RFC says, as those of many devices, is read as far as it can be told, and the rest is `message`: without a \
+      priority it is a notice of a user; a date may have a year, a fraction or a zone; a number and the name of a Cisco device may come before it \
+      (`sequence`, `hostname`); CEF and pairs are the message. The list `guessed` names the members of such an event that no RFC makes \
+      certain; other events have none, so `filter: "!has(event.guessed)"` passes the exact ones. A priority above 191 and a day that does not exist go to the errors output; with `strict`, \
+      everything that the RFC does not allow does, with the reason and its place.
 
       Over TCP each message may begin with its length or end with its line (RFC 6587); its first byte tells. With a path \
       as its address it receives datagrams, as `/dev/log` does. `meta.peer` is the sender; of a Unix socket, `meta.pid` \
@@ -58,16 +66,25 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, `systemd:NAME`, or the path of a Unix socket."),
       .init("transport", \.transport, "What carries the messages; a path has datagrams."),
-      .init("mode", \.mode, "The permissions of the socket at a path, in octal digits."),
+      .init(
+        "mode", \.mode, applies: .begins("address", ["/"]), "The permissions of the socket at a path, in octal digits."),
+      .init("strict", \.strict, "Reject messages that are not as their RFC says."),
+      .init(
+        "charset", \.charset,
+        "How characters are encoded: utf-8, latin1, windows-1252, or another one that iconv(3) knows."),
+      .init("invalidUTF8", \.invalidUTF8, "What happens to a message that is not UTF-8."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
-        "The largest number of TCP connections; further ones are closed at once."),
+        applies: .word("transport", ["tcp"]), "The largest number of connections; further ones are closed at once."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "How long a TCP connection may send nothing before it is closed; by default for ever."),
+        applies: .word("transport", ["tcp"]),
+        "How long a connection may send nothing before it is closed; by default for ever."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
-      .init("tls", \.tls, "The certificate, with `transport: tcp`; by default connections are not encrypted."),
+      .init(
+        "tls", \.tls, applies: .word("transport", ["tcp"]), "The certificate; by default connections are not encrypted."
+      ),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated, "Take messages of everybody on an address other than loopback."),
     ],
@@ -99,20 +116,21 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
           .conflictingParameters, help: "Write HOST:PORT, or leave 'transport' out")
       }
     }
-    if transport == .udp {
-      context.checkDatagramSize(maxMessage)
-      if tls != nil {
-        context.badValue(
-          at: context.location(of: "tls"), "'tls' of 'syslog' has no effect without 'transport: tcp'",
-          .conflictingParameters, help: "Add 'transport: tcp'")
-      }
-    }
+    if transport == .udp { context.checkDatagramSize(maxMessage) }
+    charset.check(decoding, joins: false, &context)
     tls?.validate(at: "tls", &context)
     context.refuseOpenPlace(
       address.address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: transport == .tcp)
   }
 
-  package var outputType: EventType { DecoderOptions(.syslog).eventType }
+  private var decoding: DecoderOptions {
+    var options = DecoderOptions(.syslog, unit: .body)
+    options.isStrictSyslog = strict
+    options.invalidUTF8 = invalidUTF8.value
+    return charset.reading(options, maxLine: maxMessage)
+  }
+
+  package var outputType: EventType { decoding.eventType }
   package var namesEvents: Bool { true }
   package var listens: ListenAddress? {
     address.path.map { ListenAddress(ofSocket: $0) } ?? address.address.listens(isDatagram: transport == .udp)
@@ -127,14 +145,14 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     guard transport == .tcp else {
       var options = DatagramReceiver.Options()
-      options.decoding = DecoderOptions(.syslog, unit: .body)
+      options.decoding = decoding
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
       return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
     }
     var options = StreamReceiver.Options()
     options.framing = .syslog
-    options.decoding = DecoderOptions(.syslog, unit: .body)
+    options.decoding = decoding
     options.maxMessage = maxMessage.bytes
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout

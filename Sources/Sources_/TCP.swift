@@ -74,7 +74,10 @@ package struct TCP: SourceComponent, ReceivingSource {
         """,
       completion: "Only when the pipeline is stopped.",
       disposal: "Closes the port and the connections, after arrived messages were sent."),
-    memory: "An incomplete message of each connection, up to `maxMessage`.",
+    memory: """
+      An incomplete message of each connection, up to `maxMessage`, and 64 MiB on all of them together: beyond, the connection with the longest is \
+      closed, and that message goes to the errors output.
+      """,
     knownAs: ["Vector socket", "Fluent Bit tcp", "Logstash tcp", "Benthos socket_server"],
     useCases: [
       .init(.reading, "receive lines over TCP", "tcp: 5170"),

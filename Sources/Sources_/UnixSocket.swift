@@ -35,19 +35,24 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
     parameters: [
       .init("path", \.path, primary: true, required: true, "The path, at most 107 bytes, or `systemd:NAME`."),
       .init("kind", \.kind, "What programs send."),
-      .init("mode", \.mode, "The permissions of the socket, in octal digits."),
+      .init(
+        "mode", \.mode, applies: .notBegins("path", ["systemd:", "@"]),
+        "The permissions of the socket, in octal digits."),
       .init("decode", \.decode, "How messages are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),
-      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
-      .init("framing", \.framing, "How a stream is cut into messages."),
+      .init(
+        "join", \.join, applies: .word("kind", ["stream"]),
+        "Which lines make one event together, as with `file`; by default each is one."),
+      .init("framing", \.framing, applies: .word("kind", ["stream"]), "How a stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
       .init(
         "maxConnections", \.maxConnections, range: 1...100_000,
-        "The largest number of connections; further ones are closed at once."),
+        applies: .word("kind", ["stream"]), "The largest number of connections; further ones are closed at once."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
+        applies: .word("kind", ["stream"]),
         "How long a connection may send nothing before it is closed; by default for ever."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
     ],
@@ -63,7 +68,10 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
         "A path that cannot be used ends it with an error; a message that cannot be decoded goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
       disposal: "Removes the socket, after arrived messages were sent."),
-    memory: "An incomplete message of each connection, up to `maxMessage`.",
+    memory: """
+      An incomplete message of each connection, up to `maxMessage`, and 64 MiB on all of them together: beyond, the connection with the longest is \
+      closed, and that message goes to the errors output.
+      """,
     knownAs: ["Vector socket", "Fluent Bit unix_socket", "Logstash unix"],
     useCases: [.init(.reading, "receive events of local programs", "unix: /run/rxd/events.sock")],
     seeAlso: ["tcp", "udp", "syslog"])
@@ -73,19 +81,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
     join?.check(decode.options, framing, &context)
     charset.check(decode.options, joins: false, &context)
     context.checkSocketPath(path, at: "path")
-    guard kind == .datagram else { return }
-    context.checkDatagramSize(maxMessage)
-    if join != nil {
-      context.badValue(
-        at: context.location(of: "join"), "'join' has no effect with 'kind: datagram': each datagram is a message",
-        .conflictingParameters, help: "Leave it out")
-    }
-    if framing.by != .lines {
-      context.badValue(
-        at: context.location(of: "framing"),
-        "'framing' has no effect with 'kind: datagram': each datagram is a message",
-        .conflictingParameters, help: "Leave it out")
-    }
+    if kind == .datagram { context.checkDatagramSize(maxMessage) }
   }
 
   package var listens: ListenAddress? { ListenAddress(ofSocket: path) }

@@ -157,7 +157,10 @@ extension WebSocketSource {
       let session = WebSocketSession(isServer: false, sessionOptions, listener(number, first: request.body))
       peers[number] = ConnectedWebSocket(session)
       let (executor, node) = (executor, Weak(self))
-      attempt = WebSocketClient.connect(target, options, session, by: execution.services.http) { failure in
+      let (services, label) = (execution.services, label)
+      attempt = WebSocketClient.connect(target, options, session, by: services.http) { warning in
+        services.log(.warning, label, warning)
+      } failed: { failure in
         executor.post { node.object?.failed(failure, number) }
       }
     }
@@ -359,19 +362,8 @@ extension WebSocketSource {
       guard let server else { return }
       counts.refused = server.counts.refused
       self.server = nil
-      server.stopListening(handsOver: handsOver)
-      let execution = Weak(execution)
-      let executor = executor
-      execution.object?.hold()
       // Longer than a connection may take to end.
-      let thread = try? OwnThread("rxd close") {
-        server.stop(within: .seconds(6))
-        executor.post { execution.object?.release() }
-      }
-      if thread == nil {
-        server.stop(within: .zero)
-        execution.object?.release()
-      }
+      server.end(of: execution, handsOver: handsOver, within: .seconds(6))
     }
   }
 }

@@ -32,7 +32,8 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
 
       Each message is decoded by itself: text and binary messages alike, whole when their last fragment has come. `meta.type` is `text` or \
       `binary`; of a server's messages `meta.peer` is the client's address, and `meta.path` and `meta.query` are those of its request. \
-      Where the pipeline is slow, nothing more is read from a connection for which 64 KiB wait.
+      Where the pipeline is slow, nothing more is read from a connection for which 64 KiB wait. Messages of all clients of a server that come in \
+      or wait take 64 MiB at most; beyond, the connection with the largest unfinished message is closed with the code 1013.
 
       A connection on which nothing comes for `ping` is asked for a sign, and broken off if none comes within `pingTimeout`. A \
       message or frame that is too large closes it with the code 1009, a text that is not UTF-8 with 1007, anything that \
@@ -49,15 +50,18 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
     parameters: placeParameters + [
       .init("decode", \.decode, "How messages are decoded into events.")
     ] + clientParameters + [
-      .init("send", \.send, "Client: a text message that is sent first on each connection."),
-      .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "Client: the pause before it connects again."),
+      .init("send", \.send, applies: .with("url"), "A text message that is sent first on each connection."),
+      .init(
+        "reconnect", \.reconnect, range: 1_000_000...Int64.max, applies: .with("url"),
+        "The pause before it connects again."),
       .init(
         "maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max,
-        "Client: the longest pause after failures in a row."),
+        applies: .with("url"), "The longest pause after failures in a row."),
     ] + serverParameters + [
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "Server: the longest silence of a client before it is disconnected; by default there is no limit.")
+        applies: .with("listen"),
+        "The longest silence of a client before it is disconnected; by default there is no limit.")
     ] + pingParameters + [
       .init("maxMessage", \.maxMessage, "The largest message, all fragments together."),
       .init("maxFrame", \.maxFrame, "The largest frame; by default as `maxMessage`."),
@@ -92,7 +96,7 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
     seeAlso: ["httpServer", "sse", "tcp"])
 
   package func validate(_ context: inout DecodingContext) {
-    validateSocket(ofClient: [("send", send.isGiven)], ofServer: [("idleTimeout", idleTimeout != nil)], &context)
+    validateSocket(&context)
     guard socket.url.isGiven, reconnect > maxReconnect else { return }
     context.badValue(
       at: context.location(of: "reconnect"),

@@ -2,10 +2,12 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The store of one pipeline: a SQLite file with a thread that writes to it.
+/// The store of one pipeline: a SQLite file, written to by one of the threads that all stores share.
 ///
 /// Transactions that come while one is being written are written together in the next. While the disk is full or fails, the file is opened
 /// anew and the same transactions are written again, after growing pauses: nothing is reported as on the disk after a failed sync.
+///
+/// A full disk does not stop what gives room back: see ``StoreRoom``.
 package final class DiskStore: PipelineStore {
   package typealias Log = @Sendable (Services.Level, String) -> Void
 
@@ -25,11 +27,18 @@ package final class DiskStore: PipelineStore {
     var lastRow: Int64 = 0
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
+    var room = RoomOfStore.enough
+    var reportRoom: (@Sendable (RoomOfStore) -> Void)?
+    var reportDroppedLetters: @Sendable (Int) -> Void = { _ in }
   }
+
+  /// Those of all stores. One that waits for a slow disk holds up the others only if all of them do.
+  private static let threads = SharedThreads("rxd store", usual: 4, most: 16)
 
   private let state: Guarded<State>
   private let path: String
   private let log: Log
+  private let turns: SerialWork
   package let identity: UInt64
   /// The state that an earlier run has left; nil: there is none.
   package let savedState: [UInt8]?
@@ -39,17 +48,30 @@ package final class DiskStore: PipelineStore {
   /// The limit of all dead letters of a store, in bytes. Beyond it the oldest are deleted.
   package static let deadLetterBytes: Int64 = 256 << 20
 
-  /// Opens the store at `path`, creates it if there is none, and starts its thread.
+  /// Opens the store at `path`; creates it if there is none.
   ///
   /// A damaged store is set aside under another name; readable records are taken over, and the log reports the losses.
   ///
-  /// - Parameter deadLetterBytes: The limit of all dead letters, in bytes; up to a sixteenth more may be stored for a while.
+  /// - Parameters:
+  ///   - deadLetterBytes: The limit of all dead letters, in bytes; up to a sixteenth more may be stored for a while.
+  ///   - room: What is kept for when the disk is full; nil: nothing is.
   /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
   package init(
-    _ path: String, deadLetterBytes: Int64 = deadLetterBytes, log: @escaping Log
+    _ path: String, deadLetterBytes: Int64 = deadLetterBytes, room: StoreRoom? = nil, log: @escaping Log
   ) throws(StoreRefusal) {
     self.path = path
     self.log = log
+    if access(path, F_OK) != 0, let size = FileDescriptor.Status(path: path + "-wal")?.size, size > 0 {
+      // SQLite would take the log of a file without pages for an old one, and remove it.
+      guard LogCheck.makeFile(path, fromLog: path + "-wal") else {
+        throw StoreRefusal(
+          "the store \(path) is missing beside its log \(path)-wal, and cannot be made from it alone: put the file back, or move the log "
+            + "away to begin anew")
+      }
+      log(
+        .error,
+        "the store \(path) was missing beside its log, and has been made again from it: what had left the log is lost")
+    }
     if let damage = LogCheck.damage(ofLog: path + "-wal") {
       log(
         .error,
@@ -61,6 +83,8 @@ package final class DiskStore: PipelineStore {
       opened = try Self.open(path)
     } catch let refusal as StoreRefusal {
       throw refusal
+    } catch let error as DatabaseError where error.isBusy {
+      throw StoreRefusal("the store \(path) cannot be opened: another process has it open, perhaps under another path")
     } catch let error as DatabaseError where !error.isDamage {
       throw StoreRefusal("the store \(path) cannot be opened: \(error.message)")
     } catch {
@@ -77,12 +101,14 @@ package final class DiskStore: PipelineStore {
     savedState = opened.state
     state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
     // The writer alone holds the file, so that it is closed before `close` returns.
-    nonisolated(unsafe) let writer = Writer(path, opened.file, state, deadLetterBytes, log)
+    let writer = Writer(path, opened.file, state, deadLetterBytes, room, log)
     do throws(PosixError) {
-      _ = try OwnThread("rxd store", stackBytes: 512 << 10) { writer.run() }
+      turns = try SerialWork(on: Self.threads) { writer.turn() }
     } catch {
       throw StoreRefusal(error.message)
     }
+    // It looks whether there is room.
+    turns.wake()
   }
 
   private static func open(_ path: String) throws -> (StoreFile, [UInt8]?, [String: OutboxBacklog]) {
@@ -92,6 +118,8 @@ package final class DiskStore: PipelineStore {
 
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
   package var lastRow: Int64 { state.withLock(\.lastRow) }
+  /// Whether it may get new events.
+  var hasRoom: Bool { state.withLock { $0.room == .enough } }
   /// Counters since the store was opened.
   package var statistics: StoreStatistics { state.withLock(\.statistics) }
 
@@ -101,46 +129,77 @@ package final class DiskStore: PipelineStore {
     set { state.withLock { $0.reportDeadLetters = newValue } }
   }
 
+  /// Called on the store's thread with how many of the oldest dead letters were deleted, because all of them had more than the limit.
+  package var reportDroppedLetters: @Sendable (Int) -> Void {
+    get { state.withLock(\.reportDroppedLetters) }
+    set { state.withLock { $0.reportDroppedLetters = newValue } }
+  }
+
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
     let isOver = state.withLock { state in
       for row in transaction.rows { state.lastRow = max(state.lastRow, row.number) }
       if !state.isOver { state.requests.append(Request(transaction: transaction, done: done)) }
       return state.isOver
     }
-    if !isOver { state.notify() }
+    if !isOver { turns.wake() }
+  }
+
+  /// Calls `report` with what room there is now, unless there is enough, and with every change; on any thread.
+  package func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void) {
+    let now = state.withLock { state in
+      state.reportRoom = report
+      return state.room
+    }
+    if now != .enough { report(now) }
   }
 
   package func read(
     rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void
   ) {
     state.withLock { $0.jobs.append(.read(sink: sink, after: number, bytes: bytes, done: done)) }
-    state.notify()
+    turns.wake()
+  }
+
+  /// Has the pending commits written and the file closed, without waiting for that.
+  package func beginClosing() {
+    state.withLock { $0.isClosing = true }
+    turns.wake()
   }
 
   /// Writes the pending commits and closes the file. Returns whether all were written within `limit`; the rest is lost,
   /// and repeated by sources that can be read again.
   @discardableResult
   package func close(within limit: TimeSpan) -> Bool {
-    state.withLock { $0.isClosing = true }
-    state.notify()
+    beginClosing()
     let deadline = monotonicNow() + limit.nanoseconds
     return state.wait(until: deadline) { $0.isOver ? true : nil } ?? false
   }
 
   deinit {
     state.withLock { $0.isClosing = true }
-    state.notify()
+    turns.wake()
   }
 
-  // MARK: The thread
+  // MARK: Writing
 
-  private final class Writer {
+  /// Used by one thread at a time.
+  private final class Writer: @unchecked Sendable {
     private let path: String
     private var file: StoreFile?
     private let state: Guarded<State>
     private let log: Log
+    private let room: StoreRoom?
+    /// The directory that the file was opened in.
+    private let directory: StoreFile.Place?
+    private var hasReportedMove = false
     private var pause = DiskStore.firstPause
     private var isFailing = false
+    /// What could not be written yet, and when to try again, on the monotonic clock.
+    private var held: [Request] = []
+    private var nextTry: Int64?
+    private var roomNow = RoomOfStore.enough
+    /// How often it is looked whether there is room again, in nanoseconds.
+    private static let roomPause: Int64 = 1_000_000_000
     /// The number of new dead letters that have not been reported.
     private var unreported = 0
     /// The number of commits since `tidy` last ran.
@@ -151,8 +210,12 @@ package final class DiskStore: PipelineStore {
     private var nextReport: Int64 = 0
 
     init(
-      _ path: String, _ file: StoreFile, _ state: Guarded<State>, _ letterLimit: Int64, _ log: @escaping Log
+      _ path: String, _ file: StoreFile, _ state: Guarded<State>, _ letterLimit: Int64, _ room: StoreRoom?,
+      _ log: @escaping Log
     ) {
+      directory = StoreFile.directory(of: path)
+      self.room = room
+      room?.join()
       self.letterLimit = letterLimit
       self.path = path
       self.file = file
@@ -160,36 +223,121 @@ package final class DiskStore: PipelineStore {
       self.log = log
     }
 
-    func run() {
+    deinit { room?.leave() }
+
+    /// Does all that can be done now.
+    func turn() -> SerialWork.Next {
       while true {
-        let work = state.wait(until: nil) { state -> (requests: [Request], jobs: [Job], isClosing: Bool)? in
-          guard !state.requests.isEmpty || !state.jobs.isEmpty || state.isClosing else { return nil }
+        let work = state.withLock { state -> (requests: [Request], jobs: [Job], isClosing: Bool) in
           defer {
             state.requests = []
             state.jobs = []
           }
           return (state.requests, state.jobs, state.isClosing)
         }
-        guard let work else { continue }
-        if !work.requests.isEmpty, !write(work.requests) { break }
+        held += work.requests
+        lookForRoom()
         for job in work.jobs { run(job) }
-        if work.requests.isEmpty, work.jobs.isEmpty, work.isClosing { break }
-        if untidied >= 256, state.withLock({ $0.requests.isEmpty }) { tidy() }
+        if !held.isEmpty {
+          if let nextTry, monotonicNow() < nextTry, !work.isClosing { return .at(nextTry) }
+          if write(held) {
+            held = []
+            nextTry = nil
+            if untidied >= 256, state.withLock({ $0.requests.isEmpty }) { tidy() }
+          } else if work.isClosing {
+            break
+          } else {
+            nextTry = monotonicNow() + pause
+            pause = min(pause * 2, DiskStore.longestPause)
+          }
+          continue
+        }
+        if !work.jobs.isEmpty { continue }
+        if work.isClosing { break }
+        return roomNow == .enough ? .whenWoken : .at(monotonicNow() + Self.roomPause)
       }
+      end()
+      return .over
+    }
+
+    private func end() {
       reportLetters()
-      do { try file?.end() } catch { log(.warning, "the store \(path) cannot be closed in order: \(error)") }
+      do throws(DatabaseError) {
+        do throws(DatabaseError) { try file?.end() } catch  where error.isFull && room?.giveUp() == true {
+          try file?.end()
+        }
+      } catch {
+        // All that was committed is in the log.
+        log(error.isFull ? .debug : .warning, "the store \(path) cannot be closed in order: \(error.message)")
+      }
       file = nil
-      state.withLock { $0.isOver = true }
+      held = []
+      state.withLock {
+        $0.isOver = true
+        $0.reportRoom = nil
+      }
       state.notify()
     }
 
-    /// False: it was closed before it could write.
+    // MARK: Room
+
+    /// Notices that another store has given up the room, that there is hardly enough to move the log into the file, and that there is room again.
+    private func lookForRoom() {
+      guard let room else { return }
+      let rows = held.reduce(0) { $0 + $1.transaction.rows.reduce(0) { $0 + $1.bytes.count } }
+      func needed() -> Int { (file?.logBytes ?? 0) + rows + StoreRoom.least }
+      func free() -> Int {
+        let (sum, isOver) = room.free.addingReportingOverflow(file?.freeBytes ?? 0)
+        return isOver ? .max : sum
+      }
+      if roomNow == .enough {
+        guard room.keep() else { return set(.reserve) }
+        if room.free >= needed() || free() >= needed() { return }
+        // What the log has takes its place in the file while there is room for it.
+        moveLog(isSmall: true)
+        if free() < needed() { set(.reserve) }
+      } else if held.isEmpty {
+        if !room.isKept { shrink() }
+        moveLog(isSmall: true)
+        if room.keep(), free() >= 2 * needed() { set(.enough) }
+      }
+    }
+
+    /// Gives what was removed back to the file system.
+    private func shrink() {
+      do throws(DatabaseError) { try file?.shrink(isFull: true) } catch {
+        log(.debug, "the store \(path) cannot be made smaller: \(error.message)")
+      }
+    }
+
+    private func set(_ new: RoomOfStore) {
+      guard new != roomNow else { return }
+      let before = roomNow
+      roomNow = new
+      let report = state.withLock { state in
+        state.room = new
+        return state.reportRoom
+      }
+      if before == .enough {
+        log(
+          .error,
+          "the file system of \(path) is full: until it has room a durable pipeline takes no new events; its sinks go on delivering what is stored"
+        )
+      } else if new == .enough {
+        log(.info, "the file system of \(path) has room again")
+      }
+      report?(new)
+    }
+
+    /// False: it cannot be written now.
     private func write(_ requests: [Request]) -> Bool {
       while true {
         let start = monotonicNow()
         do throws(DatabaseError) {
           if file == nil { file = try reopen() }
-          if file?.isInPlace == false { try putBack() }
+          if file?.isInPlace == false {
+            if StoreFile.directory(of: path) == directory { try putBack() } else { reportMoved() }
+          }
           try file?.write(requests.map(\.transaction))
           let took = monotonicNow() - start
           if isFailing {
@@ -197,6 +345,7 @@ package final class DiskStore: PipelineStore {
             pause = DiskStore.firstPause
             log(.info, "the store \(path) can be written again")
           }
+          if roomNow == .none { set(room == nil ? .enough : .reserve) }
           state.withLock { state in
             for request in requests { state.count(request.transaction) }
             state.statistics.count(took)
@@ -204,22 +353,39 @@ package final class DiskStore: PipelineStore {
           untidied += 1
           count(requests.flatMap(\.transaction.deadLetters))
           for request in requests { request.done() }
+          moveLog()
           return true
         } catch {
-          if !isFailing { log(.error, "the store \(path) cannot be written: \(error.message); trying again") }
-          isFailing = true
           // After a failed sync the contents of the disk are unknown: the file is opened anew, and all of it is written again. A removed file is
           // only where it is open.
           if file?.isInPlace != false { file = nil }
+          if error.isFull, room?.giveUp() == true {
+            set(.reserve)
+            continue
+          }
+          if !isFailing { log(.error, "the store \(path) cannot be written: \(error.message); trying again") }
+          isFailing = true
           if error.isDamage, salvage(because: error.message) { continue }
-        }
-        let end = monotonicNow() + pause
-        pause = min(pause * 2, DiskStore.longestPause)
-        if state.wait(until: end, { $0.isClosing ? true : nil }) == true, monotonicNow() < end {
-          // One more attempt, unless this was it.
-          if (try? retry(requests)) != nil { return true }
+          if error.isFull { set(.none) }
           return false
         }
+      }
+    }
+
+    /// Moves what the log has into the file, if the log is large for what the store holds, or also if it is small.
+    private func moveLog(isSmall: Bool = false) {
+      do throws(DatabaseError) {
+        do throws(DatabaseError) {
+          try file?.boundLog(isSmall: isSmall)
+        } catch  where error.isFull && room?.giveUp() == true {
+          set(.reserve)
+          try file?.boundLog(isSmall: isSmall)
+        }
+      } catch {
+        // Everything is in the log; the next commit tries again.
+        if error.isFull { set(.reserve) }
+        guard !isFailing, !error.isFull else { return }
+        log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")
       }
     }
 
@@ -250,6 +416,16 @@ package final class DiskStore: PipelineStore {
       }
     }
 
+    /// The directory was moved with the open file. Another process may have the one that has its name now, so nothing is written there.
+    private func reportMoved() {
+      guard !hasReportedMove else { return }
+      hasReportedMove = true
+      log(
+        .error,
+        "the directory of the store \(path) was moved or removed while it was in use: this process goes on writing to the open file, wherever it is "
+          + "now, and its next start does not find it under the old name")
+    }
+
     /// The file was removed or replaced while it was open: writes a copy of its contents under its name.
     private func putBack() throws(DatabaseError) {
       guard let open = file else { return }
@@ -276,12 +452,6 @@ package final class DiskStore: PipelineStore {
         .error,
         "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from the copy in use; "
           + (aside.map { "the other file is \($0) now" } ?? "'rxd state delete' removes a store"))
-    }
-
-    private func retry(_ requests: [Request]) throws {
-      if file?.isInPlace == false { try putBack() } else { file = try reopen() }
-      try file?.write(requests.map(\.transaction))
-      for request in requests { request.done() }
     }
 
     private func reopen() throws(DatabaseError) -> StoreFile {
@@ -317,7 +487,7 @@ package final class DiskStore: PipelineStore {
           log(.error, "\(Printable.count(events, "event")) of the outbox of '\(sink)' are lost: their rows are damaged")
           var transaction = StoreTransaction()
           transaction.removed = damaged
-          _ = write([Request(transaction: transaction, done: {})])
+          held.append(Request(transaction: transaction, done: {}))
         }
         done(rows)
       }
@@ -340,6 +510,7 @@ package final class DiskStore: PipelineStore {
       do throws(DatabaseError) {
         let dropped = try file?.boundDeadLetters(to: letterLimit) ?? 0
         guard dropped > 0 else { return }
+        state.withLock(\.reportDroppedLetters)(dropped)
         log(
           .warning,
           "the oldest \(Printable.count(dropped, "dead letter")) were dropped: all of them had more than "

@@ -1,29 +1,37 @@
 import Glibc
 import PipelineCore
+import Transport
 
-/// The memory of an ``InHand``: a small file beside the store of the pipeline, mapped into memory. The system writes it at any time, which
-/// is enough: an event that ends the process does not end the system.
-final class InHandFile {
+/// The memory of an ``InHand``, and a small file beside the store of the pipeline that has it, too. It is not mapped: memory of a file ends the process
+/// where the file system cannot back it. Nothing is synced: an event that ends the process does not end the system.
+final class InHandFile: @unchecked Sendable {
   let memory: UnsafeMutableRawPointer
+  private let number: Int32
 
-  /// Nil: it cannot be made or mapped.
+  /// Nil: it cannot be made or read.
   init?(_ path: String) {
-    let number = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    guard number >= 0 else { return nil }
-    defer { Glibc.close(number) }
-    // Without the room a write to the memory would end the process.
-    guard posix_fallocate(number, 0, off_t(InHand.byteCount)) == 0,
-      let memory = mmap(nil, InHand.byteCount, PROT_READ | PROT_WRITE, MAP_SHARED, number, 0), memory != MAP_FAILED
+    number = uninterrupted { open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600) }
+    memory = .allocate(byteCount: InHand.byteCount, alignment: 8)
+    memory.initializeMemory(as: UInt8.self, repeating: 0, count: InHand.byteCount)
+    // Later writes need no further room.
+    guard number >= 0, posix_fallocate(number, 0, off_t(InHand.byteCount)) == 0,
+      uninterrupted({ pread(number, memory, InHand.byteCount, 0) }) == InHand.byteCount
     else { return nil }
-    self.memory = memory
   }
 
-  deinit { munmap(memory, InHand.byteCount) }
+  func record(_ from: Int, _ count: Int) {
+    _ = uninterrupted { pwrite(number, memory + from, count, off_t(from)) }
+  }
+
+  deinit {
+    if number >= 0 { Glibc.close(number) }
+    memory.deallocate()
+  }
 }
 
 extension InHand {
   /// That of the store at a path; nil: it cannot be recorded there.
   package static func beside(_ store: String) -> InHand? {
-    InHandFile(store + ".hand").map { InHand($0.memory, heldBy: $0) }
+    InHandFile(store + ".hand").map { file in InHand(file.memory, heldBy: file) { file.record($0, $1) } }
   }
 }

@@ -60,6 +60,56 @@ struct LogCheck {
     return Damage(whole: firstBroken, lost: lastCommit - firstBroken + 1)
   }
 
+  /// Makes the file of a store again from its log, which has every page that was written since the log was begun: a store whose log was
+  /// never moved into the file becomes whole, another one lacks pages. Returns whether there is a file now.
+  static func makeFile(_ path: String, fromLog log: String) -> Bool {
+    let file = open(log, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard file >= 0 else { return false }
+    defer { close(file) }
+    let header = UnsafeMutableRawBufferPointer.allocate(byteCount: headerBytes, alignment: 8)
+    defer { header.deallocate() }
+    guard read(file, header, at: 0) else { return false }
+    let pageBytes = Int(number(header, 8))
+    var sums = Sums(isBigEndian: number(header, 0) & 1 == 1)
+    sums.add(header[0..<24])
+    guard number(header, 0) & ~1 == 0x377F_0682, sums.are(at: header, 24), pageBytes >= 512, pageBytes <= 65_536 else {
+      return false
+    }
+    let frame = UnsafeMutableRawBufferPointer.allocate(byteCount: frameBytes + pageBytes, alignment: 8)
+    defer { frame.deallocate() }
+    // The pages of whole transactions, by number.
+    var (pages, open): ([UInt32: Int], [UInt32: Int]) = ([:], [:])
+    var index = 0
+    while read(file, frame, at: headerBytes + index * frame.count) {
+      sums.add(frame[0..<8])
+      sums.add(frame[frameBytes...])
+      guard number(frame, 8) == number(header, 16), number(frame, 12) == number(header, 20), sums.are(at: frame, 16)
+      else {
+        break
+      }
+      open[number(frame, 0)] = index
+      if number(frame, 4) != 0 {
+        pages.merge(open) { $1 }
+        open = [:]
+      }
+      index += 1
+    }
+    // Without the first page it is no database.
+    guard pages[1] != nil else { return false }
+    let made = Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard made >= 0 else { return false }
+    defer { close(made) }
+    for (page, index) in pages {
+      guard page > 0, read(file, frame, at: headerBytes + index * frame.count) else { continue }
+      let bytes = frame[frameBytes...]
+      guard
+        pwrite(made, bytes.base.baseAddress.map { $0 + frameBytes }, pageBytes, off_t(page - 1) * off_t(pageBytes))
+          == pageBytes
+      else { return false }
+    }
+    return fsync(made) == 0
+  }
+
   /// False: the file ends before.
   private static func read(_ file: Int32, _ buffer: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
     var done = 0

@@ -20,7 +20,7 @@ struct Salvage {
     var lost: [String] = []
     var letters = 0
     do {
-      let database = try Database(aside, writable: true)
+      let database = try Database(aside, .writing)
       if let state = try? database.state() {
         found.state = .replace(SavedState(state))
       } else {

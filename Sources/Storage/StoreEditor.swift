@@ -106,6 +106,9 @@ package struct StoreContents: Sendable {
   package var rows: [OutboxRow] = []
   package var deadLetters: [StoredDeadLetter] = []
 
+  /// The numbers that rows can have: after the largest one no process comes to the end of `Int64`.
+  package static let rowNumbers: ClosedRange<Int64> = 0...(1 << 62)
+
   package init(identity: UInt64, lastRow: Int64) {
     self.identity = identity
     self.lastRow = lastRow

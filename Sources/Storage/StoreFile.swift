@@ -16,25 +16,30 @@ final class StoreFile {
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
   /// The identity of the file.
-  private var place: (device: UInt64, inode: UInt64)?
+  private var place: Place?
   /// The size of all dead letters, in bytes; nil: not counted yet.
   private var deadLetterBytes: Int64?
+  private let gate: ReaderGate
+  /// Whether the file says that it was not closed in order. The first transaction writes that, so that opening needs no room.
+  private var isMarked: Bool
+  /// The largest log that is not moved into the file, in pages: as much as the file has, within these bounds.
+  private static let logPages = 128...4000
+  /// How much of the log stays on the disk when it is begun anew, in bytes, so that the next commits find their place.
+  private var keptLogBytes = 0
 
   /// Opens a store, or creates it.
   /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
   init(_ path: String) throws {
     self.path = path
-    let isNew = access(path, F_OK) != 0
     // SQLite makes files as the umask says, and others must not read events.
-    if isNew {
-      let number = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-      if number < 0 { throw DatabaseError(code: 14, message: PosixError("open", path).message) }
-      close(number)
-    }
-    database = try Database(path, writable: true)
+    gate = try ReaderGate(path, creates: true)
+    database = try Database(path, .writing)
+    // Closing a descriptor of the file gives up the locks that the process has on it.
+    database.companion = gate
+    database.keepLogAtEnd()
     try database.execute(
       """
-      PRAGMA busy_timeout = 5000; PRAGMA page_size = \(StoreSchema.pageBytes); PRAGMA auto_vacuum = INCREMENTAL; PRAGMA cell_size_check = ON;
+      PRAGMA busy_timeout = 1000; PRAGMA page_size = \(StoreSchema.pageBytes); PRAGMA auto_vacuum = INCREMENTAL; PRAGMA cell_size_check = ON;
       PRAGMA mmap_size = 0; PRAGMA cache_size = -2048; PRAGMA temp_store = MEMORY
       """)
     if try database.isEmpty {
@@ -50,11 +55,9 @@ final class StoreFile {
       try Self.syncDirectory(of: path)
     }
     if let refusal = try database.refusal() { throw StoreRefusal("\(path) cannot be used: \(refusal)") }
-    try database.execute(
-      """
-      PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;
-      PRAGMA journal_size_limit = 67108864
-      """)
+    try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864")
+    // An earlier version has mapped this file. This connection has the store alone, so nobody does.
+    unlink(path + "-shm")
     guard let identity = try database.meta("identity") else { throw StoreDamage("its identity is missing") }
     self.identity = UInt64(bitPattern: identity)
     // A large file is checked only after a crash, and a very large one not at all: rows have checksums of their own.
@@ -65,6 +68,9 @@ final class StoreFile {
     // After a crash the number may be that of a row that has been removed since.
     lastRow = max(
       try database.meta("last_row") ?? 0, try database.number("SELECT max(number) FROM outbox") ?? 0)
+    guard StoreContents.rowNumbers.contains(lastRow) else {
+      throw StoreDamage("the number of its last row, \(lastRow), is impossible")
+    }
     insertRow = try database.prepare(
       "INSERT OR REPLACE INTO outbox(number, sink, events, size, sum, body) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")
     deleteRow = try database.prepare("DELETE FROM outbox WHERE number = ?1")
@@ -75,12 +81,23 @@ final class StoreFile {
       """)
     let statement = try database.prepare("SELECT sum FROM state ORDER BY part")
     while try statement.step() { sums.append(statement.number(0)) }
-    if try database.meta("is_clean") == 1 { try database.setMeta("is_clean", 0) }
+    isMarked = try database.meta("is_clean") != 1
     place = Self.place(path)
   }
 
-  private static func place(_ path: String) -> (device: UInt64, inode: UInt64)? {
-    FileDescriptor.Status(path: path).map { ($0.device, $0.inode) }
+  /// A file or a directory, whatever its name.
+  struct Place: Equatable, Sendable {
+    var device: UInt64
+    var inode: UInt64
+  }
+
+  private static func place(_ path: String) -> Place? {
+    FileDescriptor.Status(path: path).map { Place(device: $0.device, inode: $0.inode) }
+  }
+
+  /// The directory that has the name now in which the file of this path is; nil: there is none.
+  static func directory(of path: String) -> Place? {
+    place(path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ".")
   }
 
   /// Whether the file still has its name: false if it was removed or replaced since it was opened.
@@ -127,12 +144,16 @@ final class StoreFile {
     try database.execute("BEGIN IMMEDIATE")
     do throws(DatabaseError) {
       let before = (lastRow, sums)
+      let wasMarked = isMarked
       do throws(DatabaseError) {
+        if !isMarked { try database.setMeta("is_clean", 0) }
+        isMarked = true
         try body(self)
         if lastRow != before.0 { try database.setMeta("last_row", lastRow) }
         try database.execute("COMMIT")
       } catch {
         (lastRow, sums) = before
+        isMarked = wasMarked
         deadLetterBytes = nil
         throw error
       }
@@ -250,19 +271,93 @@ final class StoreFile {
     return rows
   }
 
+  /// What the file has for new records without growing, in bytes.
+  var freeBytes: Int {
+    let pages = (try? database.number("PRAGMA freelist_count")) ?? 0
+    return Int(clamping: pages) * StoreSchema.pageBytes
+  }
+
   /// Gives space back to the file system, a little at a time.
-  func shrink() throws(DatabaseError) {
+  ///
+  /// - Parameter isFull: The file system has no room: also a little is given back.
+  func shrink(isFull: Bool = false) throws(DatabaseError) {
     let free = try database.number("PRAGMA freelist_count") ?? 0
-    guard free > 1024, free > (try database.number("PRAGMA page_count") ?? 0) / 2 else { return }
+    let pages = try database.number("PRAGMA page_count") ?? 0
+    guard free > (isFull ? 0 : 1024), isFull || free > pages / 2 else { return }
     let statement = try database.prepare("PRAGMA incremental_vacuum(2048)")
     while try statement.step() {}
   }
 
-  /// Marks the store as closed in order.
+  /// What the log has on the disk, in bytes.
+  var logBytes: Int { database.logPages * StoreSchema.pageBytes }
+
+  /// Moves what the log has into the file, if the log is large for what the file holds, so that a small store has a small log. Readers
+  /// put it off.
+  ///
+  /// - Parameter isSmall: Also if it is small.
+  func boundLog(isSmall: Bool = false) throws(DatabaseError) {
+    let (pages, bounds) = (database.logPages, Self.logPages)
+    guard pages > (isSmall ? 0 : bounds.lowerBound) else { return }
+    let held = try database.number("PRAGMA page_count") ?? 0
+    guard isSmall || pages > min(Int(clamping: held), bounds.upperBound), gate.close(within: .zero) else { return }
+    defer { gate.open() }
+    // A log that has another name now is emptied in place.
+    guard isInPlace else { return try database.truncateLog() }
+    guard try database.checkpoint() else { return }
+    // Who reads beside this connection must not take the pages of the log, which the next commits overwrite, for the newest ones.
+    let number = Glibc.open(path + "-wal", O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard number >= 0 else { return }
+    let header = [UInt8](repeating: 0, count: 32)
+    _ = uninterrupted { pwrite(number, header, header.count, 0) }
+    Glibc.close(number)
+    // The log keeps its place on the disk, up to this.
+    let kept = max(bounds.lowerBound, min(Int(clamping: held), bounds.upperBound)) * StoreSchema.pageBytes
+    guard kept > keptLogBytes * 2 || kept < keptLogBytes / 2 else { return }
+    try database.execute("PRAGMA journal_size_limit = \(kept)")
+    keptLogBytes = kept
+  }
+
+  /// Marks the store as closed in order. Nothing is written afterwards.
   func end() throws(DatabaseError) {
     try database.setMeta("is_clean", 1)
+    // A reader that takes longer finds all in the log.
+    guard gate.close(within: .seconds(2)) else { return }
+    defer { gate.open() }
     try database.truncateLog()
+    if isInPlace { unlink(path + "-wal") }
   }
+}
+
+/// Keeps readers of a store and its one writer apart: a reader needs the file and the log to stay what they are together. From the outside it is a lock of
+/// the open file (flock(2)), which readers share.
+final class ReaderGate {
+  private let number: Int32
+
+  /// - Throws: The file cannot be opened.
+  init(_ path: String, creates: Bool) throws(DatabaseError) {
+    let flags = creates ? O_RDWR | O_CREAT : O_RDONLY
+    number = uninterrupted { Glibc.open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0o600) }
+    if number < 0 { throw DatabaseError(code: 14, message: PosixError("open", path).message, errno: errno) }
+  }
+
+  deinit { Glibc.close(number) }
+
+  private func take(_ operation: Int32, within limit: TimeSpan) -> Bool {
+    let end = monotonicNow() + limit.nanoseconds
+    while uninterrupted({ flock(number, operation | LOCK_NB) }) != 0 {
+      // A file system without such locks has no readers that take them.
+      guard errno == EWOULDBLOCK else { return true }
+      guard monotonicNow() < end else { return false }
+      usleep(2000)
+    }
+    return true
+  }
+
+  /// Keeps readers out until ``open()``; false: there are some.
+  func close(within limit: TimeSpan) -> Bool { take(LOCK_EX, within: limit) }
+  func open() { _ = flock(number, LOCK_UN) }
+  /// Enters as a reader, until this object is released; false: the gate was closed for the whole time.
+  func enter(within limit: TimeSpan) -> Bool { take(LOCK_SH, within: limit) }
 }
 
 /// Why a store cannot be opened; another attempt would fail, too. One sentence without a full stop.

@@ -8,7 +8,7 @@ import Transport
 package final class StoreReader {
   package let path: String
   private let database: Database
-  /// The file as it was when it was opened, if it is read without locks.
+  /// The file as it was when it was opened, if there was no log.
   private let quiet: FileTimes?
 
   /// Opens the store at `path`.
@@ -18,12 +18,18 @@ package final class StoreReader {
     guard let times = FileTimes(path) else {
       throw StoreRefusal(errno == ENOENT ? "there is no store \(path)" : PosixError("open", path).message)
     }
-    // A store that was closed in order has no log. Reading it as SQLite usually does would make one.
-    let isQuiet = FileTimes(path + "-wal") == nil
-    quiet = isQuiet ? times : nil
+    let isQuiet: Bool
     do throws(DatabaseError) {
-      database = try Database(path, isQuiet ? .quietReading : .reading)
-      try database.execute("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA cell_size_check = ON; BEGIN")
+      let gate = try ReaderGate(path, creates: false)
+      guard gate.enter(within: .seconds(5)) else {
+        throw DatabaseError(code: 5, message: "its log is being moved into it: try again")
+      }
+      // A store that was closed in order has no log. Reading it as SQLite usually does would make one.
+      isQuiet = FileTimes(path + "-wal") == nil
+      quiet = isQuiet ? times : nil
+      database = try Database(path, isQuiet ? .quietReading : .readingBeside)
+      database.companion = gate
+      try database.execute("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; BEGIN")
       if let refusal = try database.refusal() {
         throw DatabaseError(code: DatabaseError.notADatabase, message: refusal)
       }

@@ -26,6 +26,9 @@ final class AcceptGate: ChannelInboundHandler {
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
     guard let error = error as? IOError, AcceptShortage.isShortage(error.errnoCode) else {
+      // The channel closes itself after such an error.
+      let reason = (error as? IOError).map { PosixError.text($0.errnoCode) } ?? HTTPSyntax.printable("\(error)")
+      notify(.fault("connections are accepted no more: \(reason)"))
       return context.fireErrorCaught(error)
     }
     if let notice = shortage.failed(error.errnoCode) { notify(notice) }

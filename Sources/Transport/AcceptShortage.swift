@@ -9,6 +9,8 @@ package struct AcceptShortage: Sendable {
     case acceptPaused(String)
     /// Connections are accepted again.
     case acceptResumed
+    /// A connection has been set up with less than it should have, or not at all, and why.
+    case fault(String)
   }
 
   /// The pause between two attempts.
@@ -21,6 +23,12 @@ package struct AcceptShortage: Sendable {
 
   /// Whether an error of `accept` passes when other users free their descriptors or memory.
   package static func isShortage(_ code: Int32) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
+
+  /// Whether `accept` would fail with such an error again at once: not one that concerns a single connection, or says that there is none.
+  static func stops(_ code: Int32) -> Bool {
+    ![EAGAIN, EINTR, ECONNABORTED, EPROTO, ENETDOWN, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENONET, ENOPROTOOPT]
+      .contains(code)
+  }
 
   package mutating func failed(_ code: Int32) -> Notice? {
     if isShort { return nil }
@@ -35,17 +43,24 @@ package struct AcceptShortage: Sendable {
   }
 }
 
-extension Services {
-  /// Logs that connections wait, or are accepted again.
-  package func report(_ notice: AcceptShortage.Notice, _ label: String) {
-    switch notice {
+extension AcceptShortage.Notice {
+  /// The line of the log.
+  package var line: (level: Services.Level, text: String) {
+    switch self {
     case .acceptPaused(let reason):
-      log(
-        .warning, label,
-        """
-        connections cannot be accepted (\(reason)) and wait; raise the limit of open files, or lower 'maxConnections'
-        """)
-    case .acceptResumed: log(.info, label, "connections are accepted again")
+      (
+        .warning,
+        "connections cannot be accepted (\(reason)) and wait; raise the limit of open files, or lower 'maxConnections'"
+      )
+    case .acceptResumed: (.info, "connections are accepted again")
+    case .fault(let reason): (.warning, reason)
     }
+  }
+}
+
+extension Services {
+  package func report(_ notice: AcceptShortage.Notice, _ label: String) {
+    let line = notice.line
+    log(line.level, label, line.text)
   }
 }

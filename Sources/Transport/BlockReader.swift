@@ -22,10 +22,17 @@ package final class BlockReader: Sendable {
     package var whenTooLong = LongLine.Policy.cut
     /// The largest read in bytes. For short lines reads are smaller: 128 KiB for lines of 8 bytes.
     package var blockBytes = 512 << 10
+    /// The limit of the blocks of all readers of this process together, one block each, beyond their least size. Several
+    /// blocks of each are under way, and their rows need as much memory again.
+    package var allBlocks = 4 << 20
     /// The offset at which reading starts; other than 0 only in a regular file.
     package var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
     package var refusesCompressed = false
+    /// Opens a file when it is due.
+    package var open: @Sendable (String) throws(PosixError) -> FileDescriptor = { path throws(PosixError) in
+      try FileDescriptor.openForReading(path)
+    }
     /// Which regular files are decompressed. Offsets are then those of the content.
     package var decompresses = Decompression.none
     /// The rest that another reader of the same stream has left.

@@ -43,9 +43,6 @@ struct BlockReading {
   private static let linesWanted = 16_384
   /// The smallest read, unless the options ask for less or many readers run.
   private static let leastBlock = 128 << 10
-  /// The limit of the blocks of all readers of this process together, one block each, beyond their least size. Several
-  /// blocks of each are under way, and their rows need as much memory again.
-  private static let allBlocks = 4 << 20
   private static let leastOfMany = 32 << 10
   private var presence: Presence? = Presence()
 
@@ -71,7 +68,7 @@ struct BlockReading {
     start = options.offset
     offset = options.offset
     checksStart = options.refusesCompressed && options.offset == 0 && options.beginning == nil
-    lineBlock = min(options.blockBytes, Self.leastBlock, max(Self.leastOfMany, Self.share))
+    lineBlock = min(options.blockBytes, Self.leastBlock, max(Self.leastOfMany, Self.share(options)))
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
     if let rest = options.beginning { begin(with: rest) }
@@ -156,7 +153,7 @@ struct BlockReading {
         pieces.append(.closed(offset: offset))
         file = nil
         // Small files: handing one over costs as much as reading it.
-        enough = max(enough, min(options.blockBytes, Self.share))
+        enough = max(enough, min(options.blockBytes, Self.share(options)))
         if !waiting.isEmpty { continue }
       }
       pieces.append(.end(end))
@@ -171,7 +168,7 @@ struct BlockReading {
   /// Opens the next file if the previous one has been read to its end.
   private mutating func openNext(_ pieces: inout [BlockReader.Piece]) throws(PosixError) {
     guard file == nil, let path = waiting.popLast() else { return }
-    let next = try FileDescriptor.openForReading(path)
+    let next = try options.open(path)
     let status = try next.status()
     pieces.append(.opened(FilePosition(of: next, status, path)))
     file = next
@@ -300,12 +297,12 @@ struct BlockReading {
     lines.pool = Self.pool(block)
   }
 
-  private static var share: Int { allBlocks / max(1, Presence.count) }
+  private static func share(_ options: BlockReader.Options) -> Int { options.allBlocks / max(1, Presence.count) }
 
   private func block(for wanted: Int) -> Int {
     var block = options.blockBytes
     while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
-    let share = Self.share
+    let share = Self.share(options)
     while block > share, block / 2 >= Self.leastOfMany { block /= 2 }
     return block
   }

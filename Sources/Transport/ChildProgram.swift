@@ -92,7 +92,16 @@ package struct ChildProgram: ~Copyable {
         path, call.arguments, environment: call.options.environment, directory: call.options.directory,
         memory: call.options.memory, cpu: call.options.cpu)
     } catch {
-      throw ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))")
+      guard error.code == E2BIG else {
+        throw ProgramFailure(.start, "cannot be started: \(PosixError.text(error.code))")
+      }
+      let size = ([path] + call.arguments + call.options.environment.map { "\($0.key)=\($0.value)" }).reduce(0) {
+        $0 + $1.utf8.count
+      }
+      throw ProgramFailure(
+        .arguments,
+        "cannot be started: its arguments and variables have \(size) bytes, more than the system takes (\(PosixError.text(error.code)))"
+      )
     }
   }
 

@@ -36,7 +36,8 @@ enum CurlSetup {
       && set(CURLOPT_NOPROXY, "")
       && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))
       && set(CURLOPT_TIMEOUT_MS, exchange.isStreaming ? 0 : max(1, milliseconds(options.timeout) - Int(elapsed)))
-      && set(CURLOPT_MAXLIFETIME_CONN, 300)
+      // As long as libcurl keeps the address of a name: a kept connection does not outlive a change of it.
+      && set(CURLOPT_MAXLIFETIME_CONN, 60)
       && set(CURLOPT_TCP_KEEPALIVE, 1)
       && set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
       && set(CURLOPT_HTTP09_ALLOWED, 0)

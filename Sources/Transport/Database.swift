@@ -11,11 +11,15 @@ package struct DatabaseError: Error {
 
   /// SQLite is not installed.
   package let isMissing: Bool
+  /// The system call behind it failed for lack of room.
+  private let isFullSystem: Bool
 
-  package init(code: Int32, message: String, isMissing: Bool = false) {
+  /// - Parameter errno: The error number of the system call behind it; 0: none.
+  package init(code: Int32, message: String, isMissing: Bool = false, errno: Int32 = 0) {
     self.code = code
     self.message = message
     self.isMissing = isMissing
+    isFullSystem = errno == ENOSPC || errno == EDQUOT
   }
 
   /// The code of a file that is no database.
@@ -23,6 +27,9 @@ package struct DatabaseError: Error {
 
   /// The file is no database, or damaged.
   package var isDamage: Bool { [SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FORMAT].contains(code & 0xFF) }
+
+  /// The file system has no room.
+  package var isFull: Bool { code & 0xFF == SQLITE_FULL || isFullSystem }
 
   /// Others have locked the file, for longer than a statement waits.
   package var isBusy: Bool { [SQLITE_BUSY, SQLITE_LOCKED].contains(code & 0xFF) }
@@ -71,23 +78,23 @@ package final class Database {
   package let path: String
   private let limits: DatabaseLimits?
   private let handle: OpaquePointer
+  private let log = LogLength()
+  /// Released when the connection is closed.
+  package var companion: AnyObject?
 
   /// `rxds` in the header of a file says that it is a store of a pipeline's state.
   package static let storeApplicationID: Int64 = 0x7278_6473
 
   package enum Mode {
-    /// Creates the file if there is none.
+    /// Creates the file if there is none, and has it alone.
     case writing
-    case reading
+    /// For a file that another connection of mode `writing` may have. The caller keeps that one from making checkpoints meanwhile.
+    case readingBeside
     /// For a file that no process writes to: changes nothing beside it.
     case quietReading
     /// A database of others, which is created only if that is asked for.
     case foreignReading
     case foreignWriting(creates: Bool)
-  }
-
-  package convenience init(_ path: String, writable: Bool) throws(DatabaseError) {
-    try self.init(path, writable ? .writing : .reading)
   }
 
   package init(_ path: String, _ mode: Mode, limits: DatabaseLimits? = nil) throws(DatabaseError) {
@@ -100,8 +107,8 @@ package final class Database {
     var opened: OpaquePointer?
     let code =
       switch mode {
-      case .writing: rx_sqlite_open(path, true, &opened)
-      case .reading: rx_sqlite_open(path, false, &opened)
+      case .writing: rx_sqlite_open(path, log.pages, &opened)
+      case .readingBeside: rx_sqlite_open_beside(path, &opened)
       case .quietReading: rx_sqlite_open_quiet(path, &opened)
       case .foreignReading: rx_sqlite_open_foreign(path, false, false, &opened)
       case .foreignWriting(let creates): rx_sqlite_open_foreign(path, true, creates, &opened)
@@ -115,6 +122,13 @@ package final class Database {
 
   deinit { _ = rx_sqlite_close(handle) }
 
+  /// A number at a fixed address, which the library writes.
+  private final class LogLength {
+    let pages = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
+    init() { pages.initialize(to: 0) }
+    deinit { pages.deallocate() }
+  }
+
   private static func name(_ code: Int32) -> String { String(cString: rx_sqlite_name(code)) }
 
   fileprivate func error(_ code: Int32) -> DatabaseError {
@@ -123,7 +137,8 @@ package final class Database {
     if number != 0, [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xFF), let text = strerror(number) {
       message += ": \(String(cString: text))"
     }
-    return DatabaseError(code: code, message: message)
+    let isOfSystem = [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xFF)
+    return DatabaseError(code: code, message: message, errno: isOfSystem ? number : 0)
   }
 
   package func execute(_ sql: String) throws(DatabaseError) {
@@ -170,6 +185,21 @@ package final class Database {
   package var changes: Int { Int(rx_sqlite_changes(handle)) }
 
   package var isInTransaction: Bool { rx_sqlite_in_transaction(handle) }
+
+  /// Leaves the log as it is when the connection is closed.
+  package func keepLogAtEnd() { rx_sqlite_keep_log(handle) }
+
+  /// How many pages the log had after the last commit, of a database that this connection alone has.
+  package var logPages: Int { Int(log.pages.pointee) }
+
+  /// Moves everything from the log into the file; returns whether that was all. The next commit begins the log anew.
+  package func checkpoint() throws(DatabaseError) -> Bool {
+    var isWhole = false
+    let code = rx_sqlite_checkpoint(handle, &isWhole)
+    if code != SQLITE_OK { throw error(code) }
+    if isWhole { log.pages.pointee = 0 }
+    return isWhole
+  }
 
   /// Moves everything from the log into the file, and empties the log.
   package func truncateLog() throws(DatabaseError) {

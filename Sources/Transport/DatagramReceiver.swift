@@ -27,6 +27,8 @@ package final class DatagramReceiver: Sendable {
     case dropped(UInt64)
     /// The socket cannot be read; it is tried again.
     case failed(String)
+    /// What the socket has to do without.
+    case fault(String)
   }
 
   package struct Counts: Sendable, Equatable {
@@ -44,14 +46,18 @@ package final class DatagramReceiver: Sendable {
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
   private let counted = Mutex(Counts())
+  /// What the socket has to do without.
+  private let faults: [String]
   private static let slots = 64
 
   package init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     socket = try BoundSocket(place)
     self.options = options
-    rx_count_drops(socket.descriptor)
-    if case .network = place {} else { rx_pass_credentials(socket.descriptor) }
+    var faults = socket.faults
+    SocketOption.set([.countDrops], socket.descriptor) { faults.append($0) }
+    if case .network = place {} else { SocketOption.set([.passCredentials], socket.descriptor) { faults.append($0) } }
+    self.faults = faults
     // The system's answer is its own size, also where nothing is asked for.
     let size = options.receiveBuffer.map { rx_set_receive_buffer(socket.descriptor, Int32(clamping: $0)) }
     counted.withLock { $0.buffer = Int(size ?? 0) }
@@ -95,6 +101,7 @@ package final class DatagramReceiver: Sendable {
   private func run(
     _ decoding: BlockDecoding, _ notify: @Sendable (Notice) -> Void, _ deliver: @Sendable ([Piece]) -> Bool
   ) {
+    for fault in faults { notify(.fault(fault)) }
     let slotBytes = min(options.maxMessage, 64 << 10) + 1
     let space = UnsafeMutableRawBufferPointer.allocate(byteCount: slotBytes * Self.slots, alignment: 64)
     defer { space.deallocate() }

@@ -68,6 +68,9 @@ package final class DirectoryWatcher: Sendable {
     package var reportsExisting = false
     /// Ends after the first scan.
     package var once = false
+    package var watch = WatchMethod.auto
+    /// The name of a path's file system, if events are missing there; replaced in tests.
+    var networkFileSystem: @Sendable (String) -> String? = { NetworkFileSystem.name(of: $0) }
     package init(root: String) { self.root = root }
   }
 
@@ -91,6 +94,8 @@ package final class DirectoryWatcher: Sendable {
     case overflow
     /// There are no more watches: directories are scanned once a second instead.
     case polling(PosixError)
+    /// The directory is on a file system on which other machines change files without events; it is scanned once a second.
+    case remote(fileSystem: String)
     /// A directory cannot be read. The root is tried again each second, another one when it changes.
     case unreadable(PosixError)
     case recovered(path: String)
@@ -150,6 +155,10 @@ private final class DirectoryWork: @unchecked Sendable {
   /// Whether this is the first scan, so that new entries are no events.
   private var isFirstLook: Bool
   private var isPolling = false
+  private var hasReportedPolling = false
+  /// When watches are asked for again that the system has refused, on the monotonic clock.
+  private var rewatchAt: Int64?
+  private static let rewatchPause: Int64 = 60_000_000_000
   /// Whether entries were left out because of the limit.
   private var isFull = false
   private var batch: [Change] = []
@@ -182,9 +191,7 @@ private final class DirectoryWork: @unchecked Sendable {
   private var isOver: Bool { isRefused || stop.isAwake }
 
   func run() -> PosixError? {
-    if !options.once {
-      do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
-    }
+    if !options.once { beginWatching() }
     let failure = enterRoot()
     isFirstLook = false
     flush()
@@ -204,26 +211,44 @@ private final class DirectoryWork: @unchecked Sendable {
   }
 
   private func wait() -> [Inotify.Event] {
-    var entries = (
-      pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: inotify?.descriptor ?? -1, events: Int16(POLLIN), revents: 0)
-    )
     let pause = isPolling || root == nil ? Self.pollPause : Self.pause
-    withUnsafeMutableBytes(of: &entries) { bytes in
-      _ = uninterrupted { Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, pause) }
+    if let inotify { return inotify.wait(stop: stop, milliseconds: pause) ?? [] }
+    var entry = pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0)
+    _ = uninterrupted { Glibc.poll(&entry, 1, pause) }
+    return []
+  }
+
+  private func beginWatching() {
+    isPolling = options.watch == .poll
+    if isPolling { return }
+    if options.watch == .auto, let name = options.networkFileSystem(options.root) {
+      isPolling = true
+      notify(.remote(fileSystem: name))
+      return
     }
-    return entries.1.revents == 0 ? [] : inotify?.read() ?? []
+    do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
+  }
+
+  /// Asks for the watches again that the system has refused.
+  private func watchAgain() {
+    guard let due = rewatchAt, monotonicNow() >= due else { return }
+    rewatchAt = nil
+    isPolling = false
+    if inotify == nil { beginWatching() }
   }
 
   private func poll(instead error: PosixError) {
-    if !isPolling { notify(.polling(error)) }
+    if !hasReportedPolling { notify(.polling(error)) }
+    hasReportedPolling = true
     isPolling = true
+    rewatchAt = rewatchAt ?? monotonicNow() &+ Self.rewatchPause
   }
 
   // MARK: Events
 
   private func take(_ events: [Inotify.Event]) {
     var checksEverything = isPolling || root == nil
+    watchAgain()
     var paths: [String] = []
     var seen: Set<String> = []
     for event in events {

@@ -9,6 +9,8 @@ package struct FileBlock: Sendable {
   package var position: FilePosition
   /// The file has been read to its end: the follower's thread is idle.
   package var isNewest = false
+  /// The last line has no newline, and is whole: it is an event.
+  package var endsLine = false
   package var path: String { position.path }
 }
 
@@ -31,6 +33,10 @@ extension FileBlock {
 /// - A file that was renamed and compressed (gzip, zstd) before it was read to its end is read on in the compressed one.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
+/// - Where symbolic links lead to a file, the directories that decide it are watched, too: a file that was renamed in the directory
+///   of a link's target is read to its end, and the link's new target is read.
+/// - Where the kernel reports nothing, because it has no watches left or other machines change the file system, files are looked at
+///   once a second.
 /// - While a directory cannot be listed, its files keep their names: only a successful listing shows that a file has
 ///   lost its name.
 /// - Lines are delivered as they come. Above about 5,000 lines a second the files are polled every `pace`, so that
@@ -61,9 +67,31 @@ package final class FileFollower: Sendable {
     package var rotateWait: TimeSpan = .seconds(5)
     /// How long a compressed file that ends in the middle is waited for after it last grew.
     var unfinishedWait: TimeSpan = .seconds(60)
+    /// Which links are followed that a wildcard has found, or that lie below such a match.
+    package var links = LinkPolicy.trusted
+    package var watch = WatchMethod.auto
+    /// When the last line is delivered although it has no newline.
+    package var lastLine = LastLine.whenClosed
     /// Lists directories; replaced in tests.
     var list: Glob.Lister = Glob.system
+    /// The name of a path's file system, if events are missing there; replaced in tests.
+    var networkFileSystem: @Sendable (String) -> String? = { NetworkFileSystem.name(of: $0) }
+    /// How long files are not looked at where there are no events.
+    var pollInterval: TimeSpan = .seconds(1)
+    /// How often watches are asked for again that the system has refused.
+    var rewatchInterval: TimeSpan = .seconds(60)
+    /// How long a closed file must not have grown for its last line; a file whose writers are unknown; and when the wait is reported.
+    var closedWait: TimeSpan = .seconds(2)
+    var unknownWait: TimeSpan = .seconds(600)
+    var unendedNotice: TimeSpan = .seconds(10)
     package init(paths: [String]) { self.paths = paths }
+  }
+
+  package enum LastLine: Sendable, Equatable {
+    /// When no program has the file open for writing any more, or that cannot be known and it has not grown for ten minutes.
+    case whenClosed
+    /// When the file has not grown for this long.
+    case after(TimeSpan)
   }
 
   package enum Notice: Sendable, Equatable {
@@ -95,6 +123,12 @@ package final class FileFollower: Sendable {
     case overflow
     /// There are no more watches: files are polled once a second instead.
     case polling(PosixError)
+    /// All files are watched again.
+    case watching
+    /// The path is on a file system on which other machines change files without events; it is polled once a second.
+    case remote(path: String, fileSystem: String)
+    /// The last line has no newline, and waits for one, or for the end of its writer.
+    case unended(path: String, bytes: Int, isWritten: Bool?)
   }
 
   /// Why a compressed file cannot be read to its end.

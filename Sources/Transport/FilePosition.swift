@@ -16,6 +16,9 @@ package struct FilePosition: Sendable, Equatable {
   package var offset: Int64
   /// The creation time of the file, in nanoseconds since 1970; 0 if the file system does not report it.
   package var born: Int64 = 0
+  /// Where a symbolic link led: the path without links that the file had when it was found; nil: its name leads there. Saved by
+  /// its owner, since older states do not have it.
+  package var target: String?
 
   package init(
     path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,

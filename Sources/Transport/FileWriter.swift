@@ -2,7 +2,8 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Writes blocks of bytes to a stream or file on a thread of its own, in order, with a bounded queue.
+/// Writes blocks of bytes to a stream or file on another thread, in order, with a bounded queue: to a file on one of those that all files
+/// share, to a stream, which may block for as long as its reader pleases, on one of its own.
 ///
 /// Blocks that queue up during a write are written together. Each block's completion is called exactly once, in order,
 /// on the thread that wrote it. The writer waits while the disk is full (`trouble` is called); after any other failure
@@ -47,8 +48,6 @@ package final class FileWriter: Sendable {
     package var sync = Sync.never
     /// Whether the writer waits while the disk is full; otherwise that is a failure.
     package var waitsForRoom = true
-    /// The budget of the waiting bytes; nil: none.
-    package var memory: MemoryBudget?
     /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
     package var resume: FilePosition?
     /// Whether the output behind ``resume`` is cut off, because it will be written again. Otherwise it is kept.
@@ -129,10 +128,7 @@ package final class FileWriter: Sendable {
   private struct State {
     var queue: [Block] = []
     /// Bytes queued or being written.
-    var bytes = 0 {
-      didSet { share?.set(bytes) }
-    }
-    var share: LockedMemoryShare?
+    var bytes = 0
     /// All bytes of blocks that were queued, and those of them that have been written.
     var added: Int64 = 0
     var written: Int64 = 0
@@ -154,16 +150,19 @@ package final class FileWriter: Sendable {
     var failure: PosixError?
     /// Callbacks for the moment at which at most `limit` bytes are queued.
     var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
-    var thread: OwnThread?
-    /// The thread has ended its work.
+    /// All is written that ever will be.
     var ended = false
   }
 
+  /// Those of all files that are written.
+  static let threads = SharedThreads("rxd write", usual: max(2, Processors.available), most: 64)
+
   private let target: Target
   private let options: Options
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private let state: Guarded<State>
   private let work: WriterWork
+  private let turns: SerialWork
   /// Whether blocks may be left to a thread that calls `write()`.
   package let mayBeLeft: Bool
   /// Woken when the thread must stop its present call.
@@ -171,11 +170,11 @@ package final class FileWriter: Sendable {
   /// The outcome of ``Options/resume``; nil without.
   package let resumption: Resumption?
 
-  /// Opens the target and starts the thread.
-  /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time.
+  /// Opens the target.
+  /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time, and with nil when it has room again.
   package init(
     _ target: Target, options: Options = Options(),
-    trouble: @escaping @Sendable (PosixError) -> Void = { _ in }
+    trouble: @escaping @Sendable (PosixError?) -> Void = { _ in }
   ) throws(PosixError) {
     self.target = target
     self.options = options
@@ -183,13 +182,12 @@ package final class FileWriter: Sendable {
     cancellation = try WakeEvent()
     work = try WriterWork(target, options: options, cancellation: cancellation, trouble: trouble)
     resumption = work.resumption
-    state = Guarded(
-      State(share: options.memory.map { LockedMemoryShare(of: $0) }, stretches: work.stretches, file: work.file))
+    state = Guarded(State(stretches: work.stretches, file: work.file))
     mayBeLeft = work.isRegular && (options.sync == .never || options.acknowledgesLater)
     let state = state
     let work = work
-    let thread = try OwnThread("rxd write") { Self.run(work, state) }
-    state.withLock { $0.thread = thread }
+    let turn: SerialWork.Body = { Self.turn(work, state) }
+    turns = work.mayBlock ? try SerialWork(onThread: "rxd write", turn) : try SerialWork(on: Self.threads, turn)
   }
 
   /// Queues a block; waits while the queue is full. False: the writer is closed or has failed, and the completion has
@@ -242,7 +240,9 @@ package final class FileWriter: Sendable {
   /// long as the target does.
   package func write() {
     guard mayBeLeft else { return }
-    while let blocks = state.withLock({ Self.take(&$0) }) { Self.write(blocks, work, state) }
+    while let blocks = state.withLock({ Self.take(&$0) }) {
+      if Self.write(blocks, work, state) { turns.wake() }
+    }
   }
 
   private enum Fullness { case wait, refuse, exceed }
@@ -276,7 +276,7 @@ package final class FileWriter: Sendable {
     }
     switch outcome {
     case .taken:
-      if !isLeft { state.notify() }
+      if !isLeft { turns.wake() }
       return true
     case .full, nil: return false
     case .refused(let error):
@@ -288,56 +288,53 @@ package final class FileWriter: Sendable {
   /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with
   /// an error. If several threads close the writer, the shortest limit counts. Not on the writer's thread.
   package func close(within limit: TimeSpan = .seconds(30)) {
-    let thread = state.withLock { state -> OwnThread? in
-      state.closed = true
-      return state.thread.take()
-    }
+    state.withLock { $0.closed = true }
     state.notify()
-    OwnThread.end(thread, of: state, within: limit, cancelling: cancellation) { $0.ended }
+    turns.wake()
+    state.waitForEnd(within: limit, cancelling: cancellation) { $0.ended }
   }
 
   deinit {
     // No thread waits in `write` any more; queued blocks are still written.
     state.withLock { $0.closed = true }
-    state.notify()
+    turns.wake()
   }
 
   private enum Job {
     case write([Block])
-    /// The time of the next sync has changed.
-    case wait
+    case acknowledge
+    case sync
     case close
+    /// Nothing is to be done before this time.
+    case rest(Int64?)
+
+    var isEnd: Bool { if case .close = self { true } else { false } }
   }
 
-  private static func run(_ work: WriterWork, _ state: Guarded<State>) {
-    var syncDue: Int64?
+  /// Does all that can be done now.
+  private static func turn(_ work: WriterWork, _ state: Guarded<State>) -> SerialWork.Next {
     while true {
-      if let due = syncDue, monotonicNow() >= due { acknowledgeWritten(work, state) }
-      let deadline = work.options.acknowledgesLater ? syncDue : work.nextSync
-      let job = state.wait(until: deadline) { state -> Job? in
-        if state.syncDue != syncDue {
-          syncDue = state.syncDue
-          return .wait
-        }
+      let job = state.withLock { state -> Job in
+        let due = work.options.acknowledgesLater ? state.syncDue : work.nextSync
+        let isDue = due.map { $0 == .min || monotonicNow() >= $0 } ?? false
+        if isDue, work.options.acknowledgesLater { return .acknowledge }
         if let blocks = take(&state) { return .write(blocks) }
-        return state.closed && !state.isWriting ? .close : nil
+        if state.closed, !state.isWriting { return .close }
+        return isDue && !state.isWriting ? .sync : .rest(due)
       }
       switch job {
-      case .write(let blocks):
-        write(blocks, work, state)
-        continue
-      case .wait: continue
-      case nil where work.options.acknowledgesLater: continue
-      case .close, nil: break
-      }
-      if let failure = work.syncIfDue(closing: job != nil) {
-        state.withLock { $0.failure = $0.failure ?? failure }
-      }
-      if job != nil {
+      case .write(let blocks): _ = write(blocks, work, state)
+      case .acknowledge: acknowledgeWritten(work, state)
+      case .rest(let due): return due.map { .at($0) } ?? .whenWoken
+      case .sync, .close:
+        if let failure = work.syncIfDue(closing: job.isEnd) {
+          state.withLock { $0.failure = $0.failure ?? failure }
+        }
+        guard job.isEnd else { continue }
         acknowledgeWritten(work, state)
         state.withLock { $0.ended = true }
         state.notify()
-        return
+        return .over
       }
     }
   }
@@ -377,7 +374,8 @@ package final class FileWriter: Sendable {
     return state.queue
   }
 
-  private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) {
+  /// Writes blocks; returns whether the writer has a turn to do.
+  private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) -> Bool {
     let outcome = work.write(blocks)
     let failure = outcome.failure
     let stretches = work.changedStretches()
@@ -420,9 +418,10 @@ package final class FileWriter: Sendable {
     }
     if isAwaited { state.notify() }
     for body in waiting { body() }
+    return isAwaited
   }
 
-  /// The blocks are written and must be synced; returns whether the writer's thread must know.
+  /// The blocks are written and must be synced; returns whether the writer has a turn to do.
   private static func noteUnsynced(_ blocks: [Block], _ options: Options, _ state: inout State) -> Bool {
     let due = state.syncDue
     state.unsynced += blocks.lazy.compactMap(\.acknowledgement)
@@ -449,7 +448,7 @@ package final class FileWriter: Sendable {
       state.syncDue = .min
       return true
     }
-    if isDue { state.notify() }
+    if isDue { turns.wake() }
   }
 
   // MARK: - Places
@@ -471,8 +470,13 @@ package final class FileWriter: Sendable {
   package var isShared: Bool { state.withLock { $0.stretches.last?.isShared ?? false } }
 }
 
+extension FileWriter.Sync {
+  /// Acknowledgements wait for a sync that many writes share.
+  var isLater: Bool { if case .acknowledged = self { true } else { false } }
+}
+
 extension FileWriter.Options {
-  var acknowledgesLater: Bool { if case .acknowledged = sync { true } else { false } }
+  var acknowledgesLater: Bool { sync.isLater }
   /// Whether written data is synced at all.
   var isSynced: Bool { sync != .never }
 }

@@ -6,7 +6,7 @@ final class WriterWork: @unchecked Sendable {
   let options: FileWriter.Options
   private let target: FileWriter.Target
   private let cancellation: WakeEvent
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private(set) var file: SyncedFile?
   private var identity: (device: UInt64, inode: UInt64)?
   /// The stretches written to regular files, as far as they have changed.
@@ -36,6 +36,8 @@ final class WriterWork: @unchecked Sendable {
   let syncCalls: WriterCalls.Clock
   /// Writing to the target waits for a device only, not for a reader.
   private var waitsForDevice = false
+  /// Whether writing may wait for a reader.
+  var mayBlock: Bool { if case .replace = target { false } else { !waitsForDevice } }
   /// The bytes that the system has taken in the present `write`.
   private var taken = 0
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or syncing is off.
@@ -49,7 +51,7 @@ final class WriterWork: @unchecked Sendable {
 
   init(
     _ target: FileWriter.Target, options: FileWriter.Options, cancellation: WakeEvent,
-    trouble: @escaping @Sendable (PosixError) -> Void
+    trouble: @escaping @Sendable (PosixError?) -> Void
   ) throws(PosixError) {
     self.target = target
     self.options = options
@@ -197,7 +199,9 @@ final class WriterWork: @unchecked Sendable {
     var reported = false
     while true {
       do throws(PosixError) {
-        return try work()
+        try work()
+        if reported { trouble(nil) }
+        return
       } catch {
         guard error.isFull, options.waitsForRoom else { throw error }
         if !reported { trouble(error) }

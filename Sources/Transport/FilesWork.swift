@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import PipelineCore
 
@@ -22,13 +23,18 @@ final class FilesWork: @unchecked Sendable {
   private let tree: FileTree
   private let options: FilesWriter.Options
   private let cancellation: WakeEvent
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private let cut: @Sendable (String, Int64) -> Void
   private var open: [ObjectIdentifier: Open] = [:]
   /// Files with blocks to write, in the order of their first blocks.
   private var waiting: [Open] = []
   /// The acknowledgements of blocks that are written and not synced.
   private var unsynced: [FileWriter.Acknowledgement] = []
+  /// Closed files with writes that are not synced: they are synced with the others, all at once if they are many.
+  private var leaving: [SyncedFile] = []
+  /// With more of them, they are synced before their time.
+  private static let mostLeaving = 512
+  private let system: FileSystemSync?
   /// When files must be synced, on the monotonic clock.
   private(set) var syncDue: Int64?
   /// Once set, nothing more is written.
@@ -37,7 +43,7 @@ final class FilesWork: @unchecked Sendable {
 
   init(
     _ tree: FileTree, _ options: FilesWriter.Options, _ cancellation: WakeEvent,
-    _ trouble: @escaping @Sendable (PosixError) -> Void,
+    _ trouble: @escaping @Sendable (PosixError?) -> Void,
     _ cut: @escaping @Sendable (String, Int64) -> Void
   ) {
     self.tree = tree
@@ -45,6 +51,7 @@ final class FilesWork: @unchecked Sendable {
     self.cancellation = cancellation
     self.trouble = trouble
     self.cut = cut
+    system = options.sync.isLater ? FileSystemSync(tree.root) : nil
     keeper = options.rotation.map { RotationKeeper(tree, $0, trouble, options.step) }
   }
 
@@ -63,7 +70,8 @@ final class FilesWork: @unchecked Sendable {
         guard let closing = open.removeValue(forKey: ObjectIdentifier(file)) else { continue }
         write(closing)
         waiting.removeAll { $0 === closing }
-        sync(closing)
+        leave(closing)
+      case .rotate(let file, let start, let time): rotateIfFull(file, start, time)
       case .compress(let file, let names): keeper?.look(at: file.path, compressing: names)
       }
     }
@@ -103,7 +111,8 @@ final class FilesWork: @unchecked Sendable {
       file.extend(by: work.stretches)
       file.isOpen(for: block.opening)
       let open = Open(file, work)
-      open.last = (try? work.file?.descriptor.status().modified) ?? block.time
+      file.isRotatedAway(false)
+      open.last = file.lastWrite(or: (try? work.file?.descriptor.status().modified) ?? block.time)
       self.open[ObjectIdentifier(file)] = open
       // An earlier execution may have left full files as they were.
       if let keeper {
@@ -129,7 +138,9 @@ final class FilesWork: @unchecked Sendable {
     var reported = false
     while true {
       do throws(PosixError) {
-        return try work()
+        let result = try work()
+        if reported { trouble(nil) }
+        return result
       } catch {
         guard error.isShortage else { throw error }
         if !reported { trouble(error) }
@@ -153,6 +164,7 @@ final class FilesWork: @unchecked Sendable {
         rotate(open, before: block)
       }
       open.last = block.time
+      open.file.lastWrite.store(block.time, ordering: .relaxed)
       write([block], to: open)
     }
   }
@@ -164,8 +176,8 @@ final class FilesWork: @unchecked Sendable {
     sync(open)
     if failure != nil { return }
     do throws(PosixError) {
-      let name = try tree.rotate(
-        open.file.path, at: block.time, syncs: options.sync != .never, options.step)
+      let since = options.rotation?.fullSince(last: open.last, now: block.time) ?? block.time
+      let name = try tree.rotate(open.file.path, at: since, syncs: options.sync != .never, options.step)
       if options.marks != nil { open.file.isFull(name, after: block.start) }
       guard options.step("open") else { throw .givenUp(open.file.path) }
       do throws(PosixError) {
@@ -184,6 +196,50 @@ final class FilesWork: @unchecked Sendable {
       } else if !open.hasReported {
         // The file goes on growing.
         open.hasReported = true
+        trouble(error)
+      }
+    }
+  }
+
+  /// Gives a file that is full by now its name, and closes it. Without a row the next one is not begun.
+  private func rotateIfFull(_ file: FilesWriter.File, _ start: Int64, _ time: Int64) {
+    guard let rotation = options.rotation else { return }
+    let path = file.path
+    let known = open[ObjectIdentifier(file)]
+    if let known {
+      waiting.removeAll { $0 === known }
+      write(known)
+    }
+    let end: Int64
+    let last: Int64
+    if let known {
+      (end, last) = (known.work.end, known.last)
+    } else {
+      guard failure == nil,
+        case .success(let status) = FileDescriptor.Status.read(tree.name(path), followsLinks: false),
+        status.kind == .regular
+      else { return }
+      (end, last) = (status.size, file.lastWrite(or: status.modified))
+    }
+    guard failure == nil, rotation.isFull(end, adding: 0, last: last, now: time) else { return }
+    if let known {
+      guard known.work.isStill(at: tree.name(path)) else { return }
+      sync(known)
+      if failure != nil { return }
+    }
+    do throws(PosixError) {
+      let name = try tree.rotate(
+        path, at: rotation.fullSince(last: last, now: time), syncs: options.sync != .never, options.step)
+      open[ObjectIdentifier(file)] = nil
+      file.isRotatedAway(true)
+      if options.marks != nil { file.isFull(name, after: start) }
+      // Where no states are kept, nothing is ever cut.
+      keeper?.look(at: path, compressing: options.marks == nil ? [name] : [])
+    } catch {
+      if error.code == ECANCELED {
+        failure = error
+      } else if !(known?.hasReported ?? false) {
+        known?.hasReported = true
         trouble(error)
       }
     }
@@ -230,9 +286,36 @@ final class FilesWork: @unchecked Sendable {
     failure = failure ?? open.work.syncIfDue(closing: true)
   }
 
+  /// A file is closed; where acknowledgements wait for a sync, it waits for that of all files.
+  private func leave(_ closing: Open) {
+    guard options.sync.isLater, closing.isUnsynced, failure == nil, let file = closing.work.file else {
+      return sync(closing)
+    }
+    closing.isUnsynced = false
+    leaving.append(file)
+    if leaving.count >= Self.mostLeaving { sync() }
+  }
+
   /// Syncs what is written, and acknowledges it.
   func sync() {
     syncDue = nil
+    checkForEnd()
+    let left = leaving
+    leaving = []
+    let files = left + open.values.lazy.filter(\.isUnsynced).compactMap(\.work.file)
+    if failure == nil, let system, system.covers(files) {
+      do throws(PosixError) {
+        try system.sync()
+        for file in files { file.wasSynced() }
+        for open in open.values { open.isUnsynced = false }
+      } catch {
+        failure = error
+      }
+    } else {
+      for file in left where failure == nil {
+        do throws(PosixError) { try file.sync() } catch { failure = error }
+      }
+    }
     for open in open.values { sync(open) }
     let acknowledgements = unsynced
     unsynced = []
@@ -245,5 +328,47 @@ final class FilesWork: @unchecked Sendable {
   func closeAll() {
     open = [:]
     keeper?.close { [cancellation] in cancellation.isAwake }
+  }
+}
+
+/// Syncs the whole file system of a directory: with many files that is one wait for the device in place of two for each.
+final class FileSystemSync {
+  private let directory: FileDescriptor
+  private var device: UInt64 = 0
+  private let calls: WriterCalls.Clock
+  /// With fewer files, others that write to the file system are not waited for.
+  private static let fewest = 16
+
+  /// Nil: the directory cannot be read, or the kernel does not report what fails.
+  init?(_ path: String) {
+    guard Self.kernelReports else { return nil }
+    let number = uninterrupted { Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    guard number >= 0 else { return nil }
+    directory = FileDescriptor(number, name: path)
+    calls = WriterCalls.add(path)
+    guard let status = try? directory.status() else { return nil }
+    device = status.device
+  }
+
+  deinit { WriterCalls.remove(calls) }
+
+  /// Since Linux 5.8 the call reports failed writes.
+  private static let kernelReports: Bool = {
+    var name = utsname()
+    guard uname(&name) == 0 else { return false }
+    let release = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+    let numbers = release.split { !$0.isNumber }.prefix(2).compactMap { Int($0) }
+    return numbers.count == 2 && (numbers[0] > 5 || numbers[0] == 5 && numbers[1] >= 8)
+  }()
+
+  /// Whether these files are many, and all of the file system.
+  func covers(_ files: [SyncedFile]) -> Bool {
+    files.count >= Self.fewest && files.allSatisfy { (try? $0.descriptor.status().device) == device }
+  }
+
+  func sync() throws(PosixError) {
+    try calls.during { () throws(PosixError) in
+      if uninterrupted({ rx_sync_file_system(directory.number) }) != 0 { throw PosixError("sync", directory.name) }
+    }
   }
 }

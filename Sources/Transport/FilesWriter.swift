@@ -2,16 +2,14 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Writes blocks of bytes to many files below one directory, on one thread, in order for each file. The caller says which files are open.
+/// Writes blocks of bytes to many files below one directory, by one thread at a time, in order for each file. The caller says which files are open.
 ///
 /// It keeps the promises of ``FileWriter``: it waits while the disk or the table of descriptors is full, and after any other failure of a
 /// write or a sync it has failed for good. Only a file that cannot be opened because of its path is no failure: its blocks are refused.
 package final class FilesWriter: Sendable {
   package struct Options: Sendable {
-    /// The limit of waiting bytes, for ``FilesWriter/whenRoom(_:_:)``.
+    /// The limit of waiting bytes, for the caller.
     package var queueBytes = 8 << 20
-    /// The budget that waiting bytes are part of.
-    package var memory: MemoryBudget?
     package var sync = FileWriter.Sync.never
     /// Files are marked for a later execution; nil: they are not.
     package var marks: WriterMarks?
@@ -30,6 +28,14 @@ package final class FilesWriter: Sendable {
     package let path: String
     package let number: UInt64
     private let opened = Atomic(0)
+    private let rotatedAway = Atomic(false)
+    /// When it was last written to, in nanoseconds since 1970; 0: not by this writer.
+    let lastWrite = Atomic<Int64>(0)
+    /// The same; `modified`: what the file system says, for a file that an earlier execution has written.
+    func lastWrite(or modified: Int64) -> Int64 {
+      let written = lastWrite.load(ordering: .relaxed)
+      return written == 0 ? modified : written
+    }
     private let stretches = Mutex<[WriterWork.Stretch]>([])
     /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last states.
     private let full = Mutex<(files: [(name: String, count: Int64)], counts: [Int64])>(([], []))
@@ -38,6 +44,10 @@ package final class FilesWriter: Sendable {
       self.path = path
       self.number = number
     }
+
+    /// Whether its content has another name, and nothing has been written under its path since.
+    package var isRotatedAway: Bool { rotatedAway.load(ordering: .acquiring) }
+    func isRotatedAway(_ isIt: Bool) { rotatedAway.store(isIt, ordering: .releasing) }
 
     /// Whether the file has been opened for blocks with this ``Block/opening``.
     package func isOpen(_ opening: Int) -> Bool { opened.load(ordering: .acquiring) == opening }
@@ -67,6 +77,8 @@ package final class FilesWriter: Sendable {
     func isFull(_ name: String, after count: Int64) {
       full.withLock { $0.files.append((name, count)) }
     }
+    /// Whether full files wait for states before they are compressed.
+    package var awaitsStates: Bool { !uncommitted.isEmpty }
     /// The full files from which a later execution may have to cut something.
     var uncommitted: Set<String> { full.withLock { Set($0.files.map(\.name)) } }
 
@@ -115,45 +127,41 @@ package final class FilesWriter: Sendable {
   enum Command {
     case write(File, Block)
     case close(File)
+    case rotate(File, start: Int64, time: Int64)
     case compress(File, [String])
   }
 
   private struct State {
     var queue: [Command] = []
     /// Bytes queued or being written.
-    var bytes = 0 {
-      didSet { share?.set(bytes) }
-    }
-    var share: LockedMemoryShare?
+    var bytes = 0
     /// Everything that is queued shall be synced and acknowledged soon.
     var isSyncAwaited = false
     var closed = false
     var failure: PosixError?
-    var waitingForRoom: [(limit: Int, body: @Sendable () -> Void)] = []
-    var thread: OwnThread?
     var ended = false
   }
 
   private let options: Options
   private let state: Guarded<State>
   private let cancellation: WakeEvent
+  private let turns: SerialWork
 
-  /// Checks that the directory can be entered, and starts the thread.
+  /// Checks that the directory can be entered.
   /// - Parameters:
-  ///   - trouble: Called on the writer's thread when it waits for room, and when a moved file cannot be opened again.
+  ///   - trouble: Called on the writer's thread when it waits for room, with nil when it has some, and when a moved file cannot be opened again.
   ///   - cut: Called on the writer's thread with the path of a file and how many bytes were cut off it, because they come again.
   package init(
-    _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError) -> Void,
+    _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError?) -> Void,
     cut: @escaping @Sendable (_ path: String, _ bytes: Int64) -> Void = { _, _ in }
   ) throws(PosixError) {
     try tree.check()
     self.options = options
     cancellation = try WakeEvent()
     let work = FilesWork(tree, options, cancellation, trouble, cut)
-    let state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
+    let state = Guarded(State())
     self.state = state
-    let thread = try OwnThread("rxd write") { Self.run(work, state) }
-    state.withLock { $0.thread = thread }
+    turns = try SerialWork(on: FileWriter.threads) { Self.turn(work, state) }
   }
 
   /// Queues a block. Never waits.
@@ -168,19 +176,27 @@ package final class FilesWriter: Sendable {
       return nil
     }
     if let refused { return block.end(.failure(.init(refused, written: 0))) }
-    state.notify()
+    turns.wake()
   }
 
   /// Closes a file behind its queued blocks. Later ones open it again.
   package func close(_ file: File) {
     state.withLock { $0.queue.append(.close(file)) }
-    state.notify()
+    turns.wake()
+  }
+
+  /// Gives a file that is full at this time, in nanoseconds since 1970, the name of a full one, behind its queued blocks, also if it is closed. The next
+  /// block begins a new one.
+  /// - Parameter start: How many bytes have come for it.
+  package func rotate(_ file: File, after start: Int64, at time: Int64) {
+    state.withLock { $0.queue.append(.rotate(file, start: start, time: time)) }
+    turns.wake()
   }
 
   /// Compresses full files; see ``File/saves(_:)``.
   package func compress(_ names: [String], of file: File) {
     state.withLock { $0.queue.append(.compress(file, names)) }
-    state.notify()
+    turns.wake()
   }
 
   /// The bytes waiting or being written.
@@ -188,36 +204,22 @@ package final class FilesWriter: Sendable {
   /// Why nothing is written any more; nil while the writer works.
   package var failure: PosixError? { state.withLock(\.failure) }
 
-  /// See ``FileWriter/whenRoom(_:_:)``.
-  package func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
-    let limit = limit ?? options.queueBytes / 2
-    let now = state.withLock { state in
-      if state.bytes <= limit || state.failure != nil || state.closed { return true }
-      state.waitingForRoom.append((limit, body))
-      return false
-    }
-    if now { body() }
-  }
-
   /// Has everything that was queued so far be synced and acknowledged as soon as it is written.
   package func acknowledgeSoon() {
     state.withLock { $0.isSyncAwaited = true }
-    state.notify()
+    turns.wake()
   }
 
   /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with an error.
   package func close(within limit: TimeSpan = .seconds(30)) {
-    let thread = state.withLock { state -> OwnThread? in
-      state.closed = true
-      return state.thread.take()
-    }
-    state.notify()
-    OwnThread.end(thread, of: state, within: limit, cancelling: cancellation) { $0.ended }
+    state.withLock { $0.closed = true }
+    turns.wake()
+    state.waitForEnd(within: limit, cancelling: cancellation) { $0.ended }
   }
 
   deinit {
     state.withLock { $0.closed = true }
-    state.notify()
+    turns.wake()
   }
 
   private enum Job {
@@ -225,9 +227,10 @@ package final class FilesWriter: Sendable {
     case close
   }
 
-  private static func run(_ work: FilesWork, _ state: Guarded<State>) {
+  /// Does all that can be done now.
+  private static func turn(_ work: FilesWork, _ state: Guarded<State>) -> SerialWork.Next {
     while true {
-      let job = state.wait(until: work.syncDue) { state -> Job? in
+      let job = state.withLock { state -> Job? in
         if !state.queue.isEmpty || state.isSyncAwaited {
           defer {
             state.queue = []
@@ -238,30 +241,26 @@ package final class FilesWriter: Sendable {
         return state.closed ? .close : nil
       }
       switch job {
-      case nil: work.sync()
+      case nil:
+        guard let due = work.syncDue else { return .whenWoken }
+        guard monotonicNow() >= due else { return .at(due) }
+        work.sync()
       case .commands(let commands, let syncs):
         let done = work.run(commands)
         if syncs || work.syncDue.map({ monotonicNow() >= $0 }) == true { work.sync() }
-        let waiting = state.withLock { state -> [@Sendable () -> Void] in
+        state.withLock { state in
           state.bytes -= done
           state.failure = state.failure ?? work.failure
-          let (bytes, hasFailed) = (state.bytes, state.failure != nil)
-          defer { state.waitingForRoom.removeAll { hasFailed || bytes <= $0.limit } }
-          return state.waitingForRoom.filter { hasFailed || bytes <= $0.limit }.map(\.body)
         }
-        for body in waiting { body() }
       case .close:
         work.sync()
         work.closeAll()
-        let waiting = state.withLock { state in
+        state.withLock { state in
           state.failure = state.failure ?? work.failure
           state.ended = true
-          defer { state.waitingForRoom = [] }
-          return state.waitingForRoom.map(\.body)
         }
         state.notify()
-        for body in waiting { body() }
-        return
+        return .over
       }
     }
   }

@@ -18,7 +18,15 @@ final class FollowedFile {
   /// In nanoseconds since 1970; 0 if the file system does not report it.
   let born: Int64
   var path: String
+  /// Where a link led when the file was found; nil: its path has no links.
+  var target: String?
   var watch: Int32 = -1
+  /// Whether a program has it open for writing, as far as events have said.
+  var writers = Writers.unknown
+  /// When it is asked again who has it open, on the monotonic clock.
+  var askAgainAt = Int64.min
+  /// The wait for the end of this line was reported.
+  var reportedLine: Int64 = -1
   /// The position in the reading order; `max` until it has one.
   var order = Int.max
   /// Whether a configured path leads to the file.
@@ -37,6 +45,8 @@ final class FollowedFile {
   /// The first bytes, which distinguish a rewritten file from a grown one; of the content if that is decompressed.
   private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
   private var fingerprint = FollowedFile.hash([])
+
+  enum Writers { case unknown, open, closed }
 
   static let headBytes = 256
 
@@ -103,9 +113,11 @@ final class FollowedFile {
   var position: FilePosition { position(at: lines.offset) }
 
   func position(at offset: Int64) -> FilePosition {
-    FilePosition(
+    var position = FilePosition(
       path: path, device: key.device, inode: key.inode, fingerprint: fingerprint,
       fingerprintBytes: head.count, offset: offset, born: born)
+    position.target = target
+    return position
   }
 
   /// Whether the position belongs to this file.
@@ -196,6 +208,12 @@ final class FollowedFile {
     lines.reset(offset: 0)
     return .truncated(reached)
   }
+
+  /// Whether it ends within a line, as far as it was read.
+  var isWithinLine: Bool { content == nil && lines.isWithinLine }
+
+  /// Delivers its last line without a newline; the file is followed on.
+  func endLine(deliver: (LineBlock) -> Void) { lines.endLine(deliver: deliver) }
 
   /// The last line, even without newline.
   func finish(deliver: (LineBlock) -> Void) { lines.finish(deliver: deliver) }

@@ -24,7 +24,7 @@ extension FollowerWork {
     var earliest = position.born
     // A file without bytes is none of those that were written to before; a truncated one was copied, which is later, too.
     if position.fingerprintBytes == 0 || isPresent(position) { earliest = max(earliest, savedAt) }
-    let path = pathBeforeRotation(position.path, isShortest: true)
+    let path = base(of: position, isShortest: true)
     for _ in 0..<Self.rotationLimit {
       let candidates = compressedSiblings(of: path, &listings).filter { candidate in
         candidate.status.modified >= earliest && byKey[Key(candidate.status)]?.isRefused != false
@@ -54,7 +54,7 @@ extension FollowerWork {
 
   /// Nil: another file has its path by now.
   func open(_ candidate: CompressedFile) -> FollowedFile? {
-    guard let file = try? FileDescriptor.openForReading(candidate.path), let status = try? file.status(),
+    guard let file = try? openFile(candidate.path), let status = try? file.status(),
       status.inode == candidate.status.inode
     else { return nil }
     return try? decompressed(file)
@@ -73,7 +73,7 @@ extension FollowerWork {
         if original != base, listing.inode(of: original) != nil { return nil }
         let path = Glob.join(directory, name)
         if let known = listings.compressed[path], known.status.inode == listing.inode(of: name) { return known }
-        guard let file = try? FileDescriptor.openForReading(path), let status = try? file.status() else {
+        guard let file = try? openFile(path), let status = try? file.status() else {
           // One that cannot be read stays so; one that is gone has another name now.
           if case .failure(let error) = FileDescriptor.Status.read(path), Self.isAbsence(error) { isMoving = true }
           return nil
@@ -103,7 +103,7 @@ extension FollowerWork {
 
   /// The compressed file at the path, unless it is that of a file that has been opened.
   func missedFile(_ path: String) -> FollowedFile? {
-    guard let file = try? FileDescriptor.openForReading(path),
+    guard let file = try? openFile(path),
       let followed = try? decompressed(file), isNew(followed), !isKnown(followed)
     else { return nil }
     return followed

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import PipelineCore
 
@@ -7,7 +8,7 @@ extension FollowerWork {
     let time = monotonicNow()
     var found = false
     defer {
-      if found, !isPolling { pace.found(at: time) } else { pace.foundNothing() }
+      if found, inotify != nil { pace.found(at: time) } else { pace.foundNothing() }
     }
     for file in files where file.isDirty {
       // A file without a name is read to its end before its successor.
@@ -36,7 +37,7 @@ extension FollowerWork {
           }
           found = true
           // Later data causes an event; without events it must be polled for.
-          if progress == .caughtUp, file.watch >= 0, !isPolling { break }
+          if progress == .caughtUp, file.watch >= 0 { break }
           if case .truncated(let offset) = progress {
             notice(.truncated(path: file.path, offset: offset))
           }
@@ -67,6 +68,80 @@ extension FollowerWork {
     guard files.contains(where: { !$0.isNamed }) else { return }
     let now = monotonicNow()
     for file in files where !file.isNamed && !file.isDirty && retirement(of: file) <= now { close(file) }
+  }
+
+  // MARK: Last lines
+
+  /// When to look whether the line within which the file ends is its last one, on the monotonic clock.
+  func nextEndOfLine(_ file: FollowedFile) -> Int64? {
+    guard file.isNamed else { return nil }
+    let reported = file.reportedLine == file.lines.offset
+    let notice = reported ? nil : file.lastChange &+ options.unendedNotice.nanoseconds
+    let end: Int64?
+    switch options.lastLine {
+    case .after(let wait): end = file.lastChange.addingReportingOverflow(wait.nanoseconds).partialValue
+    case .whenClosed:
+      // Without events, whoever has it open is asked about again.
+      switch file.writers {
+      case .closed: end = file.lastChange &+ options.closedWait.nanoseconds
+      case .unknown: end = max(file.lastChange &+ options.closedWait.nanoseconds, file.askAgainAt)
+      case .open: end = file.watch >= 0 ? nil : max(file.lastChange &+ options.closedWait.nanoseconds, file.askAgainAt)
+      }
+    }
+    return [notice, end].compactMap { $0 }.min()
+  }
+
+  /// Delivers the last lines of files that have no newline there and get none.
+  func endLines() {
+    for file in files where file.isWithinLine && file.isNamed && !file.isDirty {
+      let now = monotonicNow()
+      guard let due = nextEndOfLine(file), due <= now else { continue }
+      if hasLastLine(file, now) {
+        file.endLine { lines in
+          deliver(FileBlock(lines: lines, position: file.position(at: lines.endOffset), endsLine: true))
+        }
+      } else if now >= file.lastChange &+ options.unendedNotice.nanoseconds, file.reportedLine != file.lines.offset {
+        file.reportedLine = file.lines.offset
+        let isWritten: Bool? = file.writers == .unknown ? nil : file.writers == .open
+        notice(.unended(path: file.path, bytes: file.lines.held, isWritten: isWritten))
+      }
+    }
+  }
+
+  private func hasLastLine(_ file: FollowedFile, _ now: Int64) -> Bool {
+    if (try? file.file.status().size) != file.lines.readOffset {
+      file.isDirty = true
+      return false
+    }
+    guard case .whenClosed = options.lastLine else {
+      guard case .after(let wait) = options.lastLine else { return false }
+      return now &- file.lastChange >= wait.nanoseconds
+    }
+    guard now &- file.lastChange >= options.closedWait.nanoseconds else { return false }
+    switch rx_has_writer(file.file.number) {
+    case 0:
+      // What the last writer wrote is there by now.
+      if (try? file.file.status().size) == file.lines.readOffset { return true }
+      file.isDirty = true
+      return false
+    case 1: file.writers = .open
+    default:
+      if file.writers == .closed { return true }
+      file.writers = file.watch >= 0 ? file.writers : .unknown
+    }
+    // Where nothing tells, only time does.
+    file.askAgainAt = now &+ max(options.closedWait.nanoseconds, 1_000_000_000)
+    guard file.writers == .unknown else { return false }
+    let rest = file.modified &+ options.unknownWait.nanoseconds &- wallNow()
+    if rest <= 0 { return true }
+    file.askAgainAt = max(file.askAgainAt, now &+ rest)
+    return false
+  }
+
+  private func wallNow() -> Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
   }
 
   /// Ends a file, after its last line.

@@ -35,14 +35,17 @@ extension FollowerWork {
             copy.seek(to: position.offset)
             notice(copy.isCompressed ? .compressed(position, copy.position) : .copied(position, copy.position))
             add(copy)
-            resumed.append((copy, position.path))
+            resumed.append((copy, base(of: position)))
           } else {
             notice(.lost(position))
           }
         }
         guard let file else { continue }
         add(file)
-        resumed.append((file, position.path))
+        // One to which its link still leads has no successor.
+        let base = base(of: position)
+        let isThere = file.path == position.path && base != pathBeforeRotation(position.path)
+        resumed.append((file, isThere ? file.path : base))
       }
     }
     let isFirst = files.count == resumed.count
@@ -59,26 +62,42 @@ extension FollowerWork {
   func find(
     _ position: FilePosition, _ listings: inout DirectoryListings
   ) -> Result<FollowedFile?, PosixError> {
-    do throws(PosixError) {
-      let (directory, _) = splitPath(position.path)
-      for _ in 0..<Self.rotationLimit {
-        if let file = try openIfPresent(position.path), let file = try self.file(file, of: position) {
+    var failure: PosixError?
+    var trails = FileTrails()
+    var paths = [position.path]
+    // Where a link led when the position was noted, and where it leads now.
+    for path in [position.target, trails.trail(of: position.path)?.target].compactMap({ $0 })
+    where !paths.contains(path) {
+      paths.append(path)
+    }
+    for path in paths {
+      do throws(PosixError) {
+        if let file = try find(position, at: path, &listings) {
+          file.target = position.target
           return .success(file)
         }
-        var isMoving = false
-        for name in try listings[directory].names(of: position.inode) {
-          let file = try openIfPresent(Glob.join(directory, name))
-          if let file, let file = try self.file(file, of: position) { return .success(file) }
-          if file?.key.inode != position.inode { isMoving = true }
-        }
-        if !isMoving { return .success(nil) }
-        // It got another name after the directory was listed.
-        listings.forget(directory)
-      }
-      return .success(nil)
-    } catch {
-      return Self.isAbsence(error) ? .success(nil) : .failure(error)
+      } catch { if !Self.isAbsence(error) { failure = failure ?? error } }
     }
+    return failure.map { .failure($0) } ?? .success(nil)
+  }
+
+  private func find(
+    _ position: FilePosition, at path: String, _ listings: inout DirectoryListings
+  ) throws(PosixError) -> FollowedFile? {
+    let (directory, _) = splitPath(path)
+    for _ in 0..<Self.rotationLimit {
+      if let file = try openIfPresent(path), let file = try self.file(file, of: position) { return file }
+      var isMoving = false
+      for name in try listings[directory].names(of: position.inode) {
+        let file = try openIfPresent(Glob.join(directory, name))
+        if let file, let file = try self.file(file, of: position) { return file }
+        if file?.key.inode != position.inode { isMoving = true }
+      }
+      if !isMoving { return nil }
+      // It got another name after the directory was listed.
+      listings.forget(directory)
+    }
+    return nil
   }
 
   /// How often a directory is listed again because its files are renamed meanwhile.
@@ -90,7 +109,7 @@ extension FollowerWork {
     guard options.savedAt > 0, position.fingerprintBytes > 0, position.offset > 0 else { return nil }
     // The clock of births lags by some milliseconds.
     let earliest = options.savedAt &- 1_000_000_000
-    return siblings(of: position.path, &listings).first { copy in
+    return siblings(of: position.target ?? position.path, &listings).first { copy in
       copy.born >= earliest && copy.key.inode != position.inode && byKey[copy.key] == nil
         && copy.startsAs(position) && ((try? copy.file.status().size) ?? 0) >= position.offset
     }
@@ -106,7 +125,7 @@ extension FollowerWork {
 
   /// Whether the file of the position still has its name, whatever it holds now.
   func isPresent(_ position: FilePosition) -> Bool {
-    guard let file = try? FileDescriptor.openForReading(position.path), let status = try? file.status() else {
+    guard let file = try? openFile(position.path), let status = try? file.status() else {
       return false
     }
     return status.inode == position.inode && rx_birth_time(file.number) == position.born
@@ -114,7 +133,7 @@ extension FollowerWork {
 
   func openIfPresent(_ path: String) throws(PosixError) -> FollowedFile? {
     do throws(PosixError) {
-      let file = try FileDescriptor.openForReading(path)
+      let file = try openFile(path)
       return FollowedFile(file, try file.status(), options)
     } catch {
       if Self.isAbsence(error) || error.detail != nil { return nil }
@@ -139,12 +158,13 @@ extension FollowerWork {
     for (path, file) in oldest.sorted(by: { $0.key < $1.key }) {
       var found: [FollowedFile] = []
       for other in siblings(of: path, &listings) where ReadingOrder.isOlder(file, than: other) && isNew(other) {
-        if options.paths.contains(where: { Glob.matches($0, other.path) }) { continue }
+        if isFollowedName(other.path) { continue }
         if !found.contains(where: { $0.key == other.key }) { found.append(other) }
       }
-      for file in ReadingOrder.oldestFirst(found) {
-        add(file)
-        added.append(file)
+      for found in ReadingOrder.oldestFirst(found) {
+        found.target = file.target
+        add(found)
+        added.append(found)
       }
       // These are known now, in case they are being compressed.
       for _ in 0..<Self.rotationLimit {
@@ -155,6 +175,7 @@ extension FollowerWork {
             continue
           }
           if ReadingOrder.isOlder(file, than: other), isNew(other), !isKnown(other) {
+            other.target = file.target
             add(other)
             added.append(other)
           }
@@ -169,7 +190,26 @@ extension FollowerWork {
 
   /// See ``FileFollower/pathBeforeRotation(_:of:isShortest:)``.
   func pathBeforeRotation(_ path: String, isShortest: Bool = false) -> String {
-    FileFollower.pathBeforeRotation(path, of: options.paths, isShortest: isShortest)
+    FileFollower.pathBeforeRotation(path, isShortest: isShortest, isFollowed: isFollowedName)
+  }
+
+  /// The path beside which rotation puts the file of a position: that of the file itself, where links lead to it.
+  func base(of position: FilePosition, isShortest: Bool = false) -> String {
+    if let target = position.target { return target }
+    var trails = FileTrails()
+    if isFollowedName(position.path), let trail = trails.trail(of: position.path) { return trail.target }
+    return pathBeforeRotation(position.path, isShortest: isShortest)
+  }
+
+  /// The target of links from which a file with this path was rotated; nil: no link leads there.
+  func base(of path: String) -> String? {
+    let base = pathBeforeRotation(path)
+    return targets.contains(base) ? base : nil
+  }
+
+  /// Opens a file under one of the followed paths, or beside one.
+  func openFile(_ path: String) throws(PosixError) -> FileDescriptor {
+    try FileDescriptor.openForReading(path, foundBy: options.paths, options.links)
   }
 
   /// The files beside that of the path with the same name plus a suffix, not compressed.
@@ -201,7 +241,7 @@ extension FollowerWork {
   }
 
   func open(_ path: String) -> FollowedFile? {
-    guard let file = try? FileDescriptor.openForReading(path), let status = try? file.status()
+    guard let file = try? openFile(path), let status = try? file.status()
     else { return nil }
     return FollowedFile(file, status, options)
   }
@@ -211,12 +251,16 @@ extension FileFollower {
   /// The path that is followed, of a file that has been renamed: `in.log` for `in.log.2`. A pattern may match several: the longest or
   /// shortest.
   package static func pathBeforeRotation(_ path: String, of patterns: [String], isShortest: Bool = false) -> String {
+    pathBeforeRotation(path, isShortest: isShortest) { path in patterns.contains { Glob.matches($0, path) } }
+  }
+
+  static func pathBeforeRotation(_ path: String, isShortest: Bool, isFollowed: (String) -> Bool) -> String {
     let (directory, name) = splitPath(path)
     var base = name[...]
     var found = path
     while !base.isEmpty {
       let path = Glob.join(directory, String(base))
-      if patterns.contains(where: { Glob.matches($0, path) }) {
+      if isFollowed(path) {
         found = path
         if !isShortest { break }
       }

@@ -6,12 +6,12 @@ import PipelineCore
 extension FollowerWork {
   func watchDirectories() {
     // A directory may appear after the search and before its parent is watched: repeats as long as there are new ones.
-    for _ in 0..<16 where !watchPresentDirectories() { return }
+    for _ in 0..<16 where watchPresentDirectories() { return }
   }
 
   /// Returns whether all were watched before.
   func watchPresentDirectories() -> Bool {
-    guard let inotify else { return false }
+    guard let inotify else { return true }
     var foundNew = false
     var wanted: Set<String> = []
     var isComplete = true
@@ -22,34 +22,60 @@ extension FollowerWork {
         for failure in found.failures { failed(failure) }
         if !found.failures.allSatisfy(Self.isAbsence) { isComplete = false }
       }
-      // A missing directory is awaited in its nearest existing parent.
-      var base = Glob.directories(pattern).last ?? "."
-      while FileDescriptor.Status(path: base)?.kind != .directory, base != "/", base != "." {
-        base = splitPath(base).directory
-      }
-      wanted.insert(base)
+      wanted.insert(Self.nearest(Glob.directories(pattern).last ?? "."))
     }
-    for path in wanted {
-      do throws(PosixError) {
-        let watch = try inotify.watch(path, Inotify.directoryEvents)
-        if let old = directoryWatches[path], old != watch {
-          inotify.unwatch(old)
-          directories[old] = nil
-        }
-        if directories.updateValue(path, forKey: watch) == nil { foundNew = true }
-        directoryWatches[path] = watch
-        seenDirectories.insert(path)
-      } catch {
-        if error.code == ENOSPC { poll(instead: error) } else { failed(error) }
-      }
-    }
-    guard isComplete else { return foundNew }
+    // What links lead through; a directory that is missing there is awaited, too.
+    for directory in linkDirectories { wanted.insert(Self.nearest(directory)) }
+    for path in wanted where watch(path, inotify) { foundNew = true }
+    guard isComplete else { return !foundNew }
     for (path, watch) in directoryWatches where !wanted.contains(path) {
-      inotify.unwatch(watch)
-      directories[watch] = nil
       directoryWatches[path] = nil
+      directories[watch]?.removeAll { $0 == path }
+      if directories[watch]?.isEmpty ?? false {
+        directories[watch] = nil
+        inotify.unwatch(watch)
+      }
     }
-    return foundNew
+    return !foundNew
+  }
+
+  /// The directory, or the nearest one above it that exists.
+  private static func nearest(_ directory: String) -> String {
+    var base = directory
+    while FileDescriptor.Status(path: base)?.kind != .directory, base != "/", base != "." {
+      base = splitPath(base).directory
+    }
+    return base
+  }
+
+  /// Watches a directory; returns whether it was not watched before.
+  private func watch(_ path: String, _ inotify: Inotify) -> Bool {
+    if isRemote(path) {
+      seenDirectories.insert(path)
+      return false
+    }
+    do throws(PosixError) {
+      let watch = try inotify.watch(path, Inotify.directoryEvents)
+      seenDirectories.insert(path)
+      if let old = directoryWatches.updateValue(watch, forKey: path), old != watch {
+        directories[old]?.removeAll { $0 == path }
+        if directories[old]?.isEmpty ?? false {
+          directories[old] = nil
+          inotify.unwatch(old)
+        }
+      }
+      let isNew = directories[watch] == nil
+      if !(directories[watch]?.contains(path) ?? false) { directories[watch, default: []].append(path) }
+      return isNew
+    } catch {
+      // A directory of a link may be closed to this user, though the file is not.
+      if error.code == ENOSPC || error.code == EACCES && linkDirectories.contains(path) {
+        poll(instead: error)
+      } else {
+        failed(error)
+      }
+      return false
+    }
   }
 
   /// Finds the files of the paths, opens new ones, and marks those that have lost their name.
@@ -62,7 +88,8 @@ extension FollowerWork {
     mustSort = true
     var named: Set<Key> = []
     var found: [FollowedFile] = []
-    for path in matchingPaths() {
+    let (paths, ends) = matchingPathsAndTargets()
+    for path in paths {
       let status: FileDescriptor.Status
       switch FileDescriptor.Status.read(path) {
       case .success(let known): status = known
@@ -72,14 +99,17 @@ extension FollowerWork {
       }
       if let known = byKey[Key(status)] {
         if !unopened.isEmpty { unopened.remove(path) }
-        if named.insert(Key(status)).inserted, known.path != path {
-          known.path = path
-          known.isDirty = true
+        if named.insert(Key(status)).inserted {
+          known.target = ends[path]
+          if known.path != path {
+            known.path = path
+            known.isDirty = true
+          }
         }
         continue
       }
       do throws(PosixError) {
-        let file = try FileDescriptor.openForReading(path)
+        let file = try openFile(path)
         let status = try file.status()  // The path may lead elsewhere by now.
         reported.remove(path)
         if !unopened.isEmpty { unopened.remove(path) }
@@ -87,6 +117,7 @@ extension FollowerWork {
         // Its starting position is not known yet.
         if unresolved.contains(where: { $0.inode == status.inode }) { continue }
         let followed = FollowedFile(file, status, options)
+        followed.target = ends[path]
         if hasDecompressed(followed) { continue }
         if !wasFinished(followed), isFirst, options.start == .end, !isResumed(path) {
           try followed.seek(toLineAfter: status.size)
@@ -107,6 +138,31 @@ extension FollowerWork {
     }
     for file in ReadingOrder.oldestFirst(found) { add(file) }
     lookAgainIfNeeded()
+  }
+
+  /// The matching paths, and where those lead that have links on the way. What decides that is watched: any later change is an event.
+  func matchingPathsAndTargets() -> (paths: [String], targets: [String: String]) {
+    var paths = matchingPaths()
+    for _ in 0..<16 {
+      var trails = FileTrails()
+      var ends: [String: String] = [:]
+      var (names, directories): (Set<String>, Set<String>) = ([], [])
+      for path in paths {
+        guard let trail = trails.trail(of: path) else { continue }
+        ends[path] = trail.target
+        names.formUnion(trail.links)
+        directories.formUnion(trail.directories)
+      }
+      targets = resumedTargets.union(ends.values)
+      for file in files { if let target = file.target { targets.insert(target) } }
+      for position in unresolved { if let target = position.target { targets.insert(target) } }
+      linkNames = names
+      let isKnown = directories == linkDirectories
+      linkDirectories = directories
+      if isKnown || inotify == nil || watchPresentDirectories() { return (paths, ends) }
+      paths = matchingPaths()
+    }
+    return (paths, [:])
   }
 
   func matchingPaths() -> [String] {
@@ -167,14 +223,17 @@ extension FollowerWork {
     mustSort = true
     files.append(file)
     byKey[file.key] = file
-    if let inotify {
-      do throws(PosixError) {
-        // Through the descriptor: the name may lead to another file by now.
-        file.watch = try inotify.watch("/proc/self/fd/\(file.file.number)", Inotify.fileEvents)
-        fileWatches[file.watch] = file
-      } catch { poll(instead: error) }
-    }
+    watch(file)
     notice(.opened(file.position))
+  }
+
+  func watch(_ file: FollowedFile) {
+    guard let inotify, !isRemote(file.path) else { return }
+    do throws(PosixError) {
+      // Through the descriptor: the name may lead to another file by now.
+      file.watch = try inotify.watch("/proc/self/fd/\(file.file.number)", Inotify.fileEvents)
+      fileWatches[file.watch] = file
+    } catch { poll(instead: error) }
   }
 
   /// Resumes a file that had been closed; returns whether it is one.

@@ -14,8 +14,8 @@ final class FollowerWork: @unchecked Sendable {
   var early: [FileFollower.Notice]? = []
 
   var inotify: Inotify?
-  /// Watched directories by watch number and by path.
-  var directories: [Int32: String] = [:]
+  /// Watched directories by watch number, each under one or several paths, and by path.
+  var directories: [Int32: [String]] = [:]
   var directoryWatches: [String: Int32] = [:]
   var fileWatches: [Int32: FollowedFile] = [:]
   /// The files in reading order: a rotated file before its successor.
@@ -45,7 +45,22 @@ final class FollowerWork: @unchecked Sendable {
   var nextPoll: Int64?
   var pollPause: Int64 = 0
   lazy var resumedPaths = Set(options.resume.map(\.path))
+  /// The links on the way to followed paths, the directories of these and of what they lead to, and the paths to which they lead.
+  var linkNames: Set<String> = []
+  var linkDirectories: Set<String> = []
+  var targets: Set<String> = []
+  /// Directories that the patterns can lead through.
+  lazy var ancestors = options.paths.flatMap(Glob.ancestors)
+  lazy var resumedTargets = Set(options.resume.compactMap(\.target))
+  /// There are no events of some files or directories: all are looked at from time to time.
   var isPolling = false
+  /// When that is next, on the monotonic clock.
+  var nextLook: Int64 = 0
+  /// When watches are asked for again; nil: none were refused.
+  var rewatchAt: Int64?
+  /// The file systems without events that were reported.
+  var remoteSystems: Set<String> = []
+  var hasReportedPolling = false
   /// Files may have come or lost their names: their order must be checked.
   var mustSort = true
   var pace: ReadingPace
@@ -80,10 +95,21 @@ final class FollowerWork: @unchecked Sendable {
   /// so nothing after the call is missed. `run` reports the notices, because the caller may have to receive them
   /// itself.
   func prepare() {
-    do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
+    begin()
     watchDirectories()
+    // The directories of links are watched, too, before a file is looked for.
+    _ = matchingPathsAndTargets()
     resume(options.resume)
     scan(isFirst: true)
+  }
+
+  private func begin() {
+    if options.watch == .poll {
+      isPolling = true
+    } else {
+      do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
+    }
+    targets = resumedTargets
   }
 
   /// Hands out the notices of `prepare` in place of `run`.
@@ -98,19 +124,36 @@ final class FollowerWork: @unchecked Sendable {
       if mustSort { sortFiles() }
       readFiles()
       retire()
+      endLines()
       guard let events = wait() else { return }
-      let isDue = nextPoll.map { monotonicNow() >= $0 } ?? false
-      if isDue {
+      var mustScan = take(events)
+      let now = monotonicNow()
+      if let due = nextPoll, now >= due {
         nextPoll = nil
         for file in files where file.isUnreadable { file.isDirty = true }
+        mustScan = true
       }
-      if isPolling {
+      if isPolling, now >= nextLook {
+        nextLook = now &+ options.pollInterval.nanoseconds
+        if let due = rewatchAt, now >= due { watchAgain() }
         for file in files { file.isDirty = true }
-        scan()
-      } else if take(events) || isDue {
-        scan()
+        mustScan = true
       }
+      if mustScan { scan() }
     }
+  }
+
+  /// Asks for the watches again that the system has refused.
+  private func watchAgain() {
+    rewatchAt = nil
+    isPolling = false
+    if inotify == nil {
+      do throws(PosixError) { inotify = try Inotify() } catch { return poll(instead: error) }
+    }
+    watchDirectories()
+    for file in files where file.watch < 0 { watch(file) }
+    if !isPolling { notice(.watching) }
+    if !remoteSystems.isEmpty { isPolling = true }
   }
 
   /// Handles the events that came while files were being opened, then sorts the files: during renames, a younger file
@@ -142,8 +185,20 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   func poll(instead error: PosixError) {
-    if !isPolling { notice(.polling(error)) }
+    if rewatchAt == nil {
+      if !hasReportedPolling { notice(.polling(error)) }
+      hasReportedPolling = true
+      rewatchAt = monotonicNow() &+ options.rewatchInterval.nanoseconds
+    }
     isPolling = true
+  }
+
+  /// Whether there are no events of the path, because it is on a file system that other machines change.
+  func isRemote(_ path: String) -> Bool {
+    guard options.watch == .auto, let name = options.networkFileSystem(path) else { return false }
+    isPolling = true
+    if remoteSystems.insert(name).inserted { notice(.remote(path: path, fileSystem: name)) }
+    return true
   }
 
   // MARK: - Waiting
@@ -157,15 +212,10 @@ final class FollowerWork: @unchecked Sendable {
       if !events.isEmpty { return events }
       pace.foundNothing()
     }
-    var entries = (
-      pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: inotify?.descriptor ?? -1, events: Int16(POLLIN), revents: 0)
-    )
-    withUnsafeMutableBytes(of: &entries) { bytes in
-      _ = uninterrupted { Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout) }
-    }
-    if entries.0.revents != 0 { return nil }
-    return entries.1.revents == 0 ? [] : inotify?.read() ?? []
+    if let inotify { return inotify.wait(stop: stop, milliseconds: timeout) }
+    var entry = pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0)
+    _ = uninterrupted { Glibc.poll(&entry, 1, timeout) }
+    return entry.revents == 0 ? [] : nil
   }
 
   /// Waits; false: stopped.
@@ -175,12 +225,14 @@ final class FollowerWork: @unchecked Sendable {
     return rx_wait_readable(stop.descriptor, rest) == 0
   }
 
-  /// In milliseconds; usually -1, for ever: only a file without a name and a failed scan need a timer.
+  /// In milliseconds; usually -1, for ever: only a file without a name, one that ends within a line, a failed scan and missing events
+  /// need a timer.
   var timeout: Int32 {
     if files.contains(where: \.isDirty) { return 0 }
     let leaving = files.lazy.filter { !$0.isNamed }.map(retirement).min()
-    var result: Int64 = isPolling ? 1000 : -1
-    for instant in [leaving, nextPoll] {
+    let ending = files.lazy.filter(\.isWithinLine).compactMap(nextEndOfLine).min()
+    var result: Int64 = -1
+    for instant in [leaving, ending, nextPoll, isPolling ? nextLook : nil] {
       guard let instant else { continue }
       let rest = (instant &- monotonicNow()) / 1_000_000 + 1
       let wait = min(max(rest, 1), 60_000)
@@ -200,21 +252,25 @@ final class FollowerWork: @unchecked Sendable {
         for file in files { file.isDirty = true }
         mustScan = true
       } else if let file = fileWatches[event.watch] {
-        file.isDirty = true
+        switch event.mask {
+        case UInt32(IN_CLOSE_WRITE): file.writers = .closed
+        case UInt32(IN_MODIFY): (file.writers, file.isDirty) = (.open, true)
+        default: file.isDirty = true
+        }
         if event.has(Int(IN_MOVE_SELF) | Int(IN_DELETE_SELF) | Int(IN_ATTRIB)) { mustScan = true }
         if event.has(Int(IN_IGNORED)) {
           fileWatches[event.watch] = nil
           file.watch = -1
         }
-      } else if let directory = directories[event.watch] {
+      } else if let paths = directories[event.watch] {
         if event.has(Int(IN_IGNORED)) {
           directories[event.watch] = nil
-          if directoryWatches[directory] == event.watch { directoryWatches[directory] = nil }
+          for path in paths where directoryWatches[path] == event.watch { directoryWatches[path] = nil }
           mustScan = true
         } else if event.name.isEmpty {
           mustScan = true
         } else {
-          mustScan = takeEntry(event, directory, &arrived) || mustScan
+          mustScan = takeEntry(event, paths, &arrived) || mustScan
         }
       }
     }
@@ -224,11 +280,16 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Handles an event of a directory entry: tracks where files with a matching name are now.
   func takeEntry(
-    _ event: Inotify.Event, _ directory: String, _ arrived: inout Set<String>
+    _ event: Inotify.Event, _ directories: [String], _ arrived: inout Set<String>
   ) -> Bool {
-    let path = Glob.join(directory, event.name)
     if event.has(Int(IN_ISDIR)) { return true }
-    let matches = options.paths.contains { Glob.matches($0, path) }
+    let paths = directories.map { Glob.join($0, event.name) }
+    // A link on the way may lead elsewhere now.
+    if paths.contains(where: { path in linkNames.contains(path) || ancestors.contains { Glob.matches($0, path) } }) {
+      return true
+    }
+    guard let path = paths.first(where: isFollowedName) ?? paths.first else { return false }
+    let matches = isFollowedName(path)
     if event.has(Int(IN_ATTRIB)) { return matches }
     let wasOurs = formerNames.remove(path) != nil
     let hasArrived = arrived.remove(path) != nil
@@ -253,6 +314,11 @@ final class FollowerWork: @unchecked Sendable {
     return matches
   }
 
+  /// Whether a followed path is this one, or leads to it by links.
+  func isFollowedName(_ path: String) -> Bool {
+    targets.contains(path) || options.paths.contains { Glob.matches($0, path) }
+  }
+
   /// Opens files that were renamed away from a matching name before they were found.
   func follow(formerNames paths: Set<String>) {
     var found: [FollowedFile] = []
@@ -261,7 +327,7 @@ final class FollowerWork: @unchecked Sendable {
         if let file = missedFile(path) { found.append(file) } else { formerNames.remove(path) }
         continue
       }
-      guard let file = try? FileDescriptor.openForReading(path), let status = try? file.status()
+      guard let file = try? openFile(path), let status = try? file.status()
       else {
         // Renamed again or removed: that news is still to come.
         unopened.insert(path)
@@ -276,6 +342,7 @@ final class FollowerWork: @unchecked Sendable {
       let followed = FollowedFile(file, status, options)
       if wasFinished(followed), followed.lines.offset >= status.size { continue }
       followed.isNamed = false
+      followed.target = base(of: path)
       // A file renamed between two opens can appear under two of the paths.
       if !found.contains(where: { $0.key == followed.key }) { found.append(followed) }
     }

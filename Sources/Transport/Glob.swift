@@ -1,7 +1,8 @@
 import Glibc
+import PipelineCore
 
 /// Path patterns with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be
-/// written out.
+/// written out. A part `**` stands for any number of directories, also none; links to directories are not among them.
 package enum Glob {
   package static func isPattern(_ path: String) -> Bool {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
@@ -34,9 +35,16 @@ package enum Glob {
     }
     // The prefixes of paths, each with its slash, and whether a wildcard has matched.
     var places: [(path: String, isFound: Bool)] = [(pattern.utf8.first == UInt8(ascii: "/") ? "/" : "", false)]
-    let parts = pattern.split(separator: "/", omittingEmptySubsequences: true).map(String.init)
+    let parts = PathPattern.parts(pattern, directoriesOnly: directoriesOnly)
     for (index, part) in parts.enumerated() {
       let isLast = index == parts.count - 1
+      if part == "**" {
+        places = below(places, by: list, &found.failures)
+        if isLast {
+          found.paths = places.map { $0.path.isEmpty ? "." : $0.path == "/" ? "/" : String($0.path.dropLast()) }
+        }
+        continue
+      }
       var next: [(path: String, isFound: Bool)] = []
       for place in places {
         if part.utf8.contains(where: { [0x2A, 0x3F, 0x5B, 0x5C].contains($0) }) {
@@ -62,22 +70,65 @@ package enum Glob {
       }
       places = isLast ? next : next.map { ($0.path + "/", $0.isFound) }
     }
-    found.paths = places.map(\.path).filter {
-      !directoriesOnly || FileDescriptor.Status(path: $0)?.kind == .directory
-    }
+    if parts.last != "**" { found.paths = places.map(\.path) }
+    if directoriesOnly { found.paths.removeAll { FileDescriptor.Status(path: $0)?.kind != .directory } }
     found.paths.sort { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    if PathPattern.hasLevels(pattern) {
+      // Several `**` find a path in several ways.
+      var last: String?
+      found.paths.removeAll { path in
+        defer { last = path }
+        return path == last
+      }
+    }
     return found
   }
 
-  package static func matches(_ pattern: String, _ path: String) -> Bool {
-    fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
+  /// The directories at these places and all below them, except those with a leading dot.
+  private static func below(
+    _ places: [(path: String, isFound: Bool)], by list: Lister, _ failures: inout [PosixError]
+  ) -> [(path: String, isFound: Bool)] {
+    var all: [(path: String, isFound: Bool)] = []
+    var waiting = Array(places.reversed())
+    while let place = waiting.popLast() {
+      let directory = place.path.isEmpty ? "." : place.path == "/" ? "/" : String(place.path.dropLast())
+      do throws(PosixError) {
+        let names = try list(directory)
+        all.append(place)
+        for name in names where name.utf8.first != UInt8(ascii: ".") {
+          guard case .success(let status) = FileDescriptor.Status.read(place.path + name, followsLinks: false),
+            status.kind == .directory
+          else { continue }
+          waiting.append((place.path + name + "/", true))
+        }
+      } catch {
+        if !(place.isFound && [ENOENT, ENOTDIR].contains(error.code)) { failures.append(error) }
+      }
+    }
+    return all
+  }
+
+  package static func matches(_ pattern: String, _ path: String) -> Bool { PathPattern.matches(pattern, path) }
+
+  /// The part of a pattern before the first wildcard, a directory; of a path without wildcards its directory.
+  static func constantDirectory(_ pattern: String) -> String { directories(pattern).last ?? "." }
+
+  /// All directories, as patterns, on the way to the files.
+  static func ancestors(_ pattern: String) -> [String] {
+    var result: [String] = []
+    var rest = splitPath(pattern).directory
+    while rest != ".", rest != "/" {
+      result.append(rest)
+      rest = splitPath(rest).directory
+    }
+    return result
   }
 
   /// The directories, as patterns, in which a new entry can change the matches: from the last one without a wildcard to
   /// the parent of the files.
   static func directories(_ pattern: String) -> [String] {
     var result: [String] = []
-    var rest = pattern
+    var rest = pattern == "**" || pattern.hasSuffix("/**") ? pattern + "/*" : pattern
     while true {
       rest = splitPath(rest).directory
       result.append(rest)

@@ -12,8 +12,6 @@ import Synchronization
 final class HTTPListener: @unchecked Sendable {
   /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])
-  /// One thread for all servers of the process, made when the first one starts.
-  static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
   /// The destination of a request.
   enum Way {
@@ -42,10 +40,15 @@ final class HTTPListener: @unchecked Sendable {
   /// No request is served any more.
   private(set) var isClosed = false
 
-  private init(_ options: HTTPServer.Options) {
+  private init(_ options: HTTPServer.Options) throws(HTTPServerFailure) {
+    do throws(PosixError) {
+      loop = try NetworkLoop.loop()
+      try NetworkLoop.check()
+    } catch {
+      throw HTTPServerFailure(kind: .other, message: "cannot listen on \(options.place): \(error.message)")
+    }
     address = options.address
     port = options.port
-    loop = Self.group.any()
     round = ServingRound(loop)
   }
 
@@ -55,7 +58,7 @@ final class HTTPListener: @unchecked Sendable {
   static func add(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
     let options = server.options
     guard options.isShared, options.port != 0 else {
-      let listener = HTTPListener(options)
+      let listener = try HTTPListener(options)
       return try listener.open(server)
     }
     let place = options.place
@@ -64,7 +67,7 @@ final class HTTPListener: @unchecked Sendable {
         try listener.join(server)
         return options.port
       }
-      let listener = HTTPListener(options)
+      let listener = try HTTPListener(options)
       let port = try listener.open(server)
       listeners[place] = listener
       return port
@@ -77,37 +80,49 @@ final class HTTPListener: @unchecked Sendable {
     guard own >= 0 else {
       throw HTTPServerFailure(kind: .other, message: "cannot serve a socket: \(PosixError.text(errno))")
     }
-    let listener = HTTPListener(server.options)
-    _ = try listener.listen(server) { try $0.withBoundSocket(own).wait() }
+    let listener: HTTPListener
+    do throws(HTTPServerFailure) { listener = try HTTPListener(server.options) } catch {
+      Glibc.close(own)
+      throw error
+    }
+    _ = try listener.listen(server, isTCP: false) { try listener.adopt(own, $0) }
   }
 
   private func open(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
     let options = server.options
-    return try listen(server) { bootstrap in
-      let bootstrap = bootstrap.childChannelOption(.socketOption(.tcp_nodelay), value: 1)
-      if let kept = KeptListeners.take(options.address) { return try bootstrap.withBoundSocket(kept).wait() }
+    return try listen(server, isTCP: true) { bootstrap in
+      if let kept = KeptListeners.take(options.address) { return try adopt(kept, bootstrap) }
       return try bootstrap.bind(host: options.host, port: options.port).wait()
     }
   }
 
+  /// Takes over a socket that listens.
+  private func adopt(_ socket: Int32, _ bootstrap: ServerBootstrap) throws -> any Channel {
+    do throws(PosixError) { try NetworkLoop.check(socket) } catch {
+      Glibc.close(socket)
+      throw IOError(errnoCode: error.code, reason: error.message)
+    }
+    return try bootstrap.withBoundSocket(socket).wait()
+  }
+
   private func listen(
-    _ server: HTTPServer, _ open: (ServerBootstrap) throws -> any Channel
+    _ server: HTTPServer, isTCP: Bool, _ open: (ServerBootstrap) throws -> any Channel
   ) throws(HTTPServerFailure) -> Int {
     let pause = server.options.acceptPause
     do {
       try inLoop { $0.install(server) }
       let channel = try open(
-        ServerBootstrap(group: Self.group)
+        ServerBootstrap(group: loop)
           .serverChannelOption(.backlog, value: 256)
-          .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
           .serverChannelInitializer { [self] channel in
             channel.eventLoop.makeCompletedFuture {
+              if isTCP { SocketOption.set([.reuseAddress], channel) { faults.write($0) } }
               try channel.pipeline.syncOperations.addHandler(AcceptGate(pause) { notice in self.tell(notice) })
             }
           }
           .childChannelOption(.allowRemoteHalfClosure, value: true)
           .childChannelInitializer { [self] channel in
-            channel.eventLoop.makeCompletedFuture { try configure(channel) }
+            channel.eventLoop.makeCompletedFuture { try begin(channel, isTCP: isTCP) }
           })
       self.channel = channel
       server.state.withLock { $0.listener = self }
@@ -140,6 +155,7 @@ final class HTTPListener: @unchecked Sendable {
       let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.place] === self
       answer { listener in
         server.isServing = false
+        server.state.withLock { $0.isHandedOver = keeps }
         listener.servers.removeAll { $0 === server }
         if keeps { listener.held.insert(server, at: 0) } else { listener.wake() }
       }
@@ -204,6 +220,26 @@ final class HTTPListener: @unchecked Sendable {
 
   private func tell(_ notice: HTTPServer.Notice) { for server in servers { server.notify(notice) } }
 
+  /// What connections were set up without, and why connections were closed before their first request.
+  private lazy var faults = OncePerSecond { [weak self] in self?.tell(.fault($0)) }
+
+  /// Sets a new connection up. One that has to be closed is never closed without a word.
+  private func begin(_ channel: any Channel, isTCP: Bool) throws {
+    if isTCP { SocketOption.set(options?.socketOptions ?? [.noDelay], channel) { faults.write($0) } }
+    do {
+      try configure(channel)
+    } catch is Refused {
+      throw ChannelError.ioOnClosedChannel
+    } catch {
+      let reason = (error as? SocketFailure)?.message ?? HTTPSyntax.printable("\(error)")
+      faults.write("a connection cannot be set up and is closed: \(reason)")
+      throw error
+    }
+  }
+
+  /// A connection beyond the limit, which is counted.
+  private struct Refused: Error {}
+
   /// The limits of heads, and of the time for the first one: a connection may be for any server here.
   var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
   var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
@@ -215,14 +251,14 @@ final class HTTPListener: @unchecked Sendable {
     let pipeline = channel.pipeline.syncOperations
     let only = servers.count == 1 && held.isEmpty ? servers.first : nil
     let most = (servers + held).reduce(0) { $0 &+ $1.options.rules.maxConnections }
-    let isFull = connections.count >= most
+    let isFull = connections.count >= most && !IdleConnections.makeRoom(among: Array(connections.values))
     if isFull { servers.last?.countRefused() }
     guard let serving = servers.first?.options.tls ?? (servers.isEmpty ? held.first?.options.tls : nil) else {
       if isFull || isClosed { return try pipeline.addHandler(BusyHandler(.busy)) }
       return try pipeline.addHandler(ServerConnection(self, channel, tls: nil, files: nil, at: only))
     }
     // An answer would cost a handshake first.
-    if isFull || isClosed { throw ChannelError.ioOnClosedChannel }
+    if isFull || isClosed { throw Refused() }
     let tls = ChannelTLS(try serving.sessionApart(), isServer: true) { [self] reason in
       servers.first?.options.tlsFailed(reason)
     }
@@ -236,6 +272,7 @@ final class HTTPListener: @unchecked Sendable {
   /// The server for a request: one with exactly its path comes before one for all paths, and a newer one before an older one.
   /// - Parameter files: The certificate of the connection: servers with other rules for clients' certificates are left out.
   func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
+    if isClosed { return .answer(.stopped) }
     if servers.count == 1, held.isEmpty, servers[0].options.tls?.files == files {
       let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)
       return refusal.map(Way.answer) ?? .server(servers[0])

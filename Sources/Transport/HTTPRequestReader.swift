@@ -65,15 +65,31 @@ final class RequestHead: @unchecked Sendable {
   /// Whether the answer has no body, because the method is HEAD.
   var isForHeadersOnly: Bool { self[method].elementsEqual("HEAD".utf8) }
 
+  /// Whether the method is GET or HEAD.
+  var isForReading: Bool { isForHeadersOnly || self[method].elementsEqual("GET".utf8) }
+
   func text(_ range: Range<Int32>) -> String { String(decoding: self[range], as: UTF8.self) }
 
   subscript(_ range: Range<Int32>) -> UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(rebasing: bytes[Int(range.lowerBound)..<Int(range.upperBound)])
   }
 
-  /// The value of the only field with that name; nil if there is none, or several. `name` is in lower case.
-  func value(of name: StaticString) -> String? {
-    fields.first { matches($0, name) }.map { text($0.value) }
+  /// The value of the first field with that name; nil: there is none. `name` is in lower case.
+  func value(of name: StaticString) -> String? { bytes(of: name).map { String(decoding: $0, as: UTF8.self) } }
+
+  /// The same, valid as long as the head lives.
+  private func bytes(of name: StaticString) -> UnsafeRawBufferPointer? {
+    fields.first { matches($0, name) }.map { self[$0.value] }
+  }
+
+  /// What a browser says of the page that sends the request.
+  var pageHeaders: PageAccess.Headers {
+    let origin = bytes(of: "origin")
+    let isCrossSite =
+      origin == nil && bytes(of: "sec-fetch-site")?.elementsEqual("cross-site".utf8) == true
+      && bytes(of: "sec-fetch-mode")?.elementsEqual("navigate".utf8) != true
+    return PageAccess.Headers(
+      host: bytes(of: "host"), origin: origin, isCrossSite: isCrossSite, isOfProgram: origin == nil && !isForReading)
   }
 
   func matches(_ field: Field, _ name: StaticString) -> Bool {

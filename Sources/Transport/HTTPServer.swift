@@ -72,8 +72,8 @@ package struct HTTPServerFailure: Error, Sendable, Equatable {
 /// address share an ``HTTPListener`` and its connections; each request goes to the server of its path and method. One thread
 /// serves all of the process; it starts with the first of them.
 ///
-/// `ServingRules.maxBufferedBytes` bounds the memory of its requests (those that come in, wait for the pipeline or are in its
-/// turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
+/// `ServingRules.maxBufferedBytes` bounds the memory of its requests and of messages of WebSockets (those that come in, wait for the pipeline or are
+/// in its turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
 /// request, and before its first one at the only server of the address.
 package final class HTTPServer: @unchecked Sendable {
   package struct Options: Sendable {
@@ -102,6 +102,12 @@ package final class HTTPServer: @unchecked Sendable {
     /// How long a request waits for the pipeline after its client has closed its side: the client has left, or only
     /// reads.
     package var halfClosedTimeout: TimeSpan = .seconds(1)
+    /// The options of connections over TCP.
+    var socketOptions = [SocketOption.noDelay]
+    /// Whether an idle connection is closed for a new one beyond ``ServingRules/maxConnections``.
+    package var makesRoom = false
+    /// Whether a request for that path, with GET or HEAD, needs no credentials.
+    package var isOpen: (@Sendable (_ path: String) -> Bool)?
     /// The pause between two attempts to accept a connection without free descriptors or memory.
     package var acceptPause = AcceptShortage.pause
     package init() {}
@@ -112,6 +118,7 @@ package final class HTTPServer: @unchecked Sendable {
   package let options: Options
   /// The requests that wait for the pipeline, if the handler adds them.
   package let queue = RequestQueue()
+  private let access: PageAccess
   let budget: ByteBudget
   let replyTimeout: Int64
   let queueTimeout: Int64
@@ -120,14 +127,24 @@ package final class HTTPServer: @unchecked Sendable {
     /// The connections that this server handles.
     var connections: [ObjectIdentifier: ServerConnection] = [:]
     var listener: HTTPListener?
+    /// Requests wait for the next server of the path.
+    var isHandedOver = false
+    /// When the wait for the last answers ends, on the monotonic clock.
+    var deadline = Int64.max
     var counts = PipelineStatistics.Connections()
   }
 
   let state = Guarded(State())
   /// Set before it is served.
   private var service = Service()
+  /// No page reaches a Unix socket. Set before it is served.
+  private var isOnTCP = true
   /// Whether requests may come; used on the network thread.
   var isServing = false
+  /// Messages of WebSockets that come in; used on the network thread.
+  var unfinished = UnfinishedMessages<ObjectIdentifier>()
+  /// The connections that they come by.
+  var holders: [ObjectIdentifier: WebSocketSession] = [:]
   /// The number of requests in this round of the loop; used on the network thread.
   private var count = 0
   /// The receiver starts with this many requests while the others are still being read.
@@ -140,7 +157,10 @@ package final class HTTPServer: @unchecked Sendable {
   }
 
   package init(options: Options = Options()) {
+    var options = options
+    options.rules.access.isLocal = HostSyntax.isLoopback(options.host)
     self.options = options
+    access = options.rules.access
     budget = ByteBudget(limit: options.rules.maxBufferedBytes)
     replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
     queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
@@ -165,8 +185,12 @@ package final class HTTPServer: @unchecked Sendable {
 
   /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
   /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
-  package func start(on socket: Int32, handler: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) {
-    service = Service(handler: handler)
+  package func start(
+    on socket: Int32, notify: @escaping @Sendable (Notice) -> Void,
+    handler: @escaping @Sendable (ServerRequest) -> Void
+  ) throws(HTTPServerFailure) {
+    service = Service(notify: notify, handler: handler)
+    isOnTCP = false
     try HTTPListener.add(self, on: socket)
   }
 
@@ -186,14 +210,49 @@ package final class HTTPServer: @unchecked Sendable {
     listener?.remove(self, handsOver: handsOver)
   }
 
+  /// Closes the queue. The next server gets the requests that the pipeline has not taken; without one they are answered 503.
+  package func closeQueue() {
+    let handsOver = isHandedOver
+    for request in queue.close() {
+      if handsOver { request.exchange.takeBack(request) } else { request.reply.reply(.stopped) }
+    }
+  }
+
+  /// Answers 503 to all that wait, because their pipeline has ended, and ends ``stop(within:)`` soon.
+  package func refuseRemaining() {
+    let waiting = state.withLock { state in
+      state.deadline = min(state.deadline, monotonicNow() &+ Self.lastWords)
+      return Array(state.connections.values)
+    }
+    for connection in waiting { connection.refuse(by: self) }
+    state.notify()
+  }
+
+  /// How long the clients of a pipeline that has ended may take to read their answers, in nanoseconds.
+  private static let lastWords: Int64 = 500_000_000
+
+  /// Whether requests wait for the next server of the path.
+  var isHandedOver: Bool { state.withLock(\.isHandedOver) }
+
   /// Stops serving and waits at most `limit` for answers that are due; unfinished connections are then closed. Idle
   /// connections stay open for other servers of the address. Not on the network thread.
   package func stop(within limit: TimeSpan = .seconds(5)) {
     stopListening()
-    for connection in state.withLock({ Array($0.connections.values) }) { connection.part(from: self) }
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
-    let none: (inout State) -> Bool? = { $0.connections.isEmpty ? true : nil }
-    if state.wait(until: overflow ? nil : deadline, none) == nil {
+    let (parting, handsOver) = state.withLock { state in
+      state.deadline = min(state.deadline, overflow ? .max : deadline)
+      return (Array(state.connections.values), state.isHandedOver)
+    }
+    for connection in parting { connection.part(from: self, handsOver: handsOver) }
+    var isEmpty: Bool?
+    repeat {
+      let deadline = state.withLock(\.deadline)
+      // False: the deadline has come nearer.
+      isEmpty = state.wait(until: deadline == .max ? nil : deadline) { state in
+        state.connections.isEmpty ? true : state.deadline < deadline ? false : nil
+      }
+    } while isEmpty == false
+    if isEmpty == nil {
       for connection in state.withLock({ Array($0.connections.values) }) { connection.cut() }
     }
   }
@@ -221,6 +280,22 @@ package final class HTTPServer: @unchecked Sendable {
     guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
     let charge = ByteCharge(budget)
     return charge.grow(by: head.byteCount) ? charge : nil
+  }
+
+  /// The answer to a request whose head shows that it is not taken: another name, a page of another site, no credentials. Nil: it is
+  /// taken, as far as the head says.
+  func refusal(of head: RequestHead) -> ServerAnswer? {
+    if access.checksHosts || access.checksOrigins, isOnTCP, let refusal = access.refusal(head.pageHeaders) {
+      return refusal
+    }
+    guard options.rules.asksForAuth else { return nil }
+    if let isOpen = options.isOpen, head.isForReading, isOpen(head.text(head.path)) { return nil }
+    return options.rules.refusal(ofAuthorization: head.value(of: "authorization"))
+  }
+
+  /// The connections at this server, for those that make room; empty: none of them does.
+  var connections: [ServerConnection] {
+    options.makesRoom ? state.withLock { Array($0.connections.values) } : []
   }
 
   /// A connection comes to this server; false: it has too many.
@@ -299,8 +374,7 @@ extension HTTPServer {
       let number = rx_stream_socket(address.protocol.rawValue)
       guard number >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
       defer { close(number) }
-      var yes: Int32 = 1
-      setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+      _ = SocketOption.reuseAddress.set(number)
       guard address.withSockAddr({ bind(number, $0, socklen_t($1)) }) == 0 else {
         throw IOError(errnoCode: errno, reason: "bind")
       }

@@ -43,6 +43,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var reader: HTTPRequestReader
   @exclusivity(unchecked) private var phase = Phase.head
   @exclusivity(unchecked) private var isFirst = true
+  /// A request of it was not refused because of its head.
+  @exclusivity(unchecked) private(set) var isKnown = false
+  /// The time of its last answer.
+  @exclusivity(unchecked) private(set) var idleSince = NIODeadline.now()
   @exclusivity(unchecked) private var closesAfterAnswer = false
   /// The client has closed its side.
   @exclusivity(unchecked) private var isInputClosed = false
@@ -63,6 +67,10 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Bytes of the body so far, including discarded ones.
   @exclusivity(unchecked) private var received = 0
   @exclusivity(unchecked) private var coding: Decompressor.Format?
+  /// The limit of the body in bytes.
+  @exclusivity(unchecked) private var mostBytes = 0
+  /// The request has come completely, and waits for its server, which is being replaced.
+  @exclusivity(unchecked) private var isComplete = false
   /// The answer at the end of the request, whatever its body.
   @exclusivity(unchecked) private var verdict: ServerAnswer?
   @exclusivity(unchecked) private var exchange: ServerExchange?
@@ -95,16 +103,52 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - From outside
 
-  /// Leaves a server that has stopped as soon as no answer is due.
-  func part(from leaving: HTTPServer) {
+  /// Leaves a server that has stopped as soon as no answer of it is due. If another one follows it (`handsOver`), that gets a request that
+  /// has come in part.
+  func part(from leaving: HTTPServer, handsOver: Bool) {
     channel.eventLoop.execute { [self] in
       guard server === leaving else { return }
       switch phase {
-      case .head: leave()
+      case .head, .held: leave()
+      case .body where handsOver, .writing where handsOver, .closing where handsOver: leave()
       // A client that stalls here must not hold up the end.
       case .body: timer.shorten(to: .now() + Self.lastBodyTime)
-      case .held, .answering, .writing, .streaming, .closing: break
+      case .answering, .writing, .streaming, .closing: break
       }
+    }
+  }
+
+  /// Leaves a server whose pipeline has ended: nothing can answer any more.
+  func refuse(by leaving: HTTPServer) {
+    channel.eventLoop.execute { [self] in
+      guard server === leaving else { return }
+      switch phase {
+      case .body: refuse(.stopped)
+      case .answering: write(.stopped)
+      case .head, .held: leave()
+      case .writing, .closing, .streaming: break
+      }
+    }
+  }
+
+  /// Leaves the server of a request whose answer comes from elsewhere: the next version of its pipeline has its events.
+  func part(from leaving: ServerExchange) {
+    channel.eventLoop.execute { [self] in
+      if exchange === leaving, let server, !server.isServing { leave() }
+    }
+  }
+
+  /// The pipeline did not take a request before its server stopped: the next server gets it.
+  func takeBack(_ waiting: ServerRequest) {
+    channel.eventLoop.execute { [self] in
+      guard let exchange, exchange === waiting.exchange, phase == .answering else { return }
+      exchange.disconnect()
+      self.exchange = nil
+      request = waiting.head
+      body = IncomingBody(waiting.body)
+      charge = waiting.charge
+      coding = waiting.coding
+      passAgain()
     }
   }
 
@@ -122,6 +166,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// The servers of the address have changed: a request that waits for one is directed again.
   func goOn() {
     guard phase == .held, let request else { return }
+    if isComplete { return passAgain() }
     phase = .body
     direct(request)
     guard phase == .body else { return }
@@ -134,6 +179,23 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private static let lastBodyTime = TimeAmount.seconds(2)
 
   func cut() { channel.close(promise: nil) }
+
+  /// Whether nothing is lost if it is closed: it waits for a request, or it reads an answer that anybody gets.
+  var mayMakeRoom: Bool {
+    guard server?.options.makesRoom ?? true else { return false }
+    return switch phase {
+    case .head: true
+    case .writing, .closing: !isKnown
+    case .body, .held, .answering, .streaming: false
+    }
+  }
+
+  /// Leaves its place to another connection.
+  func makeRoom() {
+    leave()
+    listener.closed(self)
+    channel.close(promise: nil)
+  }
 
   // MARK: - Events
 
@@ -171,7 +233,9 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Goes to the server of a request; false: that has too many connections.
   private func enter(_ next: HTTPServer) -> Bool {
     if server === next { return true }
-    guard next.admit(self) else { return false }
+    guard next.admit(self) || IdleConnections.makeRoom(among: next.connections) && next.admit(self) else {
+      return false
+    }
     server?.leave(self)
     server = next
     move(to: next.budget)
@@ -284,6 +348,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private func receive(_ head: RequestHead) {
     request = head
+    isComplete = false
     received = 0
     verdict = nil
     coding = nil
@@ -298,15 +363,25 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     switch listener.way(path: head[head.path], method: head[head.method], files) {
     case .server(let next):
       guard enter(next) else { return refuse(.busy) }
+      mostBytes = next.options.rules.maxBodyBytes
+      if let refusal = next.refusal(of: head) {
+        // Nothing of its body is read.
+        if head.length > 0 || head.isChunked { return refuse(refusal) }
+        verdict = refusal
+        break
+      }
+      isKnown = true
       if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
       let content = head.isCoded ? head.contentCoding : .none
       if case .compressed(let format) = content { coding = format }
       charge = content == .unknown ? nil : next.charge(head)
       if charge == nil { verdict = content == .unknown ? .unknownCoding : .overloaded }
     case .held(let time):
+      leave()
       phase = .held
       return limit(time)
     case .answer(let answer):
+      mostBytes = options?.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
       if let refusal = (options?.rules ?? ServingRules()).refusal(ofBytes: head.length) { return refuse(refusal) }
       if answer.status == 421 { closesAfterAnswer = true }
       verdict = answer
@@ -320,7 +395,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   private func receive(_ bytes: UnsafeRawBufferPointer) {
     received += bytes.count
-    let most = server?.options.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
+    let most = mostBytes
     if received > most { return refuse(ServerAnswer(413)) }
     guard verdict == nil, let request else { return }
     guard body.append(bytes, of: request, most: most, charge) else {
@@ -333,7 +408,30 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func receiveEnd() {
     guard phase == .body, let head = request else { return }
     if let verdict { return write(verdict) }
-    guard let server else { return write(.stopped) }
+    guard let server else { return passAgain() }
+    if !server.isServing { return server.isHandedOver ? passAgain() : write(.stopped) }
+    pass(head, to: server)
+  }
+
+  /// Finds the next server of a complete request.
+  private func passAgain() {
+    guard let head = request else { return }
+    isComplete = true
+    switch listener.way(path: head[head.path], method: head[head.method], files) {
+    case .server(let next):
+      guard enter(next) else { return write(.busy) }
+      if body.count > next.options.rules.maxBodyBytes { return write(ServerAnswer(413)) }
+      pass(head, to: next)
+    case .held(let time):
+      leave()
+      phase = .held
+      limit(time)
+    case .answer(let answer): write(answer)
+    }
+  }
+
+  private func pass(_ head: RequestHead, to server: HTTPServer) {
+    isComplete = false
     phase = .answering
     let now = NIODeadline.now()
     answerDeadline = now + .nanoseconds(server.replyTimeout)
@@ -473,6 +571,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       speaker.begins(
         UpgradedLink(channel.eventLoop, stream) { [self] in
           readMore()
+        } server: { [self] in
+          server
         } move: { [self] next in
           guard let next else { return leave() }
           if !enter(next) { channel.close(promise: nil) }
@@ -529,6 +629,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private func answered() {
     guard phase == .writing else { return }
     isFirst = false
+    idleSince = round.instant ?? .now()
     if closesAfterAnswer { return linger() }
     phase = .head
     if let server, !server.isServing { leave() }

@@ -9,6 +9,11 @@ package enum HostSyntax {
     case name
   }
 
+  /// Whether only programs of this machine can connect to the host. Names are not resolved: only `localhost` and literal addresses count.
+  package static func isLoopback(_ host: String) -> Bool {
+    host == "::1" || host == "localhost" || host.hasPrefix("127.") && kind(host) == .version4
+  }
+
   /// Nil: the text cannot be a host.
   package static func kind(_ text: String) -> Kind? {
     // C strings would end there.

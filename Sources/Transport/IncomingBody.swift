@@ -3,6 +3,12 @@ import PipelineCore
 /// The body of a request as it comes in.
 struct IncomingBody {
   private(set) var slab = Slab.empty
+  var count: Int { slab.count }
+
+  init() {}
+
+  /// A whole body.
+  init(_ slab: Slab) { self.slab = slab }
 
   /// Adds a part, which the limit allows; false: there is no memory for it.
   mutating func append(_ bytes: UnsafeRawBufferPointer, of head: RequestHead, most: Int, _ charge: ByteCharge?) -> Bool

@@ -17,7 +17,7 @@ package struct LongLine: Sendable, Equatable {
   /// The length of the whole line in bytes, without its newline.
   package var length: Int64
   package var policy: Policy
-  /// With `reject`, the line's first bytes, at most `headBytes`.
+  /// With `drop` and `reject`, the line's first bytes, at most `headBytes`.
   package var head: [UInt8] = []
 
   package static let headBytes = 4096
@@ -60,6 +60,8 @@ struct LineAssembler {
   private var discarded: Int64 = -1
   /// The bytes up to the next newline belong to a line that started before the first offset.
   private var skipping = false
+  /// The last line was delivered without its newline, which is no line of its own if it comes now.
+  private var awaitsNewline = false
 
   init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0, pool: SlabPool? = nil) {
     self.maxLine = max(maxLine, 1)
@@ -98,6 +100,17 @@ struct LineAssembler {
   mutating func filled(_ count: Int, deliver: (LineBlock) -> Void) {
     guard count > 0, let slab else { return }
     let newline: Int32 = 10
+    if awaitsNewline {
+      awaitsNewline = false
+      if slab.start.load(fromByteOffset: held, as: UInt8.self) == 10 {
+        offset &+= 1
+        memmove(slab.start, slab.start + 1, count - 1)
+        if count == 1 {
+          deliver(LineBlock(slab: Slab(capacity: 0), offset: offset, endOffset: offset, longLine: nil))
+        }
+        return filled(count - 1, deliver: deliver)
+      }
+    }
     if discarded >= 0 || skipping {
       let fresh = slab.start + held
       guard let end = memchr(fresh, newline, count) else {
@@ -144,12 +157,23 @@ struct LineAssembler {
     self.slab = nil
   }
 
+  /// Whether the start of a line is held.
+  var isWithinLine: Bool { held > 0 && discarded < 0 && !skipping }
+
+  /// Delivers the start of a line as the last one, although the stream may go on.
+  mutating func endLine(deliver: (LineBlock) -> Void) {
+    guard isWithinLine else { return }
+    finish(deliver: deliver)
+    awaitsNewline = true
+  }
+
   /// The stream restarts at `offset`; held bytes are dropped.
   mutating func reset(offset: Int64) {
     self.offset = offset
     held = 0
     discarded = -1
     skipping = false
+    awaitsNewline = false
     slab = nil
   }
 
@@ -202,8 +226,7 @@ struct LineAssembler {
     let kept =
       switch policy {
       case .cut: maxLine
-      case .drop: 0
-      case .reject: min(maxLine, LongLine.headBytes)
+      case .drop, .reject: min(maxLine, LongLine.headBytes)
       }
     discarded = Int64(held - kept)
     held = kept
@@ -214,7 +237,7 @@ struct LineAssembler {
     let length = Int64(held) &+ discarded
     let kept = UnsafeRawBufferPointer(start: slab?.start, count: held)
     var long = LongLine(offset: offset, length: length, policy: policy)
-    if policy == .reject { long.head = [UInt8](kept) }
+    if policy != .cut { long.head = [UInt8](kept) }
     let out = Slab(policy == .cut ? kept : UnsafeRawBufferPointer(start: nil, count: 0))
     let start = offset
     offset &+= length &+ newlines

@@ -8,8 +8,8 @@ import PipelineCore
 /// renamed to `NAME.1`, replacing an older one, so the newest lines are kept, between one and two limits of them.
 package final class LineFiles: Sendable {
   package enum Report: Sendable {
-    /// Lines were added; perhaps the oldest ones of the file were dropped.
-    case written(String, lines: Int, droppedOlder: Bool)
+    /// Lines were added; so many of the oldest ones were dropped.
+    case written(String, lines: Int, dropped: Int)
     /// These lines are in no file.
     case failed(String, lines: [[UInt8]], PosixError)
   }
@@ -127,13 +127,13 @@ package final class LineFiles: Sendable {
       do throws(PosixError) {
         var file = try open(name)
         let size = try file.status().size
-        var drops = false
+        var dropped = 0
         if size > 0, size + Int64(bytes.count) > bound {
-          drops = try moveAside(name)
+          dropped = try moveAside(name)
           file = try open(name)
         }
         try add(bytes, to: file)
-        report(.written(name, lines: lines.count, droppedOlder: drops))
+        report(.written(name, lines: lines.count, dropped: dropped))
       } catch {
         report(.failed(name, lines: lines, error))
       }
@@ -153,15 +153,30 @@ package final class LineFiles: Sendable {
       return file
     }
 
-    /// Renames the file; returns whether an older one was replaced.
-    private func moveAside(_ name: String) throws(PosixError) -> Bool {
+    /// Renames the file; returns how many lines an older one had that was replaced.
+    private func moveAside(_ name: String) throws(PosixError) -> Int {
       let older = "\(name).1"
-      var status = stat()
-      let hadOlder = uninterrupted { fstatat(directory.number, older, &status, AT_SYMLINK_NOFOLLOW) } == 0
+      let dropped = lines(of: older)
       if uninterrupted({ renameat(directory.number, name, directory.number, older) }) != 0 {
         throw PosixError("rename", path(name))
       }
-      return hadOlder
+      return dropped
+    }
+
+    /// How many lines a file has; 0: there is none, or it cannot be read.
+    private func lines(of name: String) -> Int {
+      let number = uninterrupted {
+        openat(directory.number, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
+      }
+      guard number >= 0 else { return 0 }
+      let file = FileDescriptor(number, name: path(name))
+      var chunk = [UInt8](repeating: 0, count: 64 << 10)
+      var lines = 0
+      while true {
+        let count = uninterrupted { read(file.number, &chunk, chunk.count) }
+        guard count > 0 else { return lines }
+        for byte in chunk[..<count] where byte == 0x0A { lines += 1 }
+      }
     }
 
     private func add(_ lines: [UInt8], to file: FileDescriptor) throws(PosixError) {

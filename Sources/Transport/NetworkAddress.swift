@@ -12,9 +12,7 @@ package struct NetworkAddress: ParameterValue {
   }
   package var defaultText: String? { nil }
   /// Names are not resolved: only `localhost` and literal addresses count.
-  package var isLoopback: Bool {
-    host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
-  }
+  package var isLoopback: Bool { HostSyntax.isLoopback(host) }
 
   package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> NetworkAddress? {
     guard let text = String.decode(node, &context) else { return nil }

@@ -47,8 +47,34 @@ package final class OwnThread: @unchecked Sendable {
     guard code == 0 else {
       start.release()
       joined = true
-      throw PosixError("start thread", name, code: code)
+      throw PosixError("start thread", name, code: code, detail: Self.reason(code))
     }
+  }
+
+  /// Why there is no thread, with the limit that has been reached.
+  private static func reason(_ code: Int32) -> String {
+    let text = PosixError.text(code)
+    guard code == EAGAIN else { return text }
+    // The control group of the process, `0::/system.slice/rxd.service`.
+    let groups = SystemFile.read("/proc/self/cgroup", limit: 1 << 16).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    if let own = groups.split(separator: "\n").first(where: { $0.hasPrefix("0::") }) {
+      let group = "/sys/fs/cgroup" + own.dropFirst(3)
+      if let most = number(in: group + "/pids.max"), let now = number(in: group + "/pids.current"), now >= most - 1 {
+        return "\(text): the control group may have \(most) threads (TasksMax= of the unit)"
+      }
+    }
+    var limit = rlimit()
+    if getrlimit(__rlimit_resource_t(__RLIMIT_NPROC.rawValue), &limit) == 0,
+      limit.rlim_cur < limit.rlim_max || limit.rlim_cur < 1 << 20
+    {
+      return
+        "\(text): the user may have \(limit.rlim_cur) threads (LimitNPROC= of the unit, ulimit -u), or memory is short"
+    }
+    return "\(text): a limit of threads (kernel.threads-max, pids.max) or of memory is reached"
+  }
+
+  private static func number(in path: String) -> Int? {
+    SystemFile.read(path, limit: 64).flatMap { Int(String(decoding: $0.prefix { $0 > 32 }, as: UTF8.self)) }
   }
 
   /// Waits until the thread has ended. Called at most once, and never on the thread itself.
@@ -58,25 +84,22 @@ package final class OwnThread: @unchecked Sendable {
     pthread_join(handle, nil)
   }
 
-  /// Waits until the work of a thread is done, and joins it. After `limit` its present call is cancelled; 2 s later it is left behind, because
-  /// a device that hangs in the kernel keeps it until the process ends.
-  ///
-  /// - Parameters:
-  ///   - thread: Nil: another caller joins it.
-  ///   - hasEnded: Whether the thread's work is done.
-  static func end<State>(
-    _ thread: OwnThread?, of state: Guarded<State>, within limit: TimeSpan, cancelling cancellation: WakeEvent,
-    _ hasEnded: (State) -> Bool
-  ) {
-    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
-    if state.wait(until: overflow ? nil : deadline, { hasEnded($0) ? true : nil }) == nil {
-      cancellation.wake()
-      if state.wait(until: monotonicNow() &+ 2_000_000_000, { hasEnded($0) ? true : nil }) == nil { return }
-    }
-    thread?.join()
-  }
-
   deinit {
     if !joined { pthread_detach(handle) }
+  }
+}
+
+extension Guarded {
+  /// Waits until the work of another thread is done. After `limit` its present call is cancelled; 2 s later it is left behind, because a device
+  /// that hangs in the kernel keeps it until the process ends.
+  ///
+  /// - Parameter hasEnded: Whether the work is done.
+  func waitForEnd(
+    within limit: TimeSpan, cancelling cancellation: WakeEvent, _ hasEnded: (Value) -> Bool
+  ) {
+    let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
+    if wait(until: overflow ? nil : deadline, { hasEnded($0) ? true : nil }) != nil { return }
+    cancellation.wake()
+    _ = wait(until: monotonicNow() &+ 2_000_000_000) { hasEnded($0) ? true : nil }
   }
 }

@@ -8,8 +8,6 @@ package protocol MessageSender: AnyObject, Sendable {
   var queuedBytes: Int { get }
   /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
   func send(_ block: SocketSender.Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void)
-  /// Calls `body` once, on the sending thread, when at most `limit` bytes wait.
-  func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void)
   /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
   func close()
   /// Ends soon; gives up waiting messages.
@@ -62,7 +60,6 @@ package final class ProgramSender: MessageSender {
     var isClosing = false
     var isCancelled = false
     var hasEnded = false
-    var roomWaiter: (limit: Int, body: @Sendable () -> Void)?
   }
 
   private let call: ProgramCall
@@ -89,11 +86,10 @@ package final class ProgramSender: MessageSender {
         work.run()
         let left = state.withLock { state in
           state.hasEnded = true
-          defer { (state.queue, state.bytes, state.roomWaiter) = ([], 0, nil) }
-          return (state.queue, state.roomWaiter)
+          defer { (state.queue, state.bytes) = ([], 0) }
+          return state.queue
         }
-        for entry in left.0 { entry.done(0, entry.block.ends.count - entry.first) }
-        left.1?.body()
+        for entry in left { entry.done(0, entry.block.ends.count - entry.first) }
         state.notify()
       }
     } catch {
@@ -114,15 +110,6 @@ package final class ProgramSender: MessageSender {
     wake.wake()
   }
 
-  package func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
-    let isNow = state.withLock { state in
-      if state.bytes <= limit || state.hasEnded { return true }
-      state.roomWaiter = (limit, body)
-      return false
-    }
-    if isNow { body() }
-  }
-
   package func close() {
     state.withLock { $0.isClosing = true }
     wake.wake()
@@ -140,15 +127,7 @@ package final class ProgramSender: MessageSender {
     return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
   }
 
-  private func freed(_ bytes: Int) {
-    let body = state.withLock { state -> (@Sendable () -> Void)? in
-      state.bytes -= bytes
-      guard let waiter = state.roomWaiter, state.bytes <= waiter.limit else { return nil }
-      state.roomWaiter = nil
-      return waiter.body
-    }
-    body?()
-  }
+  private func freed(_ bytes: Int) { state.withLock { $0.bytes -= bytes } }
 
   // MARK: - The thread
 

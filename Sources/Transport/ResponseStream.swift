@@ -114,10 +114,13 @@ package final class ResponseStream: Sendable {
 extension ServerRequest {
   /// Answers with a streamed body. Nil: the request has been answered, or its client has left.
   ///
-  /// - Parameter closed: The client has left, or has got everything. Called once, on the network thread, perhaps before this returns.
+  /// - Parameters:
+  ///   - room: The bytes that may wait for the client.
+  ///   - closed: The client has left, or has got everything. Called once, on the network thread, perhaps before this returns.
   package func stream(
-    status: Int, headers: [(name: String, value: String)] = [], closed: @escaping @Sendable () -> Void = {}
+    status: Int, headers: [(name: String, value: String)] = [], room: Int = ResponseStream.room,
+    closed: @escaping @Sendable () -> Void = {}
   ) -> ResponseStream? {
-    exchange.stream(status: status, headers: headers, closed: closed)
+    exchange.stream(status: status, headers: headers, room: room, closed: closed)
   }
 }

@@ -35,6 +35,13 @@ package struct FileRotation: Sendable, Equatable {
     return now / every > last / every
   }
 
+  /// When a file that is full was so, in nanoseconds since 1970: at the end of the period of its last row, or now because of its size.
+  func fullSince(last: Int64, now: Int64) -> Int64 {
+    guard let every, every > 0, now / every > last / every else { return now }
+    let (end, overflow) = (last / every + 1).multipliedReportingOverflow(by: every)
+    return overflow ? now : min(end, now)
+  }
+
   /// The suffix of a full file after `NAME-`. It sorts after that of the newest one, even if the clock was set back.
   static func suffix(at time: Int64, after newest: [Int]?) -> String {
     var seconds = time_t(time / 1_000_000_000)
@@ -71,12 +78,13 @@ package struct FileRotation: Sendable, Equatable {
     }
     guard let day = number(time.prefix(8)), let second = number(time.suffix(6)) else { return nil }
     guard parts.count == 2 else { return ([day, second, 0], isCompressed) }
-    guard let index = number(parts[1]), parts[1].count <= 6 else { return nil }
+    guard parts[1].count <= 6, let index = number(parts[1]) else { return nil }
     return ([day, second, index], isCompressed)
   }
 
+  /// Nil: it is no number, or larger than any in a name: anybody may have made the file.
   private static func number(_ digits: ArraySlice<UInt8>) -> Int? {
-    guard !digits.isEmpty, digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+    guard (1...15).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
     return digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
   }
 }
@@ -201,14 +209,14 @@ final class RotationKeeper: Sendable {
 
   private let tree: FileTree
   private let rotation: FileRotation
-  private let trouble: @Sendable (PosixError) -> Void
+  private let trouble: @Sendable (PosixError?) -> Void
   private let step: @Sendable (String) -> Bool
   private let state = Guarded(State())
   /// A part of a compressed file: decompressors take the parts together.
   private static let partBytes = 1 << 20
 
   init(
-    _ tree: FileTree, _ rotation: FileRotation, _ trouble: @escaping @Sendable (PosixError) -> Void,
+    _ tree: FileTree, _ rotation: FileRotation, _ trouble: @escaping @Sendable (PosixError?) -> Void,
     _ step: @escaping @Sendable (String) -> Bool
   ) {
     self.tree = tree

@@ -38,6 +38,12 @@ final class ServerExchange: @unchecked Sendable {
     return stream
   }
 
+  /// The next server gets the request, which the pipeline has not taken.
+  func takeBack(_ request: ServerRequest) { connection.withLock { $0 }?.takeBack(request) }
+
+  /// The next version of the pipeline answers.
+  func handOver() { connection.withLock { $0 }?.part(from: self) }
+
   /// The client has disconnected.
   func disconnect() { connection.withLock { $0 = nil } }
 }
@@ -52,6 +58,8 @@ final class ServerReply: ReplyTarget {
     let answer = ServerAnswer.dropped
     _ = exchange.answer(status: answer.status, headers: answer.headers, body: answer.body)
   }
+
+  func handOver() { exchange.handOver() }
 
   @discardableResult
   func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {

@@ -63,12 +63,16 @@ package final class BoundSocket: Sendable {
   let descriptor: Int32
   /// The actual place, once it is open: with the port that the system has chosen.
   package let text: String
+  /// What it has to do without.
+  let faults: [String]
   private let local: LocalSocket?
   private let isOpen = Mutex(true)
 
   /// Opens it, or goes on with the one that was kept over a reload.
   package init(_ place: SocketPlace) throws(SocketFailure) {
-    let (descriptor, local) = try Self.open(place)
+    var faults: [String] = []
+    let (descriptor, local) = try Self.open(place, &faults)
+    self.faults = faults
     self.place = place
     self.descriptor = descriptor
     self.local = local
@@ -83,12 +87,14 @@ package final class BoundSocket: Sendable {
 
   deinit { close() }
 
-  private static func open(_ place: SocketPlace) throws(SocketFailure) -> (Int32, LocalSocket?) {
+  private static func open(
+    _ place: SocketPlace, _ faults: inout [String]
+  ) throws(SocketFailure) -> (Int32, LocalSocket?) {
     let kept = place.address.flatMap { KeptListeners.take($0, listens: !place.isDatagram) }
     switch place {
     case .network(let host, let port, let isDatagram):
       if let kept { return (kept, nil) }
-      let descriptor = try bind(host, port, isDatagram, place.text)
+      let descriptor = try bind(host, port, isDatagram, place.text, &faults)
       guard isDatagram || listen(descriptor, 256) == 0 else {
         let code = errno
         Glibc.close(descriptor)
@@ -129,12 +135,12 @@ package final class BoundSocket: Sendable {
   }
 
   private static func bind(
-    _ host: String, _ port: Int, _ isDatagram: Bool, _ text: String
+    _ host: String, _ port: Int, _ isDatagram: Bool, _ text: String, _ faults: inout [String]
   ) throws(SocketFailure) -> Int32 {
     let address = try SocketPeer.resolve(host, port, isDatagram: isDatagram, isPassive: true)[0]
     let descriptor = rx_socket(rx_address_family([address]), isDatagram ? 1 : 0)
     guard descriptor >= 0 else { throw failure(errno, text, host) }
-    if !isDatagram { _ = rx_set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1) }
+    if !isDatagram { SocketOption.set([.reuseAddress], descriptor) { faults.append($0) } }
     guard rx_bind(descriptor, [address]) == 0 else {
       let code = errno
       Glibc.close(descriptor)
@@ -162,13 +168,15 @@ package final class BoundSocket: Sendable {
       return
     }
     guard let address = place.address, !KeptListeners.hasOwn(place.exclusive, address) else { return }
+    // The socket tells nobody what it has to do without: whoever takes it is served all the same.
+    var faults: [String] = []
     switch place {
     case .network(let host, let port, let isDatagram):
-      let descriptor = try bind(host, port, isDatagram, place.text)
+      let descriptor = try bind(host, port, isDatagram, place.text, &faults)
       KeptListeners.keep(address, descriptor)
       Glibc.close(descriptor)
     default:
-      let (descriptor, local) = try open(place)
+      let (descriptor, local) = try open(place, &faults)
       KeptListeners.keep(address, descriptor)
       if local == nil { Glibc.close(descriptor) }
     }

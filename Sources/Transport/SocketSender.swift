@@ -17,8 +17,6 @@ package final class SocketSender: Sendable {
     package var keepAlive = true
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
     package var sendsLargeAsFiles = false
-    /// The budget of the waiting bytes; nil: none.
-    package var memory: MemoryBudget?
     package init() {}
   }
 
@@ -42,6 +40,8 @@ package final class SocketSender: Sendable {
     case tooLong(bytes: Int)
     /// Nothing can be sent, and why, and no further attempt would help.
     case ended(String)
+    /// What a connection has to do without.
+    case fault(String)
   }
 
   private struct Entry: Sendable {
@@ -52,15 +52,11 @@ package final class SocketSender: Sendable {
 
   private struct State {
     var queue: [Entry] = []
-    var bytes = 0 {
-      didSet { share?.set(bytes) }
-    }
-    var share: LockedMemoryShare?
+    var bytes = 0
     /// The messages that were not sent when the thread ended.
     var isClosing = false
     var isCancelled = false
     var hasEnded = false
-    var roomWaiter: (limit: Int, body: @Sendable () -> Void)?
   }
 
   private let place: SocketPlace
@@ -77,7 +73,7 @@ package final class SocketSender: Sendable {
     self.place = place
     self.options = options
     self.notify = notify
-    state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }))
+    state = Guarded(State())
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     let context: TLSContext? = if let tls = options.tls { try TLSContext(asking: tls) } else { nil }
     do throws(PosixError) {
@@ -118,16 +114,6 @@ package final class SocketSender: Sendable {
     wake.wake()
   }
 
-  /// Calls `body` once, on the sending thread, when at most `limit` bytes wait.
-  package func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
-    let isNow = state.withLock { state in
-      if state.bytes <= limit || state.hasEnded { return true }
-      state.roomWaiter = (limit, body)
-      return false
-    }
-    if isNow { body() }
-  }
-
   /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
   package func close() {
     state.withLock { $0.isClosing = true }
@@ -148,15 +134,7 @@ package final class SocketSender: Sendable {
     return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
   }
 
-  private func sent(_ bytes: Int) {
-    let body = state.withLock { state -> (@Sendable () -> Void)? in
-      state.bytes -= bytes
-      guard let waiter = state.roomWaiter, state.bytes <= waiter.limit else { return nil }
-      state.roomWaiter = nil
-      return waiter.body
-    }
-    body?()
-  }
+  private func sent(_ bytes: Int) { state.withLock { $0.bytes -= bytes } }
 
   // MARK: - The thread
 
@@ -443,8 +421,9 @@ package final class SocketSender: Sendable {
           continue
         }
         if case .network = owner.place, !isDatagram {
-          rx_set_no_delay(number)
-          if options.keepAlive { rx_set_keep_alive(number, 60) }
+          SocketOption.set([.noDelay] + (options.keepAlive ? SocketOption.keepAlive : []), number) {
+            owner.notify(.fault($0))
+          }
         }
         position = 0
         guard let context else { return }

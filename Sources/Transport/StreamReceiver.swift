@@ -13,6 +13,8 @@ package final class StreamReceiver: Sendable {
     /// In bytes, without the frame.
     package var maxMessage = 1 << 20
     package var maxConnections = 1024
+    /// Bytes of incomplete messages on all connections together; at least two whole messages.
+    package var maxUnfinished = UnfinishedMessages<UInt64>.usualLimit
     /// How long a connection may send nothing; nil: for ever.
     package var idleTimeout: TimeSpan?
     /// The most bytes per second of each connection; nil: no limit.
@@ -65,6 +67,8 @@ package final class StreamReceiver: Sendable {
     case full
     /// A connection ended early, and why.
     case lost(peer: String, reason: String)
+    /// What the socket or a connection has to do without.
+    case fault(String)
   }
 
   private enum Ending {
@@ -158,6 +162,8 @@ package final class StreamReceiver: Sendable {
     private let notify: @Sendable (Notice) -> Void
     private let deliver: @Sendable ([Piece]) -> Bool
     private var connections: [UInt64: Connection] = [:]
+    private var unfinished = UnfinishedMessages<UInt64>()
+    private let mostUnfinished: Int
     /// TLS connections whose handshake is under way.
     private var shaking: [UInt64: (session: TLSSession, peer: SocketPeer, descriptor: Int32, since: Int64)] = [:]
     private var nextTag: UInt64 = 2
@@ -177,6 +183,7 @@ package final class StreamReceiver: Sendable {
     ) {
       self.owner = owner
       options = owner.options
+      mostUnfinished = max(owner.options.maxUnfinished, 2 * owner.options.maxMessage)
       self.poller = poller
       self.notify = notify
       self.deliver = deliver
@@ -188,6 +195,7 @@ package final class StreamReceiver: Sendable {
 
     /// - Parameter kept: Connections of the version before.
     func run(goingOnWith kept: [Connection]) {
+      for fault in owner.socket.faults { notify(.fault(fault)) }
       adopt(kept)
       // Bytes sent meanwhile have been read; nothing else may come for a long time.
       var goesOn = handOverPieces()
@@ -254,7 +262,8 @@ package final class StreamReceiver: Sendable {
         }
         guard let (descriptor, code) = found else { return }
         guard descriptor >= 0 else {
-          if AcceptShortage.isShortage(code) {
+          // Others concern the one connection, or there is none.
+          if AcceptShortage.stops(code) {
             if let notice = shortage.failed(code) { notify(.accepting(notice)) }
             _ = owner.socket.use { rx_watch(poller, $0, 1, 0, 0, 0) }
             acceptsAt = now &+ AcceptShortage.pause.nanoseconds
@@ -281,13 +290,16 @@ package final class StreamReceiver: Sendable {
         var uid: Int32 = 0
         if rx_peer_process(descriptor, &pid, &uid) != 0 { (peer.process, peer.user) = (Int(pid), Int(uid)) }
       } else if options.keepAlive {
-        rx_set_keep_alive(descriptor, 60)
+        SocketOption.set(SocketOption.keepAlive, descriptor) { notify(.fault($0)) }
       }
       if let bytes = options.receiveBuffer { _ = rx_set_receive_buffer(descriptor, Int32(clamping: bytes)) }
       let tag = nextTag
       nextTag += 1
       guard rx_watch(poller, descriptor, tag, 1, 0, 1) == 0 else {
+        let reason = PosixError.text(errno)
         Glibc.close(descriptor)
+        owner.counted.withLock { $0.broken += 1 }
+        notify(.lost(peer: peer.text, reason: "it cannot be waited for: \(reason)"))
         return
       }
       guard let serving = options.tls else { return add(tag, descriptor, Sender(peer), nil) }
@@ -350,7 +362,10 @@ package final class StreamReceiver: Sendable {
         connection.lastRead = now
         connection.pausedUntil = 0
         guard rx_watch(poller, connection.descriptor, tag, 1, 0, 1) == 0 else {
+          let reason = PosixError.text(errno)
           finish(connection)
+          owner.counted.withLock { $0.broken += 1 }
+          notify(.lost(peer: connection.sender.peer.text, reason: "it cannot be waited for: \(reason)"))
           continue
         }
         connections[tag] = connection
@@ -422,6 +437,31 @@ package final class StreamReceiver: Sendable {
     }
 
     private func read(_ tag: UInt64, _ connection: Connection, until limit: Int? = nil) {
+      readPart(tag, connection, until: limit)
+      guard connections[tag] != nil else { return }
+      unfinished.set(connection.held, of: tag)
+      while unfinished.total > mostUnfinished, let largest = unfinished.largest { giveUpUnfinished(largest) }
+    }
+
+    /// Ends a connection because its message takes the room of the others.
+    private func giveUpUnfinished(_ tag: UInt64) {
+      guard let connection = connections[tag] else { return unfinished.set(0, of: tag) }
+      let reason =
+        "its message of \(connection.held) bytes or more is the largest of unfinished messages of together more than \(mostUnfinished) bytes"
+      let (rest, offset) =
+        options.decodesStream
+        ? (connection.lines.rest, connection.lines.offset)
+        : ([UInt8](connection.cutter.rest), connection.cutter.readOffset &- Int64(connection.cutter.rest.count))
+      pieces.append(
+        Piece(
+          sender: connection.sender,
+          refused: [RefusedBytes(offset: offset, head: Array(rest.prefix(LongLine.headBytes)), reason: reason)]))
+      owner.counted.withLock { $0.broken += 1 }
+      notify(.lost(peer: connection.sender.peer.text, reason: reason))
+      remove(tag)
+    }
+
+    private func readPart(_ tag: UInt64, _ connection: Connection, until limit: Int?) {
       if connection.pausedUntil > now, limit == nil { return }
       // Others have their turn after a few reads, or one would keep them waiting.
       var rest = limit ?? (readBytes * 4)
@@ -524,6 +564,7 @@ package final class StreamReceiver: Sendable {
 
     private func remove(_ tag: UInt64) {
       guard let connection = connections.removeValue(forKey: tag) else { return }
+      unfinished.set(0, of: tag)
       rx_unwatch(poller, connection.descriptor)
       isFull = false
       count()

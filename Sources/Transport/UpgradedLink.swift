@@ -22,11 +22,15 @@ final class UpgradedLink: Sendable {
   let close: @Sendable () -> Void
   /// The connection belongs to another server from now on, nil: to none; on the network thread.
   let move: @Sendable (HTTPServer?) -> Void
+  /// The server that the connection belongs to, nil: none, or this side is the client; on the network thread.
+  let server: @Sendable () -> HTTPServer?
 
   init(
     _ loop: any EventLoop, _ stream: ResponseStream, readMore: @escaping @Sendable () -> Void,
+    server: @escaping @Sendable () -> HTTPServer? = { nil },
     move: @escaping @Sendable (HTTPServer?) -> Void = { _ in }, close: @escaping @Sendable () -> Void
   ) {
+    self.server = server
     self.move = move
     self.loop = loop
     self.stream = stream

@@ -93,20 +93,26 @@ package enum WebSocketClient {
     }
   }
 
-  /// The thread of all servers, too.
-  private static var group: MultiThreadedEventLoopGroup { HTTPListener.group }
-
   /// Connects. Before the session is ready `failed` says why it never will be; afterwards the session says how it ends.
   /// - Parameters:
   ///   - http: Fetches access tokens.
-  ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed`.
+  ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed` and `warned`.
+  ///   - warned: What the connection has to do without.
   /// - Returns: Ends the attempt, as long as it is one.
   package static func connect(
     _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,
-    progress: @escaping @Sendable (Int) -> Void = { _ in }, failed: @escaping @Sendable (Failure) -> Void
+    progress: @escaping @Sendable (Int) -> Void = { _ in }, warned: @escaping @Sendable (String) -> Void,
+    failed: @escaping @Sendable (Failure) -> Void
   ) -> any Cancellable {
-    let attempt = Attempt { failure in group.any().execute { failed(failure) } }
-    let way = Way(target: target, options: options, session: session, attempt: attempt, progress: progress)
+    let attempt = Attempt { failure in NetworkLoop.execute { failed(failure) } }
+    let loop: any EventLoop
+    do throws(PosixError) { loop = try NetworkLoop.loop() } catch {
+      attempt.fail(Failure(error.message, isFinal: false))
+      return attempt
+    }
+    let way = Way(
+      loop: loop, target: target, options: options, session: session, attempt: attempt, progress: progress,
+      warned: warned)
     switch options.http.auth {
     case .none: dial(way, nil)
     case .basic(let user, let password):
@@ -137,11 +143,13 @@ package enum WebSocketClient {
 
   /// An attempt to connect.
   struct Way: Sendable {
+    let loop: any EventLoop
     var target: Target
     var options: Options
     var session: WebSocketSession
     var attempt: Attempt
     var progress: @Sendable (Int) -> Void
+    var warned: @Sendable (String) -> Void
   }
 
   /// Fetches an access token first; one that the server no longer accepts is replaced once.
@@ -172,12 +180,11 @@ package enum WebSocketClient {
     let mayBePrivate = options.allowPrivate || proxy != nil || AddressPolicy.maySayPrivate(host: target.host)
     let peer = proxy ?? target
     let time = max(options.connectTimeout.nanoseconds, 1_000_000)
-    let bootstrap = ClientBootstrap(group: group)
+    let bootstrap = ClientBootstrap(group: way.loop)
       .connectTimeout(.nanoseconds(time))
-      .channelOption(.socketOption(.tcp_nodelay), value: 1)
-      .channelOption(.socketOption(.so_keepalive), value: 1)
       .channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
+          SocketOption.set([.noDelay] + SocketOption.keepAlive, channel, way.warned)
           let pipeline = channel.pipeline.syncOperations
           let connection = ClientConnection(channel, way, authorization, unauthorized, time)
           try pipeline.addHandler(AddressGuard(peer, mayBePrivate: mayBePrivate) { connection.connected() })
@@ -217,15 +224,14 @@ package enum WebSocketClient {
     switch error {
     case let error as IOError: "cannot connect to \(what)\(target.text): \(PosixError.text(error.errnoCode))"
     case let error as NIOConnectionError:
-      if let single = error.connectionErrors.first?.error as? IOError {
-        "cannot connect to \(what)\(target.text): \(PosixError.text(single.errnoCode))"
-      } else if error.connectionErrors.isEmpty {
-        "cannot connect to \(what)\(target.text): the host cannot be resolved"
+      if let first = error.connectionErrors.first?.error {
+        reason(first, target, what)
       } else {
-        "cannot connect to \(what)\(target.text) in time"
+        "cannot connect to \(what)\(target.text): the host cannot be resolved"
       }
     case ChannelError.connectTimeout: "cannot connect to \(what)\(target.text) in time"
-    default: "cannot connect to \(what)\(target.text)"
+    case let error as SocketFailure: "cannot connect to \(what)\(target.text): \(error.message)"
+    default: "cannot connect to \(what)\(target.text): \(HTTPSyntax.printable("\(error)"))"
     }
   }
 

@@ -22,6 +22,7 @@ enum WebSocketCode {
   static let notText = 1007
   static let refused = 1008
   static let tooLarge = 1009
+  static let tryAgainLater = 1013
 
   /// Whether a close frame may carry the code.
   static func isValid(_ code: Int) -> Bool {
@@ -77,6 +78,15 @@ struct WebSocketReader {
   }
 
   private var isControl: Bool { opcode & 0x8 != 0 }
+
+  /// The memory of a message that has begun and not ended.
+  var unfinished: Int { content.isEmpty ? 0 : content.capacity }
+
+  /// Reads nothing more, and forgets the message under way.
+  mutating func stop() {
+    state = .over
+    content = []
+  }
 
   mutating func take(_ bytes: UnsafeRawBufferPointer, _ emit: (Item) -> Void) {
     var bytes = bytes

@@ -19,6 +19,7 @@ package struct WebSocketParameters: Sendable {
   package var path = "/"
   package var serverTLS: ServingTLSParameter?
   package var origins: [String] = []
+  package var hosts: [String] = []
   package var maxConnections = 1000
   package var allowUnauthenticated = false
   package var ping = TimeSpan.seconds(20)
@@ -66,40 +67,47 @@ extension WebSocketComponent {
   /// The last parameters, after the component's own.
   package static var clientParameters: [Parameter<Self>] {
     [
-      .init("headers", \.socket.headers, "Client: further headers of the opening handshake."),
+      .init("headers", \.socket.headers, applies: .with("url"), "Further headers of the opening handshake."),
       .init(
         "auth", \.socket.auth,
         "The credentials that a client presents, or that clients must present; a server knows `basic` and `bearer`."),
-      .init("tls", \.socket.tls, "Client: certificates, with wss."),
+      .init("tls", \.socket.tls, applies: .begins("url", ["wss:"]), "Certificates."),
       .init(
         "subprotocols", \.socket.subprotocols,
         "The subprotocols that are offered, or spoken, the preferred one first. The other side must choose, or offer, one of them."
       ),
       .init(
         "connectTimeout", \.socket.connectTimeout, range: 1_000_000...Int64.max,
-        "Client: how long connecting may take, and then the opening handshake."),
-      .init("proxy", \.socket.proxy, "Client: a proxy, http://HOST:PORT; the environment's is not used."),
+        applies: .with("url"), "How long connecting may take, and then the opening handshake."),
+      .init(
+        "proxy", \.socket.proxy, applies: .with("url"), "A proxy, http://HOST:PORT; the environment's is not used."),
       .init(
         "allowPrivate", \.socket.allowPrivate,
-        "Client: whether a host name may resolve to a private address. Literal addresses are always allowed."),
+        applies: .with("url"),
+        "Whether a host name may resolve to a private address. Literal addresses are always allowed."),
     ]
   }
 
   package static var serverParameters: [Parameter<Self>] {
     [
       .init(
-        "path", \.socket.path, "Server: the path to serve; others are answered 404, or by other servers of the address."
+        "path", \.socket.path, applies: .with("listen"),
+        "The path to serve; others are answered 404, or by other servers of the address."
       ),
-      .init("serverTLS", \.socket.serverTLS, "Server: the certificate; by default connections are not encrypted."),
+      .init(
+        "serverTLS", \.socket.serverTLS, applies: .with("listen"),
+        "The certificate; by default connections are not encrypted."),
       .init(
         "origins", \.socket.origins,
-        "Server: the web sites whose pages may connect, or `*`; by default the same host and port."),
+        applies: .with("listen"),
+        "The web sites whose pages may connect, or `*`, besides pages of the same host and port."),
+      .init("hosts", \.socket.hosts, applies: .with("listen"), "The \(PageAccess.namesHelp)"),
       .init(
         "maxConnections", \.socket.maxConnections, range: 1...100_000,
-        "Server: the largest number of connections; more are answered 503."),
+        applies: .with("listen"), "The largest number of connections; more are answered 503."),
       .init(
         "allowUnauthenticated", \.socket.allowUnauthenticated,
-        "Server: serve every client on an address other than loopback."),
+        applies: .with("listen"), "Serve every client on an address other than loopback."),
     ]
   }
 
@@ -114,24 +122,10 @@ extension WebSocketComponent {
   }
 
   /// Checks the parameters that sources and sinks share.
-  ///
-  /// - Parameters:
-  ///   - ofClient: Names of the component's own parameters that only a client has, with whether they are given.
-  ///   - ofServer: The same of a server.
-  package func validateSocket(
-    ofClient: [(String, Bool)], ofServer: [(String, Bool)], _ context: inout DecodingContext
-  ) {
+  package func validateSocket(_ context: inout DecodingContext) {
     let basics = socket.auth.flatMap { $0.oauth2 == nil && $0.awsSigV4 == nil ? $0 : nil }
     context.validateWebSocket(
       socket,
-      ofClient: [
-        ("headers", !socket.headers.entries.isEmpty), ("proxy", socket.proxy != nil),
-        ("allowPrivate", socket.allowPrivate),
-      ] + ofClient,
-      ofServer: [
-        ("path", socket.path != "/"), ("serverTLS", socket.serverTLS != nil), ("origins", !socket.origins.isEmpty),
-        ("allowUnauthenticated", socket.allowUnauthenticated),
-      ] + ofServer,
       isProtected: basics != nil || socket.serverTLS?.clientCA != nil || socket.allowUnauthenticated)
     socket.serverTLS?.validate(at: "serverTLS", &context)
     if socket.listen != nil, socket.auth != nil, basics == nil {
@@ -151,7 +145,7 @@ extension WebSocketComponent {
 package struct WebSocketServing: Sendable {
   let address: NetworkAddress
   let path: String
-  let origins: [String]
+  let access: PageAccess
   let subprotocols: [String]
   let auth: HTTPOptions.Auth
   package let tls: ServingTLSParameter?
@@ -160,7 +154,11 @@ package struct WebSocketServing: Sendable {
   init(_ parameters: WebSocketParameters, _ address: NetworkAddress) {
     self.address = address
     path = parameters.path
-    origins = parameters.origins
+    var access = PageAccess()
+    access.alwaysChecksOrigins = true
+    access.origins = parameters.origins
+    access.hosts = parameters.hosts
+    self.access = access
     subprotocols = parameters.subprotocols
     maxConnections = parameters.maxConnections
     tls = parameters.serverTLS
@@ -169,7 +167,7 @@ package struct WebSocketServing: Sendable {
 
   /// Whether connections that these rules have admitted may stay under others.
   func admitsAll(of other: WebSocketServing) -> Bool {
-    origins == other.origins && subprotocols == other.subprotocols && auth == other.auth
+    access == other.access && subprotocols == other.subprotocols && auth == other.auth
       && tls?.files == other.tls?.files
   }
 
@@ -191,29 +189,14 @@ package struct WebSocketServing: Sendable {
     options.rules.maxBodyBytes = 1 << 10
     options.rules.maxConnections = maxConnections
     options.rules.auth = auth
+    options.rules.access = access
     return options
-  }
-
-  /// Whether a page of that origin may connect to the host that the request names. Programs send no origin; they are admitted.
-  package func admits(origin: String?, host: String?) -> Bool {
-    guard let origin else { return true }
-    if !origins.isEmpty { return origins.contains { $0 == "*" || HTTPSyntax.same($0, origin) } }
-    guard let host, let scheme = origin.firstRange(of: "://") else { return false }
-    return HTTPSyntax.same(String(origin[scheme.upperBound...]), host)
   }
 
   /// Checks the request and makes its connection a WebSocket; otherwise it has been answered.
   /// - Returns: Whether it did.
   @discardableResult
   package func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
-    if let refusal = options.rules.refusal(ofAuthorization: request.header("authorization")) {
-      request.reply.reply(refusal)
-      return false
-    }
-    guard admits(origin: request.header("origin"), host: request.header("host")) else {
-      request.reply.reply(ServerAnswer(403, error: "pages of this origin may not connect"))
-      return false
-    }
     let chosen = subprotocols.first(where: request.webSocketProtocols.contains)
     if chosen == nil, !subprotocols.isEmpty {
       request.reply.reply(ServerAnswer(400, error: "the client offers none of the subprotocols that are spoken here"))
@@ -224,14 +207,8 @@ package struct WebSocketServing: Sendable {
 }
 
 extension DecodingContext {
-  /// Checks that a WebSocket has only parameters of its side.
-  ///
-  /// - Parameters:
-  ///   - ofClient: Names of parameters that only a client has, with whether they are given.
-  ///   - ofServer: The same of a server.
-  fileprivate mutating func validateWebSocket(
-    _ socket: WebSocketParameters, ofClient: [(String, Bool)], ofServer: [(String, Bool)], isProtected: Bool
-  ) {
+  /// Checks what a WebSocket has for its side.
+  fileprivate mutating func validateWebSocket(_ socket: WebSocketParameters, isProtected: Bool) {
     let (hasURL, listen, path) = (socket.url.isGiven, socket.listen, socket.path)
     guard hasURL != (listen != nil) else {
       return badValue(
@@ -241,22 +218,13 @@ extension DecodingContext {
           : "'\(component)' has neither 'url' nor 'listen'", hasURL ? .conflictingParameters : .missingParameter,
         help: "Write 'url: ws://HOST/PATH' to connect to a server, or 'listen: HOST:PORT' to be one")
     }
-    for (name, isGiven) in hasURL ? ofServer : ofClient where isGiven {
-      badValue(
-        at: location(of: name), "'\(name)' has no effect with '\(hasURL ? "url" : "listen")'", .conflictingParameters,
-        help: "Leave it out")
-    }
     for name in socket.subprotocols where !HostSyntax.isToken(name) {
       badValue(
         at: location(of: "subprotocols"), "'\(Printable.cut(name))' is no name of a subprotocol",
         help: "Write one such as mqtt, without spaces and commas")
     }
-    for origin in socket.origins
-    where origin != "*" && (!origin.contains("://") || origin.hasSuffix("/") || origin.utf8.contains(0x20)) {
-      badValue(
-        at: location(of: "origins"), "'\(Printable.cut(origin))' is no origin",
-        help: "Write scheme and host, such as https://example.org, or '*'")
-    }
+    PageAccess.validate(origins: socket.origins, &self)
+    PageAccess.validate(hosts: socket.hosts, &self)
     guard let listen else { return }
     if !path.hasPrefix("/")
       || !path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") })

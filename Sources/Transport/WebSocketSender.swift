@@ -10,8 +10,6 @@ package final class WebSocketSender: MessageSender {
     package var isText = true
     /// The pauses between attempts to connect.
     package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
-    /// The budget of the waiting bytes; nil: none.
-    package var memory: MemoryBudget?
     package init() {}
   }
 
@@ -26,10 +24,7 @@ package final class WebSocketSender: MessageSender {
     /// Those that the system has not taken, oldest first; those handed to the connection come first.
     var messages: [Message] = []
     var handed = 0
-    var bytes = 0 {
-      didSet { share?.set(bytes) }
-    }
-    var share: LockedMemoryShare?
+    var bytes = 0
     var session: WebSocketSession?
     var attempt: (any Cancellable)?
     var isConnecting = false
@@ -39,7 +34,6 @@ package final class WebSocketSender: MessageSender {
     var isCancelled = false
     var hasEnded = false
     var retry: Scheduled<Void>?
-    var roomWaiter: (limit: Int, body: @Sendable () -> Void)?
     var counts = PipelineStatistics.Connections()
   }
 
@@ -48,20 +42,22 @@ package final class WebSocketSender: MessageSender {
   private let options: Options
   private let state: Guarded<State>
   private let notify: @Sendable (SocketSender.Notice) -> Void
-  private let loop = HTTPListener.group.any()
+  private let loop: any EventLoop
 
   /// - Parameters:
   ///   - http: Fetches access tokens.
   ///   - notify: Called on the network thread.
+  /// - Throws: There can be no network thread.
   package init(
     _ target: WebSocketClient.Target, _ options: Options, by http: any HTTPClient,
     notify: @escaping @Sendable (SocketSender.Notice) -> Void
-  ) {
+  ) throws(PosixError) {
+    loop = try NetworkLoop.loop()
     self.target = target
     self.http = http
     self.options = options
     self.notify = notify
-    state = Guarded(State(share: options.memory.map { LockedMemoryShare(of: $0) }, attempts: options.attempts))
+    state = Guarded(State(attempts: options.attempts))
   }
 
   package var counts: PipelineStatistics.Connections { state.withLock(\.counts) }
@@ -80,15 +76,6 @@ package final class WebSocketSender: MessageSender {
     }
     guard isTaken else { return done(0, block.ends.count) }
     loop.execute { [self] in work() }
-  }
-
-  package func whenRoom(_ limit: Int, _ body: @escaping @Sendable () -> Void) {
-    let isNow = state.withLock { state in
-      if state.bytes <= limit || state.hasEnded { return true }
-      state.roomWaiter = (limit, body)
-      return false
-    }
-    if isNow { body() }
   }
 
   package func close() {
@@ -150,7 +137,6 @@ package final class WebSocketSender: MessageSender {
       attempt?.cancel()
       session?.abort("it is given up")
       for message in messages { message.done(0, 1) }
-      reportRoom()
       state.notify()
     case .end: state.notify()
     }
@@ -180,6 +166,8 @@ package final class WebSocketSender: MessageSender {
     state.withLock { $0.session = session }
     let attempt = WebSocketClient.connect(target, options.client, session, by: http) { [self] taken in
       progress(session, taken)
+    } warned: { [notify] in
+      notify(.fault($0))
     } failed: { [self] failure in
       let isOurs = state.withLock { state in
         guard state.session === session else { return false }
@@ -225,7 +213,6 @@ package final class WebSocketSender: MessageSender {
     }
     if failures > 0 { notify(.recovered(failures: failures)) }
     for message in done { message.done(1, 0) }
-    if !done.isEmpty { reportRoom() }
     work()
   }
 
@@ -265,14 +252,5 @@ package final class WebSocketSender: MessageSender {
     } else if isFirst {
       notify(.failing(reason))
     }
-  }
-
-  private func reportRoom() {
-    let body = state.withLock { state -> (@Sendable () -> Void)? in
-      guard let waiter = state.roomWaiter, state.bytes <= waiter.limit || state.hasEnded else { return nil }
-      state.roomWaiter = nil
-      return waiter.body
-    }
-    body?()
   }
 }

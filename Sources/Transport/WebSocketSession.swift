@@ -81,6 +81,10 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private let link = Mutex<UpgradedLink?>(nil)
   /// Bytes of messages that were delivered and not handled.
   private let underWay = Atomic<Int>(0)
+  /// These, and those of the message that comes in, for the budget of the server.
+  private let charge = MessageCharge()
+  /// Bytes of the message that comes in; used on the network thread.
+  private var unfinished = 0
   private let isPaused = Atomic<Bool>(false)
 
   package init(isServer: Bool, _ options: Options, _ listener: Listener) {
@@ -109,6 +113,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// Reports how many bytes of messages have been handled.
   package func handled(_ bytes: Int) {
+    charge.add(-bytes)
     let left = underWay.subtract(bytes, ordering: .sequentiallyConsistent).newValue
     if left <= options.room / 2, isPaused.exchange(false, ordering: .sequentiallyConsistent) {
       link.withLock { $0 }?.resume()
@@ -125,7 +130,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
   package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
-    HTTPListener.group.any().execute { [self] in
+    NetworkLoop.execute { [self] in
       guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
       close(code, reason)
     }
@@ -133,12 +138,14 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// Reads no more, until ``goOn(_:at:)``: its listener receives nothing any more. Then calls `done`, on the network thread.
   package func park(_ done: @escaping @Sendable (Parking) -> Void) {
-    HTTPListener.group.any().execute { [self] in
+    NetworkLoop.execute { [self] in
       guard !isOver, !hasSentClose else { return done(.ends) }
       guard let link = link.withLock({ $0 }) else { return done(.neverBegan) }
       parked = parked ?? []
       timer?.cancel()
       timer = nil
+      noteUnfinished(0)
+      charge.move(to: nil)
       link.move(nil)
       done(.parked)
     }
@@ -156,10 +163,14 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   /// Goes on after ``park(_:)``, with another listener, which first receives the bytes that came meanwhile.
   /// - Parameter server: That of the path, if this is a connection of a server.
   package func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
-    HTTPListener.group.any().execute { [self] in
+    NetworkLoop.execute { [self] in
       guard let bytes = parked.take() else { return listener.ended(self, howItEnded) }
       self.listener = listener
-      if let server { link.withLock({ $0 })?.move(server) }
+      if let server {
+        link.withLock({ $0 })?.move(server)
+        charge.move(to: server.budget)
+        noteUnfinished(reader.unfinished)
+      }
       lastSign = .now()
       lastMessage = lastSign
       pinged = nil
@@ -182,6 +193,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   func begins(_ link: UpgradedLink) {
     self.link.withLock { $0 = link }
+    charge.move(to: link.server()?.budget)
     lastSign = .now()
     lastMessage = lastSign
     schedule()
@@ -190,12 +202,18 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   var wantsMore: Bool {
     if parked != nil { return false }
-    if underWay.load(ordering: .sequentiallyConsistent) < options.room { return true }
+    if hasRoom { return true }
     isPaused.store(true, ordering: .sequentiallyConsistent)
     // A call of `handled` in between has not seen the flag.
-    if underWay.load(ordering: .sequentiallyConsistent) >= options.room { return false }
+    if !hasRoom { return false }
     isPaused.store(false, ordering: .sequentiallyConsistent)
     return true
+  }
+
+  /// While the memory of all connections is used up, each has one piece under way at most.
+  private var hasRoom: Bool {
+    let bytes = underWay.load(ordering: .sequentiallyConsistent)
+    return bytes < options.room && (bytes == 0 || !charge.isFull)
   }
 
   func received(_ bytes: UnsafeRawBufferPointer) {
@@ -210,6 +228,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       case .message(let whole):
         lastMessage = lastSign
         underWay.add(whole.bytes.count, ordering: .sequentiallyConsistent)
+        charge.add(whole.bytes.count)
         listener.message(self, whole)
       case .ping(let content): if !hasSentClose { _ = send(frame: WebSocketFrame.bytes(.pong, content, mask: mask)) }
       case .pong: break
@@ -221,6 +240,39 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
         endOutput()
       }
     }
+    noteUnfinished(reader.unfinished)
+  }
+
+  /// - Parameter bytes: Of the message that comes in.
+  private func noteUnfinished(_ bytes: Int) {
+    guard bytes != unfinished else { return }
+    let isMore = bytes > unfinished
+    charge.add(bytes - unfinished)
+    unfinished = bytes
+    guard let server = link.withLock({ $0 })?.server() else { return }
+    server.unfinished.set(bytes, of: ObjectIdentifier(self))
+    if bytes == 0 {
+      server.holders[ObjectIdentifier(self)] = nil
+    } else {
+      server.holders[ObjectIdentifier(self)] = self
+    }
+    // One message at least always has room.
+    let limit = max(server.budget.limit, 2 * options.maxMessage)
+    while isMore, server.unfinished.total > 0, server.budget.held > limit, let largest = server.unfinished.largest,
+      let holder = server.holders[largest]
+    {
+      holder.giveUpUnfinished()
+    }
+  }
+
+  /// Ends the connection because its message takes the room of others.
+  private func giveUpUnfinished() {
+    let reason = "its message of \(unfinished) bytes or more takes the room of the others"
+    reader.stop()
+    noteUnfinished(0)
+    end = end ?? End(code: WebSocketCode.tryAgainLater, message: reason, isClean: false)
+    sayClose(WebSocketCode.tryAgainLater, "too many unfinished messages")
+    endOutput()
   }
 
   private func receivedClose(_ code: Int, _ reason: String) {
@@ -262,6 +314,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     isOver = true
     timer?.cancel()
     timer = nil
+    noteUnfinished(0)
     link.withLock { $0 = nil }
     // The next listener learns it.
     if parked == nil { listener.ended(self, howItEnded) }

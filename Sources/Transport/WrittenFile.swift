@@ -13,6 +13,9 @@ final class SyncedFile: Sendable {
     isDirectoryDue = Atomic(inDirectory)
   }
 
+  /// Its whole file system was synced after the last write.
+  func wasSynced() { isDirectoryDue.store(false, ordering: .releasing) }
+
   /// Returns when the written data is on the device, under its name. See ``FileDescriptor/sync()``.
   func sync() throws(PosixError) {
     try descriptor.sync()

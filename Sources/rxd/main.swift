@@ -1,3 +1,4 @@
+import ArgumentParser
 import CLinux
 import Glibc
 
@@ -17,5 +18,8 @@ do {
     try command.run()
   }
 } catch {
-  Rxd.exit(withError: error)
+  // As the library does it, but for texts of the command line, which may come from elsewhere.
+  let (text, status) = (Rxd.fullMessage(for: error), Rxd.exitCode(for: error))
+  if !text.isEmpty { status.isSuccess ? Console.print(text) : Console.note(text) }
+  exit(status.rawValue)
 }

@@ -26,6 +26,11 @@ package enum PipelineText {
     return plan
   }
 
+  /// The messages of all diagnostics of a text, warnings included.
+  package static func remarks(_ yaml: String) -> [String] {
+    FrontEnd(catalogue).compile(yaml).diagnostics.map(\.message)
+  }
+
   /// What a text is refused for, one `line:column: message` each; empty if it is not.
   package static func complaints(_ yaml: String, plugins: any PluginProvider = NoPlugins()) -> [String] {
     do {

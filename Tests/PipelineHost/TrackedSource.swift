@@ -91,7 +91,7 @@ package struct HoldingSink: SinkComponent {
       end()
     }
     override func turnEnded() {
-      if taken > 0 { held.receipts.append(take(taken)) }
+      if taken > 0 { held.receipts.append(take(taken, bytes: 0)) }
       taken = 0
     }
     override func cancel() { held.receipts = [] }

@@ -60,6 +60,7 @@ package struct ConformanceVector {
     if object["check_only"] as? Bool == true { return nil }
     let arena = Arena()
     let frame = EvaluationFrame(variables: variables.count, arena: arena, json: JSONParser())
+    frame.isStrict = true
     for (index, variable) in variables.enumerated() {
       if let bound = bindings[variable.name] { frame[index] = TypedValue.read(bound, arena) }
     }

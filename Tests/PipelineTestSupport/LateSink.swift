@@ -37,8 +37,9 @@ package struct LateSink: SinkComponent {
     }
 
     override func receive(_ event: Event) {
-      let receipt = take(1, joining: waiting.last?.receipt)
-      waiting.append((OwnedValue(event.value), executor.turns, receipt))
+      let value = OwnedValue(event.value)
+      let receipt = take(1, bytes: value.byteCount, joining: waiting.last?.receipt)
+      waiting.append((value, executor.turns, receipt))
       if !timer.isSet { timer = executor.schedule(at: executor.now + .milliseconds(2), self, 0) }
     }
 

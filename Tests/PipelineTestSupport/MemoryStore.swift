@@ -36,6 +36,7 @@ package final class MemoryStore: PipelineStore {
 
   private struct State {
     var disk: Disk
+    var reportRoom: (@Sendable (RoomOfStore) -> Void)?
     var waiting: [(StoreTransaction, @Sendable () -> Void)] = []
   }
   private let state: Mutex<State>
@@ -51,6 +52,12 @@ package final class MemoryStore: PipelineStore {
   package var disk: Disk { state.withLock(\.disk) }
   package var lastRow: Int64 { state.withLock(\.disk.lastRow) }
   package var waiting: Int { state.withLock(\.waiting.count) }
+
+  package func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void) {
+    state.withLock { $0.reportRoom = report }
+  }
+  /// The store says what room it has.
+  package func has(_ room: RoomOfStore) { state.withLock(\.reportRoom)?(room) }
 
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
     state.withLock { $0.waiting.append((transaction, done)) }

@@ -1,4 +1,5 @@
 import PipelineHost
+import PipelineTestSupport
 import PluginHost
 import Testing
 
@@ -53,9 +54,9 @@ import Testing
     let plugin = try PluginFixtures.plugins.load(PluginFile(path: path, directory: "")).get()
     let texts = plugin.components(at: nil).map { $0.entry.afterCrash ?? "" }
     #expect(
-      texts[0].hasPrefix(
+      try texts.item(0).hasPrefix(
         "Senders that have no answer send their events again. With `qos: 0`: Events cannot be read again"))
-    #expect(texts[0].contains(" With `mode: replay`: With a state directory it is read again"), "\(texts[0])")
-    #expect(texts[1].contains(" With `wait: false`: Events may be lost"), "\(texts[1])")
+    #expect(try texts.item(0).contains(" With `mode: replay`: With a state directory it is read again"), "\(texts[0])")
+    #expect(try texts.item(1).contains(" With `wait: false`: Events may be lost"), "\(texts[1])")
   }
 }

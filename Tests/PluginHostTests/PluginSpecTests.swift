@@ -1,4 +1,6 @@
 import PipelineCore
+import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// The document in which a plugin says what it offers.
@@ -32,10 +34,10 @@ import Testing
       """)
     let spec = try #require(found, "\(problems)")
     #expect(spec.name == "text-tools" && spec.components.count == 2)
-    #expect(spec.components[0].recovery == .sender)
-    #expect(spec.components[1].credit == 5)
-    #expect(spec.components[1].parameters.count == 6)
-    #expect(spec.components[1].perEvent.map(\.name) == ["e", "f"])
+    #expect(try spec.components.item(0).recovery == .sender)
+    #expect(try spec.components.item(1).credit == 5)
+    #expect(try spec.components.item(1).parameters.count == 6)
+    #expect(try spec.components.item(1).perEvent.map(\.name) == ["e", "f"])
   }
 
   @Test(
@@ -95,10 +97,16 @@ import Testing
     #expect(problems.contains { $0.contains(problem) }, "\(problems)")
   }
 
+  @Test(arguments: ["template", "expression"]) func aSourceHasNothingToEvaluate(_ type: String) {
+    let (spec, problems) = read(
+      source("\"parameters\": [{\"name\": \"key\", \"type\": \"\(type)\", \"help\": \"H.\"}]"))
+    #expect(spec == nil && problems.contains { $0.contains("a source gets none") }, "\(problems)")
+  }
+
   // MARK: What depends on a parameter
 
   private static let qos =
-    #""parameters": [{"name": "qos", "type": "integer", "default": 1, "minimum": 0, "maximum": 2, "help": "Q."}, {"name": "topic", "type": "template", "help": "T."}]"#
+    #""parameters": [{"name": "qos", "type": "integer", "default": 1, "minimum": 0, "maximum": 2, "help": "Q."}, {"name": "topic", "type": "json", "help": "T."}]"#
 
   private func source(_ members: String) -> String {
     component(members).replacing(#""kind": "operator""#, with: #""kind": "source""#)
@@ -110,7 +118,7 @@ import Testing
         Self.qos
           + #", "recovery": "sender", "when": [{"parameter": "qos", "is": 0, "recovery": "never"}, {"parameter": "qos", "is": 0, "recovery": "position"}, {"parameter": "qos", "is": 2, "recovery": "position"}]"#
       ))
-    let spec = try #require(found, "\(problems)").components[0]
+    let spec = try #require(found, "\(problems)").components.item(0)
     func recovery(_ value: PluginValue?) -> SourceRecovery {
       spec.resolved(PluginArguments(values: [value, nil])).recovery
     }

@@ -279,12 +279,13 @@ class Sinks(unittest.TestCase):
         self.assertEqual([answer.error for answer in answers[:3]], [None, "never", None])
         self.assertEqual([answer.retry for answer in answers[3:]], ["later", "later"])
         again = host.again(batch, answers[3:])
-        host.input(batch, event="bug")
+        bug = host.input(batch, event="bug")
         complete = host.input(batch, complete=True)
         host.settle()
-        self.assertEqual(self.batches()[-1], ["gone", "i", "bug"])
-        # A batch that fails is refused as a whole.
-        self.assertEqual([answer.error for answer in again], ["KeyError: 'x'"] * 2)
+        # The records of a batch that fails come again one at a time, and only the one at fault is refused.
+        self.assertEqual(self.batches()[-4:], [["gone", "i", "bug"], ["gone"], ["i"], ["bug"]])
+        self.assertEqual([answer.error for answer in again], [None, None])
+        self.assertEqual(bug.error, "KeyError: 'x'")
         self.assertTrue(complete.is_taken)
         self.assertEqual(host.log[-1], ("info", "complete"))
         host.end()

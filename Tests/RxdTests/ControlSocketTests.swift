@@ -1,5 +1,6 @@
 import Foundation
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 private let hasCurl = VerbTests.has("curl", "--version")
@@ -52,20 +53,72 @@ struct ControlSocketTests {
     #expect(answer.hasSuffix("200"))
     let document = try object(String(answer.dropLast(3)))
     #expect(document["pid"] as? Int == Int(process.pid))
-    #expect(document["version"] as? String == "0.1.0" && document["last_reload"] is NSNull)
+    #expect(document["version"] as? String == "0.1.0" && document["reload"] is NSNull)
     let pipelines = try #require(document["pipelines"] as? [[String: Any]])
     #expect(pipelines.count == 1 && pipelines[0]["name"] as? String == "a")
-    #expect(pipelines[0]["state"] as? String == "running" && pipelines[0]["file"] as? String == file)
-    #expect((pipelines[0]["since"] as? String)?.wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/) != nil)
+    #expect(try pipelines.item(0)["state"] as? String == "running" && pipelines.item(0)["file"] as? String == file)
+    #expect(
+      try (pipelines.item(0)["since"] as? String)?.wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/) != nil)
     #expect(try curl("http://rxd/nothing").hasSuffix("404"))
     #expect(try curl("http://rxd/reload").hasSuffix("405"))
     #expect(
       try curl("-X", "POST", "--data", String(repeating: "x", count: 70_000), "http://rxd/reload").hasSuffix("413"))
     #expect(try curl("-X", "POST", "http://rxd/reload").contains(#""result": "reloaded""#))
-    let last = try object(String(curl("http://rxd/status").dropLast(3)))["last_reload"] as? [String: Any]
+    let last = try object(String(curl("http://rxd/status").dropLast(3)))["reload"] as? [String: Any]
     #expect(last?["result"] as? String == "reloaded")
     try end(process)
     #expect(lstat(socket, &status) != 0)
+  }
+
+  /// The causes that a person looks for: why a pipeline does not run and when it is tried again, why the files were refused, and why a sink
+  /// delivers nothing.
+  @Test(.enabled(if: hasCurl, "needs curl")) func theStatusSaysWhy() throws {
+    let port = try FreePort()
+    try port.listen()
+    try folder.write("a.yaml", DaemonTests.saying("one"))
+    try folder.write(
+      "taken.yaml",
+      "sources: { s: { httpServer: { address: \(port.number), decode: ndjson } } }\nsinks: { out: { from: s, discard: {} } }\n"
+    )
+    try folder.write(
+      "dead.yaml",
+      """
+      sources: { soon: { values: [1, 2] } }
+      sinks: { out: { from: soon, http: 'http://127.0.0.1:1/' }, other: { from: soon, discard: {} } }
+      """)
+    let process = try start(["-C", folder.path])
+    try process.errorLine(with: "trying again")
+    var document: [String: Any] = [:]
+    func pipeline(_ name: String) -> [String: Any] {
+      (document["pipelines"] as? [[String: Any]])?.first { $0["name"] as? String == name } ?? [:]
+    }
+    // Between two tries it is starting.
+    let found = try Polling.until(within: 60) {
+      document = try object(String(try curl("http://rxd/status").dropLast(3)))
+      return (pipeline("taken")["failure"] as? [String: Any])?["nextTry"] != nil && pipeline("dead")["sinks"] != nil
+    }
+    #expect(found)
+    let failure = try #require(pipeline("taken")["failure"] as? [String: Any])
+    #expect((failure["reason"] as? String)?.contains("another program listens there") == true)
+    #expect((failure["attempt"] as? Int ?? 0) > 0)
+    let time = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/
+    for name in ["at", "nextTry"] { #expect((failure[name] as? String)?.wholeMatch(of: time) != nil) }
+    #expect(pipeline("a")["failure"] == nil && pipeline("a")["sinks"] == nil)
+    let sinks = try #require(pipeline("dead")["sinks"] as? [[String: Any]])
+    #expect(sinks.map { $0["name"] as? String } == ["out"])
+    let trouble = try #require(sinks.first?["trouble"] as? [String: Any])
+    #expect((trouble["reason"] as? String)?.contains("connect") == true)
+    #expect((trouble["since"] as? String)?.wholeMatch(of: time) != nil)
+
+    try folder.write("a.yaml", "nonsense: true\n")
+    #expect(try reload().status == 78)
+    document = try object(String(try curl("http://rxd/status").dropLast(3)))
+    let refused = try #require(document["reload"] as? [String: Any])
+    #expect(refused["result"] as? String == "refused")
+    #expect((refused["reason"] as? String)?.contains("a.yaml:1:1: error[RX201]") == true)
+    #expect((refused["at"] as? String)?.wholeMatch(of: time) != nil)
+    process.send(SIGQUIT)
+    _ = try process.wait()
   }
 
   /// Nobody pays for a socket that nobody uses.
@@ -223,5 +276,57 @@ struct ControlSocketTests {
     process = try start([], ["RXD_CONTROL_SOCKET": socket])
     #expect(try Rxd.run("reload", "--wait", environment: ["RXD_CONTROL_SOCKET": socket]).status == 0)
     try end(process)
+  }
+
+  // MARK: Without a place of its own
+
+  /// A process of a user without a service manager and a state directory is found, and two are told apart.
+  @Test func theProcessesOfAUserAreFound() throws {
+    let runtime = folder.path + "/runtime"
+    #expect(mkdir(runtime, 0o700) == 0)
+    let environment = ["XDG_RUNTIME_DIR": runtime]
+    func sockets() -> [String] {
+      ((try? FileManager.default.contentsOfDirectory(atPath: runtime + "/rxd")) ?? []).sorted()
+    }
+    let nobody = try Rxd.run("top", "--once", environment: environment)
+    #expect(nobody.status == 69 && nobody.errors.contains("no rxd answers"), "\(nobody.errors)")
+    let first = try RunningRxd(
+      ["--daemon", try folder.write("a.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try first.line() == "one")
+    #expect(sockets() == ["\(first.pid).sock"])
+    var status = stat()
+    #expect(lstat(runtime + "/rxd", &status) == 0 && status.st_mode & 0o777 == 0o700)
+    #expect(try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status == 0)
+    let second = try RunningRxd(
+      ["--daemon", try folder.write("b.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try second.line() == "one")
+    let several = try Rxd.run("top", "--once", environment: environment)
+    #expect(several.status == 64, "\(several.errors)")
+    for (process, name) in [(first, "a"), (second, "b")] {
+      #expect(several.errors.contains("--socket \(runtime)/rxd/\(process.pid).sock  \(name)\n"), "\(several.errors)")
+    }
+    let chosen = try Rxd.run(
+      "top", "--once", "--interval", "100ms", "--socket", "\(runtime)/rxd/\(second.pid).sock", environment: environment)
+    #expect(chosen.status == 0, "\(chosen.errors)")
+    // What a killed process leaves behind is no process, and the next one removes it.
+    first.send(SIGKILL)
+    _ = try first.wait()
+    #expect(try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status == 0)
+    try end(second)
+    let third = try RunningRxd(
+      ["--daemon", try folder.write("c.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try third.line() == "one")
+    #expect(sockets() == ["\(third.pid).sock"])
+    try end(third)
+    #expect(sockets() == [])
+    // A directory that others may look into or write to is no place for a socket.
+    for mode in [0o755, 0o777, 0o770] as [mode_t] {
+      #expect(chmod(runtime + "/rxd", mode) == 0)
+      let fourth = try RunningRxd(
+        ["--daemon", try folder.write("d.yaml", DaemonTests.saying("one"))], environment: environment)
+      #expect(try fourth.line() == "one")
+      #expect(sockets() == [])
+      try end(fourth)
+    }
   }
 }

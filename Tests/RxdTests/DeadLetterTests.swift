@@ -152,7 +152,7 @@ struct DeadLetterTests {
     chmod(open, 0o777)
     let file = try folder.write("file", "")
     for (path, reason) in [
-      (open, "others may write to"), (file, "Not a directory"), (folder.path + "/no/where", "No such file"),
+      (open, "others may write '"), (file, "Not a directory"), (folder.path + "/no/where", "No such file"),
     ] {
       let outcome = try run(folder, ["--state-dir", path])
       #expect(outcome.status == 74)

@@ -28,8 +28,9 @@ struct InstallTests {
     try #require(installed.status == 0, "\(installed.output)")
     let stage = folder.path + "/stage"
     for unit in ["rxd.service", "rxd@.service"] {
-      let text = try String(contentsOfFile: "\(stage)/lib/systemd/system/\(unit)", encoding: .utf8)
+      let text = try String(contentsOfFile: "\(stage)\(prefix)/lib/systemd/system/\(unit)", encoding: .utf8)
       #expect(text.contains("\nExecStart=\(prefix)/bin/rxd run "), "\(unit)")
+      #expect(text.contains("\(prefix)/etc/rxd/pipelines") && !text.contains("=/etc/"), "\(unit)")
     }
     // As a package would unpack it.
     try FileManager.default.moveItem(atPath: stage + prefix, toPath: prefix)
@@ -54,6 +55,67 @@ struct InstallTests {
     try FileManager.default.moveItem(atPath: prefix, toPath: stage + prefix)
     let removed = try make("uninstall", variables)
     #expect(removed.status == 0, "\(removed.output)")
-    #expect(files(below: stage) == [])
+    #expect(!FileManager.default.fileExists(atPath: stage))
+  }
+
+  /// Without privileges, below one directory: what is installed, and that nothing is left behind.
+  @Test(
+    .enabled(if: hasMake, "needs make"),
+    arguments: [
+      ("", "/home/ada/x", "/home/ada/x/etc", "/home/ada/x/lib/systemd/system"),
+      ("/stage", "/usr", "/etc", "/usr/lib/systemd/system"),
+      ("/stage", "/usr/local", "/etc", "/usr/local/lib/systemd/system"),
+    ]) func everythingLiesBelowThePrefix(_ stage: String, _ prefix: String, _ etc: String, _ units: String) throws
+  {
+    let folder = try Scratch()
+    let program = try folder.write("program", "#!/bin/sh\n")
+    // Without a stage, the prefix itself is in the folder.
+    let outside = stage.isEmpty ? folder.path : ""
+    var variables = ["RXD=\(program)", "PREFIX=\(outside)\(prefix)"]
+    if !stage.isEmpty { variables.append("DESTDIR=\(folder.path)\(stage)") }
+    let installed = try make("install", variables)
+    try #require(installed.status == 0, "\(installed.output)")
+    let root = folder.path + stage
+    let found = files(below: root).filter { $0 != "program" }.map { "/" + $0 }
+    for path in found { #expect(path.hasPrefix(prefix + "/") || path.hasPrefix(etc + "/"), "\(path)") }
+    for path in ["\(prefix)/bin/rxd", "\(units)/rxd.service", "\(units)/rxd@.service"] {
+      #expect(found.contains(path), "\(path)")
+    }
+    let unit = try String(contentsOfFile: "\(root)\(units)/rxd.service", encoding: .utf8)
+    #expect(unit.contains("\nConditionDirectoryNotEmpty=\(outside)\(etc)/rxd/pipelines\n"))
+    #expect(unit.contains(" --config-dir \(outside)\(etc)/rxd/pipelines\n"))
+    // What is the user's stays.
+    let own = "\(root)\(etc)/rxd/pipelines/own.yaml"
+    try "name: own\n".write(toFile: own, atomically: true, encoding: .utf8)
+    #expect(try make("uninstall", variables).status == 0)
+    #expect(files(below: root).filter { $0 != "program" } == [String("\(etc)/rxd/pipelines/own.yaml".dropFirst())])
+    try FileManager.default.removeItem(atPath: own)
+    #expect(try make("uninstall", variables).status == 0)
+    let left = FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []
+    #expect(left.filter { $0 != "program" } == [])
+  }
+
+  /// The pages of plugins that are compiled name all packages of their Makefiles.
+  @Test func pluginsNameTheirPackages() throws {
+    let packages = [
+      "libmosquitto": "libmosquitto-dev", "openssl": "libssl-dev", "hiredis": "libhiredis-dev", "libpq": "libpq-dev",
+    ]
+    let plugins = "\(Rxd.root)/Plugins"
+    var seen = 0
+    for name in try FileManager.default.contentsOfDirectory(atPath: plugins).sorted() {
+      guard let makefile = try? String(contentsOfFile: "\(plugins)/\(name)/Makefile", encoding: .utf8),
+        makefile.contains("pkg-config --libs")
+      else { continue }
+      seen += 1
+      let page = try String(contentsOfFile: "\(plugins)/\(name)/README.md", encoding: .utf8)
+      let line = page.split(separator: "\n").first { $0.hasPrefix("apt-get install ") } ?? ""
+      let named = Set(line.prefix { $0 != "#" }.split(separator: " ").map(String.init))
+      var needed = ["pkg-config", "make", "gcc"]
+      for match in makefile.matches(of: /pkg-config --libs ([a-z ]+)\)/) {
+        needed += match.1.split(separator: " ").map { packages[String($0)] ?? String($0) }
+      }
+      #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
+    }
+    #expect(seen == 3)
   }
 }

@@ -81,6 +81,9 @@ struct MetricsTests {
       #"rxd_edge_events_total{pipeline="tail",from="large.errors",to="bad/file",output="errors"} 1"#,
       #"rxd_component_latency_seconds_bucket{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file",le="+Inf"} 1"#,
       #"rxd_component_latency_seconds_count{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file"} 1"#,
+      // The file reads what was rejected.
+      #"rxd_pipeline_dead_letters_total{pipeline="tail",fate="kept"} 0"#,
+      #"rxd_pipeline_dead_letters_total{pipeline="tail",fate="logged"} 0"#,
       #"rxd_reloads_total{result="refused"} 0"#, "# TYPE rxd_component_latency_seconds histogram",
     ] { #expect(text.contains(line + "\n"), "\(line)\n\(text)") }
     let kept = try #require(
@@ -100,6 +103,25 @@ struct MetricsTests {
     let series = text.split(separator: "\n").filter { !$0.hasPrefix("#") }
       .map { line in line.lastIndex(of: " ").map { line[..<$0] } ?? line }
     #expect(Set(series).count == series.count && series.count > 100)
+    try end(process)
+  }
+
+  /// Rejected events that nothing reads are counted, by what became of them.
+  @Test(arguments: [true, false]) func deadLettersAreCounted(_ keepsState: Bool) throws {
+    let input = try folder.write("in", "1\nx\ny\n4\n")
+    let text = """
+      name: tail
+      sources: { lines: { file: { path: '\(input)', follow: true } } }
+      signals: { large: { from: lines, chain: [ { map: int(event) } ] } }
+      sinks: { out: { from: large, discard: {} } }
+
+      """
+    let state = keepsState ? ["--state-dir", folder.path + "/state"] : []
+    let process = try start([try folder.write("a.yaml", text)] + state)
+    let (fate, isNot) = keepsState ? ("kept", "logged") : ("logged", "kept")
+    _ = try wait(
+      "/metrics", until: "rxd_pipeline_dead_letters_total{pipeline=\"tail\",fate=\"\(fate)\"} 2\n",
+      "rxd_pipeline_dead_letters_total{pipeline=\"tail\",fate=\"\(isNot)\"} 0\n")
     try end(process)
   }
 
@@ -189,7 +211,10 @@ struct MetricsTests {
     let port = try FreePort()
     let file = try folder.write("a.yaml", pipeline(try folder.write("in", "3\n")))
     let token = try folder.write("token", "s3cret-token\n")
-    let process = try start([file, "--metrics-listen", "127.0.0.1:\(port.number)", "--metrics-token-file", token])
+    let process = try start([
+      file, "--metrics-listen", "127.0.0.1:\(port.number)", "--metrics-token-file", token, "--metrics-hosts",
+      "rxd.example, m.example",
+    ])
     _ = try wait("/metrics", until: "\(Self.passed) 1\n")
     // Another test of the process has a proxy in the environment for a while.
     func tcp(_ path: String, _ more: String...) throws -> String {
@@ -207,6 +232,14 @@ struct MetricsTests {
     #expect(try tcp("/metrics", "-H", "Authorization: Bearer s3cret-toke") == "401")
     #expect(try tcp("/metrics", "-H", known) == "200")
     #expect(try tcp("/ready", "-H", known) == "200")
+    // No page of another site: neither under another name that leads here nor from its own origin.
+    for host in ["rebind.example", "rebind.example:7930"] {
+      #expect(try tcp("/metrics", "-H", known, "-H", "Host: \(host)") == "421", "\(host)")
+    }
+    #expect(try tcp("/metrics", "-H", known, "-H", "Origin: https://evil.example") == "403")
+    for host in ["rxd.example", "m.example:80", "localhost:1"] {
+      #expect(try tcp("/metrics", "-H", known, "-H", "Host: \(host)") == "200", "\(host)")
+    }
     #expect(try tcp("/status", "-H", known) == "404")
     #expect(try tcp("/stats", "-H", known) == "404")
     #expect(try tcp("/reload", "-X", "POST", "-H", known) == "404")
@@ -222,6 +255,8 @@ struct MetricsTests {
     for address in ["127.0.0.1", "localhost:", "::1:80", "a:b:1", "127.0.0.1:99999"] {
       #expect(try Rxd.run("run", file, "--metrics-listen", address).status == 64)
     }
+    let named = try Rxd.run("run", file, "--metrics-listen", "0", "--metrics-hosts", "rxd.example:80")
+    #expect(named.status == 64 && named.errors.contains("'rxd.example:80' is no name of a host"), "\(named.errors)")
     let taken = try FreePort()
     try taken.listen()
     let outcome = try Rxd.run("run", file, "--metrics-listen", "\(taken.number)")

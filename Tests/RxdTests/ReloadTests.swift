@@ -340,7 +340,7 @@ struct ReloadTests {
     try process.errorLine(with: "listening on")
     let (one, other) = (try Connection(port: port), try Connection(port: port))
     func ask(_ connection: Connection, _ path: String) -> String {
-      connection.send("GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n")
+      connection.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
       guard let answer = connection.message() else { return "closed" }
       return "\(answer.head.split(separator: " ")[1]) \(String(decoding: answer.body, as: UTF8.self))"
     }

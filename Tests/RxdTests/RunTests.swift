@@ -116,7 +116,7 @@ struct RunTests {
     #expect(summary["rejected"] as? Int == 1)
 
     let text = try Rxd.run(file, "--log-format", "text", input: input)
-    #expect(text.errors.contains("warning rejected: {"))
+    #expect(text.errors.contains(": rejected: {"))
     #expect(try Rxd.run("-qq", file, input: "{\"b\":1}\n").errors == "")
     #expect(try Rxd.run("-v", file, input: "").errors.contains("0 events in, 0 out"))
   }
@@ -328,6 +328,50 @@ struct RunTests {
     #expect(try process.wait() == 1)
   }
 
+  /// A program that the system cannot start for one event is that event's error, however the event reaches it.
+  @Test(arguments: [
+    "command: [basename, --, '{{ event.p }}']", "command: [basename, --, '{{ event.p }}'], streaming: true",
+    "command: [sh, -c, 'echo $P'], environment: { P: '{{ event.p }}' }",
+  ]) func argumentsThatNoProgramGetsAreRejected(_ exec: String) throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { in: { stdin: { decode: ndjson } } }
+      signals: { said: { from: in, chain: [ { flattenMap: { policy: concat, signal: { from: { exec: { \(exec) } } } } } ] } }
+      sinks: { out: { from: said, stdout: text }, wrong: { from: said.errors, file: '\(folder.path)/wrong' } }
+
+      """)
+    let long = String(repeating: "x", count: 140_000)
+    let outcome = try Rxd.run(
+      file, input: "{\"p\":\"one\"}\n{\"p\":\"\(long)\"}\n{\"p\":\"a\\u0000b\"}\n{\"p\":\"two\"}\n")
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    #expect(outcome.lines == ["one", "two"])
+    let wrong = try String(contentsOfFile: folder.path + "/wrong", encoding: .utf8).split(separator: "\n")
+    #expect(wrong.count == 2 && wrong.allSatisfy { $0.contains("RX526") })
+    #expect(wrong.first?.contains("more than the system takes") == true, "\(wrong.first?.suffix(400) ?? "")")
+    #expect(wrong.last?.contains("NUL") == true)
+  }
+
+  /// A person who has asked for the end learns what it waits for, and what asking again does.
+  @Test func aStopSaysWhatItWaitsFor() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { soon: { values: [1, 2, 3] } }
+      sinks: { out: { from: soon, http: 'http://127.0.0.1:1/' }, done: { from: soon, discard: {} } }
+      """)
+    let process = try RunningRxd([file])
+    try process.errorLine(with: "trying again")
+    process.send(SIGINT)
+    let line = try process.errorLine(with: "stopping: waits at most")
+    #expect(line.contains("for 'out' (3 events; ") && line.contains("connect"), "\(line)")
+    #expect(line.contains("a second SIGINT or SIGTERM ends at once, and what is not delivered then is lost"), "\(line)")
+    #expect(!line.contains("done"))
+    #expect(try process.wait(sending: SIGINT) == 128 + SIGINT)
+  }
+
   @Test func aSecondSignalEndsAtOnce() throws {
     let folder = try Scratch()
     // A delay that outlasts any drain.
@@ -361,7 +405,7 @@ struct RunTests {
     let folder = try Scratch()
     let file = try folder.write("echo.yaml", Self.echo)
     let text = try Rxd.run(file, input: "x\n", environment: ["RXD_LOG_FORMAT": "text"])
-    #expect(text.errors.contains("warning rejected: {"))
+    #expect(text.errors.contains(": rejected: {"))
     let wrong = try Rxd.run(file, environment: ["RXD_LOG_FORMAT": "xml"])
     #expect(wrong.status == 64)
     #expect(wrong.errors.contains("RXD_LOG_FORMAT"))

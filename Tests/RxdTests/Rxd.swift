@@ -21,6 +21,13 @@ enum Rxd {
     return root + "/.build/debug/rxd"
   }()
 
+  /// Where processes have their sockets that name no other place, so that they find none of this machine's and leave none behind.
+  static let runtime: String = {
+    let path = FileManager.default.temporaryDirectory.appendingPathComponent("rxd-runtime-\(getpid())").path
+    mkdir(path, 0o700)
+    return path
+  }()
+
   struct Outcome {
     var status: Int32
     var output: String
@@ -149,6 +156,7 @@ final class RunningRxd {
     for name in variables.keys where name.hasPrefix("RXD_") || name == "NOTIFY_SOCKET" {
       variables[name] = nil
     }
+    variables["XDG_RUNTIME_DIR"] = Rxd.runtime
     variables.merge(environment) { $1 }
     // `env -C` changes the folder and becomes the program.
     var program = folder == nil ? binary : "/usr/bin/env"

@@ -109,7 +109,7 @@ struct ServerTests {
       / Double(sysconf(Int32(_SC_CLK_TCK)))
   }
 
-  /// Nor does it hold up the end of the process: it gets 408, and a client that is waiting for its answer gets that.
+  /// Nor does it hold up the end of the process: it gets 408, or 503 if the pipeline has ended before.
   @Test(arguments: [false, true]) func aStalledBodyDoesNotHoldUpTheEnd(_ hasState: Bool) throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -123,12 +123,13 @@ struct ServerTests {
     let process = try RunningRxd(["-v", "--graceful-shutdown-limit-secs", "3600", file] + state)
     let port = try port(process)
     let stalled = try Connection(port: port)
-    stalled.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+    stalled.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
     #expect(stalled.line()?.hasPrefix("HTTP/1.1 100") == true)
     #expect(stalled.line() == "")
     stalled.send("{}")
     process.send(SIGTERM)
-    #expect(stalled.readAll().hasPrefix("HTTP/1.1 408"))
+    let answer = stalled.readAll()
+    #expect(["HTTP/1.1 408", "HTTP/1.1 503"].contains { answer.hasPrefix($0) }, "\(answer)")
     #expect(try process.wait() == 0)
   }
 

@@ -1,4 +1,6 @@
 import Foundation
+import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// `rxd state` and `rxd deadletters`, on stores that a run has made.
@@ -96,7 +98,7 @@ struct StateVerbTests {
     try fillOutbox()
     let list = try #require(try json(rxd("state", "ls", "--format", "json").output) as? [[String: Any]])
     #expect(list.count == 1 && list[0]["pipeline"] as? String == "send" && list[0]["in_use_by"] is NSNull)
-    let outbox = try #require((list[0]["outbox"] as? [[String: Any]])?.first)
+    let outbox = try #require((list.item(0)["outbox"] as? [[String: Any]])?.first)
     #expect(outbox["sink"] as? String == "web" && outbox["events"] as? Int == 3)
     #expect(try rxd("state", "ls").output.contains("3 to web"))
     #expect(try rxd("state", "show", "send").output.contains(#/\nweb +3 +\d+ +\d+/#))
@@ -309,7 +311,8 @@ struct StateVerbTests {
     _ = try folder.write("table.yaml", table(encode: "json"))
     let outcome = try rxd("run", file, input: "{\"a\":2}\n")
     #expect(outcome.lines.sorted() == ["\"x\"", "\"y\"", "{\"a\":2}"].sorted(), "\(outcome.output)")
-    #expect(outcome.lines.firstIndex(of: "\"x\"")! < outcome.lines.firstIndex(of: "\"y\"")!)
+    let (first, second) = (outcome.lines.firstIndex(of: "\"x\""), outcome.lines.firstIndex(of: "\"y\""))
+    #expect(try #require(first) < #require(second))
     #expect(!(try rxd("state", "ls").output.contains("to out")))
   }
 

@@ -1,5 +1,6 @@
 import Foundation
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// `rxd tap`: events of a running pipeline.
@@ -63,14 +64,14 @@ struct TapTests {
     let process = try start(try folder.write("a.yaml", text()))
     for edge in ["large/filter", "large/fil*", "a.yaml:8", "8", "large/map->large/filter"] {
       let (tap, head) = try tap(edge, "--limit", "2")
-      let edges = try #require(head[0]["edges"] as? [[String: Any]])
+      let edges = try #require(head.item(0)["edges"] as? [[String: Any]])
       #expect(edges.count == 1 && edges[0]["from"] as? String == "large/map", "\(edge): \(head)")
       #expect((edges[0]["at"] as? String)?.hasSuffix("a.yaml:8:9") == true)
       try append("1\n3\n")
       let events = try [object(tap.line()), object(tap.line())]
       #expect(events.map { $0["event"] as? Int } == [1, 3])
       #expect(events.map { $0["verdict"] as? String } == ["dropped", "passed"])
-      #expect(events[0]["pipeline"] as? String == "tail" && events[0]["to"] as? String == "large/filter")
+      #expect(try events.item(0)["pipeline"] as? String == "tail" && events.item(0)["to"] as? String == "large/filter")
       #expect(try tap.wait() == 0)
     }
     try end(process)
@@ -227,7 +228,9 @@ struct TapTests {
         "kept", "superseded", "kept", "superseded", "kept", "superseded", "kept",
       ])
     let times = lines.map { $0["nanoseconds"] as? Int }
-    #expect(lines.map { $0["since"] as? Int } == [nil, times[0], nil, times[2], nil, times[4], nil], "\(lines)")
+    #expect(
+      try lines.map { $0["since"] as? Int } == [nil, times.item(0), nil, times.item(2), nil, times.item(4), nil],
+      "\(lines)")
     #expect(lines[1]["from"] as? String == "lines" && lines[1]["to"] as? String == "last/throttle")
     #expect(try tap.wait() == 0)
 

@@ -8,7 +8,17 @@ final class Terminal {
   private var seen: [UInt8] = []
   private var status: Int32?
 
-  init(_ arguments: String..., program: String = Rxd.binary, environment: [String: String] = [:]) throws {
+  convenience init(
+    _ arguments: String..., program: String = Rxd.binary, environment: [String: String] = [:], columns: UInt16 = 120,
+    rows: UInt16 = 40
+  ) throws {
+    try self.init(arguments: arguments, program: program, environment: environment, columns: columns, rows: rows)
+  }
+
+  init(
+    arguments: [String], program: String = Rxd.binary, environment: [String: String] = [:], in folder: String? = nil,
+    columns: UInt16 = 120, rows: UInt16 = 40
+  ) throws {
     // What posix_openpt, unlockpt and ptsname do, which Swift does not see.
     master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
     var locked: Int32 = 0
@@ -18,17 +28,20 @@ final class Terminal {
       throw TimedOut(description: "no pty")
     }
     let name = "/dev/pts/\(number)"
-    var size = winsize(ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0)
+    var size = winsize(ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0)
     guard ioctl(master, UInt(TIOCSWINSZ), &size) == 0 else { throw TimedOut(description: "no size of a pty") }
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     for descriptor in 0...2 { posix_spawn_file_actions_addopen(&actions, Int32(descriptor), name, O_RDWR, 0) }
     var variables = ProcessInfo.processInfo.environment
+    variables["XDG_RUNTIME_DIR"] = Rxd.runtime
     variables.merge(["TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"]) { $1 }
     variables.merge(environment) { $1 }
-    pid = try spawn(
-      program, [program] + arguments, variables, &actions, flags: 0x80)  // a session of its own
+    // `env -C` changes the folder and becomes the program.
+    let words = folder.map { ["env", "-C", $0, program] } ?? [program]
+    // The flag begins a session of its own.
+    pid = try spawn(folder == nil ? program : "/usr/bin/env", words + arguments, variables, &actions, flags: 0x80)
   }
 
   deinit {
@@ -62,6 +75,21 @@ final class Terminal {
         throw TimedOut(
           description: "no \(text.debugDescription) in \(String(decoding: seen, as: UTF8.self).debugDescription)")
       }
+    }
+  }
+
+  /// What has been written and not been waited for.
+  var output: String { String(decoding: seen, as: UTF8.self) }
+  /// The rest of the line behind what was waited for, without escape sequences.
+  func line() throws -> String {
+    let deadline = Deadline(after: RunningRxd.limit)
+    while true {
+      if let end = seen.firstIndex(of: 0x0A) {
+        let text = String(decoding: seen[..<end], as: UTF8.self)
+        seen.removeFirst(end + 1)
+        return text.replacing(/\x{1B}\[[0-9;?]*[A-Za-z]/, with: "").replacing("\r", with: "")
+      }
+      guard try more(deadline, "a line") else { throw TimedOut(description: "no line") }
     }
   }
 

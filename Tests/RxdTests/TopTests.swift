@@ -119,6 +119,117 @@ struct TopTests {
     try end(process)
   }
 
+  /// The counts of many steps are as good as those of few: the answer may have any size.
+  @Test func aThousandStepsAreShown() throws {
+    let chain = (0..<30).map { _ in "{ map: event }, { filter: event != 3 }" }.joined(separator: ", ")
+    var files: [String] = []
+    for number in 0..<10 {
+      files.append(
+        try folder.write(
+          "p\(number).yaml",
+          """
+          name: p\(number)
+          sources: { t: { interval: 1s } }
+          signals: { a: { from: t, chain: [ { map: event.tick }, \(chain) ] }, b: { from: a, chain: [ \(chain) ] } }
+          sinks: { out: { from: b, discard: {} } }
+
+          """))
+    }
+    let process = try RunningRxd(["--daemon", "--log-format", "text", "--control-socket", socket] + files)
+    try process.waits(forSocket: socket)
+    let outcome = try top("--once", "--interval", "100ms", "--format", "json")
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    let document = try #require(
+      try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
+    #expect((document["steps"] as? [Any])?.count == 10 * 123)
+    #expect((document["sentences"] as? [Any])?.isEmpty == false)
+    try end(process)
+  }
+
+  /// No line is longer than the window, however narrow it is.
+  @Test(arguments: [24, 41, 63, 79] as [UInt16]) func aNarrowWindowIsEnough(_ columns: UInt16) throws {
+    let process = try start(try folder.write("a.yaml", Self.ticking))
+    let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms", columns: columns, rows: 20)
+    try terminal.expect("STEP")
+    let line = try terminal.line()
+    #expect(line.contains("IN/S") && line.unicodeScalars.count <= Int(columns) - 4, "\(line.debugDescription)")
+    for _ in 0..<4 {
+      let line = try terminal.line()
+      #expect(line.unicodeScalars.count <= Int(columns), "\(line.debugDescription)")
+    }
+    try terminal.type("q", expecting: "\u{1B}[?1049l")
+    #expect(try terminal.wait() == 0)
+    try end(process)
+  }
+
+  @Test func theTableScrolls() throws {
+    let chain = (0..<40).map { _ in "{ map: event }" }.joined(separator: ", ")
+    let text = """
+      name: long
+      sources: { t: { interval: 10ms } }
+      signals: { a: { from: t, chain: [ \(chain) ] } }
+      sinks: { out: { from: a, discard: {} } }
+
+      """
+    let process = try start(try folder.write("a.yaml", text))
+    let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms", rows: 20)
+    try terminal.expect("rows 1 to ")
+    try terminal.expect(" of 42")
+    try terminal.type("\u{1B}[B", expecting: "rows 2 to ")
+    try terminal.type("\u{1B}[A", expecting: "rows 1 to ")
+    try terminal.type("G", expecting: "to 42 of 42")
+    try terminal.type("\u{1B}[5~", expecting: "a/map#")
+    try terminal.type("\u{1B}[H", expecting: "rows 1 to ")
+    try terminal.type("\u{1B}[6~", expecting: "a/map#")
+    try terminal.type("q", expecting: "\u{1B}[?1049l")
+    #expect(try terminal.wait() == 0)
+    try end(process)
+  }
+
+  /// What the file itself reads from an errors output stands behind what is stuck.
+  @Test func whatTheFileReadsIsNoFailure() throws {
+    let port = try FreePort()
+    try port.listen()
+    let text = """
+      name: both
+      sources: { ticks: { interval: 2ms } }
+      signals: { ints: { from: ticks, chain: [ { map: 1 / (event.tick % 2) } ] } }
+      sinks:
+        none: { from: ints, discard: {} }
+        bad: { from: ints.errors, discard: {} }
+
+      """
+    let process = try start(
+      try folder.write("a.yaml", text), try folder.write("b.yaml", try blocked(port)))
+    let sentences = try sentences(until: "which the file reads from its errors output")
+    let stuck = try #require(try self.sentences(until: "holds back").firstIndex { $0.contains("holds back") })
+    #expect(stuck == 0, "\(sentences)")
+    #expect(!sentences.contains { $0.contains("failed for") }, "\(sentences)")
+    try end(process)
+  }
+
+  /// Why a pipeline does not run, and why a reload was refused, stand first, also in the answer of `rxd why`.
+  @Test func theCauseIsSaid() throws {
+    let text = """
+      name: lost
+      sources: { lines: { file: { path: '\(folder.path)/missing' } } }
+      sinks: { none: { from: lines, discard: {} } }
+
+      """
+    let ticking = try folder.write("a.yaml", Self.ticking)
+    let process = try start(ticking, try folder.write("b.yaml", text))
+    let failed = try sentences(until: "`lost` does not run: ")
+    #expect(failed.first?.contains("missing") == true, "\(failed)")
+    let why = try Rxd.run("why", "lost", "--socket", socket)
+    #expect(why.output.contains("`lost` does not run: ") && why.output.contains("missing"), "\(why.output)")
+    try folder.write("a.yaml", Self.ticking.replacing("filter:", with: "filtre:"))
+    #expect(try Rxd.run("reload", "--wait", "--socket", socket).status == 78)
+    _ = try sentences(until: "The last reload did not lead to the new files: ")
+    let refused = try Rxd.run("why", "ticking", "--socket", socket)
+    #expect(refused.output.contains("The last reload did not lead to the new files: "), "\(refused.output)")
+    try end(process)
+  }
+
   @Test func keysOnATerminal() throws {
     let process = try start(try folder.write("a.yaml", Self.ticking))
     let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")

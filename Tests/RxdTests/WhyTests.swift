@@ -1,4 +1,6 @@
 import Foundation
+import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// `rxd why`: events of a running pipeline that did not pass.
@@ -71,11 +73,11 @@ struct WhyTests {
     try append("{\"id\": \"a\", \"status\": 200}\n{\"id\": \"b\", \"status\": 503}\n{\"id\": 7, \"status\": 404}\n")
     let events = try events(2, "tail", "large/filter")
     #expect(events.map { $0["verdict"] as? String } == ["dropped", "dropped"])
-    #expect(events[0]["reason"] as? String == "event.status >= 500 is false")
-    #expect(events[0]["at"] as? String == "\(file):8:17" && events[0]["line"] as? Int == 8)
-    #expect((events[0]["event"] as? [String: Any])?["status"] as? Int == 200)
-    #expect(events[1]["offset"] as? Int == 54 && events[1]["path"] as? String == input)
-    let way = try #require(events[0]["way"] as? [[String: Any]])
+    #expect(try events.item(0)["reason"] as? String == "event.status >= 500 is false")
+    #expect(try events.item(0)["at"] as? String == "\(file):8:17" && events.item(0)["line"] as? Int == 8)
+    #expect(try (events.item(0)["event"] as? [String: Any])?["status"] as? Int == 200)
+    #expect(try events.item(1)["offset"] as? Int == 54 && events.item(1)["path"] as? String == input)
+    let way = try #require(events.item(0)["way"] as? [[String: Any]])
     #expect(way.map { $0["step"] as? String } == ["lines/file", "large/map", "large/filter"])
     // As a person reads it: the line of the file is underlined as by `check`.
     let shown = try why("tail", "8", "--id", "7")
@@ -158,5 +160,40 @@ struct WhyTests {
     #expect(
       events.allSatisfy { $0["reason"] as? String == "event.status >= 500 is false" && $0["path"] as? String == input })
     try end(process)
+  }
+
+  /// The log, `rxd why` and metrics have one name for a component, and a line of the log says of which pipeline it is.
+  @Test(.enabled(if: VerbTests.has("curl", "--version"), "needs curl")) func theLogHasTheNamesOfMetrics() throws {
+    let port = try FreePort()
+    func text(_ name: String) -> String {
+      """
+      name: \(name)
+      sources: { t: { interval: 50ms } }
+      signals: { s: { from: t, chain: [ { map: { n: event.tick } }, { filter: 100 / (event.n % 3) > 20 } ] } }
+      sinks: { out: { from: s, http: { url: 'http://127.0.0.1:\(port.number)/' } } }
+
+      """
+    }
+    let process = try RunningRxd([
+      "--daemon", "--log-format", "json", "--control-socket", socket, try folder.write("one.yaml", text("one")),
+      try folder.write("two.yaml", text("two")),
+    ])
+    var wanted: Set<String> = ["one s/filter", "one out/http", "two s/filter", "two out/http"]
+    while !wanted.isEmpty {
+      let line = try process.errorLine(with: "component_id")
+      let record = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+      let (pipeline, component) = (record["pipeline"] as? String ?? "", record["component_id"] as? String ?? "")
+      #expect(["one", "two"].contains(pipeline) && ["s/filter", "out/http"].contains(component), "\(line)")
+      wanted.remove("\(pipeline) \(component)")
+    }
+    let metrics = try Program.run(
+      "/usr/bin/env", ["curl", "-sS", "-m", "60", "--unix-socket", socket, "http://rxd/metrics"]
+    ).output
+    for component in ["s/filter", "out/http"] {
+      #expect(metrics.contains("pipeline=\"one\",component_id=\"\(component)\""))
+      #expect(try Rxd.run("why", "one", component, "--socket", socket).status == 0)
+    }
+    process.send(SIGQUIT)
+    _ = try process.wait()
   }
 }

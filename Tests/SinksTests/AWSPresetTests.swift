@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// The presets of AWS, against answers of the form that it documents; `AWSServerTests` has them beside a server.
@@ -37,13 +38,13 @@ import Testing
     let requests = sending.http.exchanges.map(\.request)
     #expect(requests.map(\.method) == ["PUT", "PUT", "PUT"])
     #expect(sending.http.bodies == ["{\"n\":1}\n{\"n\":2}\n", "{\"n\":1}\n{\"n\":2}\n", "{\"n\":3}\n"])
-    let key = sending.http.exchanges[0].header("idempotency-key") ?? ""
-    #expect(requests[0].url == "http://127.0.0.1:9000/logs/2026/01/01/20260101T000000Z-1-\(key).ndjson")
-    #expect(requests[1].url == requests[0].url)
-    #expect(requests[2].url.hasPrefix("http://127.0.0.1:9000/logs/2026/01/01/20260101T"))
-    #expect(requests[2].url.contains("Z-2-"))
-    #expect(sending.http.exchanges[0].header("content-type") == "application/x-ndjson")
-    guard case .awsSigV4(let signing) = requests[0].options.auth else {
+    let key = try sending.http.exchanges.item(0).header("idempotency-key") ?? ""
+    #expect(try requests.item(0).url == "http://127.0.0.1:9000/logs/2026/01/01/20260101T000000Z-1-\(key).ndjson")
+    #expect(try requests.item(1).url == requests.item(0).url)
+    #expect(try requests.item(2).url.hasPrefix("http://127.0.0.1:9000/logs/2026/01/01/20260101T"))
+    #expect(try requests.item(2).url.contains("Z-2-"))
+    #expect(try sending.http.exchanges.item(0).header("content-type") == "application/x-ndjson")
+    guard case .awsSigV4(let signing) = try requests.item(0).options.auth else {
       Issue.record("no signature")
       return
     }
@@ -59,9 +60,9 @@ import Testing
     sending.run()
     let paths = sending.http.exchanges.map { $0.request.url.dropFirst("http://127.0.0.1:9000/logs/".count) }
     #expect(paths.count == 2)
-    #expect(paths[0].hasPrefix("shop=a/2026"))
-    #expect(paths[1].hasPrefix("shop=b%2Fc/2026"))
-    #expect(paths[0].hasSuffix(".ndjson.gz"))
+    #expect(try paths.item(0).hasPrefix("shop=a/2026"))
+    #expect(try paths.item(1).hasPrefix("shop=b%2Fc/2026"))
+    #expect(try paths.item(0).hasSuffix(".ndjson.gz"))
     // Also a small object is what its name says.
     #expect(sending.http.exchanges.map { $0.header("content-encoding") } == ["gzip", "gzip"])
   }
@@ -110,7 +111,7 @@ import Testing
     sending.run()
     #expect(sending.http.bodies.count == 2)
     #expect(
-      sending.http.bodies[1]
+      try sending.http.bodies.item(1)
         == #"{"QueueUrl":"http://127.0.0.1:9000/1/q","Entries":[{"MessageBody":"{\"n\":1}","MessageGroupId":"g","MessageDeduplicationId":"1","Id":"0"}]}"#
         + "\n")
     #expect(

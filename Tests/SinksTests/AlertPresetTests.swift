@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// The presets that notify people, against answers of the form that their servers document.
@@ -19,13 +20,13 @@ import Testing
       "use: slack, with: { url: 'https://hooks.slack.com/services/T/B/x', message: \"'n is ' + string(event.n)\" }",
       events: "[{ n: 1 }]")
     sending.settle()
-    #expect(sending.http.exchanges[0].body == "{\"text\":\"n is 1\"}\n")
-    sending.http.exchanges[0].answer(429, "rate_limited", [HTTPHeader("Retry-After", "30")])
+    #expect(try sending.http.exchanges.item(0).body == "{\"text\":\"n is 1\"}\n")
+    try sending.http.exchanges.item(0).answer(429, "rate_limited", [HTTPHeader("Retry-After", "30")])
     sending.run(until: .seconds(29))
     #expect(sending.http.exchanges.count == 1)
     sending.run(until: .seconds(31))
     #expect(sending.http.exchanges.count == 2)
-    sending.http.exchanges[1].answer(200, "ok")
+    try sending.http.exchanges.item(1).answer(200, "ok")
     sending.run()
     #expect(sending.outcome == .completed)
   }
@@ -70,11 +71,11 @@ import Testing
     #expect(sending.http.exchanges.count == 1)
     sending.run(until: .seconds(36))
     #expect(sending.http.exchanges.count == 2)
-    #expect(sending.http.exchanges[1].body == first.body)
-    sending.http.exchanges[1].answer(200, #"{"ok":true,"result":{"message_id":1}}"#)
+    #expect(try sending.http.exchanges.item(1).body == first.body)
+    try sending.http.exchanges.item(1).answer(200, #"{"ok":true,"result":{"message_id":1}}"#)
     sending.settle()
     #expect(sending.http.exchanges.count == 3)
-    sending.http.exchanges[2].answer(
+    try sending.http.exchanges.item(2).answer(
       400, #"{"ok":false,"error_code":400,"description":"Bad Request: message is too long"}"#)
     sending.run()
     #expect(sending.outcome == .completed)
@@ -109,12 +110,13 @@ import Testing
       429, "{\"status\":\"throttle exceeded\",\"message\":\"Requests for this service are arriving too quickly\"}")
     sending.run(until: .seconds(30))
     #expect(sending.http.exchanges.count == 2)
-    #expect(sending.http.exchanges[1].body == first.body)
-    sending.http.exchanges[1].answer(202, #"{"status":"success","message":"Event processed","dedup_key":"a/disk"}"#)
+    #expect(try sending.http.exchanges.item(1).body == first.body)
+    try sending.http.exchanges.item(1).answer(
+      202, #"{"status":"success","message":"Event processed","dedup_key":"a/disk"}"#)
     sending.settle()
     #expect(sending.http.exchanges.count == 3)
-    #expect(sending.http.exchanges[2].body.contains("\"event_action\":\"resolve\",\"dedup_key\":\"a/disk\""))
-    sending.http.exchanges[2].answer(
+    #expect(try sending.http.exchanges.item(2).body.contains("\"event_action\":\"resolve\",\"dedup_key\":\"a/disk\""))
+    try sending.http.exchanges.item(2).answer(
       400, #"{"status":"invalid event","message":"Event object is invalid","errors":["'payload.severity' is invalid"]}"#
     )
     sending.run()

@@ -365,12 +365,12 @@ import Testing
 
   /// Where states are kept, events are acknowledged when they are on the disk, whatever `sync` says: together, and soon if a
   /// checkpoint waits.
-  @Test(arguments: ["never", "batch", "interval"]) func acknowledgesOnTheDisk(_ sync: String) throws {
+  @Test(arguments: ["never", "batch", "interval, syncInterval: 1h"]) func acknowledgesOnTheDisk(_ sync: String) throws {
     let source = TrackedSource()
     let pipeline = try RealPipeline(
       """
       sources: { in: { never: {} } }
-      sinks: { out: { from: in, file: { path: '\(scratch("out"))', sync: \(sync), syncInterval: 1h } } }
+      sinks: { out: { from: in, file: { path: '\(scratch("out"))', sync: \(sync) } } }
       """
     ) { execution in
       execution.acknowledgesOnDisk = true

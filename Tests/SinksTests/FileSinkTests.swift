@@ -48,9 +48,9 @@ import Testing
     #expect(status.st_mode & 0o007 == 0)
   }
 
-  @Test(arguments: ["never", "batch", "interval"])
+  @Test(arguments: ["never", "batch", "interval, syncInterval: 1ms"])
   func synchronizes(_ mode: String) throws {
-    let writing = try run("{ path: '\(scratch("a.log"))', sync: \(mode), syncInterval: 1ms }")
+    let writing = try run("{ path: '\(scratch("a.log"))', sync: \(mode) }")
     #expect(writing.outcome == .completed)
     #expect(scratch.read("a.log") == "1\n2\n")
   }

@@ -2,6 +2,7 @@ import CInflate
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Synchronization
 import Testing
 import Transport
@@ -77,7 +78,7 @@ final class HandWorker: Worker, @unchecked Sendable {
       #expect((exchange.request.body ?? []).count < 150)
     }
     #expect(
-      Inflated.text(sending.http.exchanges[1]) == String(repeating: "e", count: 1000) + "\n"
+      try Inflated.text(sending.http.exchanges.item(1)) == String(repeating: "e", count: 1000) + "\n"
         + String(repeating: "f", count: 1000) + "\n")
     #expect(sending.outcome == .completed)
     #expect(sending.counters.sent == 6)
@@ -155,7 +156,7 @@ final class HandWorker: Worker, @unchecked Sendable {
     sending.settle()
     #expect(requests(sending) == ["ab", "cd"])
     #expect(worker.count == 0)
-    sending.http.exchanges[1].answer(200)
+    try sending.http.exchanges.item(1).answer(200)
     sending.settle()
     #expect(worker.count == 1)
     #expect(sending.counters.sent == 2)
@@ -167,14 +168,14 @@ final class HandWorker: Worker, @unchecked Sendable {
     sending.settle()
     worker.work()
     sending.settle()
-    sending.http.exchanges[0].answer(503, "", [HTTPHeader("Retry-After", "10")])
+    try sending.http.exchanges.item(0).answer(503, "", [HTTPHeader("Retry-After", "10")])
     sending.settle()
     worker.work()
     sending.run(until: .milliseconds(9_999))
     #expect(requests(sending) == ["ab"])
     sending.run(until: .seconds(10))
     #expect(requests(sending) == ["ab", "ab"])
-    sending.http.exchanges[1].answer(200)
+    try sending.http.exchanges.item(1).answer(200)
     sending.settle()
     #expect(requests(sending) == ["ab", "ab", "cd"])
     #expect(worker.done == 2)
@@ -187,7 +188,7 @@ final class HandWorker: Worker, @unchecked Sendable {
     sending.settle()
     worker.work()
     sending.settle()
-    sending.http.exchanges[0].answer(403)
+    try sending.http.exchanges.item(0).answer(403)
     sending.settle()
     #expect(sending.failure?.message.contains("403") == true)
     while worker.work() {}

@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// Several requests of one `http` sink under way at once.
@@ -13,8 +14,8 @@ import Testing
   private let accept: (Int, ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer? = { _, _ in ScriptedHTTP.status(200) }
 
   private func answer(_ pipeline: VirtualPipeline, _ number: Int, _ status: Int, retryAfter: Int? = nil) {
-    pipeline.http.exchanges[number].answer(
-      status, "", retryAfter.map { [HTTPHeader("Retry-After", "\($0)")] } ?? [])
+    let headers = retryAfter.map { [HTTPHeader("Retry-After", "\($0)")] } ?? []
+    do { try pipeline.http.exchanges.item(number).answer(status, "", headers) } catch { Issue.record(error) }
     pipeline.settle()
   }
 
@@ -250,13 +251,13 @@ import Testing
   func aFinalFailureEndsAllOnce(_ status: Int) throws {
     let sending = try pipeline("maxConcurrent: 4, retry: 1")
     sending.settle()
-    sending.http.exchanges[2].answer(status)
-    sending.http.exchanges[3].answer(status)
+    try sending.http.exchanges.item(2).answer(status)
+    try sending.http.exchanges.item(3).answer(status)
     sending.settle()
     #expect(sending.failure?.message.contains("answered \(status)") == true)
     #expect(sending.http.exchanges.count == 4)
     #expect(sending.http.open.isEmpty)
-    #expect(sending.http.exchanges[0].isCancelled && sending.http.exchanges[1].isCancelled)
+    #expect(try sending.http.exchanges.item(0).isCancelled && sending.http.exchanges.item(1).isCancelled)
     #expect(sending.executor.pendingTimers == 0)
     #expect(sending.log.filter { $0.contains("had not acknowledged 6 events") }.count == 1, "\(sending.log)")
   }

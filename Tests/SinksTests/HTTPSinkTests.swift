@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 @Suite struct HTTPSinkTests {
@@ -30,18 +31,18 @@ import Testing
     let sending = try pipeline("")
     sending.settle()
     #expect(sending.http.bodies == ["1\n"])
-    sending.http.exchanges[0].answer(200)
+    try sending.http.exchanges.item(0).answer(200)
     sending.settle()
-    sending.http.exchanges[1].answer(204)
+    try sending.http.exchanges.item(1).answer(204)
     sending.settle()
     #expect(sending.counters.sent == 2)
     #expect(sending.outcome == nil)
-    sending.http.exchanges[2].answer(201)
+    try sending.http.exchanges.item(2).answer(201)
     sending.run()
     #expect(sending.http.bodies == ["1\n", "2\n", "3\n"])
     #expect(sending.outcome == .completed)
     #expect(sending.counters.sent == 3)
-    let first = sending.http.exchanges[0]
+    let first = try sending.http.exchanges.item(0)
     #expect(first.request.method == "POST")
     #expect(first.request.url == "http://h.example/in?key=secret")
     #expect(first.header("content-type")?.hasPrefix("application/") == true)
@@ -54,7 +55,7 @@ import Testing
     let sending = try pipeline(
       "method: PUT, timeout: 3s, headers: { X: y, content-type: text/x }, auth: { basic: { user: u, password: p } }")
     sending.settle()
-    let request = sending.http.exchanges[0].request
+    let request = try sending.http.exchanges.item(0).request
     #expect(request.method == "PUT")
     #expect(request.options.timeout == .seconds(3))
     #expect(request.options.auth == .basic(user: "u", password: Secret("p")))
@@ -72,11 +73,11 @@ import Testing
     let waiting = try sink()
     #expect(waiting.queue == PipelineStatistics.Queue(events: 4, bytes: 6, inFlight: 1, oldest: .seconds(3)))
     #expect(waiting.holding == 4 && waiting.isPausing && waiting.retries == 0)
-    sending.http.exchanges[0].answer(503)
+    try sending.http.exchanges.item(0).answer(503)
     sending.run(until: .seconds(10))
     #expect(try sink().retries == 1)
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
-    if sending.http.exchanges.count > 1 { sending.http.exchanges[1].answer(200) }
+    if sending.http.exchanges.count > 1 { try sending.http.exchanges.item(1).answer(200) }
     sending.run()
     let over = try sink()
     #expect(over.queue?.events == 0 && over.holding == 0 && !over.isPausing)
@@ -92,7 +93,7 @@ import Testing
     sending.run(until: .seconds(4))
     #expect(try latency() == nil)
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
-    sending.http.exchanges[0].answer(200)
+    try sending.http.exchanges.item(0).answer(200)
     sending.run(until: .seconds(4))
     let taken = try #require(try latency())
     // The first event comes at the start: 4, 3, 2 and 1 seconds.
@@ -113,7 +114,7 @@ import Testing
       sinks: { out: { from: some, discard: {} } }
       """)
     asking.run(until: .seconds(2))
-    asking.http.exchanges[0].answer(200, "{}")
+    try asking.http.exchanges.item(0).answer(200, "{}")
     asking.run()
     let plan = asking.execution.plan
     let latencies = asking.execution.statistics.steps.filter { plan.steps[$0.step.number].keyword == "http" }.map(
@@ -153,7 +154,7 @@ import Testing
     let sending = try pipeline("batch: { count: 100, every: 0s }", events: "[1, 2, 3, 4]", pace: "1s")
     sending.run(until: .milliseconds(2500))
     #expect(sending.http.bodies == ["1\n"])
-    sending.http.exchanges[0].answer(200)
+    try sending.http.exchanges.item(0).answer(200)
     sending.settle()
     #expect(sending.http.bodies == ["1\n", "2\n3\n"])
   }
@@ -170,7 +171,7 @@ import Testing
   @Test func onlyTheStatusOfAnAnswerMatters() throws {
     let sending = try pipeline("")
     sending.settle()
-    #expect(sending.http.exchanges[0].request.options.cutsResponse)
+    #expect(try sending.http.exchanges.item(0).request.options.cutsResponse)
   }
 
   @Test func makesArrays() throws {
@@ -178,7 +179,7 @@ import Testing
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
     sending.run()
     #expect(sending.http.bodies == [#"[1,{"a":"b"},"x"]"#, #"["y"]"#])
-    #expect(sending.http.exchanges[0].header("content-type") == "application/json")
+    #expect(try sending.http.exchanges.item(0).header("content-type") == "application/json")
   }
 
   // MARK: Answers
@@ -359,7 +360,7 @@ import Testing
   @Test func handsOnItsLimits() throws {
     let sending = try pipeline("timeout: 2m, connectTimeout: 20s", events: "[1]")
     sending.settle()
-    let options = sending.http.exchanges[0].request.options
+    let options = try sending.http.exchanges.item(0).request.options
     #expect(options.timeout == .seconds(120) && options.connectTimeout == .seconds(20))
   }
 
@@ -385,6 +386,23 @@ import Testing
       ], "\(sending.log)")
   }
 
+  /// Whoever looks at the process sees the present trouble, its newest reason and its beginning.
+  @Test func troubleIsSeenWhileItLasts() throws {
+    let sending = try pipeline("retry: { delay: 100ms, maxDelay: 1s }", events: "[1, 2, 3]")
+    sending.http.script = { number, _ in
+      number == 0 ? .failure(HTTPFailure(.connect, "nobody listens")) : ScriptedHTTP.status(number < 3 ? 503 : 200)
+    }
+    let troubles = sending.execution.troubles
+    sending.settle()
+    let first = try #require(troubles.all["shop"])
+    #expect(first.reason == "nobody listens")
+    sending.run(until: .milliseconds(150))
+    let second = try #require(troubles.all["shop"])
+    #expect(second.reason == "POST answered 503" && second.since == first.since)
+    sending.run()
+    #expect(sending.outcome == .completed && troubles.all.isEmpty)
+  }
+
   @Test func attemptsHaveALimit() throws {
     let sending = try pipeline("retry: 3", events: "[1, 2]")
     sending.http.script = { _, _ in ScriptedHTTP.status(503) }
@@ -405,12 +423,12 @@ import Testing
     #expect(sending.executor.isInputPaused)
     for index in 0..<3 {
       #expect(sending.executor.isInputPaused)
-      sending.http.exchanges[index].answer(200)
+      try sending.http.exchanges.item(index).answer(200)
       sending.settle()
     }
     #expect(!sending.executor.isInputPaused)
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
-    sending.http.exchanges[3].answer(200)
+    try sending.http.exchanges.item(3).answer(200)
     sending.run()
     #expect(sending.http.bodies == (1...6).map { "\($0)\n" })
   }
@@ -436,7 +454,7 @@ import Testing
     #expect(sending.http.exchanges.count == 1)
     #expect(sending.executor.isInputPaused)
     sending.http.script = { _, _ in ScriptedHTTP.status(200) }
-    sending.http.exchanges[0].answer(200)
+    try sending.http.exchanges.item(0).answer(200)
     sending.run()
     #expect(!sending.executor.isInputPaused)
     #expect(sending.counters.sent == 40)

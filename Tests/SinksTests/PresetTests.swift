@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// The presets of stores, against answers of the form that their servers document.
@@ -118,14 +119,14 @@ import Testing
     first.answer(429, "Ingestion rate limit exceeded")
     sending.run(until: .seconds(30))
     #expect(sending.http.exchanges.count == 2)
-    #expect(sending.http.exchanges[1].body == first.body)
+    #expect(try sending.http.exchanges.item(1).body == first.body)
     // An entry is too old: the request is halved until it is alone.
     sending.http.script = { _, exchange in
       exchange.body.contains("10000000000")
         ? ScriptedHTTP.status(400, "entry with timestamp 1970-01-01 00:00:10 ignored, reason: 'entry too far behind'")
         : ScriptedHTTP.status(204)
     }
-    sending.http.exchanges[1].answer(400, "entry too far behind")
+    try sending.http.exchanges.item(1).answer(400, "entry too far behind")
     sending.run()
     #expect(sending.outcome == .completed)
     #expect(sending.counters.sent == 3)
@@ -246,7 +247,7 @@ import Testing
       ScriptedHTTP.status(200, #"{"text":"Success","code":0}"#),
     ])
     #expect(busy.http.bodies.count == 2)
-    #expect(busy.http.bodies[0] == busy.http.bodies[1])
+    #expect(try busy.http.bodies.item(0) == busy.http.bodies.item(1))
     let wrong = try splunk([ScriptedHTTP.status(400, #"{"text":"Data channel is missing","code":10}"#)])
     // All of it at once, and never in halves.
     #expect(wrong.http.bodies.count == 1)

@@ -93,13 +93,34 @@ import Testing
     let store = MetricStore(buckets: [1], mostSeries: 2, expire: nil)
     #expect(store.take(metric("ids", "set", 1), at: 0)?.contains("has the type 'set'") == true)
     #expect(store.take(metric("c", "counter", -1, relative: true), at: 0)?.contains("would fall by 1") == true)
+    #expect(store.take(metric("h", "timer", .infinity), at: 0)?.contains("has observed inf") == true)
+    // What was refused has left no series, and no type for its name.
+    #expect(page(store) == "")
+    #expect(store.take(metric("c", "gauge", 1), at: 0) == nil)
     #expect(
-      store.take(metric("c", "gauge", 1), at: 0)?.contains("is a gauge, and an earlier one of its name a counter")
+      store.take(metric("c", "counter", 1), at: 0)?.contains("is a counter, and an earlier one of its name a gauge")
         == true)
     #expect(store.take(metric("t", "timer", 1, [("le", "1")]), at: 0)?.contains("has a label 'le'") == true)
     #expect(store.take(metric("b", "gauge", 1), at: 0) == nil)
     #expect(store.take(metric("d", "gauge", 1), at: 0)?.contains("there are 2, which 'maxSeries' allows") == true)
     #expect(store.take(metric("b", "gauge", 2), at: 0) == nil)
+  }
+
+  /// One datagram must not make a page that Prometheus refuses as a whole; exporter and remote write read metrics in one place.
+  @Test func aLabelIsNoNameOfAMetric() throws {
+    for labels in ["{'__name__': 'evil'}", "{'.-name..': 'evil'}"] {
+      let pipeline = try VirtualPipeline(
+        """
+        sources: { in: { values: [1] } }
+        sinks:
+          page: { from: in, chain: [ { map: "{'name': 'x', 'type': 'counter', 'value': 1, 'labels': \(labels)}" } ], prometheusExporter: 127.0.0.1:0 }
+          sent: { from: in, chain: [ { map: "{'name': 'x', 'type': 'counter', 'value': 1, 'labels': \(labels)}" } ], prometheusRemoteWrite: 'http://127.0.0.1:9/w' }
+          refused: { from: { merge: [page.errors, sent.errors] }, probe: {} }
+        """)
+      pipeline.settle()
+      let letters = pipeline.probe("refused").moments.count { if case .next = $0.moment { true } else { false } }
+      #expect(letters == 2, "\(pipeline.probe("refused").timeline)")
+    }
   }
 
   @Test func forgetsWhatIsOld() {
@@ -117,7 +138,7 @@ import Testing
 
   private func get(_ port: Int, _ path: String, _ head: String = "") -> String {
     guard let client = SocketClient(port: port) else { return "" }
-    client.send("GET \(path) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\(head)\r\n")
+    client.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\(head)\r\n")
     return client.receiveAll()
   }
 

@@ -130,6 +130,31 @@ import Testing
     #expect(names().dropLast().allSatisfy { $0.hasPrefix("log-20260101-0") }, "\(names())")
   }
 
+  /// A file without a next row is renamed at the end of its period all the same, and to that time; also one that was closed meanwhile.
+  @Test(arguments: ["log", "{{ event }}"], ["10s", "3h"]) func silentFilesRotate(_ path: String, _ idle: String) throws
+  {
+    mkdir(scratch("out"), 0o700)
+    let timeout = path == "log" ? "" : ", idleTimeout: \(idle)"
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { in: { values: { list: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], every: 25m } } }
+      signals: { first: { from: in, chain: [ { filter: event == 0 } ] } }
+      sinks:
+        out:
+          from: first
+          file: { path: "\(scratch("out"))/\(path)", encode: text, rotate: { every: 1h, compress: gzip }\(timeout) }
+      """)
+    // Threads of their own write, rename and compress. The time goes on when the row is written.
+    let name = path == "log" ? "log" : "0"
+    let end = Date(timeIntervalSinceNow: 60)
+    pipeline.run(until: .seconds(1600))
+    while scratch.read("out/" + name) != "0\n", Date() < end { pipeline.settle() }
+    pipeline.run(until: .seconds(3 * 3600))
+    while names() != ["\(name)-20260101-010000.gz"], Date() < end { pipeline.settle() }
+    #expect(names() == ["\(name)-20260101-010000.gz"])
+    #expect(try content(names().first ?? "none") == "0\n")
+  }
+
   /// A file that cannot be renamed goes on growing.
   @Test func anotherProgramRotates() throws {
     mkdir(scratch("out"), 0o700)

@@ -10,7 +10,7 @@ import Transport
   private func ask(_ port: Int, _ what: String, _ body: String = "") throws -> Connection {
     let connection = try Connection(port: port)
     connection.send(
-      "\(what) HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+      "\(what) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
     return connection
   }
 
@@ -38,7 +38,7 @@ import Transport
     one.run { one.log.count { $0.contains("listening on") } == 4 }
     other.run { other.log.count { $0.contains("listening on") } == 1 }
     let feed = try Connection(port: port)
-    feed.send("GET /feed HTTP/1.1\r\nHost: h\r\n\r\n")
+    feed.send("GET /feed HTTP/1.1\r\nHost: localhost\r\n\r\n")
     one.run { feed.waits(milliseconds: 0) }
     let order = try ask(port, "POST /orders", "book")
     one.run { order.waits(milliseconds: 0) }

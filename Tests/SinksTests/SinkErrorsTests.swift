@@ -49,12 +49,12 @@ import Testing
     pipeline.run()
     #expect(pipeline.probe("lost").events.isEmpty)
     for number in [0, 2] {
-      pipeline.http.exchanges[number].answer(422, "no")
+      try pipeline.http.exchanges.item(number).answer(422, "no")
       pipeline.run()
     }
     #expect(pipeline.probe("lost").timeline.count == 2)
     #expect(pipeline.outcome == nil)
-    pipeline.http.exchanges[1].answer(200)
+    try pipeline.http.exchanges.item(1).answer(200)
     pipeline.run()
     #expect(
       pipeline.probe("lost").timeline == [

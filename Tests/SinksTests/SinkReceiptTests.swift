@@ -180,7 +180,7 @@ import Transport
       override func receive(_ event: Event) {
         switch way {
         case .noReceipt: break
-        case .neverAcknowledges: receipts.append(take(1))
+        case .neverAcknowledges: receipts.append(take(1, bytes: 0))
         case .settlesTooMuch: delivered(2)
         case .countsLater: kept += 1
         }
@@ -209,7 +209,7 @@ import Transport
 
   @Test func acknowledgingAReceiptTwiceIsTrapped() async {
     await #expect(processExitsWith: .failure) {
-      let receipt = ReceiptBook().take(2, Ack { _ in }, joining: nil)
+      let receipt = ReceiptBook().take(2, bytes: 0, Ack { _ in }, joining: nil)
       receipt.acknowledge(2)
       receipt.acknowledge(1)
     }
@@ -226,8 +226,8 @@ import Transport
     let book = ReceiptBook()
     do {
       let ack = Ack { outcome in outcomes.withLock { $0.append(outcome) } }
-      let receipt = book.take(3, ack, joining: nil)
-      #expect(book.take(2, ack, joining: receipt) === receipt)
+      let receipt = book.take(3, bytes: 0, ack, joining: nil)
+      #expect(book.take(2, bytes: 0, ack, joining: receipt) === receipt)
       ack.release()
       receipt.acknowledge(4)
       #expect(outcomes.withLock { $0 }.isEmpty)

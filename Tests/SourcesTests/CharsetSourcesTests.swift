@@ -99,7 +99,8 @@ import Transport
     let port = try #require(served.port())
     let client = try Connection(port: port)
     for _ in 0..<2 {
-      client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: \(type)\r\nContent-Length: \(body.count)\r\n\r\n")
+      client.send(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: \(type)\r\nContent-Length: \(body.count)\r\n\r\n")
       client.send(body)
       served.run(within: .seconds(30)) { client.waits(milliseconds: 0) }
       #expect(client.message()?.head.hasPrefix("HTTP/1.1 200") == true)
@@ -110,7 +111,7 @@ import Transport
   @Test(arguments: [
     ("tcp: { address: 1, charset: utf-61 }", "there is no charset 'utf-61'"),
     ("udp: { address: 1, decode: bytes, charset: latin1 }", "takes no 'charset'"),
-    ("httpServer: { address: 1, charset: latin1 }", "'charset' has no effect without 'decode'"),
+    ("httpServer: { address: 1, charset: latin1 }", "'charset' of 'httpServer' has no effect without 'decode'"),
     ("http: { url: 'http://h/', decode: bytes, charset: latin1 }", "takes no 'charset'"),
   ]) func mistakesAreFound(_ source: String, _ message: String) {
     let found = PipelineText.complaints("sources: { a: { \(source) } }\nsinks: { out: { from: a, discard: {} } }")

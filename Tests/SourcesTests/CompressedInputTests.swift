@@ -178,6 +178,6 @@ import Testing
     #expect(content.events == ["2"])
     #expect(
       PipelineText.complaints(yaml("{ path: a.log, follow: true, compression: gzip }"))
-        == ["3:53: 'compression' of 'file' has no effect with 'follow'"])
+        == ["3:53: 'compression' of 'file' has no effect with 'follow: true'"])
   }
 }

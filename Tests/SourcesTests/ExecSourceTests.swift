@@ -196,7 +196,7 @@ import Testing
     ("{ command: ['{{ event.x }}'] }", "the program must be written out"),
     ("{ command: ['uptime -p'] }", "there is no program 'uptime -p'"),
     ("{ command: [''] }", "the program has no name"),
-    ("{ command: [a], streaming: true, every: 1s }", "'every' has no meaning beside 'streaming'"),
+    ("{ command: [a], streaming: true, every: 1s }", "'every' of 'exec' has no effect with 'streaming: true'"),
     ("{ command: [a], environment: { 'A=B': c } }", "'A=B' cannot be the name of an environment variable"),
     ("{ command: [a], success: [256] }", "success"),
   ])

@@ -344,7 +344,7 @@ import Testing
     ("{ filter: 'true', whenLate: fire }", "'whenLate: fire' has no meaning for this 'filter': it keeps no time"),
     ("{ window: { count: 3 }, whenLate: skip }", "it goes by number"),
     ("{ window: { every: 1s, time: event }, whenLate: skip }", "it goes by the times of events"),
-    ("{ groupBy: { key: event }, whenLate: fire }", "it keeps no time without 'idle'"),
+    ("{ groupBy: { key: event, chain: [] }, whenLate: fire }", "it keeps no time without 'idle'"),
     ("{ delay: 1s, whenLate: now }", "'whenLate' "),
   ])
   func refusesWhatHasNoMeaning(_ step: String, _ reason: String) {

@@ -39,7 +39,7 @@ import Testing
       }
       override func receive(_ event: Event) { taken.append(OwnedValue(event.value).json) }
       override func turnEnded() {
-        if !taken.isEmpty { held.turns.append((taken, take(taken.count), false)) }
+        if !taken.isEmpty { held.turns.append((taken, take(taken.count, bytes: 0), false)) }
         taken = []
       }
       override func finish() {

@@ -211,11 +211,11 @@ import Transport
       "tcp: { address: 1, framing: { by: length, bytes: 3 } }",
       "'bytes' of 'framing: length' is 3, but a length has 2 or 4 bytes"
     ),
-    ("tcp: { address: 1, framing: { by: nul, bytes: 3 } }", "'bytes' has no effect with 'framing: nul'"),
+    ("tcp: { address: 1, framing: { by: nul, bytes: 3 } }", "'bytes' of 'framing' has no effect with 'by: nul'"),
     ("udp: { address: 1, maxMessage: 1MiB }", "'maxMessage' of 'udp' is 1MiB, but a datagram has at most 64KiB"),
     (
       "unix: { path: /a, kind: datagram, framing: nul }",
-      "'framing' has no effect with 'kind: datagram': each datagram is a message"
+      "'framing' of 'unix' has no effect with 'kind: datagram'"
     ),
     ("unix: { path: /a, mode: '999' }", "'999' is no permissions of a socket"),
     ("unix: ''", "a Unix socket needs a path"),

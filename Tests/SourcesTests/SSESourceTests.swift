@@ -52,8 +52,19 @@ import Transport
       ])
     #expect(seconds(following) == [0, 5, 10, 15])
     #expect(following.http.exchanges.map { $0.header("Last-Event-ID") } == [nil, "1", nil, nil])
-    #expect(following.http.exchanges[0].header("Accept") == "text/event-stream")
+    #expect(try following.http.exchanges.item(0).header("Accept") == "text/event-stream")
     #expect(following.outcome == .completed)
+  }
+
+  /// A feed can ask for a longer pause, and not for none.
+  @Test(arguments: [
+    ("", "retry: 0", 1000), ("", "retry: 7", 1000), (", reconnect: 200ms", "retry: 0", 200), ("", "retry: 2000", 2000),
+  ])
+  func aFeedCannotAskForNoPause(_ parameters: String, _ retry: String, _ milliseconds: Int64) throws {
+    let following = try feed(parameters) { _, _ in Self.answer("\(retry)\ndata: x\n\n") }
+    following.run(until: .seconds(10))
+    let times = following.http.times.map { $0.nanoseconds / 1_000_000 }
+    #expect(times.count > 4 && times.enumerated().allSatisfy { $1 == Int64($0) * milliseconds }, "\(times)")
   }
 
   /// A feed that wants an access token: fetched, kept, and renewed where the feed refuses it.
@@ -120,7 +131,7 @@ import Transport
     let following = try feed(", idleTimeout: 20s") { number, _ in number == 0 ? nil : Self.answer("", 204) }
     following.run()
     #expect(seconds(following) == [0, 23])
-    #expect(following.http.exchanges[0].isCancelled)
+    #expect(try following.http.exchanges.item(0).isCancelled)
     #expect(following.log.contains { $0.contains("the feed was silent for 20s; connecting again") }, "\(following.log)")
   }
 

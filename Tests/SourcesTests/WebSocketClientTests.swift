@@ -177,8 +177,8 @@ import Testing
 
   @Test(arguments: [
     ("listen: 1, auth: { oauth2: { tokenURL: 'http://h/', clientID: a, clientSecret: b } }", "'basic' or 'bearer'"),
-    ("listen: 1, proxy: 'http://h:1'", "'proxy' has no effect with 'listen'"),
-    ("listen: 1, allowPrivate: true", "'allowPrivate' has no effect with 'listen'"),
+    ("listen: 1, proxy: 'http://h:1'", "'proxy' of 'webSocket' has no effect without 'url'"),
+    ("listen: 1, allowPrivate: true", "'allowPrivate' of 'webSocket' has no effect without 'url'"),
     ("url: 'ws://h/', proxy: 'https://h'", "begins with http://"),
   ]) func mistakesAreFound(_ parameters: String, _ message: String) {
     for text in [

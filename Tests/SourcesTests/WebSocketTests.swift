@@ -188,7 +188,7 @@ import Testing
     let pipeline = try source("listen: '127.0.0.1:0', path: /in")
     let port = try #require(pipeline.port())
     let connection = try Connection(port: port)
-    connection.send("\(line) HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\(headers)\r\n")
+    connection.send("\(line) HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\(headers)\r\n")
     pipeline.run(within: .seconds(30)) { connection.waits(milliseconds: 0) }
     let head = connection.message()?.head ?? ""
     #expect(head.hasPrefix("HTTP/1.1 \(status) "), "\(head)")
@@ -342,7 +342,7 @@ import Testing
       environment: ["LIVE_ADDRESS": "127.0.0.1:\(port)"])
     pipeline.run(within: .seconds(30)) { pipeline.log.count { $0.contains("listening on") } == 3 }
     let page = try Connection(port: port)
-    page.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    page.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     pipeline.run(within: .seconds(30)) { page.waits(milliseconds: 0) }
     let answer = try #require(page.message())
     #expect(answer.head.contains("text/html") && String(decoding: answer.body, as: UTF8.self).contains("new WebSocket"))
@@ -350,7 +350,7 @@ import Testing
     let browser = try WebSocketPeer("connect", "ws://127.0.0.1:\(port)/live", "http://127.0.0.1:\(port)")
     #expect(line(browser, pipeline) == "connected -")
     let order = try Connection(port: port)
-    order.send("POST /orders HTTP/1.1\r\nHost: h\r\nContent-Length: 24\r\n\r\n" + #"{"item":"tea","price":3}"#)
+    order.send("POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n" + #"{"item":"tea","price":3}"#)
     pipeline.run(within: .seconds(30)) { order.waits(milliseconds: 0) }
     #expect(order.message()?.head.hasPrefix("HTTP/1.1 200") == true)
     #expect(line(browser, pipeline) == #"text {"item":"tea","price":3,"total":3.0}"#)
@@ -362,8 +362,10 @@ import Testing
 
   @Test(arguments: [
     ("", "neither 'url' nor 'listen'"), ("url: 'ws://h/', listen: 1", "a client or a server"),
-    ("url: 'http://h/'", "speaks ws and wss"), ("url: 'ws://h/', origins: ['*']", "'origins' has no effect with 'url'"),
-    ("listen: 1, send: x", "'send' has no effect with 'listen'"), ("listen: '0.0.0.0:1'", "would serve every client"),
+    ("url: 'http://h/'", "speaks ws and wss"),
+    ("url: 'ws://h/', origins: ['*']", "'origins' of 'webSocket' has no effect without 'listen'"),
+    ("listen: 1, send: x", "'send' of 'webSocket' has no effect without 'url'"),
+    ("listen: '0.0.0.0:1'", "would serve every client"),
     ("listen: 1, path: x", "no request has the path"), ("listen: 1, origins: [a]", "no origin"),
     ("listen: 1, subprotocols: ['a b']", "no name of a subprotocol"),
     ("url: 'ws://h/', reconnect: 2m", "longer than 'maxReconnect'"),

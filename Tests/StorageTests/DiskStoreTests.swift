@@ -223,7 +223,7 @@ import Transport
   @Test func refusesNewerFormats() throws {
     #expect(try open().close(within: .seconds(30)))
     do {
-      let database = try Database(path, writable: true)
+      let database = try Database(path, .writing)
       try database.execute("PRAGMA user_version = 99")
     }
     #expect { _ = try open() } throws: { "\(($0 as? StoreRefusal)?.message ?? "")".contains("its format is 99") }
@@ -261,7 +261,7 @@ import Transport
   }
 }
 
-private final class Lines: @unchecked Sendable {
+final class Lines: @unchecked Sendable {
   private let lock = NSLock()
   private var texts: [String] = []
   func add(_ text: String) { lock.withLock { texts.append(text) } }

@@ -110,7 +110,7 @@ import Transport
     folder.append("no database at all" + String(repeating: "x", count: 4096), to: "a.db")
     #expect(refusal { _ = try StoreReader(path) } == "\(path) cannot be read: it is not a store of rxd")
     do {
-      let database = try Database(folder("other.db"), writable: true)
+      let database = try Database(folder("other.db"), .writing)
       try database.execute("CREATE TABLE t(a)")
     }
     #expect(refusal { _ = try StoreReader(folder("other.db")) }.hasSuffix("it is not a store of rxd"))
@@ -119,7 +119,7 @@ import Transport
   @Test func refusesANewerFormat() throws {
     #expect(try open().close(within: .seconds(30)))
     do {
-      let database = try Database(path, writable: true)
+      let database = try Database(path, .writing)
       try database.execute("PRAGMA user_version = 99")
     }
     #expect(refusal { _ = try StoreReader(path) }.contains("its format is 99"))
@@ -130,7 +130,7 @@ import Transport
     fill(store)
     #expect(store.close(within: .seconds(30)))
     do {
-      let database = try Database(path, writable: true)
+      let database = try Database(path, .writing)
       try database.execute(
         "UPDATE state SET body = x'010204'; UPDATE outbox SET body = x'07' WHERE number = 1; "
           + "UPDATE deadletter SET document = x'7b' WHERE number = 2")

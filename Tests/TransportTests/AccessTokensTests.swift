@@ -1,5 +1,6 @@
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Synchronization
 import Testing
 
@@ -105,7 +106,7 @@ import Testing
     _ = tokens.send(request(), credentials, answers.take("a"))
     _ = tokens.send(request(), credentials, answers.take("b"))
     #expect(world.said == ["POST token"])
-    let asked = world.sent[0]
+    let asked = try world.sent.item(0)
     #expect(asked.options.auth == .basic(user: "me%3Ax", password: Secret("p%20w")))
     #expect(
       String(decoding: asked.body ?? [], as: UTF8.self)
@@ -119,7 +120,7 @@ import Testing
     #expect(answers.list == ["a 200", "b 204"])
   }
 
-  @Test func otherCredentialsHaveAnotherToken() {
+  @Test func otherCredentialsHaveAnotherToken() throws {
     let world = World()
     let tokens = world.tokens()
     let answers = Answers()
@@ -129,10 +130,11 @@ import Testing
     _ = tokens.send(request(), credentials, answers.take("a"))
     _ = tokens.send(request(), other, answers.take("b"))
     #expect(world.said == ["POST token", "POST token"])
-    #expect(world.sent[1].options.auth == .none)
+    #expect(try world.sent.item(1).options.auth == .none)
     #expect(
-      String(decoding: world.sent[1].body ?? [], as: UTF8.self).hasSuffix("&client_id=me%3Ax&client_secret=p%20w"))
-    #expect(world.sent[1].shownBody.map { String(decoding: $0, as: UTF8.self) } == "(secret)")
+      try String(decoding: world.sent.item(1).body ?? [], as: UTF8.self).hasSuffix(
+        "&client_id=me%3Ax&client_secret=p%20w"))
+    #expect(try world.sent.item(1).shownBody.map { String(decoding: $0, as: UTF8.self) } == "(secret)")
   }
 
   @Test func aTokenIsRenewedBeforeItExpires() {
@@ -223,7 +225,7 @@ import Testing
     #expect(answers.list == ["a 401", "b 200"])
   }
 
-  @Test func waitingForTheTokenCountsTowardsTheTimeout() {
+  @Test func waitingForTheTokenCountsTowardsTheTimeout() throws {
     let world = World()
     let tokens = world.tokens()
     let answers = Answers()
@@ -232,7 +234,7 @@ import Testing
     world.pass(seconds: 4)
     world.answer(0, 200, Self.grant)
     #expect(answers.list == ["b timeout: no answer within 4s"])
-    #expect(world.sent[1].options.timeout == .seconds(6))
+    #expect(try world.sent.item(1).options.timeout == .seconds(6))
   }
 
   @Test func aCancelledRequestIsNotSent() {

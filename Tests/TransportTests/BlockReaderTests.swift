@@ -266,7 +266,7 @@ import Testing
         let text = String(decoding: line.prefix(maxLine), as: UTF8.self)
         if line.count > maxLine {
           var report = LongLine(offset: Int64(start), length: Int64(line.count), policy: policy)
-          if policy == .reject { report.head = Array(line.prefix(maxLine)) }
+          if policy != .cut { report.head = Array(line.prefix(maxLine)) }
           long.append(report)
           if policy == .cut { expected.append("\(start) \(text)") }
         } else {

@@ -1,6 +1,8 @@
 import Foundation
 import Glibc
 import PipelineCore
+import PipelineHost
+import PipelineTestSupport
 import Testing
 
 @testable import Transport
@@ -102,8 +104,8 @@ import Testing
     #expect(running.seen.wait(for: "3\n45\n"))
     let first = running.seen.state.withLock { $0.files.first }
     #expect(first?.lines.offset == 4 && first?.path == directory(name + ending))
-    #expect(
-      running.notices.contains { if case .compressed(positions[0], _) = $0 { true } else { false } })
+    let position = try positions.item(0)
+    #expect(running.notices.contains { if case .compressed(position, _) = $0 { true } else { false } })
     #expect(running.stop().map(\.path) == [directory("a.log")])
   }
 
@@ -303,7 +305,7 @@ import Testing
     let running = try Running([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "new\n"))
     let failure = PosixError("decompress", directory("a.log.1.gz"), code: EINVAL, detail: "it is damaged")
-    #expect(running.notices.contains(.failed(failure)) && running.notices.contains(.lost(positions[0])))
+    #expect(try running.notices.contains(.failed(failure)) && running.notices.contains(.lost(positions.item(0))))
   }
 
   /// Of two with the same beginning, the older one ended before the file was made.

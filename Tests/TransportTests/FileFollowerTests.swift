@@ -1,6 +1,8 @@
 import Foundation
 import Glibc
 import PipelineCore
+import PipelineHost
+import PipelineTestSupport
 import Synchronization
 import Testing
 
@@ -304,7 +306,7 @@ import Testing
     mkfifo(directory("a.log"), 0o600)
     let running = try Running([directory("a.log")])
     #expect(running.seen.wait { !$0.notices.isEmpty })
-    let notice = running.seen.state.withLock { $0.notices[0] }
+    let notice = try running.seen.state.withLock { $0.notices }.item(0)
     guard case .failed(let error) = notice else { throw PosixError("expect", "a failure") }
     #expect(error.message == "cannot read \(directory("a.log")): it is a FIFO")
     unlink(directory("a.log"))
@@ -381,7 +383,8 @@ import Testing
     directory.append("new\n", to: "a.log")
     let second = try Running([directory("a.log")]) { $0.resume = positions }
     #expect(second.seen.wait(for: "new\n"))
-    #expect(second.seen.wait { $0.notices.contains(.lost(positions[0])) })
+    let position = try positions.item(0)
+    #expect(second.seen.wait { $0.notices.contains(.lost(position)) })
   }
 
   @Test func cutsLinesThatAreTooLong() throws {

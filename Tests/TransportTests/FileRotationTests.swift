@@ -113,6 +113,21 @@ import Testing
     return (next >= total && !life.isDead, saved)
   }
 
+  /// The end of a period alone is enough: no row and no close comes behind it.
+  @Test func anOldFileIsRenamedWithoutARow() throws {
+    try "old\n".write(toFile: directory.path + "/log", atomically: false, encoding: .utf8)
+    let tree = FileTree(directory.path)
+    var options = FilesWriter.Options()
+    options.rotation = FileRotation(every: 3_600_000_000_000)
+    let writer = try FilesWriter(tree, options: options, trouble: { _ in })
+    writer.rotate(FilesWriter.File("log", number: 1), after: 0, at: 4_000_000_000_000_000_000)
+    let end = Date(timeIntervalSinceNow: 60)
+    while try tree.rotated("log").isEmpty, Date() < end { sched_yield() }
+    #expect(try tree.rotated("log").count == 1)
+    #expect(access(directory.path + "/log", F_OK) != 0)
+    writer.close()
+  }
+
   /// A death before each step of a rotation and of a compression, with the next start behind it: nothing is lost, and nothing stands
   /// twice.
   @Test func everyStepMayBeTheLast() throws {
@@ -157,7 +172,8 @@ import Testing
     ("log-20260102-030405", true), ("log-20260102-030405.12", true), ("log-20260102-030405.1.gz", true),
     ("log-20260102-030405.zst", true), ("log-2026-01-02", false), ("log-20260102-030405.x", false), ("log", false),
     ("log-20260102-030405.", false), ("log2-20260102-030405", false), ("log-20260102-030405.gz.gz", false),
-    ("log-2026010２-030405", false),
+    ("log-2026010２-030405", false), ("log-20260102-030405.999999", true), ("log-20260102-030405.1000000", false),
+    ("log-20260102-030405.99999999999999999999", false),
   ])
   func whichFilesAreFull(_ name: String, _ isFull: Bool) {
     #expect((FileRotation.parse(name, of: "log") != nil) == isFull)

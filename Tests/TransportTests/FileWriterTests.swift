@@ -364,7 +364,9 @@ import Testing
     let full = FileDescriptor(open("/dev/full", O_WRONLY), name: "/dev/full")
     let results = Results()
     let reported = Results()
-    let writer = try FileWriter(.descriptor(full)) { reported.take(.failure(.init($0, written: 0))) }
+    let writer = try FileWriter(.descriptor(full)) {
+      if let error = $0 { reported.take(.failure(.init(error, written: 0))) }
+    }
     writer.write(Array("x\n".utf8), results.take)
     #expect(reported.wait(1).first??.isFull == true)
     writer.close(within: .milliseconds(50))

@@ -32,6 +32,25 @@ import Testing
     #expect(Glob.expand(directory("*.log")).failures == [])
   }
 
+  @Test func twoStarsAreAllLevels() {
+    for name in ["g", "g/a", "g/a/b", "g/a/b/c", "g/.hidden"] { mkdir(directory(name), 0o700) }
+    for name in ["g", "g/a", "g/a/b", "g/a/b/c", "g/.hidden"] { directory.append("", to: name + "/x.log") }
+    symlink("..", directory("g/a/circle"))
+    let all = ["g/a/b/c/x.log", "g/a/b/x.log", "g/a/x.log", "g/x.log"]
+    #expect(names("g/**/x.log") == all)
+    #expect(names("g/**/**/x.log") == all)
+    #expect(names("g/**").filter { $0.hasSuffix(".log") } == all)
+    #expect(names("**/b/**/x.log") == ["g/a/b/c/x.log", "g/a/b/x.log"])
+    #expect(names("g/a/**/c/*.log") == ["g/a/b/c/x.log"])
+    #expect(
+      Glob.expand(directory("g/**"), directoriesOnly: true).paths
+        == ["g", "g/a", "g/a/b", "g/a/b/c"].map { directory($0) })
+    for path in all {
+      #expect(Glob.matches("g/**/x.log", path) && Glob.matches("**", path) && Glob.matches("g/**", path))
+    }
+    for path in ["x.log", "g/.hidden/x.log", "g/a/y.log", "/g/x.log"] { #expect(!Glob.matches("g/**/x.log", path)) }
+  }
+
   @Test func reportsWhatCouldNotBeLookedInto() {
     #expect(
       Glob.expand(directory("none/*.log")).failures == [PosixError("list", directory("none"), code: ENOENT)])

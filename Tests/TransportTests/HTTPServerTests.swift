@@ -56,7 +56,7 @@ import Testing
   @Test func decodesTheRequest() throws {
     let echo = try Echo()
     let answer = try echo.exchange(
-      "POST /a/b?x=1%202&y=%C3%BC+z&empty&=v HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
+      "POST /a/b?x=1%202&y=%C3%BC+z&empty&=v HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
         + "Connection: close\r\n\r\nbody")
     #expect(answer.contains("X-Path: /a/b\r\n"))
     #expect(answer.hasSuffix("\r\n\r\nPOST x=1 2,y=ü z,empty=,=v body"))
@@ -77,7 +77,8 @@ import Testing
       }
     })
     let answer = try echo.exchange(
-      "GET /first HTTP/1.1\r\nHost: h\r\n\r\nGET /second HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+      "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\nGET /second HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
     let first = try #require(answer.range(of: "one"))
     let second = try #require(answer.range(of: "two"))
     #expect(first.lowerBound < second.lowerBound)
@@ -88,7 +89,7 @@ import Testing
     let echo = try Echo()
     let connection = try Connection(port: echo.port)
     for round in 0..<50 {
-      connection.send("GET /?n=\(round) HTTP/1.1\r\nHost: h\r\n\r\n")
+      connection.send("GET /?n=\(round) HTTP/1.1\r\nHost: localhost\r\n\r\n")
       let answer = try #require(connection.message())
       #expect(String(decoding: answer.body, as: UTF8.self) == "GET n=\(round) ")
     }
@@ -96,7 +97,7 @@ import Testing
 
   @Test func answersHeadWithoutBody() throws {
     let echo = try Echo()
-    let answer = try echo.exchange("HEAD / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    let answer = try echo.exchange("HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     #expect(answer.contains("Content-Length: 6\r\n"))
     #expect(answer.hasSuffix("\r\n\r\n"))
   }
@@ -105,7 +106,7 @@ import Testing
     let echo = try Echo()
     let connection = try Connection(port: echo.port)
     connection.send(
-      "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+      "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
     #expect(connection.message()?.head == "HTTP/1.1 100 Continue")
     connection.send("ok")
     #expect(connection.message().map { String(decoding: $0.body, as: UTF8.self) } == "POST  ok")
@@ -117,57 +118,57 @@ import Testing
       $0.maxHeaderBytes = 1000
       $0.maxHeaderLines = 10
     }
-    let declared = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n"
+    let declared = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n"
     #expect(Self.status(try echo.exchange(declared)) == "413")
-    let chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    let chunked = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     #expect(Self.status(try echo.exchange(chunked + "6\r\nabcdef\r\n6\r\nabcdef\r\n")) == "413")
-    let huge = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999999\r\n\r\n"
+    let huge = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n"
     #expect(["400", "413"].contains(Self.status(try echo.exchange(huge))))
-    let wide = "GET / HTTP/1.1\r\nHost: h\r\nX: \(String(repeating: "x", count: 2000))\r\n\r\n"
+    let wide = "GET / HTTP/1.1\r\nHost: localhost\r\nX: \(String(repeating: "x", count: 2000))\r\n\r\n"
     #expect(Self.status(try echo.exchange(wide)) == "431")
     let many = String(repeating: "X: y\r\n", count: 11)
-    #expect(Self.status(try echo.exchange("GET / HTTP/1.1\r\nHost: h\r\n\(many)\r\n")) == "431")
+    #expect(Self.status(try echo.exchange("GET / HTTP/1.1\r\nHost: localhost\r\n\(many)\r\n")) == "431")
     let target = String(repeating: "a", count: 2000)
-    #expect(Self.status(try echo.exchange("GET /\(target) HTTP/1.1\r\nHost: h\r\n\r\n")) == "431")
+    #expect(Self.status(try echo.exchange("GET /\(target) HTTP/1.1\r\nHost: localhost\r\n\r\n")) == "431")
     #expect(echo.handled == 0)
   }
 
   /// Forms on which two readers could disagree about where a request ends.
   static let smuggled = [
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\nabc",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0x3\r\n\r\nabc",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\nabc",
-    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length:\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\u{0b}chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\na",
-    "GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3, 3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0x3\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\nabc",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length:\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding:\u{0b}chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\na",
+    "GET / HTTP/1.1\r\nHost: localhost\r\nHost: i\r\n\r\n",
     "GET / HTTP/1.1\r\nX: 1\r\n\r\n",
-    "GET / HTTP/1.1\r\nHost: h\r\nX\u{0}Y: 1\r\n\r\n",
-    "GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n",
-    "GET / HTTP/2.0\r\nHost: h\r\n\r\n",
-    "GET /\u{1} HTTP/1.1\r\nHost: h\r\n\r\n",
-    "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n",
-    "G\u{0}T / HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: localhost\r\nX\u{0}Y: 1\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n",
+    "GET / HTTP/2.0\r\nHost: localhost\r\n\r\n",
+    "GET /\u{1} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "CONNECT h:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "G\u{0}T / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}",
   ]
 
   @Test(arguments: smuggled) func refusesAmbiguousRequests(_ text: String) throws {
     let echo = try Echo()
-    let answer = try echo.exchange(text + "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n")
+    let answer = try echo.exchange(text + "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n")
     #expect(Self.status(answer) == "400", "\(text.debugDescription)")
     #expect(echo.handled == 0)
     #expect(answer.components(separatedBy: "HTTP/1.1 ").count == 2)
@@ -182,9 +183,9 @@ import Testing
     #expect(Self.status(try echo.exchange("GET / HT")) == "408")
     #expect(
       Self.status(
-        try echo.exchange("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab")) == "408")
+        try echo.exchange("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")) == "408")
     // An idle connection is closed without a word.
-    let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     #expect(answer.hasSuffix("GET  "))
   }
 
@@ -193,7 +194,7 @@ import Testing
     let late = try Echo(
       { $0.rules.replyTimeout = .milliseconds(100) },
       answer: { request in kept.value.withLock { $0 = request.reply } })
-    let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     #expect(Self.status(try late.exchange(request)) == "504")
     let dropped = try Echo(answer: { _ in })
     #expect(Self.status(try dropped.exchange(request)) == "503")
@@ -206,7 +207,7 @@ import Testing
       let second = request.reply.reply(status: 500, headers: [], body: [])
       results.value.withLock { $0 = [first, second] }
     })
-    let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     #expect(Self.status(answer) == "202")
     #expect(!answer.contains("Evil"))
     #expect(results.value.withLock { $0 } == [true, false])
@@ -231,7 +232,7 @@ import Testing
       }
       request.reply.reply(status: 200, headers: [], body: [])
     }
-    let get = { (path: String) in "GET \(path) HTTP/1.1\r\nHost: h\r\n\r\n" }
+    let get = { (path: String) in "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n" }
     let connections = try (0..<20).map { _ in try Connection(port: port) }
     for connection in connections {
       connection.send(get("/"))
@@ -263,7 +264,7 @@ import Testing
     let connections = try (0..<50).map { _ in try Connection(port: port) }
     for round in 1...20 {
       for (number, connection) in connections.enumerated() {
-        connection.send("GET /\(number)/\(round) HTTP/1.1\r\nHost: h\r\n\r\n")
+        connection.send("GET /\(number)/\(round) HTTP/1.1\r\nHost: localhost\r\n\r\n")
       }
       #expect(arrived.wait(round * connections.count))
       while let request = server.queue.take().request {
@@ -286,10 +287,10 @@ import Testing
       request.reply.reply(status: 200, headers: [], body: number == 2 ? Array("small".utf8) : body(number))
     })
     let connection = try Connection(port: echo.port)
-    let continued = "POST /3 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok"
+    let continued = "POST /3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok"
     connection.send(
-      "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n" + continued
-        + "GET /4 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+      "GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\nGET /2 HTTP/1.1\r\nHost: localhost\r\n\r\n" + continued
+        + "GET /4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     #expect(connection.message()?.body == body(1))
     #expect(connection.message()?.body == Array("small".utf8))
     #expect(connection.message()?.head == "HTTP/1.1 100 Continue")
@@ -303,7 +304,7 @@ import Testing
       { $0.writeTimeout = .milliseconds(100) },
       answer: { $0.reply.reply(status: 200, headers: [], body: [UInt8](repeating: 0, count: 20 << 20)) })
     let connection = try Connection(port: echo.port)
-    connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    connection.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     let isCut = echo.server.state.wait(until: monotonicNow() + 60_000_000_000) {
       echo.handled == 1 && $0.connections.isEmpty ? true : nil
     }
@@ -316,7 +317,7 @@ import Testing
       $0.rules.path = "/in"
       $0.rules.methods = ["POST"]
     }
-    let end = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    let end = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     #expect(Self.status(try echo.exchange("POST /in?a=1 \(end)")) == "200")
     #expect(Self.status(try echo.exchange("POST /other \(end)")) == "404")
     #expect(Self.status(try echo.exchange("GET /in \(end)")) == "405")
@@ -338,7 +339,7 @@ import Testing
     let first = try Connection(port: echo.port)
     let second = try Connection(port: echo.port)
     for connection in [first, second] {
-      connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+      connection.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
       _ = try #require(connection.message())
     }
     #expect(Self.status(try echo.exchange("")) == "503")
@@ -352,7 +353,7 @@ import Testing
       asked.signal()
     })
     let connection = try Connection(port: echo.port)
-    connection.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    connection.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     asked.wait()
     let stopping = try OwnThread("stop") { echo.server.stop(within: .seconds(60)) }
     held.value.withLock { $0.take() }?.reply(status: 200, headers: [], body: Array("done".utf8))

@@ -23,9 +23,9 @@ import Testing
     func add(_ report: LineFiles.Report) {
       state.withLock {
         switch report {
-        case .written(let name, let lines, let droppedOlder):
+        case .written(let name, let lines, let dropped):
           $0.written[name, default: 0] += lines
-          if droppedOlder { $0.dropped += 1 }
+          $0.dropped += dropped
         case .failed(_, let lines, let error):
           $0.failed += lines.map { String(decoding: $0, as: UTF8.self) }
           $0.errors.append(error.message)

@@ -43,7 +43,7 @@ import Testing
     func connect() throws -> Connection { try Connection(port: port) }
 
     static func post(_ count: Int) -> String {
-      "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count)
+      "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count)
     }
   }
 
@@ -77,7 +77,7 @@ import Testing
   @Test func chunksOfUnknownLengthAreCounted() throws {
     let waiting = try Waiting { $0.rules.maxBufferedBytes = 100 << 10 }
     let connection = try waiting.connect()
-    connection.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+    connection.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in 0..<8 { connection.send("8000\r\n\(String(repeating: "x", count: 0x8000))\r\n") }
     connection.send("0\r\n\r\n")
     #expect(connection.message()?.head.hasPrefix(Self.refusal) == true)
@@ -94,7 +94,7 @@ import Testing
     connection.send("GET /\(String(repeating: "a", count: 1000)) HTTP/1.1\r\n")
     let probe = try waiting.connect()
     // Whatever the first one sent has been read when a later connection is served.
-    probe.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    probe.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     #expect(waiting.hasArrived(2))
     #expect(waiting.server.bufferedBytes > before)
     connection.reset()
@@ -123,7 +123,7 @@ import Testing
       $0.headerTimeout = .seconds(3600)
     }
     let stalled = try waiting.connect()
-    stalled.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+    stalled.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
     // The server waits for the body.
     #expect(stalled.line()?.hasPrefix("HTTP/1.1 100") == true)
     #expect(stalled.line() == "")
@@ -160,7 +160,7 @@ import Testing
     #expect(waiting.server.bufferedBytes == 0)
     // Now nobody is asked to send a body.
     let asking = try waiting.connect()
-    asking.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    asking.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
     #expect(asking.message()?.head.hasPrefix(Self.refusal) == true)
     connection.send(Waiting.post(10_000))
     #expect(connection.message()?.head.hasPrefix(Self.refusal) == true)
@@ -180,7 +180,7 @@ import Testing
     let waiting = try Waiting { _ in }
     let connections = try (0..<5).map { _ in try waiting.connect() }
     for (number, connection) in connections.enumerated() {
-      connection.send("GET /\(number) HTTP/1.1\r\nHost: h\r\n\r\n")
+      connection.send("GET /\(number) HTTP/1.1\r\nHost: localhost\r\n\r\n")
       #expect(waiting.hasArrived(number + 1))
     }
     connections[0].reset()
@@ -286,17 +286,18 @@ import Testing
   }
 
   @Test(arguments: [
-    "GET / HTTP/1.1\nHost: h\n\n", "GET / HTTP/1.1\r\nHost: h\n\r\n", "GET  / HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET / HTTP/1.1 \r\nHost: h\r\n\r\n", "GET /\r\nHost: h\r\n\r\n", " GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET / HTTP/1.1\nHost: h\n\n", "GET / HTTP/1.1\r\nHost: h\n\r\n", "GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET / HTTP/1.1 \r\nHost: localhost\r\n\r\n", "GET /\r\nHost: localhost\r\n\r\n",
+    " GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "GET / HTTP/1.1\r\nHost : h\r\n\r\n", "GET / HTTP/1.1\r\n: h\r\n\r\n",
-    "GET / HTTP/1.1\r\nHost: h\r\nA: b\rc\r\n\r\n",
-    "GET / HTTP/1.2\r\nHost: h\r\n\r\n", "GET / http/1.1\r\nHost: h\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3 x\r\nabc\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1000000000000000\r\n",
-    "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: localhost\r\nA: b\rc\r\n\r\n",
+    "GET / HTTP/1.2\r\nHost: localhost\r\n\r\n", "GET / http/1.1\r\nHost: localhost\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3 x\r\nabc\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1000000000000000\r\n",
+    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n",
   ])
   func refusesOtherForms(_ text: String) {
     let bytes = Array(text.utf8)
@@ -305,7 +306,7 @@ import Testing
   }
 
   @Test func endlessLinesAreRefused() {
-    let chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    let chunked = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     let long = String(repeating: "x", count: 5000)
     #expect(parts([Array("GET /\(long)".utf8)]).last == "431")
     #expect(parts([Array((chunked + "1;\(long)").utf8)]).last == "400")

@@ -43,7 +43,7 @@ import Testing
   }
 
   private func ask(_ connection: Connection, _ what: String) -> String {
-    connection.send("\(what) HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+    connection.send("\(what) HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
     guard let answer = connection.message() else { return "closed" }
     let allow = answer.head.components(separatedBy: "\r\n").first { $0.hasPrefix("Allow: ") }
     let body = String(decoding: answer.body, as: UTF8.self)
@@ -93,7 +93,7 @@ import Testing
     let (first, second) = (try Site(port, "a", path: "/a"), try Site(port, "b", path: "/b", keeps: true))
     let (one, other) = (try Connection(port: port), try Connection(port: port))
     #expect(ask(one, "GET /a") == "200 a")
-    other.send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n")
+    other.send("GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n")
     let held = try second.request()
     first.server.stop(within: .seconds(60))
     #expect(ask(one, "GET /a") == "404 ")
@@ -111,7 +111,7 @@ import Testing
     let port = try FreePort().number
     let (first, second) = (try Site(port, "a", path: "/a", keeps: true), try Site(port, "b", path: "/b"))
     let connection = try Connection(port: port)
-    connection.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    connection.send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n")
     let held = try first.request()
     let stopping = try OwnThread("stop") { first.server.stop(within: .seconds(60)) }
     held.reply.reply(status: 200, headers: [], body: Array("done".utf8))
@@ -148,7 +148,8 @@ import Testing
     func post(_ path: String, _ count: Int) throws -> Connection {
       let connection = try Connection(port: port)
       connection.send(
-        "POST \(path) HTTP/1.1\r\nHost: h\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count))
+        "POST \(path) HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(count)\r\n\r\n"
+          + String(repeating: "x", count: count))
       return connection
     }
     let waits = try post("/b", 100_000)
@@ -220,7 +221,7 @@ import Testing
     let port = try FreePort().number
     let sites = try [Site(port, "a", path: "/a", keeps: true), Site(port, "b", path: nil, keeps: true)]
     let connection = try Connection(port: port)
-    connection.send(text + "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    connection.send(text + "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n")
     #expect(connection.readAll().hasPrefix("HTTP/1.1 400"), "\(text.debugDescription)")
     #expect(sites.allSatisfy { $0.kept.withLock(\.isEmpty) })
   }

@@ -13,13 +13,25 @@ extern const int RX_O_TMPFILE;
 extern const int RX_O_PATH;
 /// Has the kernel begin to write a stretch of the open file to the device, and does not wait for it.
 void rx_begin_writeback(int descriptor, long long offset, long long count);
+/// syncfs(2). Since Linux 5.8 it reports what failed since the descriptor was opened.
+int rx_sync_file_system(int descriptor);
 /// Notes `count` bytes under a name of the open file; 0, or -1 and errno.
 int rx_set_attribute(int descriptor, const char *name, const void *bytes, long count);
 /// Reads what is noted under the name, at most `count` bytes; the number of bytes, or -1 and errno.
 long rx_get_attribute(int descriptor, const char *name, void *bytes, long count);
 void rx_remove_attribute(int descriptor, const char *name);
+/// Reads the POSIX access list of an open file or directory, also of a descriptor that only names it; the number of bytes, 0 if it has none, or -1
+/// and errno.
+long rx_access_list(int descriptor, void *bytes, long count);
 /// A new eventfd, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_eventfd(void);
+
+/// The type of the file system of a path, as statfs(2) has it; 0 where it is not known.
+uint32_t rx_file_system(const char *path);
+
+/// Whether any program has the regular file open for writing: 1, 0, or -1 where the system does not tell. The descriptor is open for
+/// reading only. Changes nothing; a program that opens the file meanwhile waits for some microseconds.
+int rx_has_writer(int descriptor);
 /// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.
 int rx_local_socket(void);
 /// The same of another family.

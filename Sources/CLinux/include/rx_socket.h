@@ -39,12 +39,11 @@ int rx_socket_error(int descriptor);
 int rx_socket_kind(int descriptor);
 /// Whether it listens.
 int rx_is_listening(int descriptor);
+/// 0, or -1 and errno.
 int rx_set_option(int descriptor, int level, int option, int value);
 /// Sets the size of the receive buffer, beyond the system's limit where that is allowed; the size that it has now.
 int rx_set_receive_buffer(int descriptor, int bytes);
 int rx_set_send_buffer(int descriptor, int bytes);
-void rx_set_no_delay(int descriptor);
-void rx_set_keep_alive(int descriptor, int seconds);
 /// The process at the other end of a Unix stream; 0: unknown.
 int rx_peer_process(int descriptor, int *pid, int *uid);
 /// Bytes that the peer's system has not acknowledged; -1: unknown.
@@ -60,18 +59,14 @@ typedef struct {
   uint32_t count;
   /// Whether the datagram was longer.
   uint32_t is_cut;
-  /// Of the process that sent it, with `rx_pass_credentials`; 0: unknown.
+  /// Of the process that sent it, with SO_PASSCRED; 0: unknown.
   uint32_t pid, uid;
   rx_address peer;
 } rx_datagram;
 
 /// Receives what is there: at most `slots` datagrams (64 at most), each into `bytes` of the space. `*dropped`: what the kernel says of
-/// datagrams that had no room, since the socket was opened; unchanged if it says nothing. The number, or -1 and errno.
+/// datagrams that had no room, since the socket was opened (with SO_RXQ_OVFL); unchanged if it says nothing. The number, or -1 and errno.
 int rx_receive(int descriptor, unsigned char *space, uint32_t bytes, int slots, rx_datagram *out, uint32_t *dropped);
-/// Has the kernel say how many datagrams had no room.
-void rx_count_drops(int descriptor);
-/// Has the kernel say who sent a datagram of a Unix socket.
-void rx_pass_credentials(int descriptor);
 
 typedef struct {
   uint64_t tag;

@@ -11,9 +11,13 @@
 /// most with the closing 0. Thread-safe.
 bool rx_sqlite_load(char *why, size_t size);
 
-/// Opens `path` for this process alone, in the form that stores need: extended result codes, double-quoted strings
-/// refused, defensive, no trusted schema. `*db` is set where memory was left for it, also after a failure.
-int rx_sqlite_open(const char *path, bool writable, sqlite3 **db);
+/// Opens `path`, in the form that stores need: extended result codes, double-quoted strings refused, defensive, no trusted schema. From the first
+/// reading on this connection alone has the file, and it maps no memory that the file system may fail to back. `*frames` is how many pages
+/// the log had after the last commit; the log grows until ``rx_sqlite_checkpoint``. `*db` is set where memory was left for it, also after a failure.
+int rx_sqlite_open(const char *path, int *frames, sqlite3 **db);
+/// Opens such a file for reading, without locks, while another connection may have it. The result is undefined if that one makes a checkpoint or
+/// begins its log anew meanwhile. Neither the file nor its log is changed.
+int rx_sqlite_open_beside(const char *path, sqlite3 **db);
 /// Opens a file that no process writes to, for reading: without locks, and without the two files that SQLite keeps beside
 /// one. The result of reading is undefined if somebody writes to it all the same.
 int rx_sqlite_open_quiet(const char *path, sqlite3 **db);
@@ -33,6 +37,8 @@ typedef struct {
 void rx_sqlite_limit(sqlite3 *db, rx_sqlite_limits *limits);
 /// From any thread.
 void rx_sqlite_stop(rx_sqlite_limits *limits);
+/// The end of the connection leaves the log as it is.
+void rx_sqlite_keep_log(sqlite3 *db);
 int rx_sqlite_close(sqlite3 *db);
 int rx_sqlite_exec(sqlite3 *db, const char *sql);
 const char *rx_sqlite_message(sqlite3 *db);
@@ -41,6 +47,8 @@ int rx_sqlite_changes(sqlite3 *db);
 bool rx_sqlite_in_transaction(sqlite3 *db);
 /// The error number of the last system call that failed in it; 0: none has.
 int rx_sqlite_errno(sqlite3 *db);
+/// Writes what the log has to the database; `*is_whole`: all of it. The next commit begins the log anew.
+int rx_sqlite_checkpoint(sqlite3 *db, bool *is_whole);
 /// Writes what the log has to the database and empties the log.
 int rx_sqlite_truncate_log(sqlite3 *db);
 

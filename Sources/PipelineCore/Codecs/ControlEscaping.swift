@@ -54,8 +54,10 @@ final class ControlEscapingEncoder: EventEncoder {
 /// Text that comes from data, made safe for a terminal or a log line.
 package enum ControlEscaping {
   /// Appends `bytes` with control sequences for terminals escaped as `\u001b`, `\xff`, `\n`, `\r`.
+  /// - Parameter keepsStyles: Colours and bold pass, as reports have them; they can neither hide nor move anything.
   package static func append(
-    _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false, keepsJoiners: Bool = false
+    _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false, keepsJoiners: Bool = false,
+    keepsStyles: Bool = false
   ) {
     var plain = 0
     var at = 0
@@ -63,6 +65,10 @@ package enum ControlEscaping {
       let byte = bytes[at]
       if byte >= 0x20 && byte < 0x7F || byte == 0x09 || (byte == 0x0A && keepsLineBreaks) {
         at += 1
+        continue
+      }
+      if byte == 0x1B, keepsStyles, let style = styleLength(bytes, at) {
+        at += style
         continue
       }
       let length = byte < 0x80 ? 1 : sequenceLength(bytes, at)
@@ -87,6 +93,34 @@ package enum ControlEscaping {
       plain = at
     }
     output.append(bytes.part(plain, bytes.count))
+  }
+
+  /// What a verb writes to a terminal: texts of files, names and events in it cannot move the cursor, reorder or hide what stands beside them.
+  package static func forTerminal(_ bytes: [UInt8]) -> [UInt8] {
+    let output = OutputBuffer(capacity: bytes.count + 64)
+    bytes.withUnsafeBytes {
+      append($0, to: output, keepsLineBreaks: true, keepsJoiners: true, keepsStyles: true)
+    }
+    return Array(output.bytes)
+  }
+
+  /// The length of `ESC [ numbers m` at `at` with the numbers 0 (plain), 1 (bold), 2 (faint) and 30 to 37 (colours); nil: it is something else.
+  private static func styleLength(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> Int? {
+    var end = at + 2
+    guard end < bytes.count, bytes[at + 1] == UInt8(ascii: "[") else { return nil }
+    var number = 0
+    while end < bytes.count, end - at < 16 {
+      switch bytes[end] {
+      case 0x30...0x39: number = min(number * 10 + Int(bytes[end] - 0x30), 1000)
+      case UInt8(ascii: ";"), UInt8(ascii: "m"):
+        guard (0...2).contains(number) || (30...37).contains(number) else { return nil }
+        if bytes[end] == UInt8(ascii: "m") { return end + 1 - at }
+        number = 0
+      default: return nil
+      }
+      end += 1
+    }
+    return nil
   }
 
   /// A JSON escape; two of them beyond the first plane.

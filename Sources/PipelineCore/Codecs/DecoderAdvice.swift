@@ -35,7 +35,10 @@ enum DecoderAdvice {
       }
     case .logfmt, .regex, .syslog, .statsd, .prometheus:
       guard hasRejected else { return nil }
-      return json(text)?.advice ?? (options.format == .regex ? nil : lineFormat(first, second))
+      // The file says already what it does.
+      let own = "write 'decode: \(options.format.rawValue)'"
+      return json(text)?.advice
+        ?? (options.format == .regex ? nil : lineFormat(first, second).flatMap { $0.hasSuffix(own) ? nil : $0 })
     case .text, .lines, .whole, .bytes: return nil
     }
   }

@@ -143,6 +143,8 @@ package struct DecoderOptions: Sendable, Equatable {
   package var csv = CSVDecoding()
   package var logfmt = LogfmtDecoding()
   package var regex = RegexDecoding()
+  /// Whether syslog messages must be as their RFC says.
+  package var isStrictSyslog = false
   /// The rule that joins lines to rows; nil: each line is a row.
   package var join: LineJoining?
   /// The encoding of characters; nil: UTF-8.

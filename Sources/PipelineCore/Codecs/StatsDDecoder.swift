@@ -1,5 +1,7 @@
 /// `statsd`: each line is a metric, with the tags of DogStatsD.
 ///
+/// Several values of a name are written `a:1:2|c` (DogStatsD) or, each with a type of its own, `a:1|c:2|ms` (the first StatsD).
+///
 /// An event is `{ name, type, labels, value, sampleRate }`; each of several values in a line is an event. Counters, and gauges with a sign, are changes: `relative`
 /// is true. The value of a set is the text that is counted.
 final class StatsDDecoder: EventDecoder {
@@ -22,13 +24,54 @@ final class StatsDDecoder: EventDecoder {
       guard !line.isBlank else { return }
       let place = offset &+ Int64(at)
       guard let text = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
-      do throws(RejectReason) { try read(text, place, arena, rows) } catch { rows.reject(line, offset: place, error) }
+      do throws(RejectReason) {
+        try readAll(text, place, arena, rows)
+      } catch {
+        rows.reject(line, offset: place, error)
+      }
     }
   }
 
   private static let types: [(short: StaticString, name: StaticString)] = [
     ("c", "counter"), ("g", "gauge"), ("ms", "timer"), ("h", "histogram"), ("d", "distribution"), ("s", "set"),
   ]
+
+  /// Reads the values of a line one after the other, where each has a type.
+  private func readAll(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch)
+    throws(RejectReason)
+  {
+    var rest = line
+    var count = 0
+    while let cut = Self.nextValue(rest) {
+      count += 1
+      if count > Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
+      try read(rest.part(0, cut), offset, arena, rows)
+      // The name again, before the values that are left.
+      let name = (line.offset(of: UInt8(ascii: ":")) ?? 0) + 1
+      let size = name + rest.count - cut - 1
+      let copy = UnsafeMutableRawBufferPointer(start: arena.allocate(size), count: size)
+      for index in 0..<size { copy[index] = index < name ? line[index] : rest[cut + 1 + index - name] }
+      rest = UnsafeRawBufferPointer(copy)
+    }
+    try read(rest, offset, arena, rows)
+  }
+
+  /// The colon behind a type or a sample rate, with which the next value begins.
+  private static func nextValue(_ line: UnsafeRawBufferPointer) -> Int? {
+    guard let bar = line.offset(of: UInt8(ascii: "|")) else { return nil }
+    var start = bar + 1
+    var isType = true
+    while start < line.count {
+      var end = start
+      while end < line.count, line[end] != UInt8(ascii: "|") { end += 1 }
+      if isType || line[start] == UInt8(ascii: "@"), let colon = line.part(start, end).offset(of: UInt8(ascii: ":")) {
+        return start + colon
+      }
+      isType = false
+      start = end + 1
+    }
+    return nil
+  }
 
   private func read(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch)
     throws(RejectReason)

@@ -17,17 +17,20 @@ package enum SyslogNames {
 
 /// `syslog`: each line or message is a message of RFC 5424 or RFC 3164, which its first bytes determine.
 ///
-/// Strict: a message that violates its RFC is rejected with the offset of the error. In messages of RFC 3164 the host may be missing, as in
-/// those of local programs, and the date may be one of RFC 3339.
+/// In messages of RFC 3164 the host may be missing, as in those of local programs, and the date may be one of RFC 3339. A message that violates
+/// its RFC is read as far as it can be (`SyslogDecoder+Lenient.swift`), with the names of the guessed members as `guessed`; strictly, it is
+/// rejected with the offset of the error.
 final class SyslogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   let framing: Framing
+  private let isStrict: Bool
   private let members = ScratchBuffer<Entry>()
   /// The largest number of structured data parameters; a message with more is malformed.
   static let parameterLimit = 1000
 
   init(_ options: DecoderOptions) {
     invalidUTF8 = options.invalidUTF8
+    isStrict = options.isStrictSyslog
     framing = options.unit == .stream ? .lines : .whole
   }
 
@@ -53,7 +56,14 @@ final class SyslogDecoder: EventDecoder {
     do throws(RejectReason) {
       try message.read()
     } catch {
-      return rows.reject(line, offset: offset, error)
+      if isStrict { return rows.reject(line, offset: offset, error) }
+      members.clear()
+      message = Message(text, arena, members)
+      do throws(RejectReason) {
+        try message.readLeniently()
+      } catch {
+        return rows.reject(line, offset: offset, error)
+      }
     }
     let entries = arena.entries(members.count)
     _ = entries.update(fromContentsOf: members.elements)
@@ -61,11 +71,13 @@ final class SyslogDecoder: EventDecoder {
   }
 
   /// One message, while it is read.
-  private struct Message {
-    private let text: UnsafeRawBufferPointer
-    private let arena: Arena
+  struct Message {
+    let text: UnsafeRawBufferPointer
+    let arena: Arena
     private let members: ScratchBuffer<Entry>
-    private var at = 0
+    var at = 0
+    /// The members that the message does not say as its RFC wants it.
+    var guessed: [StaticString] = []
 
     init(_ text: UnsafeRawBufferPointer, _ arena: Arena, _ members: ScratchBuffer<Entry>) {
       self.text = text
@@ -73,9 +85,9 @@ final class SyslogDecoder: EventDecoder {
       self.members = members
     }
 
-    private func add(_ key: StaticString, _ value: Value) { members.append(Entry(key: .literal(key), value: value)) }
+    func add(_ key: StaticString, _ value: Value) { members.append(Entry(key: .literal(key), value: value)) }
 
-    private func fault(_ expected: StaticString) -> RejectReason { .syslog(expected: "\(expected)", at: at) }
+    func fault(_ expected: StaticString) -> RejectReason { .syslog(expected: "\(expected)", at: at) }
 
     /// Consumes one expected byte.
     private mutating func take(_ byte: UInt8, _ expected: StaticString) throws(RejectReason) {
@@ -96,16 +108,21 @@ final class SyslogDecoder: EventDecoder {
         throw fault("a priority from 0 to 191")
       }
       try take(UInt8(ascii: ">"), "'>' behind the priority")
-      add("facility", .literal(SyslogNames.facilities[priority >> 3]))
-      add("severity", .literal(SyslogNames.severities[priority & 7]))
-      add("facilityCode", .int(Int64(priority >> 3)))
-      add("severityCode", .int(Int64(priority & 7)))
+      add(priority: priority)
       if at + 1 < text.count, text[at] == UInt8(ascii: "1"), text[at + 1] == 0x20 {
         at += 2
         try readNew()
       } else {
         try readOld()
       }
+    }
+
+    /// `priority`: below 192.
+    func add(priority: Int) {
+      add("facility", .literal(SyslogNames.facilities[priority >> 3]))
+      add("severity", .literal(SyslogNames.severities[priority & 7]))
+      add("facilityCode", .int(Int64(priority >> 3)))
+      add("severityCode", .int(Int64(priority & 7)))
     }
 
     // MARK: RFC 5424
@@ -146,7 +163,7 @@ final class SyslogDecoder: EventDecoder {
       return found.count == 1 && found[0] == UInt8(ascii: "-") ? nil : found
     }
 
-    private mutating func readStructuredData() throws(RejectReason) {
+    mutating func readStructuredData() throws(RejectReason) {
       guard at < text.count else { throw fault("structured data, or '-'") }
       if text[at] == UInt8(ascii: "-") {
         at += 1
@@ -231,7 +248,7 @@ final class SyslogDecoder: EventDecoder {
 
     // MARK: RFC 3164
 
-    private static let months: [StaticString] = [
+    static let months: [StaticString] = [
       "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
@@ -280,7 +297,7 @@ final class SyslogDecoder: EventDecoder {
     }
 
     /// The end of the word, and whether it names a program: `cron:`, `sshd[123]:`.
-    private func word(_ start: Int) -> (end: Int, isTag: Bool) {
+    func word(_ start: Int) -> (end: Int, isTag: Bool) {
       var end = start
       while end < text.count, text[end] > 0x20 { end += 1 }
       guard end > start else { return (end, false) }
@@ -290,7 +307,7 @@ final class SyslogDecoder: EventDecoder {
     }
 
     /// Reads the name of the program and its process ID, if present.
-    private mutating func readTag() {
+    mutating func readTag() {
       let found = word(at)
       guard found.isTag else { return }
       var end = found.end

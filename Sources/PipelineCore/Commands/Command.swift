@@ -57,15 +57,13 @@ struct Command: CommandComponent {
         "Whether executions may run at the same time."),
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...10_000,
-        """
-        How many executions may run at the same time, if they may be concurrent; further events find the command \
-        busy.
-        """),
+        applies: .on("allowsConcurrentExecution"),
+        "How many executions may run at the same time; further events find the command busy."),
       .init("whenBusy", \.whenBusy, "What happens to an event while the command is busy."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
-        "How many events may wait under `queue` before the pipeline's input pauses; their bytes count for `--queue-memory`."
-      ),
+        applies: .word("whenBusy", ["queue"]),
+        "How many events may wait before the pipeline's input pauses; their bytes count for `--queue-memory`."),
       .init("deliver", \.deliver, "Which executions' values `NAME.values` sends."),
       .init(
         "replay", \.replay, range: 0...1_000_000,

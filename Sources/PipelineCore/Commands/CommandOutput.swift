@@ -59,8 +59,8 @@ struct CommandOutput: OperatorComponent {
       hasBegun = true
       switch kind {
       case .values: break
-      case .executing: emit(Event(.bool(running.isExecuting)))
-      case .enabled: emit(Event(.bool(running.isEnabled)))
+      case .executing: emit(made(.bool(running.isExecuting)))
+      case .enabled: emit(made(.bool(running.isEnabled)))
       }
     }
 

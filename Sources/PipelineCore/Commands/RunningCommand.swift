@@ -196,10 +196,10 @@ extension Command {
         for inlet in inlets where executions[inlet.number] != nil {
           let old = removeExecution(inlet.number)
           drop(inlet)
-          if let old { callers[old.caller]?.ended() }
+          if let old { callers[old.caller]?.superseded(old.input) }
         }
         if isClosed { return .disabled }
-        for old in waiting { callers[old.caller]?.ended() }
+        for old in waiting { callers[old.caller]?.superseded(old.input) }
         waiting.removeAll()
         backlog.cleared(parameters.queueLimit, self)
         beginOrWait(request)

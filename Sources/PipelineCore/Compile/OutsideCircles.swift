@@ -87,7 +87,7 @@ struct OutsideCircles {
   private var hasPatterns: Bool { files.contains(where: \.isPattern) }
 
   private static func matches(_ pattern: String, _ path: String) -> Bool {
-    pattern == path || fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0
+    pattern == path || PathPattern.matches(pattern, path)
   }
 
   private static let wildcards = Array("*?[\\".utf8)

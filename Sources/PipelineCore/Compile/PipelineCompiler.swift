@@ -38,6 +38,8 @@ final class Compilation: SignalCompiler {
   var steps: [StepPlan] = []
   /// The names of steps and references in saved states, each with the last number appended to it.
   private var keys: [String: Int] = [:]
+  /// The values of `movedFrom`, by the numbers of their steps.
+  var moves: [(step: Int, node: YAMLNode)] = []
   /// The named schedulers, in the order of the file.
   private var schedulers: [String] = []
   /// The indexes of named entries.
@@ -99,6 +101,7 @@ final class Compilation: SignalCompiler {
     declare()
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
+    checkMoves()
     refuseSinkCycles()
     let outsideWays = outsideWays(sinks)
     checkFiles(sinks, outsideWays)
@@ -123,10 +126,12 @@ final class Compilation: SignalCompiler {
         name: entry.name.value, kind: entry.kind, body: plan, isCold: entry.isCold, sharing: entry.sharing,
         location: entry.name.location, references: entry.references)
     }
-    rootSubscribers += SignalReach.unread(ofPrintedErrors: sinks, named, besides: rootSubscribers)
+    let readOnlyForErrors = SignalReach.readOnlyForErrors(named, sinks, besides: rootSubscribers)
+    rootSubscribers += readOnlyForErrors
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
-      named: named, sinks: sinks, rootSubscribers: rootSubscribers, steps: steps, expressions: expressions,
+      named: named, sinks: sinks, rootSubscribers: rootSubscribers,
+      readOnlyForErrors: readOnlyForErrors, steps: steps, expressions: expressions,
       functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
       whenLate: file.whenLate, outsideWays: outsideWays)
     var listeners: [Plan.Listener] = []
@@ -414,6 +419,7 @@ final class Compilation: SignalCompiler {
         key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more),
         delivery: node.options["delivery"].flatMap { delivery($0, of: node, context) },
         settings: StepSettings(node.arguments, inputs: more)))
+    if let option = node.options["movedFrom"] { note(movedFrom: option, context) }
     return StepID(steps.count - 1)
   }
 

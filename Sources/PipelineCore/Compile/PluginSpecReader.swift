@@ -249,6 +249,10 @@ package struct PluginSpecReader {
         report("the parameter '\(parameter.name)' of '\(owner)' is there twice", item.location, nil)
       } else if parameter.isPrimary, found.contains(where: \.isPrimary) {
         report("'\(owner)' has two primary parameters", item.location, "Only one can be the short form")
+      } else if parameter.type.isPerEvent, component["kind"]?.string == "source" {
+        report(
+          "the parameter '\(parameter.name)' of the source '\(owner)' is evaluated for an event, and a source gets none",
+          item["type"]?.location ?? item.location, "Use 'text'")
       } else {
         found.append(parameter)
       }

@@ -115,8 +115,11 @@ struct Reuse {
     }
     if result[at].value.isNull {
       result[at].value = entry.value
-    } else if let known = result[at].value.entries {
-      result[at].value.content = .mapping(known + more)
+    } else if var known = result[at].value.entries {
+      // The list is not shared while it grows: a list of many values adds to it as often.
+      result[at].value.content = .mapping([])
+      known += more
+      result[at].value.content = .mapping(known)
     }
   }
 

@@ -147,7 +147,8 @@ extension DecoderOptions {
       Field("localTime", .string, mayBeAbsent: true), Field("hostname", .string, mayBeAbsent: true),
       Field("appname", .string, mayBeAbsent: true), Field("procid", .string, mayBeAbsent: true),
       Field("msgid", .string, mayBeAbsent: true), Field("structuredData", data, mayBeAbsent: true),
-      Field("message", .string),
+      Field("message", .string), Field("sequence", .int, mayBeAbsent: true),
+      Field("guessed", .list(.string), mayBeAbsent: true),
     ]
   }
 

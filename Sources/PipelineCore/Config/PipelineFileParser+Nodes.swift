@@ -22,17 +22,22 @@ extension PipelineFileParser {
           OptionNode(key: $0.locatedName, value: $0.value)
         }
         value = signals
-      } else if keyword.value == .combineLatest, let entries = value.entries,
-        let settle = entries.first(where: { $0.name == "settle" && $0.value.bool != nil })
-      {
-        // A signal cannot have the name of a boolean, so this is no input.
-        arguments = [OptionNode(key: settle.locatedName, value: settle.value)]
-        value = YAMLNode(.mapping(entries.filter { $0.name != "settle" }), at: value.location)
+      } else if let entries = value.entries, entries.contains(where: { Self.isArgument($0.value) }) {
+        arguments = entries.filter { Self.isArgument($0.value) }.map {
+          OptionNode(key: $0.locatedName, value: $0.value)
+        }
+        value = YAMLNode(.mapping(entries.filter { !Self.isArgument($0.value) }), at: value.location)
       }
       guard let inputs = inputs(value, keyword.value) else { return nil }
       return CombiningNode(
         keyword: keyword, inputs: inputs, arguments: arguments, location: location)
     }
+  }
+
+  /// A signal cannot have the name of a boolean or a number, so this is a parameter beside the names of the inputs.
+  private static func isArgument(_ node: YAMLNode) -> Bool {
+    guard let scalar = node.scalar, !scalar.isPlaceholder else { return false }
+    return scalar.kind == .bool || scalar.kind == .int || scalar.kind == .float
   }
 
   private mutating func inputs(

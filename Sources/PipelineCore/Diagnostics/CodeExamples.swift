@@ -393,9 +393,13 @@ package struct CodeExample: Sendable {
       "circuitBreaker: { failures: 1, signal: { values: [1], chain: [ { try: outer > 0 } ] } }",
       "circuitBreaker: { failures: 1, signal: { values: [1], chain: [ { try: outer > 0 } ] }, fallback: { values: [none] } }",
       "0", "1"),
+    "RX534": when(
+      "A durable pipeline has acknowledged events, and before they were delivered its sink, its name or its file was changed or removed.",
+      do: "Give the pipeline and the sink their names again to deliver them, or move or drop them with 'rxd state'."),
     "RX524": when(
       "An event is put into a URL whose host is a link-local address, or into a header with a line break.",
-      do: "Take out of the event only what belongs into the path or the query: {{ urlEncode(event.id) }}."),
+      do: "Take out of the event only what belongs into the path or the query: {{ event.id }}, not {{ raw(event.id) }}."
+    ),
     "RX525": when(
       "A source 'http: { every: 10s }' gets the answer 500, or cannot connect.",
       do: "Nothing: the next poll comes. 'from: NAME.errors' gives the polls that failed."),
@@ -438,7 +442,11 @@ package struct CodeExample: Sendable {
     // The environment
     "RX701": source("file: \"${LOG}\"", "file: \"${LOG:-a.log}\""),
     "RX702": source("file: \"${LOG:?the file to read}\"", "file: \"${LOG:-a.log}\""),
-    "RX703": step("filter: event.key == '${secret:key}'", "filter: event.key == '${KEY:-none}'"),
+    "RX703": when(
+      "'${secret:token}' is in a pipeline file, and no directory of secrets has a file 'token', or the file is empty or can be read by everybody.",
+      do:
+        "Write the secret into a file of that name, with 'chmod 600', in a directory that '--secrets-dir DIR' names; for a service, 'LoadCredential=token:/etc/rxd/secrets/token'. Do not write it into the pipeline file, nor a default in its place."
+    ),
     "RX704": when(
       "A variable or secret is not UTF-8, or has more than 64 KiB.", do: "Keep such data in a file, and name the file."),
     "RX710": when(

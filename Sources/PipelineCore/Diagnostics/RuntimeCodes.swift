@@ -48,11 +48,13 @@ extension Diagnostic.Code {
     "RX550", "The process ended three times while it had this event in hand, so the event is left out.")
   package static let notAnswered = Diagnostic.Code(
     "RX551", "The program that answers events line by line has not answered this one.")
+  package static let eventsLeftBehind = Diagnostic.Code(
+    "RX534", "A state directory keeps events that no pipeline of the files delivers.", severity: .warning)
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
     .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .programRefused, .runFailed, .queryFailed,
     .pluginRefusal,
-    .eventEndsProcess, .notAnswered,
+    .eventEndsProcess, .notAnswered, .eventsLeftBehind,
   ]
 }

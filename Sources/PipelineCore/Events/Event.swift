@@ -55,6 +55,12 @@ package protocol ReplyTarget: AnyObject, Sendable {
   /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
   @discardableResult
   func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool
+  /// The next execution of the pipeline answers, so the end of this one need not wait for the answer. May be called on any thread.
+  func handOver()
+}
+
+extension ReplyTarget {
+  package func handOver() {}
 }
 
 /// One event on its way through the graph, valid until the end of the turn.
@@ -104,6 +110,21 @@ public struct Event {
       case .event(let name): name
       case .origin(let name): position >= 0 ? "\(name):\(position)" : nil
       }
+    }
+  }
+
+  /// Adds what ``id`` consists of; false: the event has no name.
+  func addID(to print: inout Fingerprint) -> Bool {
+    origin._withUnsafeGuaranteedRef { origin in
+      switch origin.identity {
+      case nil: return false
+      case .event(let name): print.add(name.utf8)
+      case .origin(let name):
+        guard position >= 0 else { return false }
+        print.add(name.utf8)
+        print.add(UInt64(position))
+      }
+      return true
     }
   }
 

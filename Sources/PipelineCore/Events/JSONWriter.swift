@@ -18,6 +18,9 @@ import CJSON
 /// | type | its name |
 /// | key of a map | strings as they are; int, uint and bool as their text |
 /// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
+///
+/// JSON text is not checked completely when it is read. A whole event of it is passed on as it came; as a part of a larger document, which its
+/// faults would spoil, it is checked (``EncodingFailure/malformed``).
 package enum JSONWriter {
   /// The layout of the text.
   package enum Layout: Sendable, Equatable {
@@ -41,6 +44,28 @@ package enum JSONWriter {
       return nil
     }
     return appendSlow(value, to: output, layout: layout)
+  }
+
+  /// The same for a value that stands within a larger document.
+  @discardableResult
+  package static func appendPart(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    fault(ofPart: value, output) ?? append(value, to: output)
+  }
+
+  /// Why a value cannot stand within a larger document as it came; nil: it can. Parts of a list or a map are checked when they are written.
+  package static func fault(ofPart value: Value, _ output: OutputBuffer) -> EncodingFailure? {
+    guard value.is(.jsonMap) || value.is(.jsonList) else { return nil }
+    return output.checker.validate(value.rawBytes) == nil ? nil : .malformed
+  }
+
+  /// Appends a value within a larger document: its text as a string where it is JSON text that is malformed.
+  package static func appendShown(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    let failure = appendPart(value, to: output)
+    guard failure == .malformed else { return failure }
+    let text = OutputBuffer()
+    text.checksParts = false
+    if let failure = append(value, to: text) { return failure }
+    return withExtendedLifetime(text) { append(.string(text.bytes), to: output) }
   }
 
   @inline(never)
@@ -93,6 +118,7 @@ package enum JSONWriter {
       appendBase64(value.rawBytes, to: output)
       output.append(UInt8(ascii: "\""))
     case .jsonList, .jsonMap:
+      if depth > 0, output.checksParts, let failure = fault(ofPart: value, output) { return failure }
       if indent < 0 {
         appendRaw(value.rawBytes, to: output)
       } else {
@@ -397,6 +423,8 @@ package enum EncodingFailure: Error, Sendable, Equatable {
   case tooDeep
   /// An error value: it has no text.
   case error
+  /// JSON text that is malformed, as a part of a larger document.
+  case malformed
   /// A key of a map that is neither string nor int, uint or bool.
   case key(Value.Kind)
   /// The format cannot represent a value of this kind.
@@ -415,6 +443,7 @@ extension EncodingFailure: CustomStringConvertible {
     switch self {
     case .tooDeep: "the value nests deeper than \(JSONWriter.depthLimit) lists and maps"
     case .error: "the value is an error"
+    case .malformed: "it is malformed JSON, which cannot be a part of a larger document"
     case .key(let kind): "a map with a key of kind \(kind) cannot be written; make its keys strings"
     case .kind(let kind): "a value of kind \(kind) cannot be written in this format"
     case .unknownColumn:

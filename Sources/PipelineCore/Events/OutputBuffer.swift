@@ -11,6 +11,17 @@ package final class OutputBuffer: @unchecked Sendable {
   @exclusivity(unchecked) package private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
 
+  /// Whether JSON text that becomes a part of a larger document is checked.
+  @exclusivity(unchecked) var checksParts = true
+  @exclusivity(unchecked) private var madeChecker: JSONParser?
+  /// Checks that text. Made when there is some.
+  var checker: JSONParser {
+    if let madeChecker { return madeChecker }
+    let checker = JSONParser()
+    madeChecker = checker
+    return checker
+  }
+
   package init(capacity: Int = 4096) {
     self.capacity = max(capacity, 64)
     start = .allocate(capacity: self.capacity)

@@ -81,6 +81,9 @@ extension Checker {
 
   private func message(_ symbol: String, _ types: [ExpressionType]) -> String {
     if types.count == 1 { return "'\(symbol)' is not defined for \(types[0].inWords)" }
+    if symbol == "==" || symbol == "!=", types[0].withArticle == types[1].withArticle {
+      return "\(types[0].inDetail) never equals \(types[1].inDetail)"
+    }
     return symbol == "==" || symbol == "!="
       ? "\(types[0].withArticle) never equals \(types[1].withArticle)"
       : "'\(symbol)' is not defined for \(types[0].inWords) and \(types[1].inWords)"
@@ -200,10 +203,9 @@ extension Checker {
   /// Names from other languages.
   static let foreignNames: [String: String] = [
     "len": "Write size(...).", "length": "Write size(...).", "count": "Write size(...).",
-    "lower": "Write .lowerAscii().", "upper": "Write .upperAscii().",
-    "toLowerCase": "Write .lowerAscii().", "toUpperCase": "Write .upperAscii().",
-    "toLower": "Write .lowerAscii().", "toUpper": "Write .upperAscii().",
-    "downcase": "Write .lowerAscii().", "upcase": "Write .upperAscii().",
+    "toLowerCase": "Write .lower().", "toUpperCase": "Write .upper().",
+    "toLower": "Write .lower().", "toUpper": "Write .upper().",
+    "downcase": "Write .lower().", "upcase": "Write .upper().",
     "includes": "Write .contains(...) for texts and x in list for lists.",
     "remove": "Write .without([...]).", "strip": "Write .trim().",
     "slice": "Write .substring(i, j) for texts, .slice(i, j) for lists.",

@@ -96,7 +96,7 @@ extension Checker {
         at: text.location(Int(tree[id].start), Int(tree[id].end)),
         notes: origin.location.map { [.init("the source reads texts", at: $0)] } ?? [],
         help: "Give the source 'decode: json' if its input is JSON; parts of a text come from functions such as grok()",
-        fixIts: origin.remedy.map { [$0] } ?? []))
+        fixIts: origin.remedies))
   }
 
   /// Reports `event.field` of a `combineLatest` or `zip` list. Its parts have names in `reduce` only.

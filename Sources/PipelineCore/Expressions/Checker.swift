@@ -69,7 +69,8 @@ struct Checker {
   }
 
   mutating func report(
-    _ code: Diagnostic.Code, _ message: String, _ start: Int32, _ end: Int32, help: String?, fix: Fix?
+    _ code: Diagnostic.Code, _ message: String, _ start: Int32, _ end: Int32, help: String?, fix: Fix?,
+    others: [String] = []
   ) {
     guard scope.checksTypes || code.severity != .error else { return }
     // Warnings about a function are reported once, where it is defined, and a fix for one call may spoil another.
@@ -80,7 +81,10 @@ struct Checker {
         Diagnostic(
           code, message, at: text.location(Int(start), Int(end)), help: help,
           fixIts: text.isSecret || isWithinCall
-            ? [] : fix.map { [text.fix(Int($0.start), Int($0.end), $0.text)] } ?? [])))
+            ? []
+            : fix.map { fix in
+              ([fix.text] + others).map { text.fix(Int(fix.start), Int(fix.end), $0) }
+            } ?? [])))
   }
 
   mutating func report(
@@ -274,6 +278,8 @@ struct Checker {
     let near = NearestName.of(name, among: known)
     var help = near.map { "Did you mean '\($0)'?" }
     var fix = near
+    // The other remedies, between which only the author can choose.
+    var others: [String] = []
     if scope.isFunction, fix == nil {
       help =
         "A function sees its parameters only"
@@ -301,17 +307,19 @@ struct Checker {
     } else if near == nil, isOperandBesideText(id) {
       help = "Write '\(name)' in quotes for a text, or event.\(name) for a field of the event."
       fix = "'\(name)'"
+      others = ["event.\(name)"]
     } else if fix == nil, FunctionRegistry.function(named: name) != nil {
       help = "'\(name)' is a function: call it with parentheses."
     } else if fix == nil, known.contains("event") {
       help = "Write event.\(name) for a field of the event, or '\(name)' in quotes for a text."
       fix = "event.\(name)"
+      others = ["'\(name)'"]
     } else if fix == nil, !known.isEmpty {
       help = "Known here: \(known.joined(separator: ", "))."
     }
     report(
-      .expressionUnknownName, "there is nothing called '\(name)' here", tree[id].start, tree[id].end,
-      help: help, fix: fix)
+      .expressionUnknownName, "there is nothing called '\(name)' here", tree[id].start, tree[id].end, help: help,
+      fix: fix.map { Fix(start: tree[id].start, end: tree[id].end, text: $0) }, others: others)
     return .dyn
   }
 

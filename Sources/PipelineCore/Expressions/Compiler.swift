@@ -42,6 +42,7 @@ struct Compiler {
     types = checked.types
     scope = checked.scope
     self.projection = checked.scope.mode == .lenient ? projection : nil
+    constants.isStrict = checked.scope.mode == .strict
   }
 
   private var isLenient: Bool { scope.mode == .lenient }

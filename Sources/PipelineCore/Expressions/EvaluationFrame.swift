@@ -28,6 +28,15 @@ package final class EvaluationFrame {
     let indexed: UnsafePointer<rx_lines_row>
     /// The document for which the slots were last filled, if several frames share them.
     let filled: UnsafeMutablePointer<SlotBank.Document>?
+    /// Whether functions keep to the language where events are read more leniently.
+    var isStrict = false
+  }
+
+  /// Whether functions keep to the language where events are read more leniently: an IPv4 address that is mapped to IPv6 (`::ffff:10.0.0.1`) is
+  /// then no address.
+  package var isStrict: Bool {
+    get { state.pointee.isStrict }
+    set { state.pointee.isStrict = newValue }
   }
 
   let state: UnsafeMutablePointer<State>
@@ -183,6 +192,7 @@ struct Context {
   var arena: Arena { state.pointee.arena._withUnsafeGuaranteedRef { $0 } }
   var json: JSONParser { state.pointee.json._withUnsafeGuaranteedRef { $0 } }
   var frame: EvaluationFrame { state.pointee.frame._withUnsafeGuaranteedRef { $0 } }
+  var isStrict: Bool { state.pointee.isStrict }
 
   // MARK: Failures
 

@@ -83,6 +83,12 @@ package struct TextOrigin: Sendable, Equatable {
   package internal(set) var location: SourceLocation?
   /// The replacement with which the source reads JSON; nil: no single replacement.
   package internal(set) var remedy: Diagnostic.FixIt?
+
+  /// The decoders that give events fields: which of them the input needs, the file does not say.
+  var remedies: [Diagnostic.FixIt] {
+    guard let remedy else { return [] }
+    return ["json", "logfmt"].map { .init(remedy.location, remedy.replacement.replacing("json", with: $0)) }
+  }
 }
 
 /// The limits of expressions; exceeding one is a diagnostic, never a crash.

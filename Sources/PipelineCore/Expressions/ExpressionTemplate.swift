@@ -35,6 +35,16 @@ package struct ExpressionTemplate: Sendable {
     return written.joined(separator: " + ")
   }
 
+  /// The text with its expressions in place, without the braces around them.
+  var withoutBraces: String {
+    parts.map { part in
+      switch part {
+      case .text(let bytes, _): String(decoding: bytes, as: UTF8.self)
+      case .expression(let syntax): String(decoding: syntax.text.text, as: UTF8.self).trimmed
+      }
+    }.joined()
+  }
+
   /// The prefix for logs.
   var shownPrefix: [UInt8] {
     guard case .text(_, let shown)? = parts.first else { return [] }
@@ -110,6 +120,14 @@ package struct ExpressionTemplate: Sendable {
     return nil
   }
 
+  /// The places where `urlEncode(...)` is only a part of an expression whose whole text a URL gets encoded.
+  var encodedTwice: [SourceLocation] {
+    parts.compactMap { part in
+      if case .expression(let syntax) = part, syntax.tree.encodesTwice { return syntax.text.location }
+      return nil
+    }
+  }
+
   /// Resolves the expressions; any type is allowed except functions' own.
   package func check(
     in scope: ExpressionScope, into diagnostics: inout Diagnostics
@@ -164,7 +182,11 @@ package struct CheckedTemplate: Sendable {
       }
     }
     return TemplateProgram(
-      programs, shown: text.isSecret || expressions.contains(where: \.isSecret) ? TemplateProgram(shown) : nil)
+      programs,
+      shown: text.isSecret || expressions.contains(where: \.isSecret)
+        ? TemplateProgram(
+          shown, insertions: expressions.filter { !$0.isSecret }.map(\.syntax.tree.urlInsertion)) : nil,
+      insertions: expressions.map(\.syntax.tree.urlInsertion))
   }
 }
 
@@ -177,11 +199,14 @@ package final class TemplateProgram: Sendable {
 
   private let parts: [Part]
   private let masked: TemplateProgram?
+  /// How the text of each expression goes into a URL, in order.
+  let insertions: [URLInsertion]
 
   /// `shown`: the same template with `(secret)` in place of secrets, if there are any.
-  init(_ parts: [Part], shown: TemplateProgram? = nil) {
+  init(_ parts: [Part], shown: TemplateProgram? = nil, insertions: [URLInsertion] = []) {
     self.parts = parts
     masked = shown
+    self.insertions = insertions
   }
 
   /// Renders the text for logs.

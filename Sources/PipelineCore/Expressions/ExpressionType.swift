@@ -145,6 +145,21 @@ extension ExpressionType {
     return description
   }
 
+  /// With the fields of a map, where the name alone does not tell two types apart: `a map {id: int, name: string}`.
+  var inDetail: String { Printable.withArticle(Self.detail(self)) }
+
+  private static func detail(_ type: ExpressionType) -> String {
+    switch type {
+    case .object(let fields, let open):
+      let shown = fields.prefix(8).map { "\($0.name): \(detail($0.type))" }
+      let more = open || fields.count > 8 ? ["..."] : []
+      return "map {\((shown + more).joined(separator: ", "))}"
+    case .list(let element): return "list(\(detail(element)))"
+    case .optional(let inner): return "optional_type(\(detail(inner)))"
+    default: return type.inWords
+    }
+  }
+
   /// `an int`, `a string`.
   var withArticle: String {
     Printable.withArticle(inWords)

@@ -60,8 +60,8 @@ extension TimeFormat {
     guard let year = reading.year else {
       guard let near else { throw Fault(message: "the text has no year", help: Self.yearHelp) }
       let local = Calendar.date(days: Calendar.floor(near &+ 86_400, 86_400).quotient).year
-      for year in [local + 1, local] {
-        // 29 February exists in some years only.
+      // 29 February exists in some years only: up to eight years lie between two of them.
+      for year in stride(from: local + 1, through: local - 8, by: -1) {
         if let time = try? Self.time(reading, year, zone), time <= near &+ 86_400 {
           return (time, UInt32(reading.nanoseconds))
         }

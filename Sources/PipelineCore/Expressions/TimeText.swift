@@ -204,7 +204,7 @@ package enum TimeText {
   ]
 
   /// Parses `1h30m5.5s`, `-90m`, `0`: nanoseconds, or nil.
-  static func duration(_ bytes: UnsafeRawBufferPointer) -> Int64? {
+  package static func duration(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     var at = 0
     var negative = false
     if at < bytes.count, bytes[at] == 0x2D || bytes[at] == 0x2B {

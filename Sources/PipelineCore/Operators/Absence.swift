@@ -89,11 +89,11 @@ struct Absence: OperatorComponent {
       if parameters.again { timer = wake(after: parameters.after) }
       let silence = Value.duration(nanoseconds: (now - last).nanoseconds)
       guard let builder else {
-        emit(Event(arena.map([(.literal("silence"), silence)])))
+        emit(made(arena.map([(.literal("silence"), silence)])))
         return
       }
       frame.set(0, silence)
-      if let value = build(builder, Event(.null), frame) { emit(Event(value)) }
+      if let value = build(builder, made(.null), frame) { emit(made(value)) }
     }
 
     override var mayGoOn: Bool { !parameters.again || !execution.isStopping }

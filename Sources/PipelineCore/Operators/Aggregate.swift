@@ -36,12 +36,13 @@ struct Aggregate: FusableOperator {
       """,
     parameters: [
       .init("figures", \.figures, primary: true, "What to compute: expressions over aggregates."),
-      .init("start", \.start, whole: true, "For a fold: the value before the first event."),
+      .init("start", \.start, whole: true, "The value of a fold before the first event."),
       .init(
         "next", \.next, variables: [("running", .dyn), ("index", .int)],
-        "For a fold: the new value."),
+        "The new value of a fold."),
       .init(
         "maxDistinct", \.maxDistinct, range: 1...100_000_000,
+        applies: .with("figures"),
         "How many different values each `countDistinct` may know; an event with one more goes to the errors output."),
     ],
     examples: [
@@ -132,7 +133,7 @@ struct Aggregate: FusableOperator {
       var failing: Unmanaged<Program>?
       let value = figures.form.build(figures, frame, &failing)
       guard value.isError, let failing else { return value }
-      _ = failed(Event(.null), value, failing.takeUnretainedValue(), frame, run)
+      _ = failed(run.nothing, value, failing.takeUnretainedValue(), frame, run)
       return nil
     }
 

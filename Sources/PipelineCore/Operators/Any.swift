@@ -85,7 +85,7 @@ final class QuestionNode: OperatorNode {
   private func answer(_ answer: Bool) {
     guard !isAnswered else { return }
     isAnswered = true
-    emit(Event(.bool(answer)))
+    emit(made(.bool(answer)))
     finish()
   }
 }

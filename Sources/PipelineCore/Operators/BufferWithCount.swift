@@ -45,10 +45,12 @@ struct BufferWithCount: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var heldCount: Int { events.count }
+
     override func receive(_ event: Event) {
       let event = OwnedEvent(event)
       events.append(event)
-      keptSize.add(bytes: event.byteCount)
+      keptSize.add(events: 1, bytes: event.byteCount)
       if events.count == count { flush() }
     }
 
@@ -63,7 +65,7 @@ struct BufferWithCount: OperatorComponent {
       let list = arena.list(of: events)
       events.removeAll(keepingCapacity: true)
       keptSize.set(bytes: 0)
-      emit(Event(list))
+      emit(made(list))
     }
 
     override func save(_ state: inout StateWriter) {
@@ -72,7 +74,7 @@ struct BufferWithCount: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
-      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+      keptSize.set(events: events.count, bytes: events.reduce(0) { $0 + $1.byteCount })
       guard events.count < count else { throw StateFault("there are too many events") }
     }
   }

@@ -57,11 +57,13 @@ struct BufferWithTime: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var heldCount: Int { events.count }
+
     override func receive(_ event: Event) {
       if events.isEmpty { timer = wake(after: parameters.every) }
       let event = OwnedEvent(event)
       events.append(event)
-      keptSize.add(bytes: event.byteCount)
+      keptSize.add(events: 1, bytes: event.byteCount)
       if events.count >= parameters.count { flush() }
     }
 
@@ -69,8 +71,7 @@ struct BufferWithTime: OperatorComponent {
 
     override func skipped(_ token: Int, _ late: Lateness) {
       cancelWake(&timer)
-      countMade()
-      countDropped(1)
+      for event in events { countDropped(event.event) }
       events = []
       keptSize.set(bytes: 0)
     }
@@ -88,7 +89,7 @@ struct BufferWithTime: OperatorComponent {
       let list = arena.list(of: events)
       events = []
       keptSize.set(bytes: 0)
-      emit(Event(list))
+      emit(made(list))
     }
 
     override func save(_ state: inout StateWriter) {
@@ -98,7 +99,7 @@ struct BufferWithTime: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
-      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+      keptSize.set(events: events.count, bytes: events.reduce(0) { $0 + $1.byteCount })
       timer = try state.read()
     }
   }

@@ -88,7 +88,7 @@ struct Catch: OperatorComponent {
             at: failing.failureLocation(value)))
         return
       }
-      emit(Event(value))
+      emit(made(value))
       finish()
     }
   }

@@ -87,6 +87,7 @@ struct CircuitBreaker: OperatorComponent {
     private var running: [Int: OwnedEvent] = [:]
     private var begun = 0
     private var outerEnded = false
+    override var heldCount: Int { waitingCount }
 
     init(_ parameters: CircuitBreaker, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -153,7 +154,7 @@ struct CircuitBreaker: OperatorComponent {
         let outer = inlet.scope.outer
         outer?.keep(in: arena)
         reject(
-          Event(outer?.value ?? .null), .innerSignalFailed, "the fallback failed: \(failure.message)",
+          inlet.scope.outerEvent ?? made(.null), .innerSignalFailed, "the fallback failed: \(failure.message)",
           at: failure.location)
       }
       if advance() { finishIfOver() }

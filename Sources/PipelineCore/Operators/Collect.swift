@@ -41,6 +41,8 @@ struct Collect: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    override var heldCount: Int { events.count }
+
     override func receive(_ event: Event) {
       guard events.count < max else {
         finish(
@@ -51,20 +53,21 @@ struct Collect: OperatorComponent {
       }
       let event = OwnedEvent(event)
       events.append(event)
-      keptSize.add(bytes: event.byteCount)
+      keptSize.add(events: 1, bytes: event.byteCount)
     }
 
     override func save(_ state: inout StateWriter) { state.write(events) }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       events = try state.read()
-      keptSize.set(bytes: events.reduce(0) { $0 + $1.byteCount })
+      keptSize.set(events: events.count, bytes: events.reduce(0) { $0 + $1.byteCount })
     }
 
     override func complete() {
-      emit(Event(arena.list(of: events)))
+      let list = arena.list(of: events)
       events = []
       keptSize.set(bytes: 0)
+      emit(made(list))
       finish()
     }
   }

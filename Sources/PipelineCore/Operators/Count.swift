@@ -53,7 +53,7 @@ struct CountEvents: OperatorComponent {
     }
 
     override func complete() {
-      emit(Event(.int(count)))
+      emit(made(.int(count)))
       finish()
     }
 

@@ -110,7 +110,7 @@ struct Do: OperatorComponent {
       let outer = inlet.scope.outer
       outer?.keep(in: arena)
       countMade()
-      reject(Event(outer?.value ?? .null), .innerSignalFailed, failure.message, at: failure.location)
+      reject(inlet.scope.outerEvent ?? made(.null), .innerSignalFailed, failure.message, at: failure.location)
       if advance() { endIfOver() }
     }
 

@@ -260,7 +260,7 @@ struct ExecLines: OperatorComponent {
       case .failure(let failure):
         reason = "'\(name)' \(failure.message)"
         // The program cannot be started at all, so no later attempt would succeed.
-        if failure.kind == .start, generation == 1 {
+        if failure.kind == .start || failure.kind == .arguments, generation == 1 {
           return finish(failing: SignalFailure(.plugin, reason, at: nodeContext.location))
         }
       case .success(let end):

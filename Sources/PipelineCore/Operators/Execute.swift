@@ -97,6 +97,7 @@ struct Execute: OperatorComponent {
         if parameters.answer != .none { reply(to: event, 409, "busy") }
         reject(event, .commandBusy, "the command '\(name)' is already running")
       case .dropped:
+        countDropped(event)
         if parameters.answer != .none { reply(to: event, 409, "busy") }
       case .disabled:
         if parameters.answer != .none { reply(to: event, 503, "disabled") }
@@ -115,6 +116,13 @@ struct Execute: OperatorComponent {
     func began() { pending += 1 }
 
     func pass(_ event: Event) { emit(event) }
+
+    /// A newer event has taken the place of one whose execution waits or is under way.
+    func superseded(_ event: OwnedEvent) {
+      event.keep(in: arena)
+      countSuperseded(event.event)
+      ended()
+    }
 
     func ended() {
       pending -= 1

@@ -31,12 +31,14 @@ struct FlattenMap: OperatorComponent, NamingOperator {
     parameters: [
       .init("list", \.list, primary: true, "An expression that returns the list of values to send."),
       .init("signal", \.signal, "The inner signal."),
-      .init("policy", \.policy, "What to do while inner signals are running."),
+      .init("policy", \.policy, applies: .with("signal"), "What to do while inner signals are running."),
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...10_000,
-        "How many inner signals may run at the same time with `merge`."),
+        applies: .all([.with("signal"), .word("policy", ["merge"])]), "How many inner signals may run at the same time."
+      ),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,
+        applies: .all([.with("signal"), .word("policy", ["merge", "concat"])]),
         "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
@@ -154,17 +156,22 @@ struct FlattenMap: OperatorComponent, NamingOperator {
     }
 
     override var active: Int { inletCount + running }
+    override var heldCount: Int { waitingCount }
 
     override func receive(_ event: Event) {
       guard !isClosed else { return }
       switch parameters.policy {
       case .latest:
         // The resources of the old one, such as a connection, are freed before the new one needs them.
-        if let old = inlets.first { drop(old) }
+        if let old = inlets.first {
+          countSuperseded(old.scope.outerEvent)
+          drop(old)
+        }
+        countSuperseded(running)
         running = 0
         begin(event)
       case .exhaust:
-        if active == 0 { begin(event) }
+        if active == 0 { begin(event) } else { countDropped(event) }
       case .merge, .concat: queue(event)
       }
     }

@@ -19,6 +19,7 @@ struct Gate: OperatorComponent {
   var limit = 10_000
 
   static let relaysEvents = true
+  var settles: Bool { true }
 
   static let spec = ComponentSpec<Gate>(
     "gate",
@@ -33,7 +34,8 @@ struct Gate: OperatorComponent {
       .init("signal", \.signal, primary: true, required: true, "The signal that opens and closes the gate."),
       .init("open", \.open, "Whether the gate is open at first."),
       .init("whileClosed", \.whileClosed, "What happens to events while the gate is closed."),
-      .init("limit", \.limit, range: 1...10_000_000, "How many events to hold."),
+      .init(
+        "limit", \.limit, range: 1...10_000_000, applies: .word("whileClosed", ["hold"]), "How many events to hold."),
     ],
     examples: [
       .marbles(
@@ -54,7 +56,7 @@ struct Gate: OperatorComponent {
       completion: "Passed on when held events have been sent, or can no longer be sent.",
       disposal: "Unsubscribes from both signals; held events are dropped."),
     memory: "The held events: none, one, or at most `limit`, until the gate opens.",
-    persistence: .state(version: 1),
+    persistence: .state(version: 2),
     knownAs: ["RxJava valve", "rxjs-etc pause", "Bacon holdWhen"],
     useCases: [
       .init(.choosing, "let events through only while something else is true", "gate: { signal: other }"),
@@ -68,7 +70,7 @@ struct Gate: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: TriggeredNode {
+  final class Node: SettlingNode {
     private let parameters: Gate
     private var isOpen: Bool
     /// Not empty only while the gate is closed, or while held events are being sent.
@@ -82,7 +84,7 @@ struct Gate: OperatorComponent {
       super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
-    override func receive(_ event: Event) {
+    override func take(_ event: Event) {
       if isOpen, held.isEmpty {
         emit(event)
         return
@@ -131,6 +133,7 @@ struct Gate: OperatorComponent {
     }
 
     override func complete() {
+      settle()
       hasEnded = true
       finishIfOver()
     }
@@ -144,7 +147,7 @@ struct Gate: OperatorComponent {
       if held.isEmpty || inletCount == 0 { finish() }
     }
 
-    override var heldCount: Int { held.count }
+    override var heldCount: Int { held.count + settlingCount }
 
     override func stop() {
       held.removeAll()
@@ -155,6 +158,7 @@ struct Gate: OperatorComponent {
       state.write(isOpen)
       state.write(each: held)
       state.write(hasEnded)
+      saveSettling(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -162,6 +166,7 @@ struct Gate: OperatorComponent {
       held = Deque(try state.read([OwnedEvent].self))
       keptSize.set(bytes: held.reduce(0) { $0 + $1.byteCount })
       hasEnded = try state.read()
+      if state.version > 1 { try restoreSettling(&state) }
     }
   }
 }

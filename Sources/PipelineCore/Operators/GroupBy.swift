@@ -11,14 +11,15 @@ struct GroupBy: OperatorComponent {
     "groupBy",
     summary: "Runs a separate chain for each key and merges their events.",
     details: """
-      In the chain and downstream of it, `meta.key` is the key. A group lives until the signal ends, or until it has \
+      In the chain and downstream of it, `meta.key` is the key, also of what the steps of the chain make of several \
+      events and of what inner signals send. A group lives until the signal ends, or until it has \
       had no event for `idle`; then its chain completes, and a later event with the key starts a new group. A group \
       without state is discarded: see `window`. An event that would need more than `maxGroups` groups goes to the \
       errors output. At the end the groups complete in the order of their creation.
       """,
     parameters: [
       .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
-      .init("chain", \.chain, "The steps for each group."),
+      .init("chain", \.chain, required: true, "The steps for each group; `[]` has none."),
       .init("idle", \.idle, range: 1...Int64.max, "How long a group may have no events."),
       .init("maxGroups", \.maxGroups, range: 1...10_000_000, "The largest number of groups."),
     ],
@@ -190,12 +191,13 @@ struct GroupBy: OperatorComponent {
         }
         var event = Event(event.value, key: group.key, from: event.origin, position: event.position)
         if let run {
-          guard let steps = group.steps else { return }
+          guard let steps = group.steps else { return countDropped(event) }
           let hasEnded = withUnsafeMutablePointer(to: &event) { event in
             run._withUnsafeGuaranteedRef { $0.pass(event, through: group, steps) }
           }
           if hasEnded { end(group) } else if forgets { forgetIfFresh(group) }
         } else if let subject = group.subject {
+          if !subject.isRead { countDropped(event) }
           subject.receive(event)
           if forgets { forgetIfFresh(group) }
         } else {
@@ -240,7 +242,8 @@ struct GroupBy: OperatorComponent {
     }
 
     private func scope(of group: Group, _ subject: Subject, _ outer: Scope) -> Scope {
-      outer.with(subject: subject, frames: frames, time: time, chain: forgets ? group : nil)
+      outer.with(
+        subject: subject, key: OwnedValue(group.key), frames: frames, time: time, chain: forgets ? group : nil)
     }
 
     /// The group is retained by ``groups``.

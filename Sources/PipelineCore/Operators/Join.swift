@@ -210,7 +210,9 @@ struct Join: OperatorComponent {
       let hash = keys.hash(buffer.bytes)
       let known = keys.find(buffer.bytes, hash)
       let partners = choose(known, right)
-      if !right.hasEnded || parameters.unmatched == .send {
+      if right.hasEnded, parameters.unmatched == .drop {
+        if case .none = partners { countDropped(event) }
+      } else {
         keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, left)
       }
       switch partners {
@@ -231,7 +233,7 @@ struct Join: OperatorComponent {
       let partners = choose(known, left)
       if !left.hasEnded { keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, right) }
       switch partners {
-      case .none: break
+      case .none: if left.hasEnded { countDropped(event) }
       case .one(let partner): send(partner.pointee.event, partner.pointee.seen, event.value, seen)
       case .many(let partners):
         for partner in partners where !isClosed { send(partner.pointee.event, partner.pointee.seen, event.value, seen) }
@@ -245,7 +247,7 @@ struct Join: OperatorComponent {
       guard let program else { return true }
       if isOther {
         frame.set(0, seen ?? event.value)
-        _ = frame.load(Event(.null))
+        _ = frame.load(made(.null))
       } else if !isReadable(event, seeing: seen, frame) {
         return false
       }
@@ -287,7 +289,9 @@ struct Join: OperatorComponent {
 
     @inline(__always)
     private func countKept() {
-      keptSize.set(keys: keys.count, bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
+      keptSize.set(
+        keys: keys.count, events: left.events.count &+ right.events.count,
+        bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
     }
 
     private func insert(_ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side) {
@@ -326,6 +330,7 @@ struct Join: OperatorComponent {
         return
       }
       execution.tally.rejected &+= 1
+      counters.pointee.rejected &+= 1
       side.lost += 1
       if side.lost == 1 { say(text + ": older ones were dropped before `within` was over; their number follows") }
     }
@@ -348,10 +353,11 @@ struct Join: OperatorComponent {
     /// Sends an event without a partner, unless a partner was still possible and only the end of the pipeline prevents
     /// it.
     private func sendUnmatched(_ entry: Entry) {
-      guard !entry.pointee.isMatched, parameters.unmatched == .send else { return }
+      guard !entry.pointee.isMatched else { return }
+      guard parameters.unmatched == .send else { return countDropped(entry.pointee.event) }
       guard !execution.isStopping || isOtherWhole else {
         undecided += 1
-        return
+        return countDropped(entry.pointee.event)
       }
       send(entry.pointee.event, entry.pointee.seen, .null, nil)
     }
@@ -362,7 +368,9 @@ struct Join: OperatorComponent {
     @inline(__always)
     private func expire() {
       let now = now
-      while right.due <= now, case _? = removeOldest(right) {}
+      while right.due <= now, let oldest = removeOldest(right) {
+        if !oldest.pointee.isMatched { countDropped(oldest.pointee.event) }
+      }
       while left.due <= now, !isClosed, let oldest = removeOldest(left) { sendUnmatched(oldest) }
     }
 
@@ -394,13 +402,28 @@ struct Join: OperatorComponent {
 
     private func finishIfOver() {
       if left.hasEnded, right.hasEnded {
-        while parameters.unmatched == .send, !isClosed, let entry = removeOldest(left) { sendUnmatched(entry) }
-        finish()
+        while !isClosed, let entry = removeOldest(left) { sendUnmatched(entry) }
+        end()
       } else if left.hasEnded, left.events.count == 0 {
-        finish()
+        end()
       } else if right.hasEnded, right.events.count == 0, parameters.unmatched == .drop {
-        finish()
+        end()
       }
+    }
+
+    /// Completes; nothing that is left has a partner any more.
+    private func end() {
+      guard !isClosed else { return }
+      for side in [left, right] {
+        while let entry = removeOldest(side) {
+          if !entry.pointee.isMatched { countDropped(entry.pointee.event) }
+        }
+      }
+      finish()
+    }
+
+    override var heldCount: Int {
+      [left, right].reduce(0) { $0 + $1.events.all.count { !$0.pointee.isMatched } }
     }
 
     override func stop() {

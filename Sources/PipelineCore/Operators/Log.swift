@@ -27,7 +27,8 @@ struct Log: FusableOperator {
     parameters: [
       .init("level", \.level, primary: true, "The level of the lines."),
       .init("when", \.when, formerly: "on", "What to log."),
-      .init("message", \.message, "The text for an event; the event as JSON if left out."),
+      .init(
+        "message", \.message, applies: .word("when", ["next"]), "The text for an event; the event as JSON if left out."),
     ],
     examples: [
       .marble("nothing changes", "log: debug", in: "1-2|", out: "1-2|")

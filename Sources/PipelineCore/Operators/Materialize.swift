@@ -39,13 +39,13 @@ struct Materialize: OperatorComponent {
     }
 
     override func complete() {
-      emit(Event(arena.map([(.literal("kind"), .literal("completed"))])))
+      emit(made(arena.map([(.literal("kind"), .literal("completed"))])))
       finish()
     }
 
     override func fail(_ failure: SignalFailure) {
       emit(
-        Event(
+        made(
           arena.map([(.literal("kind"), .literal("error")), (.literal("error"), failure.value(in: arena))])))
       finish()
     }

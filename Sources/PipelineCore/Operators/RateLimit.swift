@@ -48,9 +48,11 @@ struct RateLimit: OperatorComponent {
       .init("mode", \.mode, "Which ones."),
       .init(
         "burst", \.burst, range: 1...1_000_000,
-        "How many tokens fit in the bucket; `count` by default."),
-      .init("excess", \.excess, "What happens to an event without a token."),
-      .init("limit", \.limit, range: 1...10_000_000, "How many events may wait before the pipeline's input pauses."),
+        applies: .word("mode", ["bucket"]), "How many tokens fit in the bucket; `count` by default."),
+      .init("excess", \.excess, applies: .word("mode", ["bucket"]), "What happens to an event without a token."),
+      .init(
+        "limit", \.limit, range: 1...10_000_000, applies: .all([.word("mode", ["bucket"]), .word("excess", ["wait"])]),
+        "How many events may wait before the pipeline's input pauses."),
     ],
     examples: [
       .marble("the first of each period", "rateLimit: 4ms", in: "-1-2-3-4-5-|", out: "-1---3---5-|"),
@@ -99,11 +101,6 @@ struct RateLimit: OperatorComponent {
     func conflict(_ message: String, _ help: String) {
       context.diagnostics.report(
         Diagnostic(.conflictingParameters, message, at: context.location, help: help))
-    }
-    if mode != .bucket, burst != nil || excess != .drop {
-      conflict(
-        "'\(burst != nil ? "burst" : "excess")' of 'rateLimit' belongs to 'mode: bucket'",
-        "Add 'mode: bucket', or remove it")
     }
     if mode == .trailing, count > 1 {
       conflict(

@@ -52,14 +52,15 @@ struct Retry: OperatorComponent {
     parameters: [
       .init("count", \.count, primary: true, "The number of further attempts."),
       .init("delay", \.delay, range: 0...Int64.max, "The pause before the first further attempt."),
-      .init("backoff", \.backoff, range: 1...1000, "The factor between pauses."),
-      .init("maxDelay", \.maxDelay, range: 0...Int64.max, "The longest pause."),
-      .init("jitter", \.jitter, "Wait a random part of the pause."),
+      .init("backoff", \.backoff, range: 1...1000, applies: .with("delay"), "The factor between pauses."),
+      .init("maxDelay", \.maxDelay, range: 0...Int64.max, applies: .with("delay"), "The longest pause."),
+      .init("jitter", \.jitter, applies: .with("delay"), "Wait a random part of the pause."),
       .init(
         "resetAfter", \.resetAfter, range: 1...(Int64.max / 4),
+        applies: .any([.with("count"), .with("backoff")]),
         "An attempt that lasts this long resets the count and the pauses."),
       .init("budget", \.budget, range: 1...10_000, "The largest number of further attempts within `per`."),
-      .init("per", \.per, range: 1...(Int64.max / 4), "The period of the budget."),
+      .init("per", \.per, range: 1...(Int64.max / 4), applies: .with("budget"), "The period of the budget."),
     ],
     examples: [
       .marble("once more", "retry: 1", in: "-1#", out: "-1-1#"),

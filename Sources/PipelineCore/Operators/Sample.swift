@@ -3,6 +3,7 @@ struct Sample: OperatorComponent {
   var every: TimeSpan?
   var at = SignalParameter()
   var onlyNew = false
+  var settles: Bool { at.isGiven }
 
   static let spec = ComponentSpec<Sample>(
     "sample",
@@ -29,7 +30,7 @@ struct Sample: OperatorComponent {
       error: "Passed on at once, from either side.",
       completion: "Passed on at once, from either side; an unsampled event is dropped.",
       disposal: "Unsubscribes from both sides and frees its timer."),
-    memory: "The newest event.", persistence: .state(version: 1),
+    memory: "The newest event.", persistence: .state(version: 2),
     lateness: .leavesOut("Samples that were due are left out; the next one comes in its period.") { sample, _ in
       sample.every == nil ? "it goes by another signal" : nil
     },
@@ -59,9 +60,15 @@ struct Sample: OperatorComponent {
     private var newest: OwnedEvent?
     private var isNew = false
     private var timer = Wake.none
+    /// Whether one event may reach the input and the sampler, so that the sampler's waits until both have theirs.
+    private let meets: Bool
+    private let precedence: Int
+    /// How many events of the sampler wait.
+    private var due = 0
 
     init(_ parameters: Sample, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
+      (meets, precedence) = nodeContext.meeting(parameters.at.plan)
       super.init(nodeContext, downstream: downstream)
     }
 
@@ -73,9 +80,10 @@ struct Sample: OperatorComponent {
 
     override func receive(_ event: Event, from inlet: Inlet) {
       if inlet.number == 1 {
-        send()
+        if meets { wait() } else { send() }
         return
       }
+      if isNew { countSuperseded(newest?.event) }
       if newest == nil { newest = OwnedEvent(event) } else { newest?.assign(event, retiring: arena) }
       keptSize.set(bytes: newest?.byteCount ?? 0)
       isNew = true
@@ -96,6 +104,30 @@ struct Sample: OperatorComponent {
       timer = wake(at: late.due + TimeSpan(nanoseconds: every.nanoseconds &* periods))
     }
 
+    private func wait() {
+      due += 1
+      guard due == 1 else { return }
+      execution.priorities.add(precedence)
+      later()
+    }
+
+    override func resumed(_ token: Int) {
+      guard due > 0 else { return }
+      if execution.priorities.has(before: precedence) { later() } else { settle() }
+    }
+
+    private func settle() {
+      let count = leave()
+      for _ in 0..<count where !isClosed { send() }
+    }
+
+    private func leave() -> Int {
+      guard due > 0 else { return 0 }
+      defer { due = 0 }
+      execution.priorities.remove(precedence)
+      return due
+    }
+
     private func send() {
       guard let newest, isNew || !parameters.onlyNew else { return }
       isNew = false
@@ -103,10 +135,21 @@ struct Sample: OperatorComponent {
       emit(newest.event)
     }
 
-    override func completed(_ inlet: Inlet) { finish() }
+    override func completed(_ inlet: Inlet) {
+      settle()
+      if isNew {
+        newest?.keep(in: arena)
+        countDropped(newest?.event)
+        isNew = false
+      }
+      finish()
+    }
+
+    override var heldCount: Int { isNew ? 1 : 0 }
 
     override func stop() {
       cancelWake(&timer)
+      _ = leave()
       super.stop()
     }
 
@@ -114,6 +157,7 @@ struct Sample: OperatorComponent {
       state.write(newest)
       state.write(isNew)
       state.write(timer)
+      state.write(due)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -121,6 +165,9 @@ struct Sample: OperatorComponent {
       keptSize.set(bytes: newest?.byteCount ?? 0)
       isNew = try state.read()
       timer = try state.read()
+      guard state.version > 1 else { return }
+      due = try state.read(in: 0...1_000_000)
+      if due > 0 { execution.priorities.add(precedence) }
     }
   }
 }

@@ -41,7 +41,7 @@ struct StartWith: OperatorComponent {
     }
 
     override func start() {
-      execution.whenWired { [self] in emit(Event(value.value)) }
+      execution.whenWired { [self] in emit(made(value.value)) }
       super.start()
     }
   }

@@ -32,7 +32,7 @@ struct SwitchToLatest: OperatorComponent {
     useCases: [
       .init(
         .asking, "show only responses to the newest request",
-        "switchToLatest: { from: { http: { url: \"http://127.0.0.1:8080/?q={{ urlEncode(event) }}\" } } }")
+        "switchToLatest: { from: { http: { url: \"http://127.0.0.1:8080/?q={{ event }}\" } } }")
     ],
     seeAlso: ["flattenMap", "then"])
 

@@ -48,7 +48,7 @@ struct Then: OperatorComponent {
     override func start() { open(nodeContext.inputs[0]) }
 
     override func receive(_ event: Event, from inlet: Inlet) {
-      if inlet.number == Self.following { emit(event) }
+      if inlet.number == Self.following { emit(event) } else { countDropped(event) }
     }
 
     override func completed(_ inlet: Inlet) {

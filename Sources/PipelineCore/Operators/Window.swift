@@ -53,24 +53,27 @@ struct Window: FusableOperator {
       """,
     parameters: [
       .init("every", \.every, primary: true, range: span, "The time from one window to the next."),
-      .init("length", \.length, range: span, "How long a window is; as long as `every` if left out."),
+      .init(
+        "length", \.length, range: span, applies: .with("every"),
+        "How long a window is; as long as `every` if left out."),
       .init("count", \.count, range: 1...10_000_000, "How many events a window has."),
       .init(
         "step", \.step, range: 1...10_000_000,
-        "The number of events from the start of one window to the next; `count` by default."),
+        applies: .with("count"), "The number of events from the start of one window to the next; `count` by default."),
       .init("gap", \.gap, range: span, "The pause that ends a session."),
-      .init("inclusive", \.inclusive, "A pause of exactly `gap` does not end a session."),
-      .init("maxLength", \.maxLength, range: span, "How long a session may last."),
+      .init("inclusive", \.inclusive, applies: .with("gap"), "A pause of exactly `gap` does not end a session."),
+      .init("maxLength", \.maxLength, range: span, applies: .with("gap"), "How long a session may last."),
       .init("time", \.time, "When an event happened."),
-      .init("lateness", \.lateness, range: 0...(1 << 60), "How far events may be out of order."),
-      .init("idle", \.idle, range: span, "Close all windows after this time without events."),
+      .init(
+        "lateness", \.lateness, range: 0...(1 << 60), applies: .with("time"), "How far events may be out of order."),
+      .init("idle", \.idle, range: span, applies: .with("time"), "Close all windows after this time without events."),
       .init(
         "to", \.to, variables: [("events", .list(.dyn)), ("start", .timestamp), ("end", .timestamp)],
         "The value to send; the list of events by default."),
       .init(
         "aggregate", \.aggregate, variables: [("start", .timestamp), ("end", .timestamp)],
         "The figures to send in place of the list."),
-      .init("empty", \.empty, "Send windows without events too."),
+      .init("empty", \.empty, applies: .with("every"), "Send windows without events too."),
       .init(
         "max", \.bound, range: 1...10_000_000,
         """
@@ -158,15 +161,6 @@ struct Window: FusableOperator {
           : "'window' goes by time, by number or by session, not by several",
         "Write 'window: 1m', 'window: { count: 100 }' or 'window: { gap: 30s }'")
       return
-    }
-    let needs: [(String, Bool, String, Bool)] = [
-      ("length", length != nil, "every", every != nil), ("step", step != nil, "count", count != nil),
-      ("maxLength", maxLength != nil, "gap", gap != nil), ("inclusive", inclusive, "gap", gap != nil),
-      ("empty", empty, "every", every != nil),
-      ("lateness", lateness > .zero, "time", time.isGiven), ("idle", idle != nil, "time", time.isGiven),
-    ]
-    for (name, isGiven, other, hasOther) in needs where isGiven && !hasOther {
-      conflict("'\(name)' of 'window' has no effect without '\(other)'", "Add '\(other)', or remove it")
     }
     if time.isGiven {
       for (name, isGiven) in [("count", count != nil), ("maxLength", maxLength != nil), ("empty", empty)] where isGiven

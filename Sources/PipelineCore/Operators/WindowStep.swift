@@ -124,7 +124,9 @@ extension Window {
     /// It keeps `sign` of these more.
     @inline(__always)
     final func countKept(_ entry: Kept, _ sign: Int) {
-      keptSize.add(keys: sign &* (entry.figures?.keys ?? 0), bytes: sign &* entry.byteCount)
+      keptSize.add(
+        keys: sign &* (entry.figures?.keys ?? 0), events: sign &* (entry.figures?.events ?? 1),
+        bytes: sign &* entry.byteCount)
     }
 
     /// The number of events kept or counted.
@@ -147,13 +149,15 @@ extension Window {
     ) -> StepVerdict? {
       guard let form = form.figures else { return nil }
       let figures = isNew ? Figures(form) : kept[index].figures ?? Figures(form)
-      let before = (keys: figures.keys, bytes: figures.bytes)
+      let before = (keys: figures.keys, events: figures.events, bytes: figures.bytes)
       if let refusal = figures.add(frame, at: at) { return refused(event, refusal, frame, run) }
       if isNew {
         keep(Kept(at: at, wall: wall, event: HeldValue(.null), figures: figures), at: index)
       } else {
         kept[index].wall = max(kept[index].wall, wall)
-        keptSize.add(keys: figures.keys &- before.keys, bytes: figures.bytes &- before.bytes)
+        keptSize.add(
+          keys: figures.keys &- before.keys, events: figures.events &- before.events,
+          bytes: figures.bytes &- before.bytes)
       }
       return nil
     }
@@ -199,8 +203,7 @@ extension Window {
         return
       }
       let frame = frame
-      var nothing = Event(.null)
-      nothing.key = chain.key
+      let nothing = Event(.null, key: chain.key)
       _ = frame.load(nothing)
       var failing: Unmanaged<Program>?
       var value = Value.null

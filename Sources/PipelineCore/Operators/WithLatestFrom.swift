@@ -2,6 +2,7 @@
 struct WithLatestFrom: OperatorComponent {
   var signal = SignalParameter()
   var reduce = MappingParameter()
+  var settles: Bool { true }
 
   static let spec = ComponentSpec<WithLatestFrom>(
     "withLatestFrom",
@@ -10,7 +11,8 @@ struct WithLatestFrom: OperatorComponent {
       Unlike combineLatest, it sends only for events of the signal itself. The event becomes a list of the two, or \
       the result of `reduce` for `event` and `latest`. Events before the first of the other signal are dropped. It \
       completes with its own signal, whether or not the other has completed; an error of either ends it. The other \
-      signal is subscribed first.
+      signal is subscribed first. Where both come of one source, an event waits until everything that the source's \
+      event changes has changed, so it is paired with the newest, in whichever order the file names the readers.
       """,
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
@@ -27,12 +29,16 @@ struct WithLatestFrom: OperatorComponent {
         "an expression",
         "{ from: a, chain: [ { withLatestFrom: { signal: b, reduce: event * latest } } ] }",
         in: ["a": "--2-3-|", "b": "2--3|"], out: "--4-9-|"),
+      .marbles(
+        "what was made of an event, with the event",
+        "{ from: a, chain: [ { map: event * 10 }, { withLatestFrom: a } ] }",
+        in: ["a": "-1-2-|"], out: "-p-q-|", values: ["p": "[10, 1]", "q": "[20, 2]"]),
     ],
     edges: EdgeCases(
       error: "Passed on at once, from either signal.",
       completion: "Passed on at once; the completion of the other signal has no effect.",
       disposal: "Unsubscribes from both signals."),
-    memory: "The newest event of the other signal.", persistence: .state(version: 1),
+    memory: "The newest event of the other signal.", persistence: .state(version: 2),
     knownAs: ["RxJS withLatestFrom"],
     useCases: [
       .init(
@@ -49,7 +55,7 @@ struct WithLatestFrom: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: TriggeredNode {
+  final class Node: SettlingNode {
     private let parameters: WithLatestFrom
     private let builder: ValueBuilder?
     private lazy var frame = sharedFrame()
@@ -70,8 +76,8 @@ struct WithLatestFrom: OperatorComponent {
       keptSize.set(bytes: latest?.keptBytes ?? 0)
     }
 
-    override func receive(_ event: Event) {
-      guard let latest = latest?.value else { return }
+    override func take(_ event: Event) {
+      guard let latest = latest?.value else { return countDropped(event) }
       guard let builder else {
         emit(event.with(arena.list([event.value, latest])))
         return
@@ -82,12 +88,21 @@ struct WithLatestFrom: OperatorComponent {
 
     override func completed(_ inlet: Inlet) { drop(inlet) }
 
+    override func complete() {
+      settle()
+      finish()
+    }
+
+    override var heldCount: Int { settlingCount }
+
     override func save(_ state: inout StateWriter) {
       state.write(latest)
+      saveSettling(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       latest = try state.read()
+      if state.version > 1 { try restoreSettling(&state) }
       keptSize.set(bytes: latest?.keptBytes ?? 0)
     }
   }

@@ -11,7 +11,8 @@ struct Zip: CombiningOperator {
       The time between them does not matter. The event is a list in the order of the inputs; only a `reduce` that \
       follows directly sees the parts by name, as with `combineLatest`. It completes as soon as an ended input has \
       no waiting events; an error of any input ends it at once. An input may be `limit` events ahead of the slowest; \
-      one more ends the signal with an error, because dropping it would make wrong pairs.
+      one more ends the signal with an error, because dropping it would make wrong pairs. It stands beside the names of \
+      the inputs (`zip: { item: a, tick: b, limit: 10 }`), or beside their list (`zip: { signals: [a, b], limit: 10 }`).
       """,
     parameters: [
       .init("limit", \.limit, range: 1...10_000_000, "How many events one input may be ahead.")
@@ -20,6 +21,9 @@ struct Zip: CombiningOperator {
       .marbles(
         "by position", "zip: [a, b]", in: ["a": "1-2-3|", "b": "--x----y|"], out: "--p----q|",
         values: ["p": "[1, x]", "q": "[2, y]"]),
+      .marbles(
+        "at most ten events ahead", "zip: { signals: [a, b], limit: 10 }", in: ["a": "1-2|", "b": "--x|"], out: "--p|",
+        values: ["p": "[1, x]"]),
       .marbles(
         "ends when no pair is possible", "zip: [a, b]", in: ["a": "-1-|", "b": "--2----3"],
         out: "--p|", values: ["p": "[1, 2]"]),
@@ -79,21 +83,34 @@ struct Zip: CombiningOperator {
       }
       let own = OwnedEvent(event)
       queues[inlet.number].append(own)
-      keptSize.add(bytes: own.byteCount)
+      keptSize.add(events: 1, bytes: own.byteCount)
       guard queues.allSatisfy({ !$0.isEmpty }) else { return }
       let row = queues.indices.map { queues[$0].removeFirst() }
-      for event in row { keptSize.add(bytes: -event.byteCount) }
+      for event in row { keptSize.add(events: -1, bytes: -event.byteCount) }
       // Decides whether that was the last row before any step downstream can react.
       let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
       emit(event.with(arena.list(of: row)))
-      if isOver { finish() }
+      if isOver { end() }
     }
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
       ended[inlet.number] = true
-      if queues[inlet.number].isEmpty { finish() }
+      if queues[inlet.number].isEmpty { end() }
     }
+
+    /// Completes; the events that are left have no partner.
+    private func end() {
+      guard !isClosed else { return }
+      for event in queues.joined() {
+        event.keep(in: arena)
+        countDropped(event.event)
+      }
+      queues = queues.map { _ in [] }
+      finish()
+    }
+
+    override var heldCount: Int { queues.reduce(0) { $0 + $1.count } }
 
     override func stop() {
       queues = queues.map { _ in [] }
@@ -107,7 +124,8 @@ struct Zip: CombiningOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       queues = try state.read([[OwnedEvent]].self).map { Deque($0) }
-      keptSize.set(bytes: queues.joined().reduce(0) { $0 + $1.byteCount })
+      keptSize.set(
+        events: queues.reduce(0) { $0 + $1.count }, bytes: queues.joined().reduce(0) { $0 + $1.byteCount })
       ended = try state.read()
       guard queues.count == nodeContext.inputs.count, ended.count == queues.count else {
         throw StateFault("it has other inputs")

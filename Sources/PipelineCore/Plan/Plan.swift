@@ -6,8 +6,10 @@ package final class Plan: Sendable {
   /// The named signals: sources first, then signals, each in the order of the file.
   package let named: [NamedPlan]
   package let sinks: [SinkPlan]
-  /// Indexes in `named` of the signals that run without a reader because they execute commands.
+  /// Indexes in `named` of the signals that run without a reader, because they execute commands or because only their errors outputs are read.
   package let rootSubscribers: [Int]
+  /// Those of ``rootSubscribers`` that run because only their errors outputs are read.
+  package let readOnlyForErrors: Set<Int>
   /// Every step, by ``StepID``.
   package let steps: [StepPlan]
   /// A report on each expression, in the order of compilation.
@@ -34,6 +36,9 @@ package final class Plan: Sendable {
   /// Sources and operators, by the numbers of their steps.
   package let components: [Int: any Component]
 
+  /// The sources that send to inner signals, beside whatever else reads them.
+  let sourcesOfInnerSignals: Set<StepID>
+
   /// The outputs of the sinks that sources, also those of other pipelines, may read.
   let outsideWays: [OutsideWay]
 
@@ -42,7 +47,7 @@ package final class Plan: Sendable {
 
   init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    rootSubscribers: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
+    rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = []
   ) {
@@ -55,13 +60,16 @@ package final class Plan: Sendable {
     self.named = named
     self.sinks = sinks
     self.rootSubscribers = rootSubscribers
+    self.readOnlyForErrors = Set(readOnlyForErrors)
     self.steps = steps
     self.expressions = expressions
     self.functions = functions
     self.standardInput = standardInput
     requestedDelivery = delivery
     requirement = require
-    (edges, components, sources) = Plan.edges(named, sinks)
+    let walk = Plan.edges(named, sinks)
+    (edges, components, sources) = walk
+    sourcesOfInnerSignals = Plan.sourcesOfInnerSignals(walk.components, named)
     stages = Plan.stages(named, sinks)
   }
 
@@ -154,6 +162,8 @@ package struct StepPlan: Sendable {
   /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. It stays the
   /// same when another step is inserted.
   var key: String
+  /// The names in a saved state that the step may have had (`movedFrom`), which no present step has.
+  var formerKeys: [String] = []
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
   /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.

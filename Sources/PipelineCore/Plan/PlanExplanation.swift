@@ -26,8 +26,11 @@ package struct PlanExplanation {
       say(0, "")
       say(0, title)
       for entry in named {
-        let runs = plan.rootSubscribers.contains { plan.named[$0].name == entry.name }
-        let manner = Self.manner(entry) + (runs ? ", runs to execute a command" : "")
+        let runs = plan.rootSubscribers.first { plan.named[$0].name == entry.name }
+        let reason = runs.map {
+          plan.readOnlyForErrors.contains($0) ? ", runs for its errors output" : ", runs to execute a command"
+        }
+        let manner = Self.manner(entry) + (reason ?? "")
         say(1, "\(entry.name): \(Self.name(entry.body.type.type))\(manner)")
         signal(entry.body, 2)
       }

@@ -22,29 +22,39 @@ struct SignalReach {
     walk(named, sinks).map { $0.map(\.by) }
   }
 
-  /// The signals whose errors are printed (``FrontEnd/printed``) and that no sink and none of `roots` makes run. A sink that reads the errors of a
-  /// signal does not make it run, but a user who prints the errors expects it to run.
-  static func unread(ofPrintedErrors sinks: [SinkPlan], _ named: [NamedPlan], besides roots: [Int]) -> [Int] {
-    let printed = sinks.compactMap { sink -> Int? in
-      guard sink.printedSignal != nil, case .errors(.named(let index)) = sink.input.kind else { return nil }
-      return index
-    }
-    if printed.isEmpty { return [] }
-    let references = references(named, sinks)
-    func runs(_ signal: Int, _ seen: inout Set<Int>) -> Bool {
-      if roots.contains(signal) { return true }
-      guard seen.insert(signal).inserted else { return false }
-      return references[signal].contains { referrer in
-        switch referrer {
-        case .sink: true
-        case .named(let index): runs(index, &seen)
-        }
+  /// The signals that only readers of their errors outputs make run. An errors output starts nothing itself, so each of these signals gets a
+  /// subscriber of its own, which drops its events: whoever reads what a source rejects expects the source to run.
+  ///
+  /// - Parameter roots: The signals that run without a reader.
+  static func readOnlyForErrors(_ named: [NamedPlan], _ sinks: [SinkPlan], besides roots: [Int]) -> [Int] {
+    var walk = Walk(references: Array(repeating: [], count: named.count))
+    var found: [Int] = []
+    var runs: Set<Int> = []
+    var waiting: [Int] = []
+    func start(_ signal: Int) { if runs.insert(signal).inserted { waiting.append(signal) } }
+    // Visits everything that runs now, and what it makes run.
+    func settle() {
+      while let next = waiting.popLast() {
+        walk.reached = []
+        walk.visit(named[next].body, by: .named(next), isLate: false)
+        for target in walk.reached { start(target) }
       }
     }
-    return printed.filter { signal in
-      var seen: Set<Int> = []
-      return !runs(signal, &seen)
+    for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
+    let bySinks = walk.reached
+    for signal in bySinks + roots { start(signal) }
+    settle()
+    var next = 0
+    while next < walk.ownersOfErrors.count {
+      let owner = walk.ownersOfErrors[next]
+      next += 1
+      // A command runs when it is executed, and a cold signal for each of its readers.
+      guard named[owner].kind != .command, !named[owner].isCold, !runs.contains(owner) else { continue }
+      found.append(owner)
+      start(owner)
+      settle()
     }
+    return found
   }
 
   private static func walk(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [[Reference]] {
@@ -123,10 +133,15 @@ struct SignalReach {
 
   private struct Walk {
     var references: [[Reference]]
+    /// The named signals that were visited references.
+    var reached: [Int] = []
+    /// The named signals whose errors outputs are read.
+    var ownersOfErrors: [Int] = []
 
     mutating func visit(_ signal: SignalPlan, by referrer: Referrer, isLate: Bool) {
       switch signal.kind {
-      case .errors, .input: break
+      case .errors(.named(let index)): ownersOfErrors.append(index)
+      case .errors(.sink), .input: break
       case .source(let component, _):
         for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
       case .run(_, let input): visit(input, by: referrer, isLate: isLate)
@@ -135,7 +150,9 @@ struct SignalReach {
         let isLater = isLate || type(of: component).subscribesAgain
         for input in inputs { visit(input, by: referrer, isLate: isLater) }
         for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
-      case .named(let index): references[index].append(Reference(by: referrer, isLate: isLate))
+      case .named(let index):
+        references[index].append(Reference(by: referrer, isLate: isLate))
+        reached.append(index)
       }
     }
   }

@@ -1,7 +1,9 @@
 import Synchronization
 
-/// The memory limit of queued events, for all pipelines of a process together. While the queues exceed it, each has an eighth of its usual
-/// limit: its senders wait, or it leaves events on the disk. Thread-safe.
+/// The memory limit of queued events, for all pipelines of a process together. Each queue may hold as much as all of them leave free, at most
+/// its usual limit: beyond, its senders wait, or it leaves events on the disk. So all together stay within the limit, however many they are and
+/// whichever came first; and a queue that holds more than is free must shrink before it takes more, so they become alike. A queue that holds
+/// nothing may always take what one turn brings. Thread-safe.
 package final class MemoryBudget: Sendable {
   package static let standard = 256 << 20
 
@@ -15,7 +17,10 @@ package final class MemoryBudget: Sendable {
   package var held: Int { used.load(ordering: .relaxed) }
 
   /// The present limit of a queue whose usual limit is `usual` bytes.
-  package func room(_ usual: Int) -> Int { held > limit ? usual / 8 : usual }
+  package func room(_ usual: Int) -> Int { min(usual, max(0, limit - held)) }
+
+  /// The limit of the blocks of all readers together: what a turn takes at once comes to a queue that is full already.
+  package var ofReaders: Int { min(4 << 20, limit / 64) }
 
   /// The usual limit of the queues of one pipeline's steps together.
   package var usualOfSteps: Int { limit / 2 }
@@ -23,34 +28,29 @@ package final class MemoryBudget: Sendable {
   fileprivate func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
-/// The share of one queue in a budget, in steps of 64 KiB. Given back when it is freed. Used by one thread at a time.
+/// The share of one queue in a budget, in units of 4 KiB. Given back when it is freed. Used by one thread at a time.
 package struct MemoryShare: ~Copyable {
   private let budget: MemoryBudget
-  private var steps = 0
+  private var held = 0
+  private static let unit = 12
 
   package init(of budget: MemoryBudget) { self.budget = budget }
 
-  deinit { budget.add(-steps << 16) }
+  deinit { budget.add(-held << Self.unit) }
+
+  /// How many units the budget counts for these bytes.
+  @inline(__always)
+  static func units(_ bytes: Int) -> Int { (bytes + (1 << unit - 1)) >> unit }
 
   /// Reports the bytes that the queue holds.
   @inline(__always)
   package mutating func set(_ bytes: Int) {
-    let new = (bytes + 0xFFFF) >> 16
-    if new != steps { move(to: new) }
+    let new = Self.units(bytes)
+    if new != held { move(to: new) }
   }
 
   private mutating func move(to new: Int) {
-    budget.add((new - steps) << 16)
-    steps = new
+    budget.add((new - held) << Self.unit)
+    held = new
   }
-}
-
-/// The same for a queue that several threads use under a lock of their own.
-package final class LockedMemoryShare: @unchecked Sendable {
-  private var share: MemoryShare
-
-  package init(of budget: MemoryBudget) { share = MemoryShare(of: budget) }
-
-  /// Reports the bytes that the queue holds. Call it with the lock of the queue held.
-  package func set(_ bytes: Int) { share.set(bytes) }
 }

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Stores one pipeline's state, outbox and dead letters on disk, between runs of the process.
 ///
 /// A commit is one transaction: all of it is on the disk, or nothing. `Storage` implements it on SQLite, tests in memory.
@@ -19,6 +21,18 @@ package protocol PipelineStore: AnyObject, Sendable {
 
   /// A number that no other store has; part of the identity of rows.
   var identity: UInt64 { get }
+
+  /// Calls `report` with what room there is now, unless there is enough, and with every change; on any thread.
+  func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void)
+}
+
+/// What room a store has on its file system.
+package enum RoomOfStore: Sendable {
+  case enough
+  /// Only what is kept for the end and for removing what was delivered: it must get no new events.
+  case reserve
+  /// Not even for what it was given.
+  case none
 }
 
 /// The changes of one commit.
@@ -134,4 +148,11 @@ package struct StoredDeadLetter: Sendable {
     self.step = step
     self.document = document
   }
+}
+
+/// Whether what a pipeline must store before it delivers it has room; from any thread.
+package final class StorageRoom: Sendable {
+  private let full = Atomic(false)
+  package var isFull: Bool { full.load(ordering: .relaxed) }
+  func set(_ isFull: Bool) { full.store(isFull, ordering: .relaxed) }
 }

@@ -80,6 +80,8 @@ package struct ProgramFailure: Error, Sendable, Equatable {
   package enum Kind: String, Sendable {
     /// It cannot be started.
     case start
+    /// It cannot be started with these arguments and variables.
+    case arguments
     case timeout, outputTooLong
   }
   package var kind: Kind

@@ -227,8 +227,9 @@ extension ComponentSpec {
           .missingParameter, "'\(name)' needs '\(parameter.info.name)'", at: context.location,
           help: "\(parameter.info.name): \(parameter.info.help)"))
     }
-    let isSound = !context.diagnostics.all.dropFirst(before).contains { $0.severity == .error }
-    if isSound { component.validate(&context) }
+    func isSound() -> Bool { !context.diagnostics.all.dropFirst(before).contains { $0.severity == .error } }
+    if isSound() { component.validate(&context) }
+    if isSound() { context.refuseWithoutEffect(parameters.map(\.info)) }
     return component
   }
 

@@ -104,7 +104,8 @@ package struct ComponentPage {
   private func rows(_ parameters: [ParameterInfo], _ prefix: String, _ depth: Int = 0) -> [String] {
     parameters.flatMap { info -> [String] in
       let fallback = info.isRequired ? "required" : info.defaultText.map { "`\(Self.cell($0))`" } ?? ""
-      let help = ([info.help] + [SpecText.range(info)].compactMap { $0 }).joined(separator: " ")
+      let help = ([info.help] + [SpecText.range(info), SpecText.condition(info)].compactMap { $0 }).joined(
+        separator: " ")
       let type = Self.cell(typeName(info.shape))
       var rows = ["| `\(prefix)\(info.name)` | \(type) | \(fallback) | \(Self.cell(help)) |\n"]
       for choice in SpecText.choices(info.shape) {

@@ -120,16 +120,19 @@ public struct Parameter<C: Component>: Sendable {
   ///     the primary parameter as a whole.
   ///   - variables: Further variables of the parameter's expressions.
   ///   - expecting: The type that the expressions must have.
+  ///   - applies: When the parameter has an effect; nil: always. Outside of it the parameter is an error.
+  ///   - nested: The same for fields of its value, beside the conditions that they have wherever the record is used.
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,
     required: Bool = false, whole: Bool = false, beside: Bool = false, range: ClosedRange<Int64>? = nil,
-    variables: [(String, ExpressionType)] = [], expecting: ExpressionType? = nil, _ help: String
+    variables: [(String, ExpressionType)] = [], expecting: ExpressionType? = nil,
+    applies: Applicability? = nil, nested: [String: Applicability] = [:], _ help: String
   ) {
     let initial = C()[keyPath: path]
     info = ParameterInfo(
       name: name, help: help, isPrimary: primary, isRequired: required, isWhole: whole && primary,
-      shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
-      variables: variables.map(\.0), formerName: formerly, isBeside: beside)
+      shape: Value.shape(range: range).adding(nested), defaultText: required ? nil : initial.defaultText, range: range,
+      variables: variables.map(\.0), formerName: formerly, isBeside: beside, applies: applies)
     let usage = ExpressionUse(
       variables: variables.map { .init(name: $0.0, type: $0.1) }, expecting: expecting)
     decode = { node, component, context in
@@ -177,6 +180,8 @@ public struct ParameterInfo: Sendable {
   package var formerName: String?
   /// Whether it is written beside the component key and not in its value.
   package var isBeside = false
+  /// When it has an effect; nil: always.
+  package var applies: Applicability?
 }
 
 /// The form of a parameter's values, for humans and for the JSON schema.

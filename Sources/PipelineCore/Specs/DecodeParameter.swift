@@ -20,7 +20,7 @@ package struct DecodeParameter: ParameterValue {
         Self.info("csv", CSVFields.self, "Comma-separated values."),
         Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
         Self.info("regex", RegexFields.self, "Lines parsed by a regular expression."),
-        Self.info("syslog", TextFields.self, "Syslog messages."),
+        Self.info("syslog", SyslogFields.self, "Syslog messages."),
         Self.info("statsd", TextFields.self, "Metrics of StatsD."),
       ]),
     ])
@@ -49,7 +49,11 @@ package struct DecodeParameter: ParameterValue {
     context.parameter = format.rawValue
     defer { context.parameter = outer }
     switch format {
-    case .text, .lines, .whole, .syslog, .statsd:
+    case .syslog:
+      guard let fields = SyslogFields.decode(entry.value, &context) else { return nil }
+      parameter.options.invalidUTF8 = fields.invalidUTF8.value
+      parameter.options.isStrictSyslog = fields.strict
+    case .text, .lines, .whole, .statsd:
       guard let fields = TextFields.decode(entry.value, &context) else { return nil }
       parameter.options.invalidUTF8 = fields.invalidUTF8.value
     case .json, .ndjson:
@@ -131,19 +135,35 @@ package struct DecodeParameter: ParameterValue {
   }
 }
 
-private struct TextFields: RecordParameter {
-  enum Invalid: String, ChoiceParameter {
-    case reject, replace, bytes
-    var help: String {
-      switch self {
-      case .reject: "the row goes to the errors output"
-      case .replace: "faulty bytes become U+FFFD"
-      case .bytes: "the row becomes an event of raw bytes"
-      }
+/// What happens to text that is not UTF-8.
+package enum InvalidTextParameter: String, ChoiceParameter {
+  case reject, replace, bytes
+  package var help: String {
+    switch self {
+    case .reject: "the row goes to the errors output"
+    case .replace: "faulty bytes become U+FFFD"
+    case .bytes: "the row becomes an event of raw bytes"
     }
-    var value: InvalidUTF8 { InvalidUTF8(rawValue: rawValue) ?? .reject }
   }
-  var invalidUTF8 = Invalid.reject
+  package var value: InvalidUTF8 { InvalidUTF8(rawValue: rawValue) ?? .reject }
+}
+
+private struct SyslogFields: RecordParameter {
+  var strict = false
+  var invalidUTF8 = InvalidTextParameter.reject
+  static var fields: [RecordField<SyslogFields>] {
+    [
+      .init(
+        "strict", \.strict,
+        "Reject a message that is not as its RFC says. By default what can be told is read, and `guessed` names the members that no RFC makes certain."
+      ),
+      .init("invalidUTF8", \.invalidUTF8, "What happens to text that is not UTF-8."),
+    ]
+  }
+}
+
+private struct TextFields: RecordParameter {
+  var invalidUTF8 = InvalidTextParameter.reject
   static var fields: [RecordField<TextFields>] {
     [.init("invalidUTF8", \.invalidUTF8, "What happens to text that is not UTF-8.")]
   }

@@ -58,11 +58,16 @@ public struct ExpressionParameter: ParameterValue {
     }
     found = Diagnostics()
     guard let template = ExpressionTemplate.parse(text, into: &found), !template.isConstant else { return nil }
-    let corrected = template.asExpression
+    // Without its braces the text may be an expression, too: which one is meant, only its author knows.
+    let bare = template.withoutBraces
+    var unused = Diagnostics()
+    let isExpression = ExpressionSyntax.parse(LocatedText(bare), into: &unused) != nil
+    var meanings = isExpression ? [bare] : []
+    if !meanings.contains(template.asExpression) { meanings.append(template.asExpression) }
     return Diagnostic(
       .expressionSyntax, "'\(parameter)' takes an expression, which stands without {{ }}", at: text.location,
-      help: text.isSecret ? nil : "Write \(corrected)",
-      fixIts: text.isSecret ? [] : [text.fix(0, text.text.count, corrected)]
+      help: text.isSecret ? nil : "Write " + meanings.joined(separator: ", or, for a text, "),
+      fixIts: text.isSecret ? [] : meanings.map { text.fix(0, text.text.count, $0) }
     )
   }
 
@@ -514,6 +519,8 @@ public struct LiteralParameter: ParameterValue {
       case .bool: return .bool(scalar.bool ?? false)
       case .int:
         if let number = scalar.int { return .int(number) }
+        // Beyond Int64 it may be a uint.
+        if let number = scalar.text.text.withUnsafeBytes({ JSONParser.number($0) }), number.is(.uint) { return number }
         return double(scalar, arena)
       case .float: return double(scalar, arena)
       case .string: return arena.string(scalar.string)

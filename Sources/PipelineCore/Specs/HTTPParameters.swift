@@ -135,6 +135,12 @@ package enum URLConfinement {
         help: "Messages name the host; read it from the environment: \(scheme)://${NAME}/")
       return
     }
+    for place in template.encodedTwice {
+      context.badValue(
+        at: place, "what 'urlEncode' has encoded is encoded again, with the rest of the expression", .doubtfulValue,
+        help:
+          "Leave 'urlEncode' out: what an expression inserts into a URL is encoded; raw(...) inserts a text as it is")
+    }
     if prefix.contains("${") { return }
     guard lower.hasPrefix("\(scheme)://") || lower.hasPrefix("\(scheme)s://") else {
       context.badValue(
@@ -198,7 +204,7 @@ package enum URLConfinement {
   /// - Parameter inserted: The ranges of `url` that expressions have filled, in order.
   package static func problem(_ url: [UInt8], inserted: [Range<Int>]) -> String? {
     if url.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
-      return "the URL contains a space or control character: use urlEncode(...) around event data"
+      return "the URL contains a space or control character, which 'raw' does not encode"
     }
     // The start of the path, after the host, which the file itself gives.
     let path = authorityEnd(url)
@@ -216,8 +222,8 @@ package enum URLConfinement {
       if isInserted {
         return
           """
-          '\(byte == UInt8(ascii: "?") ? "?" : "#")' would end the \(component) of the URL: use urlEncode(...) \
-          around event data
+          '\(byte == UInt8(ascii: "?") ? "?" : "#")' would end the \(component) of the URL: leave 'raw' out, so that \
+          event data is encoded
           """
       }
       if component == .path { pathEnd = index }
@@ -233,6 +239,30 @@ package enum URLConfinement {
       ? """
       the path of the URL leaves its directory with '..'
       """ : nil
+  }
+
+  /// The URL with what expressions have inserted encoded for its place.
+  ///
+  /// - Parameter inserted: The ranges of `url` that expressions have filled, in order; then those of the result.
+  package static func encoded(_ url: [UInt8], _ inserted: inout [Range<Int>], _ insertions: [URLInsertion]) -> [UInt8] {
+    // Insertions of secrets are shown as one mark.
+    guard inserted.count == insertions.count, insertions.contains(where: { $0 != .asIs }) else { return url }
+    var result: [UInt8] = []
+    result.reserveCapacity(url.count + 32)
+    var at = 0
+    var isPath = true
+    for index in inserted.indices {
+      let range = inserted[index]
+      let literal = url[at..<range.lowerBound]
+      if literal.contains(UInt8(ascii: "?")) || literal.contains(UInt8(ascii: "#")) { isPath = false }
+      result += literal
+      let start = result.count
+      insertions[index].append(url[range], isPath: isPath, to: &result)
+      inserted[index] = start..<result.count
+      at = range.upperBound
+    }
+    result += url[at...]
+    return result
   }
 
   private enum Part { case path, query, fragment }
@@ -300,7 +330,8 @@ package struct RequestTemplate: Sendable {
   package func render(_ frame: EventFrame) -> Result<HTTPRequest, SignalFailure> {
     do throws(SignalFailure) {
       var inserted: [Range<Int>] = []
-      let address = try url.text(frame, inserted: &inserted)
+      let address = URLConfinement.encoded(
+        try url.text(frame, inserted: &inserted), &inserted, url.program?.insertions ?? [])
       if let problem = URLConfinement.problem(address, inserted: inserted) {
         throw SignalFailure(.source, problem, at: url.location)
       }
@@ -316,7 +347,12 @@ package struct RequestTemplate: Sendable {
           HTTPHeader(header.name, String(decoding: value, as: UTF8.self), isSecret: header.value.containsSecret))
       }
       if body.isGiven { request.body = try body.text(frame) }
-      if url.containsSecret { request.maskedURL = String(decoding: try url.text(frame, isShown: true), as: UTF8.self) }
+      if url.containsSecret {
+        var shown: [Range<Int>] = []
+        let text = try url.shownText(frame, inserted: &shown)
+        request.maskedURL = String(
+          decoding: URLConfinement.encoded(text, &shown, url.program?.shown.insertions ?? []), as: UTF8.self)
+      }
       if body.containsSecret { request.maskedBody = try body.text(frame, isShown: true) }
       return .success(request)
     } catch {

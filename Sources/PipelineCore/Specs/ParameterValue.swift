@@ -32,21 +32,24 @@ public struct DecodingContext {
   var beside: [OptionNode] = []
   /// Checks files that parameters name.
   var files = FileProbe.none
-  /// The locations of the parameters' values in the file, by path: `retry.delay`.
-  private var places: [String: SourceLocation] = [:]
+  /// The parameters' values in the file, by path: `retry.delay`.
+  private var nodes: [String: YAMLNode] = [:]
   private var path = ""
 
   package init(at location: SourceLocation) { self.location = location }
 
   /// The location of a parameter's value, by its path, such as `retry.delay`; the component's location if the file does
   /// not give the parameter.
-  package func location(of path: String) -> SourceLocation { places[path] ?? location }
+  package func location(of path: String) -> SourceLocation { nodes[path]?.location ?? location }
+
+  /// The value of a parameter in the file, by its path; nil: the file does not give it.
+  func node(of path: String) -> YAMLNode? { nodes[path] }
 
   /// Decodes the value of a parameter, or of a field of one, at `node`.
   mutating func enter(_ name: String, at node: YAMLNode, _ body: (inout DecodingContext) -> Void) {
     let outer = path
     path = outer.isEmpty ? name : "\(outer).\(name)"
-    places[path] = node.location
+    nodes[path] = node
     body(&self)
     path = outer
   }
@@ -383,13 +386,14 @@ package struct RecordField<R: RecordParameter>: Sendable {
 
   package init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
-    required: Bool = false, range: ClosedRange<Int64>? = nil, expecting: ExpressionType? = nil, _ help: String
+    required: Bool = false, range: ClosedRange<Int64>? = nil, expecting: ExpressionType? = nil,
+    applies: Applicability? = nil, _ help: String
   ) {
     let initial = R()[keyPath: path]
     info = ParameterInfo(
       name: name, help: help, isPrimary: primary, isRequired: required, isWhole: false,
       shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
-      variables: [])
+      variables: [], applies: applies)
     decode = { node, record, context in
       let outer = (context.range, context.parameter)
       context.range = range

@@ -12,19 +12,19 @@ package struct SchemaWriter {
 
   // MARK: Building blocks
 
-  private typealias Members = [(String, JSONText)]
+  typealias Members = [(String, JSONText)]
 
   private static func string(_ text: String) -> JSONText { .string(text) }
 
-  private static func reference(_ name: String) -> JSONText {
+  static func reference(_ name: String) -> JSONText {
     .object([("$ref", .string("#/$defs/\(name)"))])
   }
 
-  private static func any(_ schemas: [JSONText]) -> JSONText {
+  static func any(_ schemas: [JSONText]) -> JSONText {
     schemas.count == 1 ? schemas[0] : .object([("anyOf", .array(schemas))])
   }
 
-  private static func type(_ names: String...) -> JSONText {
+  static func type(_ names: String...) -> JSONText {
     .object([("type", names.count == 1 ? .string(names[0]) : .array(names.map { .string($0) }))])
   }
 
@@ -445,10 +445,19 @@ package struct SchemaWriter {
     let former = infos.compactMap { info in
       info.formerName.map { ($0, Self.deprecated(schema(info.shape), $0, info.name)) }
     }
+    let conditions = infos.compactMap { info in
+      info.applies.flatMap { Self.condition($0, among: infos) }.map { (info.name, $0) }
+    }
     return Self.closed(
       infos.map { info in
-        (info.name, Self.described(schema(info.shape), info.help, fallback(info)))
-      } + former, required: infos.filter(\.isRequired).map(\.name))
+        (
+          info.name,
+          Self.described(
+            schema(info.shape), [info.help, SpecText.condition(info)].compactMap { $0 }.joined(separator: " "),
+            fallback(info))
+        )
+      } + former, required: infos.filter(\.isRequired).map(\.name),
+      more: conditions.isEmpty ? [] : [("dependentSchemas", .object(conditions))])
   }
 
   /// A renamed key.
@@ -490,7 +499,10 @@ package struct SchemaWriter {
       var beside: Members = [("signals", .bool(false))]
       // A switch may stand beside the names; the names alone say nothing more.
       for info in entry.parameters {
-        if case .bool = info.shape { beside.append((info.name, Self.any([Self.reference("boolean"), input]))) }
+        switch info.shape {
+        case .bool, .int: beside.append((info.name, Self.any([schema(info.shape), input])))
+        default: break
+        }
       }
       named.append(("properties", .object(beside)))
       let signals = Self.any([list, .object(named)])

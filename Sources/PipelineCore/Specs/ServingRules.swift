@@ -20,6 +20,8 @@ public struct ServingRules: Sendable {
   package var methods: [String]?
   /// The credentials that clients must present.
   package var auth: HTTPOptions.Auth = .none
+  /// The names that it answers to, and the pages that may send requests.
+  package var access = PageAccess()
   /// The limit of a body in bytes, also after decompression.
   package var maxBodyBytes = 1 << 20
   /// The limit of bytes of all requests that come in, wait for the pipeline or are in its turn.
@@ -94,6 +96,9 @@ public struct ServingRules: Sendable {
     }
   }
 
+  /// Whether clients must present credentials.
+  package var asksForAuth: Bool { if case .none = auth { false } else { true } }
+
   /// The answer to a client without the right credentials; nil: it is admitted. `authorization` is the header of that
   /// name.
   package func refusal(ofAuthorization authorization: String?) -> ServerAnswer? {
@@ -160,6 +165,9 @@ package struct ServerAnswer: Sendable {
   package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
   /// Nothing is left that could answer.
   package static let dropped = ServerAnswer(503)
+  /// What is stored before it is delivered has no room. The events have not been taken, or may come twice.
+  package static let full = ServerAnswer(
+    507, [(name: "Retry-After", value: "5")], error: "the file system of the state directory is full")
   /// No answer came in time.
   package static let timedOut = ServerAnswer(504)
   /// The events have been taken.

@@ -16,6 +16,12 @@ extension TemplateParameter {
     return try finished(frame, buffer, render(frame, into: buffer, inserted: &inserted))
   }
 
+  /// The text for logs, as ``text(_:inserted:)``.
+  func shownText(_ frame: EventFrame, inserted: inout [Range<Int>]) throws(SignalFailure) -> [UInt8] {
+    let buffer = OutputBuffer()
+    return try finished(frame, buffer, program?.shown.render(frame.frame, into: buffer) { inserted.append($0) })
+  }
+
   /// Renders the text for the loaded event into `buffer`, which is cleared first; `inserted` receives the ranges that expressions have
   /// filled, in order.
   package func render(

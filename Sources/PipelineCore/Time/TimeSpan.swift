@@ -7,10 +7,15 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
 
   /// No time.
   public static let zero = TimeSpan(nanoseconds: 0)
-  /// A span of `count` seconds.
-  public static func seconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000_000) }
-  /// A span of `count` milliseconds.
-  public static func milliseconds(_ count: Int64) -> TimeSpan { TimeSpan(nanoseconds: count * 1_000_000) }
+  /// A span of `count` seconds. Saturates at the ends of the range.
+  public static func seconds(_ count: Int64) -> TimeSpan { multiple(count, of: 1_000_000_000) }
+  /// A span of `count` milliseconds. Saturates at the ends of the range.
+  public static func milliseconds(_ count: Int64) -> TimeSpan { multiple(count, of: 1_000_000) }
+
+  private static func multiple(_ count: Int64, of unit: Int64) -> TimeSpan {
+    let (product, overflow) = count.multipliedReportingOverflow(by: unit)
+    return TimeSpan(nanoseconds: overflow ? (count < 0 ? .min : .max) : product)
+  }
 
   public static func < (a: TimeSpan, b: TimeSpan) -> Bool { a.nanoseconds < b.nanoseconds }
 
@@ -18,6 +23,12 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
   public static func + (a: TimeSpan, b: TimeSpan) -> TimeSpan {
     let (sum, overflow) = a.nanoseconds.addingReportingOverflow(b.nanoseconds)
     return TimeSpan(nanoseconds: overflow ? (a.nanoseconds < 0 ? .min : .max) : sum)
+  }
+
+  /// Saturates at the ends of the range.
+  public static func - (a: TimeSpan, b: TimeSpan) -> TimeSpan {
+    let (difference, overflow) = a.nanoseconds.subtractingReportingOverflow(b.nanoseconds)
+    return TimeSpan(nanoseconds: overflow ? (a.nanoseconds < 0 ? .min : .max) : difference)
   }
 
   /// The pause after a number of failures in a row: it doubles with each failure after the first, up to `most`.

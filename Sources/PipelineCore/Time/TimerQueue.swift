@@ -6,9 +6,22 @@ public protocol TimerTarget: AnyObject {
   func skipped(_ token: Int, _ late: Lateness)
   /// Whether waking it may cause events or an end. False for a sink, which only writes. The default is true.
   var mayGoOn: Bool { get }
+  /// What its timers wait for beside their time. The default is ``TimerKind/step``.
+  var timerKind: TimerKind { get }
+}
+
+/// What a timer waits for beside its time: nothing that sends events may go on while what receives them cannot.
+public enum TimerKind: Sendable {
+  /// It reads or makes input, and no inner signal reads it: it waits while anything pauses the input.
+  case input
+  /// It may send events: it waits while a sink pauses the input.
+  case step
+  /// It sends none, and may even end a pause: it waits for nothing.
+  case output
 }
 
 extension TimerTarget {
+  public var timerKind: TimerKind { .step }
   public func skipped(_ token: Int, _ late: Lateness) { woke(token) }
   public var mayGoOn: Bool { true }
 }
@@ -33,6 +46,7 @@ final class SkippedTimer: TimerTarget {
 
   func woke(_ token: Int) { target.skipped(token, late) }
   var mayGoOn: Bool { target.mayGoOn }
+  var timerKind: TimerKind { target.timerKind }
 }
 
 /// A pending timer; cancelling one that has fired or was cancelled does nothing.
@@ -63,15 +77,17 @@ struct TimerQueue {
   }
 
   private var heap: [Entry] = []
+  /// Timers that were due and had to wait, in no order.
+  private var held: [Entry] = []
   private var slots: [Slot] = []
-  /// The index in `heap` of each slot's entry; -1: none.
+  /// The index in `heap` of each slot's entry; -1: none; below: the index in `held`, as -2 less the index.
   private var places: [Int32] = []
   private var freeSlots: [Int32] = []
   private var sequence: UInt64 = 0
 
-  var count: Int { heap.count }
-  var isEmpty: Bool { heap.isEmpty }
-  /// The earliest deadline, or nil.
+  var count: Int { heap.count + held.count }
+  var isEmpty: Bool { count == 0 }
+  /// The earliest deadline of a timer that is not held, or nil.
   var next: Instant? { heap.first.map { Instant(nanoseconds: $0.deadline) } }
 
   mutating func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
@@ -101,14 +117,17 @@ struct TimerQueue {
 
   /// Calls `body` with the deadline and the target of pending timers, in no order, of at most `limit`; returns whether these are all.
   func visit(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {
-    for entry in heap.prefix(limit) {
+    for entry in held.prefix(limit) + heap.prefix(max(0, limit - held.count)) {
       if let target = slots[Int(entry.slot)].target { body(Instant(nanoseconds: entry.deadline), target) }
     }
-    return heap.count <= limit
+    return count <= limit
   }
 
   /// Whether events may come of a pending timer.
-  var mayGoOn: Bool { heap.contains { slots[Int($0.slot)].target?.mayGoOn ?? false } }
+  var mayGoOn: Bool {
+    let mayGoOn: (Entry) -> Bool = { slots[Int($0.slot)].target?.mayGoOn ?? false }
+    return heap.contains(where: mayGoOn) || held.contains(where: mayGoOn)
+  }
 
   /// The number of the timer that was scheduled last.
   var last: UInt64 {
@@ -126,15 +145,47 @@ struct TimerQueue {
   func pending(_ wake: Wake) -> Pending? {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return nil }
     let slot = slots[Int(wake.slot)]
-    let entry = heap[Int(places[Int(wake.slot)])]
+    let place = Int(places[Int(wake.slot)])
+    let entry = place >= 0 ? heap[place] : held[-2 - place]
     return Pending(
       deadline: Instant(nanoseconds: entry.deadline), sequence: entry.sequence, token: slot.token)
   }
 
   mutating func cancel(_ wake: Wake) {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return }
-    remove(at: Int(places[Int(wake.slot)]))
+    let place = Int(places[Int(wake.slot)])
+    if place >= 0 { remove(at: place) } else { removeHeld(at: -2 - place) }
     release(wake.slot)
+  }
+
+  /// Takes the first timer that is due at `now` and need not wait; those that must are held until ``releaseHeld()``.
+  mutating func popDue(_ now: Instant, waits: (TimerKind) -> Bool) -> (target: any TimerTarget, token: Int)? {
+    while let first = heap.first, first.deadline <= now.nanoseconds {
+      guard let target = slots[Int(first.slot)].target, waits(target.timerKind) else { break }
+      remove(at: 0)
+      places[Int(first.slot)] = Int32(-2 - held.count)
+      held.append(first)
+    }
+    return popDue(now)
+  }
+
+  /// Whether timers were due and had to wait.
+  var holdsSome: Bool { !held.isEmpty }
+
+  /// The held timers are due again.
+  mutating func releaseHeld() {
+    for entry in held {
+      heap.append(entry)
+      Self.siftUp(&heap, &places, heap.count - 1)
+    }
+    held.removeAll(keepingCapacity: held.count <= 64)
+  }
+
+  private mutating func removeHeld(at index: Int) {
+    let last = held.removeLast()
+    guard index < held.count else { return }
+    held[index] = last
+    places[Int(last.slot)] = Int32(-2 - index)
   }
 
   /// Takes the first timer if it is due at `now`.

@@ -1,7 +1,12 @@
 /// Numbers with a unit, as pipeline files write them: `300ms`, `1h30m`, `64KiB`.
 package enum Units {
+  /// The longest duration: 100 years. The sum of one and a time of any clock is in the range of both.
+  package static let longestDuration = TimeSpan.seconds(36_500 * 86_400)
+  /// The largest size: 1 PiB. Small multiples of one are in the range of `Int`.
+  package static let largestSize = 1 << 50
+
   /// A length of time. Units are ns, us, ms, s, m, h and d, from large to small, each once; a unit may have a fraction
-  /// (`1.5s`). Never negative.
+  /// (`1.5s`). Never negative, at most ``longestDuration``.
   package static func duration(_ text: LocatedText) -> Result<TimeSpan, Diagnostic> {
     switch sum(text, time) {
     case .success(let nanoseconds):
@@ -11,14 +16,11 @@ package enum Units {
     }
   }
 
-  /// A number of bytes. Units are B, kB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024).
+  /// A number of bytes. Units are B, kB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024). At most ``largestSize``.
   package static func size(_ text: LocatedText) -> Result<Int, Diagnostic> {
     switch sum(text, bytes) {
     case .success(let count):
-      guard let count = Int(exactly: count) else {
-        return .failure(Diagnostic(.size, "the size is too large", at: text.location))
-      }
-      return .success(count)
+      return .success(Int(count))
     case .failure(let problem):
       return .failure(problem)
     }
@@ -41,6 +43,9 @@ package enum Units {
     /// Whether `1h30m` is allowed.
     var compound: Bool
     var examples: String
+    var most: Int64
+    /// `most` as a text.
+    var largest: String
   }
 
   private static let time = Dimension(
@@ -56,7 +61,8 @@ package enum Units {
       "milliseconds": "ms", "MS": "ms", "Ms": "ms", "µs": "us", "μs": "us", "usec": "us",
       "micros": "us", "nanos": "ns",
     ],
-    likely: ("ms", "s"), compound: true, examples: "300ms, 5s or 1h30m")
+    likely: ("ms", "s"), compound: true, examples: "300ms, 5s or 1h30m",
+    most: longestDuration.nanoseconds, largest: "36500d")
 
   private static let bytes = Dimension(
     code: .size, noun: "size",
@@ -70,7 +76,8 @@ package enum Units {
       "KIB": "KiB", "mib": "MiB", "miB": "MiB", "MIB": "MiB", "gib": "GiB", "giB": "GiB",
       "GIB": "GiB", "b": "B", "bytes": "B", "byte": "B",
     ],
-    likely: ("KiB", "MiB"), compound: false, examples: "512B, 64KiB or 10MB")
+    likely: ("KiB", "MiB"), compound: false, examples: "512B, 64KiB or 10MB",
+    most: Int64(largestSize), largest: "1048576GiB")
 
   private static func sum(
     _ text: LocatedText, _ dimension: Dimension
@@ -121,14 +128,14 @@ package enum Units {
         }
         lastUnit = order
         guard let part = value(whole, fraction, places, dimension.units[order].factor) else {
-          return failure("the \(dimension.noun) \(written) is too large")
+          return tooLarge()
         }
         guard let exact = part else {
           return failure(
             "\(written) is no whole number of \(dimension.compound ? "nanoseconds" : "bytes")")
         }
         let (sum, overflow) = total.addingReportingOverflow(exact)
-        if overflow { return failure("the \(dimension.noun) \(written) is too large") }
+        if overflow || sum > dimension.most { return tooLarge() }
         total = sum
       }
       return .success(total)
@@ -207,6 +214,10 @@ package enum Units {
           help: meant.map { "Write '\($0)'\(start > behind ? ", without a space before it" : "")" }
             ?? "The units are \(names.joined(separator: ", "))",
           fixIts: meant.map { [.init(text.location(behind, start + unit.utf8.count), $0)] } ?? []))
+    }
+
+    private func tooLarge() -> Result<Int64, Diagnostic> {
+      failure("the \(dimension.noun) \(written) is too large: it is at most \(dimension.largest)")
     }
 
     private func failure(

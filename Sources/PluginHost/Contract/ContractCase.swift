@@ -203,6 +203,7 @@ private final class CaptureMaker: PluginMaker, @unchecked Sendable {
     func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver) { maker.opening = opening }
     func acknowledge(_ tokens: [UInt64], problem: String?) {}
     func stop() {}
+    func release() {}
     func close() {}
   }
 }

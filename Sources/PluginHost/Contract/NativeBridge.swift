@@ -144,14 +144,16 @@ package final class NativeBridge {
       let source = BridgedSource(number, output, counts)
       sources[number] = source
       source.start(opening, PluginServices(log)) { opening throws(PluginFault) in
-        try library.open(component, opening, log, counts.meter)
+        try library.open(component, opening, Self.unlimited(log, counts.meter), counts.meter)
       }
       return
     }
     let counts = BridgedCounts(output)
     do throws(PluginFault) {
       operators[number] = try BridgedInstance(
-        component, try library.open(component, opening, log, counts.meter), options, output, counts)
+        component, try library.open(component, opening, Self.unlimited(log, counts.meter), counts.meter), options,
+        output,
+        counts)
       let hasFinished = operators[number]?.hasFinished == true
       output.write("{\"opened\":\(number)\(hasFinished ? ",\"finish\":true" : "")}\n")
     } catch {
@@ -159,6 +161,11 @@ package final class NativeBridge {
     }
     output.flush()
   }
+
+  /// What the plugin says is limited where this program is run, and looked at by its test.
+  private static func unlimited(
+    _ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
+  ) -> PluginLog { PluginLog(most: .max, log, meter) }
 
   private static func bytes(_ text: Value) -> [UInt8]? { text.is(.string) ? Base64.decode(text.text) : nil }
 }

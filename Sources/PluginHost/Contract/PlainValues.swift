@@ -7,6 +7,7 @@ extension PluginServices {
     step = StepID(0)
     meter = PluginMeter()
     self.log = log
+    said = PluginLog(most: .max, log, meter)
     worker = ImmediateWorker()
   }
 }

@@ -143,8 +143,12 @@ enum HostTable {
     host.make_int = { Value.int($0).raw }
     host.make_double = { Value.double($0).raw }
     host.make_timestamp = { nanoseconds in
-      let seconds = nanoseconds >= 0 ? nanoseconds / 1_000_000_000 : (nanoseconds - 999_999_999) / 1_000_000_000
-      return Value.timestamp(seconds: seconds, nanoseconds: UInt32(nanoseconds - seconds * 1_000_000_000)).raw
+      var (seconds, rest) = nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
+      if rest < 0 {
+        seconds -= 1
+        rest += 1_000_000_000
+      }
+      return Value.timestamp(seconds: seconds, nanoseconds: UInt32(rest)).raw
     }
     host.make_duration = { Value.duration(nanoseconds: $0).raw }
     host.make_text = { scope, text in

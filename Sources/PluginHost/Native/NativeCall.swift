@@ -31,8 +31,10 @@ extension NativeHandle {
       if inputs[inputs.count - 1].wantsState, !answers.hasFinished { answers.state = save() }
       return (answers.all(), nil)
     case Int32(RXD_RETRY.rawValue) where component.process == nil:
-      pause.begin()
-      return (answers.all(again: scope.takeFailure().message), nil)
+      let found = answers.all(again: scope.takeFailure().message)
+      // A sink that has delivered all of them and asks for a pause gets none of them again, so it must not wait for one.
+      if case .again? = found.last?.verdict { pause.begin() }
+      return (found, nil)
     default: return (answers.answered(), scope.takeFailure())
     }
   }

@@ -6,15 +6,20 @@ import Synchronization
 final class NativeContext: Sendable {
   /// Whether the instance is being closed, so that its results are ignored.
   let isClosing = Atomic(false)
-  private let write: @Sendable (Services.Level, String) -> Void
+  private let log: PluginLog
   private let meter: PluginMeter
 
-  init(_ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter) {
-    write = log
+  init(_ log: PluginLog, _ meter: PluginMeter) {
+    self.log = log
     self.meter = meter
   }
 
-  func log(_ level: Services.Level, _ message: String) { write(level, Printable.cut(message, limit: 2000)) }
+  deinit { log.end() }
+
+  func log(_ level: Services.Level, _ message: @autoclosure () -> String) { log.say(level, message()) }
+
+  /// Reports lines that were left out.
+  func flushLog() { log.flush() }
 
   func count(_ name: String, _ by: Int64) { meter.count(name, by) }
 }
@@ -31,8 +36,8 @@ final class NativeHandle: @unchecked Sendable {
   private let raw: UnsafeMutablePointer<rxd_instance>
 
   init(
-    _ component: rxd_component, _ spec: PluginComponentSpec, _ opening: PluginOpening,
-    _ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
+    _ component: rxd_component, _ spec: PluginComponentSpec, _ opening: PluginOpening, _ log: PluginLog,
+    _ meter: PluginMeter
   ) throws(PluginFault) {
     self.component = component
     life = component.row == nil ? PluginLife() : nil

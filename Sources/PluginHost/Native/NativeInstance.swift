@@ -81,6 +81,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
     let (answers, fault) = handle.run(inputs, pausing: pause)
     if answers.last?.finishes == true { hasFinished = true }
     report(answers)
+    handle.context.flushLog()
     guard let fault else { return }
     self.handle = nil
     end(PluginEnd(reason: "the plugin failed: \(fault.message)", place: fault.place, isFinal: true))

@@ -164,8 +164,7 @@ final class NativeLibrary: @unchecked Sendable {
 
   /// Opens an instance.
   func open(
-    _ spec: PluginComponentSpec, _ opening: PluginOpening, _ log: @escaping @Sendable (Services.Level, String) -> Void,
-    _ meter: PluginMeter
+    _ spec: PluginComponentSpec, _ opening: PluginOpening, _ log: PluginLog, _ meter: PluginMeter
   ) throws(PluginFault) -> NativeHandle {
     try NativeHandle(try component(spec), spec, opening, log, meter)
   }

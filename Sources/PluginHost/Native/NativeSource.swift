@@ -78,6 +78,9 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     awake?.wake()
   }
 
+  /// Its thread has come to its end, and with it the instance.
+  func release() { queue.stop() }
+
   func close() {
     shared.withLock {
       $0.isStopping = true

@@ -21,6 +21,7 @@ protocol FrameHandler: AnyObject {
 final class PluginProcess: @unchecked Sendable {
   private let file: PluginFile
   private let log: @Sendable (Services.Level, String) -> Void
+  private let said: PluginLog
   /// The spec that it must offer; nil: any.
   private let expected: [UInt8]?
   weak var handler: (any FrameHandler)?
@@ -66,10 +67,11 @@ final class PluginProcess: @unchecked Sendable {
 
   init(
     _ file: PluginFile, expecting spec: [UInt8]?, _ log: @escaping @Sendable (Services.Level, String) -> Void,
-    _ meter: PluginMeter = PluginMeter()
+    saying said: PluginLog, _ meter: PluginMeter
   ) {
     self.file = file
     self.log = log
+    self.said = said
     self.meter = meter
     errors = ErrorLines { meter.update { $0.missedLines &+= 1 } }
     expected = spec
@@ -192,11 +194,13 @@ final class PluginProcess: @unchecked Sendable {
     if spec == nil { dues.append(startedAt + Self.startTimeout) }
     if let since = handler?.waitingSince { dues.append(max(since, startedAt) + file.settings.timeout.nanoseconds) }
     if let errors = errors.due { dues.append(errors) }
+    if let lines = said.due { dues.append(lines) }
     return dues.min()
   }
 
   private func check(_ now: Int64) {
     errors.flush(now, log)
+    said.flush(now)
     if process > 0 {
       var status: Int32 = 0
       if descriptors[1] < 0 || closedAt > 0 || fault != nil, rx_has_ended(process, &status) != 0 {
@@ -281,7 +285,7 @@ final class PluginProcess: @unchecked Sendable {
       )
     }
     if frame["log"].is(.string) {
-      log(Services.Level(rawValue: frame["log"].text) ?? .info, Printable.cut(frame["message"].text, limit: 2000))
+      said.say(Services.Level(rawValue: frame["log"].text) ?? .info, frame["message"].text)
     } else if frame["pong"].is(.int) {
       lastPing = nil
     } else if frame["count"].is(.string) {
@@ -351,6 +355,7 @@ final class PluginProcess: @unchecked Sendable {
       readErrors()
     }
     errors.end(monotonicNow(), log)
+    said.end()
     isDone = true
     life = nil
     for index in descriptors.indices where descriptors[index] >= 0 {

@@ -57,7 +57,8 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
         reason: "more than \(ProcessPlugin.mostPrograms) steps would run the plugin at once", isFinal: true)
       return services.executor.post { [self] in hear(end) }
     }
-    let process = PluginProcess(plugin.file, expecting: plugin.document, services.log, services.meter)
+    let process = PluginProcess(
+      plugin.file, expecting: plugin.document, services.log, saying: services.said, services.meter)
     let started = SharedProgram(plugin, process, spec, services, slot)
     slot.program = started
     program = started

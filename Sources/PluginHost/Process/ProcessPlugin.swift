@@ -37,7 +37,8 @@ final class ProcessPlugin: PluginMaker {
   func makeSource(
     of spec: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
   ) -> any PluginSourceInstance {
-    ProcessSource(PluginProcess(file, expecting: document, services.log, services.meter), spec, services)
+    ProcessSource(
+      PluginProcess(file, expecting: document, services.log, saying: services.said, services.meter), spec, services)
   }
 
   func openRow(
@@ -50,7 +51,8 @@ final class ProcessPlugin: PluginMaker {
   static func ask(
     _ file: PluginFile, _ log: @escaping @Sendable (Services.Level, String) -> Void
   ) throws(PluginFault) -> [UInt8] {
-    let process = PluginProcess(file, expecting: nil, log)
+    let meter = PluginMeter()
+    let process = PluginProcess(file, expecting: nil, log, saying: PluginLog(log, meter), meter)
     let listener = SpecListener()
     process.handler = listener
     try process.start()
@@ -104,7 +106,7 @@ struct FrameWriter: @unchecked Sendable {
     switch input.kind {
     case .event:
       buffer.append(",\"event\":" as StaticString)
-      if let failure = JSONWriter.append(input.event.event.value, to: buffer) {
+      if let failure = JSONWriter.appendPart(input.event.event.value, to: buffer) {
         buffer.truncate(to: start)
         return "the event cannot be written: \(failure)"
       }
@@ -114,7 +116,7 @@ struct FrameWriter: @unchecked Sendable {
         for (parameter, argument) in zip(perEvent, input.arguments) where !argument.value.isAbsent {
           buffer.append(isFirst ? "\"\(parameter.name)\":" : ",\"\(parameter.name)\":")
           isFirst = false
-          if let failure = JSONWriter.append(argument.value, to: buffer) {
+          if let failure = JSONWriter.appendPart(argument.value, to: buffer) {
             buffer.truncate(to: start)
             return "'\(parameter.name)' cannot be written: \(failure)"
           }
@@ -140,6 +142,9 @@ struct FrameWriter: @unchecked Sendable {
   mutating func appendSave(id: Int, to instance: Int) {
     buffer.append("{\"id\":\(id),\"to\":\(instance),\"save\":true}\n")
   }
+
+  /// Nothing more comes for now to the instance.
+  mutating func appendFlush(_ instance: Int) { buffer.append("{\"flush\":\(instance)}\n") }
 
   private func append(_ value: Value) { _ = JSONWriter.append(value, to: buffer) }
 }

@@ -75,13 +75,21 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     if isNew { process.send("{\"to\":1,\"stop\":true}\n") }
   }
 
-  func close() {
+  func release() { _ = releases() }
+
+  /// Whether everything is acknowledged; otherwise the last acknowledgement ends it.
+  private func releases() -> Bool {
     let isDone = shared.withLock { shared in
       shared.isClosed = true
       return shared.unacknowledged <= 0
     }
+    if isDone { end() }
+    return isDone
+  }
+
+  func close() {
     // Acknowledgements may come only now, when the state is on the disk.
-    if isDone { end() } else { process.close(within: 5_000_000_000) }
+    if !releases() { process.close(within: 5_000_000_000) }
   }
 
   private func end() {

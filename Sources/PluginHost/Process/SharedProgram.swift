@@ -121,7 +121,8 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       return failed
     }
     deliver(failed)
-    if services.isImmediate { pump() }
+    // A sink may answer only when it is told that nothing more comes, which follows.
+    if services.isImmediate, spec.kind != .sink { pump() }
   }
 
   /// In tests: waits for the answers.
@@ -138,7 +139,11 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   }
 
   func flush(_ instance: ProcessInstance) {
-    process.send("{\"flush\":\(instance.number)}\n")
+    shared.withLock { shared in
+      shared.writer.buffer.clear()
+      shared.writer.appendFlush(instance.number)
+      process.send(shared.writer.buffer.bytes)
+    }
     if services.isImmediate { pump() }
   }
 
@@ -196,12 +201,17 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     shared.suspects = max(0, shared.suspects - (before - shared.waiting.count))
   }
 
-  /// Writes what may be handed over of what waits.
+  /// Writes what may be handed over of what waits. A sink may gather what it is given: it is told behind each of these pieces that nothing more
+  /// comes for now, or it would wait for what is held back.
   private func advance(_ shared: inout Shared) {
+    var given: Set<Int> = []
     while !shared.waiting.isEmpty, shared.suspects == 0 || Self.first(shared) == nil {
       let next = shared.waiting.removeFirst()
       hand(next.input, next.instance, &shared)
+      given.insert(next.instance.number)
     }
+    guard spec.kind == .sink else { return }
+    for number in given.sorted() { shared.writer.appendFlush(number) }
   }
 
   private func hand(_ input: PluginInput, _ instance: ProcessInstance, _ shared: inout Shared) {

@@ -9,7 +9,7 @@ import Transport
 /// check them. Changed files are loaded once they have been the same for ``quiet``, so that a
 /// file that is being written is not.
 final class ConfigWatch {
-  enum Method: String, CaseIterable, ExpressibleByArgument { case inotify, poll }
+  enum Method: String, CaseIterable, ExpressibleByArgument { case auto, inotify, poll }
 
   static let quiet = TimeSpan.milliseconds(250)
   static let pollInterval = TimeSpan.seconds(1)
@@ -43,7 +43,9 @@ final class ConfigWatch {
   }
 
   private let files: () -> Files
-  private let inotify: Inotify?
+  private let method: Method
+  /// Nil: the files are looked at each second.
+  private var inotify: Inotify?
   /// The directories that the kernel watches.
   private var watches: [String: Int32] = [:]
   private var loaded: [String: Stamp] = [:]
@@ -53,9 +55,27 @@ final class ConfigWatch {
   private(set) var checkAt: Instant?
 
   /// - Parameter files: The files to watch; called at each check.
-  init(_ method: Method, _ files: @escaping () -> Files) throws(PosixError) {
+  /// - Parameter polls: Told why `auto` looks at the files each second, a clause.
+  init(
+    _ method: Method, polls: @escaping (String) -> Void = { _ in }, _ files: @escaping () -> Files
+  ) throws(PosixError) {
     self.files = files
-    inotify = method == .inotify ? try Inotify() : nil
+    self.method = method
+    self.polls = polls
+    switch method {
+    case .poll: break
+    case .inotify: inotify = try Inotify(onlyWakes: true)
+    case .auto: do throws(PosixError) { inotify = try Inotify(onlyWakes: true) } catch { polls(error.message) }
+    }
+  }
+
+  private let polls: (String) -> Void
+
+  /// Looks at the files each second from now on.
+  private func poll(because reason: String) {
+    inotify = nil
+    watches = [:]
+    polls(reason)
   }
 
   /// Readable when something may have changed; -1 while a check is due anyway.
@@ -114,11 +134,15 @@ final class ConfigWatch {
     for directory in wanted {
       // A missing file appears in the nearest directory that exists.
       var present = directory
+      if method == .auto, let name = NetworkFileSystem.name(of: directory) {
+        return poll(
+          because: "\(directory) is on a file system (\(name)) that other machines can change without an event")
+      }
       while true {
-        if let number = try? inotify.watch(present, Inotify.contentEvents) {
-          watches[present] = number
+        do throws(PosixError) {
+          watches[present] = try inotify.watch(present, Inotify.contentEvents)
           break
-        }
+        } catch { if method == .auto, error.code == ENOSPC { return poll(because: error.message) } }
         if present == "/" || present == "." { break }
         present = Self.directory(of: present)
       }

@@ -10,21 +10,38 @@ enum ControlSocket {
   /// The path of the service's socket.
   static let usual = "/run/rxd/control.sock"
 
+  /// Who has chosen the path of a socket.
+  enum Choice {
+    /// The command line or the environment: it must work.
+    case asked
+    /// The directory of the service manager, or of the state.
+    case given
+    /// rxd: it is there for convenience.
+    case usual
+  }
+
   /// The path of a process's own socket; nil: it has none.
   ///
   /// - Parameters:
   ///   - given: The path of the command line, `none` for no socket.
   ///   - state: The state directory.
-  /// - Returns: `isAsked`: the path was given explicitly, so it must work.
-  static func path(_ given: String?, state: String?) -> (path: String, isAsked: Bool)? {
-    if let asked = named(given) { return asked == "none" ? nil : (asked, true) }
-    return [runtimeDirectory, state].compactMap { $0 }.first.map { (file(in: $0), false) }
+  static func path(_ given: String?, state: String?) -> (path: String, choice: Choice)? {
+    if let asked = named(given) { return asked == "none" ? nil : (asked, .asked) }
+    if let directory = [runtimeDirectory, state].compactMap({ $0 }).first { return (file(in: directory), .given) }
+    return UserSockets.own().map { ($0, .usual) }
   }
 
-  /// The paths at which another process may have its socket; the first that exists counts.
-  static func candidates(_ given: String?, state: String?) -> [String] {
-    if let asked = named(given) { return [asked] }
-    return [runtimeDirectory.map(file), state.map(file), usual].compactMap { $0 }
+  /// The places at which another process may have its socket.
+  struct Places {
+    /// Paths that are known; the first that exists counts.
+    var named: [String]
+    /// Whether processes may also be found at ``ControlSocket/usual``, and where users have theirs.
+    var hasUsual: Bool
+  }
+
+  static func places(_ given: String?, state: String?) -> Places {
+    if let asked = named(given) { return Places(named: [asked], hasUsual: false) }
+    return Places(named: [runtimeDirectory.map(file), state.map(file)].compactMap { $0 }, hasUsual: true)
   }
 
   private static func named(_ given: String?) -> String? {
@@ -43,7 +60,8 @@ enum ControlSocket {
   /// Serves the requests that come to `socket`. The network thread starts here, so this is called when the first client
   /// connects.
   static func serve(
-    _ socket: LocalSocket, _ take: @escaping @Sendable (ControlRequest) -> Void
+    _ socket: LocalSocket, notify: @escaping @Sendable (HTTPServer.Notice) -> Void,
+    _ take: @escaping @Sendable (ControlRequest) -> Void
   ) throws(HTTPServerFailure) {
     var options = HTTPServer.Options()
     options.maxHeaderBytes = 16 << 10
@@ -53,7 +71,8 @@ enum ControlSocket {
     // A reload waits for sinks.
     options.rules.replyTimeout = .seconds(600)
     options.halfClosedTimeout = .seconds(600)
-    try HTTPServer(options: options).start(on: socket.descriptor) { take(ControlRequest($0)) }
+    options.makesRoom = true
+    try HTTPServer(options: options).start(on: socket.descriptor, notify: notify) { take(ControlRequest($0)) }
   }
 }
 
@@ -87,8 +106,10 @@ struct ControlRequest: Sendable {
   func all(_ name: String) -> [String] { request.query.filter { $0.name == name }.map(\.value) }
 
   /// Answers with a stream of lines. Nil: the client has left.
-  func stream(_ type: String, closed: @escaping @Sendable () -> Void) -> ResponseStream? {
-    request.stream(status: 200, headers: [("Content-Type", type)], closed: closed)
+  func stream(
+    _ type: String, room: Int = ResponseStream.room, closed: @escaping @Sendable () -> Void
+  ) -> ResponseStream? {
+    request.stream(status: 200, headers: [("Content-Type", type)], room: room, closed: closed)
   }
 
   func answer(_ status: Int, _ body: JSONText, headers: [(name: String, value: String)] = []) {

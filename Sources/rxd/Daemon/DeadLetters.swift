@@ -1,6 +1,27 @@
 import Glibc
 import PipelineCore
+import Synchronization
 import Transport
+
+/// Counts the dead letters of the process, by pipeline and fate. Thread-safe.
+final class DeadLetterCounts: Sendable {
+  /// What became of a dead letter.
+  enum Fate: String, CaseIterable {
+    /// It is in the state directory, for `rxd deadletters`.
+    case kept
+    /// It went to the log alone, which writes the first of a kind and counts the others.
+    case logged
+    /// It was kept, and made room for newer ones.
+    case dropped
+  }
+  private let counts = Mutex<[String: [Fate: UInt64]]>([:])
+
+  func add(_ count: Int, _ fate: Fate, of pipeline: String) {
+    counts.withLock { $0[pipeline, default: [:]][fate, default: 0] &+= UInt64(clamping: count) }
+  }
+
+  func of(_ pipeline: String) -> [Fate: UInt64] { counts.withLock { $0[pipeline] ?? [:] } }
+}
 
 /// Stores rejected events without a reader: a file for each pipeline in the state directory; without one, or while the
 /// file cannot be written, the log.
@@ -13,6 +34,7 @@ final class DeadLetters: Sendable {
   /// Holds the lock as long as dead letters may come.
   private let state: StateDirectory?
   private let files: LineFiles?
+  let counts = DeadLetterCounts()
 
   init(_ state: StateDirectory?, log: LogWriter) throws(StateDirectory.Refusal) {
     self.log = log
@@ -22,17 +44,18 @@ final class DeadLetters: Sendable {
       return
     }
     let folder = try state.folder(Self.folder)
-    files = LineFiles(in: folder, bound: Self.bound) { Self.report($0, in: folder.name, log) }
+    files = LineFiles(in: folder, bound: Self.bound) { [counts] in Self.report($0, in: folder.name, log, counts) }
   }
 
   var areKept: Bool { files != nil }
 
   /// Writes the dead letters of one pipeline. Never waits for a file.
   func writer(_ pipeline: String) -> @Sendable (UnsafeRawBufferPointer) -> Void {
-    let log = log
-    guard let files else { return { log.reject($0) } }
+    let (log, counts, files) = (log, counts, files)
     return { letter in
-      if !files.offer(Self.line(letter, of: pipeline), to: Self.file(pipeline)) { log.reject(letter) }
+      if files?.offer(Self.line(letter, of: pipeline), to: Self.file(pipeline)) == true { return }
+      counts.add(1, .logged, of: pipeline)
+      log.reject(letter, of: pipeline)
     }
   }
 
@@ -52,19 +75,27 @@ final class DeadLetters: Sendable {
     return Array(line.bytes)
   }
 
-  private static func report(_ report: LineFiles.Report, in folder: String, _ log: LogWriter) {
+  private static func report(
+    _ report: LineFiles.Report, in folder: String, _ log: LogWriter, _ counts: DeadLetterCounts
+  ) {
     switch report {
-    case .written(let name, let lines, let droppedOlder):
+    case .written(let name, let lines, let dropped):
       let pipeline = String(name.dropLast(".ndjson".count))
       let what = lines == 1 ? "1 rejected event is" : "\(lines) rejected events are"
       log.write(.warning, pipeline, "\(what) in \(folder)/\(name)")
-      if droppedOlder {
-        log.write(.warning, pipeline, "the oldest rejected events were dropped, for \(folder)/\(name) was full")
+      counts.add(lines, .kept, of: pipeline)
+      if dropped > 0 {
+        counts.add(dropped, .dropped, of: pipeline)
+        log.write(
+          .warning, pipeline, "the oldest \(dropped) rejected events were dropped, for \(folder)/\(name) was full")
       }
     case .failed(let name, let lines, let error):
       let pipeline = String(name.dropLast(".ndjson".count))
       log.write(.error, pipeline, "\(error.message); rejected events are logged here instead")
-      for line in lines { line.withUnsafeBytes { log.reject(UnsafeRawBufferPointer(rebasing: $0.dropLast())) } }
+      counts.add(lines.count, .logged, of: pipeline)
+      for line in lines {
+        line.withUnsafeBytes { log.reject(UnsafeRawBufferPointer(rebasing: $0.dropLast()), of: pipeline) }
+      }
     }
   }
 }

@@ -28,6 +28,8 @@ final class LogWriter: Sendable {
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
   private let scratch = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
   private let output: LogOutput
+  /// Several pipelines run, so that a person at a terminal is also told which one a line is of.
+  let hasSeveral = Atomic(false)
 
   init(form: Form, minimum: Logger.Level?) {
     self.form = form
@@ -36,7 +38,7 @@ final class LogWriter: Sendable {
     output = LogOutput { count in
       let line = OutputBuffer(capacity: 256)
       let what = count == 1 ? "1 line of the log was dropped" : "\(count) lines of the log were dropped"
-      Self.append(.warning, "", "\(what), because standard error was not read", [], form, to: line)
+      Self.append(.warning, Subject(), "\(what), because standard error was not read", [], form, to: line)
       line.append(0x0A)
       return Array(line.bytes)
     }
@@ -67,27 +69,37 @@ final class LogWriter: Sendable {
 
   func whenHeldBack(_ body: @escaping @Sendable () -> Void) { onHeldBack.withLock { $0 = body } }
 
-  /// The logger of one component.
-  func logger(_ component: String) -> Logger {
-    var logger = Logger(label: "rxd") { _ in Handler(writer: self, component: component) }
+  /// The logger of the process. A record's metadata may have the `pipeline` that it is of.
+  var logger: Logger {
+    var logger = Logger(label: "rxd") { _ in Handler(writer: self) }
     logger.logLevel = minimum ?? .critical
     return logger
   }
 
+  /// What a record is of: the process, a pipeline, or a component, under the names of metrics; an empty name: none.
+  struct Subject: Hashable {
+    var pipeline = ""
+    var component = ""
+  }
+
+  /// - Parameters:
+  ///   - pipeline: The pipeline that the record is of; empty: it is of the process.
+  ///   - component: The component of the pipeline, by its name in metrics.
   func write(
-    _ level: Logger.Level, _ component: String, _ message: String,
+    _ level: Logger.Level, _ pipeline: String, _ message: String, component: String = "",
     fields: [(name: String, value: Value)] = [], limited: Bool = true
   ) {
+    let subject = Subject(pipeline: pipeline, component: component)
     guard let minimum, level >= minimum else { return }
     if limited, level >= .warning {
-      let key = LogLimiter.Key(component: component, message: message, level: level)
+      let key = LogLimiter.Key(subject: subject, message: message, level: level)
       let verdict = limiter.withLock { $0.take(key, at: SystemClock.shared.now) }
       if case .held(let isFirst) = verdict {
         if isFirst { onHeldBack.withLock { $0 }?() }
         return
       }
     }
-    put(level, component, message, fields)
+    put(level, subject, message, fields)
   }
 
   /// Writes the summaries of suppressed records; returns when to call again.
@@ -95,20 +107,21 @@ final class LogWriter: Sendable {
     let (due, next) = limiter.withLock { $0.summaries(at: all ? .distantFuture : SystemClock.shared.now) }
     for (key, count) in due {
       put(
-        key.level, key.component, "\(key.message) (\(count) more like it)", [("repeated", .int(count))])
+        key.level, key.subject, "\(key.message) (\(count) more like it)", [("repeated", .int(count))])
     }
     return next
   }
 
-  /// Writes a dead letter, the JSON object `letter`.
+  /// Writes a dead letter of a pipeline, the JSON object `letter`.
   ///
   /// Like warnings, only the first few of a kind are written, and the rest are counted: a whole input may be
   /// unreadable.
-  func reject(_ letter: UnsafeRawBufferPointer) {
+  func reject(_ letter: UnsafeRawBufferPointer, of pipeline: String) {
     guard let minimum, minimum <= .warning else { return }
     let kind = UnsafeRawBufferPointer(rebasing: letter.prefix(120))
     let key = LogLimiter.Key(
-      component: "rejected", message: "event rejected: " + String(decoding: kind, as: UTF8.self), level: .warning,
+      subject: Subject(pipeline: pipeline, component: "rejected"),
+      message: "event rejected: " + String(decoding: kind, as: UTF8.self), level: .warning,
       kind: 100)
     let verdict = limiter.withLock { $0.take(key, at: SystemClock.shared.now) }
     if case .held(let isFirst) = verdict {
@@ -121,7 +134,9 @@ final class LogWriter: Sendable {
       emit { line in
         if form == .journalJSON { line.append("<4>") }
         Self.open(line, .warning)
-        line.append("\"target\":\"rejected\",\"message\":\"event rejected\",\"rejected\":")
+        line.append("\"target\":\"rejected\",")
+        Self.append(Subject(pipeline: pipeline), to: line)
+        line.append("\"message\":\"event rejected\",\"rejected\":")
         // An event checked only in outline may be invalid JSON; the line must be valid.
         if Self.isDocument(letter) {
           line.append(letter)
@@ -133,6 +148,9 @@ final class LogWriter: Sendable {
     case .terminal, .text, .journal:
       emit { line in
         Self.prefix(line, .warning, form)
+        if !pipeline.isEmpty, form != .terminal || hasSeveral.load(ordering: .relaxed) {
+          line.append("\(Printable.cut(pipeline, limit: 200)): ")
+        }
         line.append("rejected: ")
         line.append(letter)
       }
@@ -149,23 +167,34 @@ final class LogWriter: Sendable {
   // MARK: One line
 
   private func put(
-    _ level: Logger.Level, _ component: String, _ message: String,
+    _ level: Logger.Level, _ subject: Subject, _ message: String,
     _ fields: [(name: String, value: Value)]
   ) {
     let message = SecretMask.process.masked(message)
-    emit { line in Self.append(level, component, message, fields, form, to: line) }
+    let isKnown = form == .terminal && !subject.component.isEmpty && !hasSeveral.load(ordering: .relaxed)
+    let subject = isKnown ? Subject(component: subject.component) : subject
+    emit { line in Self.append(level, subject, message, fields, form, to: line) }
+  }
+
+  /// `"pipeline":"tail","component_id":"large/filter",`, as far as there are names.
+  private static func append(_ subject: Subject, to line: OutputBuffer) {
+    for (name, value) in [("pipeline", subject.pipeline), ("component_id", subject.component)] where !value.isEmpty {
+      line.append("\"\(name)\":")
+      quote(value, line)
+      line.append(",")
+    }
   }
 
   private static func append(
-    _ level: Logger.Level, _ component: String, _ message: String, _ fields: [(name: String, value: Value)],
+    _ level: Logger.Level, _ subject: Subject, _ message: String, _ fields: [(name: String, value: Value)],
     _ form: Form, to line: OutputBuffer
   ) {
     if form == .json || form == .journalJSON {
       if form == .journalJSON { line.append("<\(priority(level))>") }
       open(line, level)
-      line.append("\"target\":\"rxd\",\"component_id\":")
-      quote(component, line)
-      line.append(",\"message\":")
+      line.append("\"target\":\"rxd\",")
+      append(subject, to: line)
+      line.append("\"message\":")
       quote(message, line)
       for field in fields {
         line.append(",")
@@ -177,7 +206,9 @@ final class LogWriter: Sendable {
     } else {
       prefix(line, level, form)
       if level >= .warning, form != .text { line.append(level >= .error ? "error: " : "warning: ") }
-      if !component.isEmpty { line.append("\(Printable.cut(component, limit: 200)): ") }
+      for name in [subject.pipeline, subject.component] where !name.isEmpty {
+        line.append("\(Printable.cut(name, limit: 200)): ")
+      }
       line.append(Printable.cut(message, limit: 8192))
     }
   }
@@ -245,7 +276,6 @@ final class LogWriter: Sendable {
   /// The handler for swift-log.
   private struct Handler: LogHandler {
     let writer: LogWriter
-    let component: String
     var metadata: Logger.Metadata = [:]
     var logLevel = Logger.Level.info
 
@@ -255,8 +285,8 @@ final class LogWriter: Sendable {
     }
 
     func log(event: LogEvent) {
-      let component = (event.metadata?["component_id"] ?? metadata["component_id"]).map { "\($0)" }
-      writer.write(event.level, component ?? self.component, "\(event.message)")
+      let pipeline = (event.metadata?["pipeline"] ?? metadata["pipeline"]).map { "\($0)" }
+      writer.write(event.level, pipeline ?? "", "\(event.message)")
     }
   }
 }
@@ -276,26 +306,26 @@ extension Services.Level {
 /// kind is a component's message without its numbers.
 struct LogLimiter {
   struct Key: Hashable {
-    var component: String
+    var subject: LogWriter.Subject
     var level: Logger.Level
     /// The message that started the window.
     var message: String
     private var kind: [UInt8]
 
     /// `kind`: how many bytes of the message determine its kind.
-    init(component: String, message: String, level: Logger.Level, kind length: Int = 40) {
-      self.component = component
+    init(subject: LogWriter.Subject, message: String, level: Logger.Level, kind length: Int = 40) {
+      self.subject = subject
       self.level = level
       self.message = message
       kind = message.utf8.prefix(length).map { 0x30...0x39 ~= $0 ? 0x30 : $0 }
     }
 
     static func == (a: Key, b: Key) -> Bool {
-      a.kind == b.kind && a.component == b.component && a.level == b.level
+      a.kind == b.kind && a.subject == b.subject && a.level == b.level
     }
     func hash(into hasher: inout Hasher) {
       hasher.combine(kind)
-      hasher.combine(component)
+      hasher.combine(subject)
     }
   }
 

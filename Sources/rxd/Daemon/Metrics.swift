@@ -67,6 +67,10 @@ struct Metrics {
     var state = MetricFamily("rxd_pipeline_state", .gauge, "1 for the state in which the pipeline is")
     var restarts = MetricFamily(
       "rxd_pipeline_restarts", .counter, "Failures after which the pipeline was started again")
+    var letters = MetricFamily(
+      "rxd_pipeline_dead_letters", .counter,
+      "Rejected events that nothing reads: kept in the state directory, written to the log alone, or kept and dropped to make room"
+    )
     var turns = MetricFamily("rxd_pipeline_turns", .counter, "Turns: batches of input, timers and answers")
     var paused = MetricFamily(
       "rxd_pipeline_input_paused_seconds", .counter, "Time in which sinks or queues made the pipeline's sources wait")
@@ -76,11 +80,14 @@ struct Metrics {
       running.add(labels, pipeline.isRunning ? 1 : 0)
       state.add(labels + [("state", pipeline.state)], 1)
       restarts.add(labels, pipeline.restarts)
+      for fate in DeadLetterCounts.Fate.allCases {
+        letters.add(labels + [("fate", fate.rawValue)], pipeline.deadLetters[fate] ?? 0)
+      }
       turns.add(labels, pipeline.statistics.turns)
       paused.add(labels, seconds: pipeline.statistics.paused)
       timers.add(labels, pipeline.statistics.timers)
     }
-    return [running, state, restarts, turns, paused, timers]
+    return [running, state, restarts, letters, turns, paused, timers]
   }
 
   // MARK: Components

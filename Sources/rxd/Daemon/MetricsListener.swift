@@ -8,6 +8,8 @@ struct MetricsListener {
   let address: TCPAddress
   /// The token that clients must send as `Authorization: Bearer TOKEN`.
   let token: String?
+  /// The names that it answers to besides this machine's own.
+  var hosts: [String] = []
 
   /// Reads the token file: its first line, which must not be empty.
   static func token(from path: String) throws(PosixError) -> String? {
@@ -19,7 +21,9 @@ struct MetricsListener {
   }
 
   /// Starts listening; returns the port.
-  func start(_ take: @escaping @Sendable (ControlRequest) -> Void) throws(HTTPServerFailure) -> Int {
+  func start(
+    notify: @escaping @Sendable (HTTPServer.Notice) -> Void, _ take: @escaping @Sendable (ControlRequest) -> Void
+  ) throws(HTTPServerFailure) -> Int {
     var options = HTTPServer.Options()
     options.host = address.host
     options.port = address.port
@@ -29,13 +33,8 @@ struct MetricsListener {
     options.rules.maxBufferedBytes = 1 << 20
     options.rules.replyTimeout = .seconds(10)
     if let token { options.rules.auth = .bearer(Secret(token)) }
-    let rules = options.rules
-    return try HTTPServer(options: options).start { request in
-      if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
-        request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
-      } else {
-        take(ControlRequest(request, from: .metrics))
-      }
-    }
+    options.rules.access.hosts = hosts
+    options.makesRoom = true
+    return try HTTPServer(options: options).start(notify: notify) { take(ControlRequest($0, from: .metrics)) }
   }
 }

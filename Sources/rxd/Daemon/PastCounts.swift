@@ -28,6 +28,7 @@ struct PastCounts {
     var total = statistics ?? PipelineStatistics(of: plan)
     total.paused = total.paused + paused
     total.turns &+= turns
+    if steps.isEmpty, edges.isEmpty { return total }
     for index in total.steps.indices {
       if let past = steps[plan.id(of: total.steps[index].step)] { total.steps[index].add(past) }
     }

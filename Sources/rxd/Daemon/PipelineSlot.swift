@@ -9,9 +9,9 @@ final class PipelineSlot {
     case running
     /// Ending; work under way is finished.
     case draining
-    /// Failed; restarts soon.
+    /// Failed; starts again after a pause.
     case waiting
-    /// Failed too often; restarts every five minutes.
+    /// The same, and its trouble has lasted for some time.
     case failed
     /// Ended, and does not run again by itself.
     case over
@@ -31,6 +31,14 @@ final class PipelineSlot {
 
   private(set) var current: Version
   var plan: Plan { current.plan }
+  private var lastIndex: PlanIndex?
+  /// The steps and edges of the plan, for views.
+  var index: PlanIndex {
+    if let lastIndex, lastIndex.plan === plan { return lastIndex }
+    let index = PlanIndex(plan)
+    lastIndex = index
+    return index
+  }
   /// The version to run after the current run.
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
@@ -54,8 +62,18 @@ final class PipelineSlot {
   }
   /// When `state` began: wall-clock nanoseconds since 1970.
   private(set) var since = SystemClock.shared.wallTime
-  /// Why the last run has failed; nil: it has not.
-  var failure: String?
+  /// A failure of a run.
+  struct Failure {
+    var reason: String
+    /// Wall-clock nanoseconds since 1970.
+    var at = SystemClock.shared.wallTime
+    /// Its number since the pipeline last ran for a minute, or was changed.
+    var attempt = 1
+    /// When the pipeline is started again; nil: it has been, or is not by itself.
+    var nextTry: Int64?
+  }
+  /// The last failure; nil: no run has failed.
+  var failure: Failure?
   /// Why the next run begins without a state, if it does.
   var loss: String?
   var run: PipelineLaunch?
@@ -79,16 +97,11 @@ final class PipelineSlot {
   /// The number of restarts after failures.
   private(set) var restarts = 0
 
-  /// Restarts in a row; reset after a minute without a failure.
-  private var attempt = 0
-  private var failures: [Instant] = []
-
-  static let firstDelay = TimeSpan.milliseconds(100)
-  static let longestDelay = TimeSpan.seconds(30)
-  /// More failures than this within ``calm`` are too many.
-  static let burst = 5
-  static let calm = TimeSpan.seconds(60)
-  static let pause = TimeSpan.seconds(300)
+  private var pauses = RestartPauses()
+  /// When a pipeline that could not start is looked at; nil: it is not.
+  var checkAt: Instant?
+  /// Looking can find out whether it could start.
+  var mayLook = true
 
   var name: String { plan.name }
 
@@ -112,31 +125,21 @@ final class PipelineSlot {
 
   func adopt(_ version: Version) {
     current = version
-    attempt = 0
-    failures = []
+    pauses = RestartPauses()
+    mayLook = true
     hasFailed = false
   }
 
-  /// Decides when to restart after a failure: 0.1 s, doubling to 30 s, shortened by a random part, so that pipelines
-  /// that failed together do not restart together.
+  /// Decides when to start again after a failure; returns the pause.
   func fail(at now: Instant, random: UInt64) -> TimeSpan {
     isMoved = false
     restarts += 1
-    failures = failures.filter { now < $0 + Self.calm } + [now]
-    if now - startedAt >= Self.calm { attempt = 0 }
-    if failures.count > Self.burst {
-      failures = []
-      state = .failed
-      retryAt = now + Self.pause
-      return Self.pause
-    }
-    let ceiling = min(
-      Self.firstDelay.nanoseconds << Int64(min(attempt, 20)), Self.longestDelay.nanoseconds)
-    attempt += 1
-    let delay = TimeSpan(nanoseconds: Int64(random % UInt64(ceiling)))
-    state = .waiting
-    retryAt = now + delay
-    return delay
+    let pause = pauses.fail(startedAt: startedAt, at: now, random: random)
+    state = pauses.isLasting ? .failed : .waiting
+    retryAt = now + pause
+    failure?.attempt = pauses.attempt
+    failure?.nextTry = SystemClock.shared.wallTime &+ pause.nanoseconds
+    return pause
   }
 
   func count(_ counters: Execution.Counters) {

@@ -13,7 +13,11 @@ struct ProcessView {
     var isRunning: Bool
     /// The number of restarts after failures.
     var restarts: Int
-    var plan: Plan
+    /// The last failure, as in `GET /status`; nil: no run has failed.
+    var failure: JSONText?
+    var deadLetters: [DeadLetterCounts.Fate: UInt64]
+    var index: PlanIndex
+    var plan: Plan { index.plan }
     /// Changes with the meaning of the file.
     var revision: String
     /// Includes the counts of earlier runs.
@@ -32,26 +36,35 @@ struct ProcessView {
   var reloads: [String: Int]
   /// Whether the last reload, if any, has led to the new files.
   var lastReloadSucceeded: Bool
+  /// The last reload, as in `GET /status`; nil: there was none.
+  var reload: JSONText?
   var pipelines: [Pipeline]
 
   /// The answer to `GET /stats`.
   var document: JSONText {
     .object([
       ("version", .string(Version.number)), ("at", .string(StoredTime.text(at))),
-      ("monotonic_nanoseconds", .int(Int(instant.nanoseconds))),
+      ("monotonic_nanoseconds", .int(Int(instant.nanoseconds))), ("reload", reload ?? .null),
       (
         "pipelines",
         .array(
-          pipelines.map { pipeline in
-            .object(
-              [
-                ("name", .string(pipeline.name)), ("file", .string(pipeline.file)), ("state", .string(pipeline.state)),
-                ("since", .string(StoredTime.text(pipeline.since))), ("restarts", .int(pipeline.restarts)),
-                ("current", .bool(pipeline.isCurrent)),
-              ] + pipeline.statistics.members(of: pipeline.plan))
-          })
+          pipelines.map { .object([("name", .string($0.name))] + $0.members + $0.statistics.members($0.index)) })
       ),
     ])
+  }
+}
+
+extension ProcessView.Pipeline {
+  /// What is known of the pipeline beside its counts, as members of a JSON object.
+  var members: [(String, JSONText)] {
+    [
+      ("file", .string(file)), ("state", .string(state)), ("since", .string(StoredTime.text(since))),
+      ("restarts", .int(restarts)), ("current", .bool(isCurrent)), ("failure", failure ?? .null),
+      (
+        "dead_letters",
+        .object(DeadLetterCounts.Fate.allCases.map { ($0.rawValue, .count(deadLetters[$0] ?? 0)) })
+      ),
+    ]
   }
 }
 

@@ -37,6 +37,8 @@ struct ReloadVerdict {
     var kept: [String] = []
     /// The state that could not be taken over, and why: one line each.
     var lost: [String] = []
+    /// The events that its store keeps and that it does not deliver: one line for each sink.
+    var left: [String] = []
     /// The reason.
     var reason: String?
 
@@ -46,6 +48,7 @@ struct ReloadVerdict {
       ]
       if !kept.isEmpty { members.append(("kept", .array(kept.map(JSONText.string)))) }
       if !lost.isEmpty { members.append(("lost", .array(lost.map(JSONText.string)))) }
+      if !left.isEmpty { members.append(("left", .array(left.map(JSONText.string)))) }
       if let reason { members.append(("reason", .string(reason))) }
       return .object(members)
     }
@@ -64,6 +67,7 @@ struct ReloadVerdict {
       var lines = ["\(name): \(what)" + (reason.map { ": \($0)" } ?? "")]
       if !kept.isEmpty { lines.append("  goes on: \(kept.joined(separator: ", "))") }
       lines += lost.map { "  lost: \($0)" }
+      lines += left.map { "  left: \($0)" }
       return lines.map { Printable.cut($0, limit: 8192) + "\n" }.joined()
     }
   }
@@ -77,6 +81,16 @@ struct ReloadVerdict {
   var diagnostics: [Diagnostic] = []
   /// One sentence.
   var summary: String
+
+  /// Why the new files do not run: the first error of each kind of refusal, in one line; nil: they do.
+  var reason: String? {
+    switch result {
+    case .reloaded, .accepted: nil
+    case .refused: diagnostics.first { $0.severity == .error }?.line ?? summary
+    case .failed:
+      changes.first { $0.kind == .failed }.map { "\($0.name): \($0.reason ?? "it does not start")" } ?? summary
+    }
+  }
 
   /// The status of HTTP.
   var status: Int {
@@ -94,6 +108,7 @@ struct ReloadVerdict {
       ("result", .string(result.rawValue)), ("at", .string(StoredTime.text(at))),
       ("milliseconds", .int(Int(duration.nanoseconds / 1_000_000))), ("summary", .string(summary)),
     ]
+    if let reason { members.append(("reason", .string(Printable.cut(reason, limit: 1000)))) }
     let shown = complete ? changes : changes.filter { $0.kind != .unchanged }
     members.append(("pipelines", .array(shown.map(\.json))))
     if !diagnostics.isEmpty {

@@ -7,8 +7,8 @@ extension Services {
   static func real(_ log: LogWriter, memory: Int) -> Services {
     var services = Services(
       http: DeferredHTTPClient(),
-      log: { level, component, message in log.write(level.logLevel, component, message) },
-      deadLetter: { letter in log.reject(letter) },
+      log: { level, component, message in log.write(level.logLevel, "", message, component: component) },
+      deadLetter: { letter in log.reject(letter, of: "") },
       random: {
         var generator = SystemRandomNumberGenerator()
         return generator.next()
@@ -18,5 +18,16 @@ extension Services {
     services.programs = LocalPrograms()
     services.databases = LocalDatabases()
     return services
+  }
+
+  /// Has the log say which pipeline and which component a record is of, by the names of metrics.
+  mutating func writeLog(of index: PlanIndex, to log: LogWriter) {
+    let pipeline = index.plan.name
+    let names = index.namesByLabel
+    self.log = { level, component, message in
+      log.write(
+        level.logLevel, pipeline, message,
+        component: component == pipeline ? "" : names[component] ?? component)
+    }
   }
 }

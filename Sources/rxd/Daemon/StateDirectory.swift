@@ -70,13 +70,8 @@ final class StateDirectory: Sendable {
 
   /// Another user with write access could read or replace the stored data.
   private static func check(_ directory: FileDescriptor) throws(Refusal) {
-    var status = stat()
-    guard fstat(directory.number, &status) == 0 else { throw refusal("examine", directory.name) }
-    guard status.st_uid == geteuid() || status.st_uid == 0 else {
-      throw .unusable("\(directory.name) belongs to another user, who could change the stored data")
-    }
-    guard status.st_mode & 0o022 == 0 else {
-      throw .unusable("others may write to \(directory.name): 'chmod go-w' it, or name another directory")
+    if let problem = TrustedFile.problem(of: directory.number, named: directory.name) {
+      throw .unusable("the state directory cannot be used: \(problem), or name another directory")
     }
   }
 

@@ -1,6 +1,7 @@
 import Glibc
 import PipelineCore
 import Storage
+import Synchronization
 import Transport
 
 /// The stores of the pipelines in the state directory: `pipelines/NAME.db`.
@@ -13,11 +14,50 @@ final class Stores: Sendable {
   /// The path of the state directory, as it was given.
   var path: String { state.path }
   private let log: LogWriter
+  private let room: StoreRoom
+  /// Stores that were opened ahead, by the name of their pipeline.
+  private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
+  private let letters: DeadLetterCounts
 
-  init(_ state: StateDirectory, log: LogWriter) throws(StateDirectory.Refusal) {
+  init(_ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts) throws(StateDirectory.Refusal) {
     self.state = state
     self.log = log
+    self.letters = letters
     directory = try state.folder(Self.folder)
+    do throws(PosixError) { room = try StoreRoom("\(state.path)/room") } catch { throw .unusable(error.message) }
+  }
+
+  /// Opens the stores of pipelines that are about to start, several at a time: most of it is waiting for the disk.
+  func openAhead(_ pipelines: [String]) {
+    guard pipelines.count > 1 else { return }
+    let next = Atomic(0)
+    let work: @Sendable () -> Void = { [self] in
+      while true {
+        let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
+        guard index < pipelines.count else { return }
+        let name = pipelines[index]
+        let result: Result<DiskStore, StoreRefusal>
+        do throws(StoreRefusal) { result = .success(try make(name)) } catch { result = .failure(error) }
+        ahead.withLock { $0[name] = result }
+      }
+    }
+    var threads: [OwnThread] = []
+    for _ in 1..<min(16, pipelines.count) {
+      // Without a thread, the others do it.
+      guard let thread = try? OwnThread("rxd open", work) else { break }
+      threads.append(thread)
+    }
+    work()
+    for thread in threads { thread.join() }
+  }
+
+  /// Closes those that were not asked for.
+  func closeAhead() {
+    let left = ahead.withLock { ahead in
+      defer { ahead = [:] }
+      return ahead
+    }
+    for case .success(let store) in left.values { store.close(within: .seconds(5)) }
   }
 
   /// The path of a pipeline's store. The state directory may be a symbolic link, which SQLite refuses, so the path is resolved.
@@ -27,12 +67,15 @@ final class Stores: Sendable {
     return "\(real.map { String(cString: $0) } ?? state)/\(folder)/\(pipeline).db"
   }
 
-  /// The file with the names of the pipelines of this process, one per line.
+  /// The file with the names of the pipelines of this process, one per line, each with its sinks that deliver from the store behind a tab.
   static let names = "names"
 
   /// Records the pipelines that have files, for `rxd state ls`.
-  func note(_ pipelines: [String]) {
-    let text = Array(pipelines.map { $0 + "\n" }.joined().utf8)
+  func note(_ pipelines: LeftBehind.Takers) {
+    let lines = pipelines.sorted { $0.key < $1.key }.map { name, sinks in
+      name + "\t" + sinks.sorted().joined(separator: "\t") + "\n"
+    }
+    let text = Array(lines.joined().utf8)
     let path = "\(state.path)/\(Self.folder)/\(Self.names)"
     let failure = text.withUnsafeBytes { bytes -> PosixError? in
       do throws(PosixError) {
@@ -43,6 +86,23 @@ final class Stores: Sendable {
       }
     }
     if let failure { log.write(.debug, "", failure.message) }
+  }
+
+  /// Says what the directory keeps that no pipeline delivers; of stores that no pipeline has open.
+  func reportLeftBehind(_ takers: LeftBehind.Takers, except open: Set<String>) {
+    let (folder, log) = (StateFolder(path: state.path), log)
+    let look: @Sendable () -> Void = {
+      for left in LeftBehind.find(in: folder, takers, except: open) { log.write(.warning, left.pipeline, left.line) }
+    }
+    // The start does not wait for it.
+    if (try? OwnThread("rxd look", stackBytes: 512 << 10, look)) == nil { look() }
+  }
+
+  /// What the store of a pipeline keeps that nothing delivers, of a pipeline that does not open it.
+  func leftBehind(_ pipeline: String, _ takers: Set<String>) -> [LeftBehind] {
+    let path = Self.path(pipeline, in: state.path)
+    guard access(path, F_OK) == 0, let backlogs = try? StoreReader(path).backlogs() else { return [] }
+    return LeftBehind.find(pipeline, backlogs, takers)
   }
 
   /// Records which event the pipeline has in hand, in a file next to its store; nil: it cannot be recorded.
@@ -68,12 +128,23 @@ final class Stores: Sendable {
 
   /// Opens the store of a pipeline; creates it if there is none.
   func open(_ pipeline: String) throws(StoreRefusal) -> DiskStore {
+    switch ahead.withLock({ $0.removeValue(forKey: pipeline) }) {
+    case .success(let store): return store
+    case .failure(let refusal): throw refusal
+    case nil: return try make(pipeline)
+    }
+  }
+
+  private func make(_ pipeline: String) throws(StoreRefusal) -> DiskStore {
     let log = log
     let state = state.path
-    let store = try DiskStore(Self.path(pipeline, in: state)) { level, message in
+    let store = try DiskStore(Self.path(pipeline, in: state), room: room) { level, message in
       log.write(level.logLevel, pipeline, message)
     }
+    let letters = letters
+    store.reportDroppedLetters = { letters.add($0, .dropped, of: pipeline) }
     store.reportDeadLetters = { count in
+      letters.add(count, .kept, of: pipeline)
       let what = count == 1 ? "1 rejected event is kept" : "\(count) rejected events are kept"
       log.write(
         .warning, pipeline, "\(what): 'rxd deadletters show \(pipeline) --state-dir \(state)' shows what and why")

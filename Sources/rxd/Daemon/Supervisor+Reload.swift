@@ -171,7 +171,12 @@ extension Supervisor {
 
   /// The changes of the reload are done.
   func complete(_ reload: Reload) {
-    stores?.note(slots.filter { !$0.isLeaving }.map(\.name))
+    stores?.note(takers)
+    var reload = reload
+    for slot in slots {
+      let left = leftBehind(slot)
+      if !left.isEmpty { reload.changes[slot.path]?.left = left.map(\.line) }
+    }
     let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)
     let failed = changes.filter { $0.kind == .failed || $0.kind == .pending }
     let took = now - reload.started
@@ -199,6 +204,7 @@ extension Supervisor {
   /// Replaces a slot's run by `version`, which continues from its state: tries the version out, and suspends the run if it could start.
   func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
     slot.retryAt = nil
+    slot.checkAt = nil
     guard let run = slot.run else {
       slot.next = version
       return proceed(slot)
@@ -236,7 +242,7 @@ extension Supervisor {
       version.plan, services: services, clock: SystemClock.shared,
       restoring: slot.name == version.plan.name ? state : nil)
     logger.debug(
-      "tried the new version out in \((now - began).nanoseconds / 1000) us", metadata: ["component_id": "\(slot.name)"])
+      "tried the new version out in \((now - began).nanoseconds / 1000) us", metadata: ["pipeline": "\(slot.name)"])
     guard let failure = found.failure else { return false }
     refuse(slot, failure)
     return true
@@ -247,7 +253,7 @@ extension Supervisor {
     let place = failure.location.map { " (\($0))" } ?? ""
     logger.error(
       "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
-      metadata: ["component_id": "\(slot.name)"])
+      metadata: ["pipeline": "\(slot.name)"])
     if isDecided { decide(slot, failed: "\(failure.message)\(place); the pipeline runs on as it was") }
   }
 

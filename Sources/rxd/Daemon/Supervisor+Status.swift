@@ -13,7 +13,7 @@ extension Supervisor {
       ("reloading", .bool(reload != nil)),
       ("pipelines", .array(slots.map(\.document))),
       ("broken_files", .array(broken.map(JSONText.string))),
-      ("last_reload", lastReload?.json(complete: false) ?? .null),
+      ("reload", lastReload?.json(complete: false) ?? .null),
     ])
   }
 
@@ -69,12 +69,29 @@ extension PipelineSlot {
   }
 
   /// The state of the pipeline, for `GET /status`.
-  fileprivate var document: JSONText {
+  var document: JSONText {
     var members: [(String, JSONText)] = [
       ("name", .string(name)), ("file", .string(path)), ("state", .string(stateName)),
       ("since", .string(StoredTime.text(since))),
     ]
-    if let failure { members.append(("last_failure", .string(failure))) }
+    if let failure { members.append(("failure", failure.document(waits: retryAt != nil))) }
+    let troubles = (run?.troubles.all ?? [:]).sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
+    if !troubles.isEmpty {
+      members.append(
+        ("sinks", .array(troubles.map { .object([("name", .string($0.key)), ("trouble", $0.value.document)]) })))
+    }
+    return .object(members)
+  }
+}
+
+extension PipelineSlot.Failure {
+  /// - Parameter waits: Whether the next try is still to come.
+  fileprivate func document(waits: Bool) -> JSONText {
+    var members: [(String, JSONText)] = [
+      ("reason", .string(Printable.cut(reason, limit: 1000))), ("at", .string(StoredTime.text(at))),
+    ]
+    if waits, let nextTry { members.append(("nextTry", .string(StoredTime.text(nextTry)))) }
+    members.append(("attempt", .int(attempt)))
     return .object(members)
   }
 }

@@ -7,7 +7,12 @@ extension Supervisor {
   /// Opens the store of a slot unless it is open, and takes over the state of an earlier process.
   /// - Returns: How the run keeps its state; nil: it keeps nothing.
   func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
-    guard let stores, slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
+    guard let stores else { return nil }
+    guard slot.plan.delivery(hasStateDirectory: true) != .bestEffort else {
+      // At the start all such stores are looked at together.
+      if isReady { for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) } }
+      return nil
+    }
     if let other = holder(ofStoreOf: slot) {
       throw StoreRefusal(
         "the pipeline of \(other.path) has this name, too, and its state is kept under it: give one of them another 'name'"
@@ -24,23 +29,33 @@ extension Supervisor {
       slot.inHand = stores.inHand(slot.name)
       slot.saved = store.savedState
     }
-    for (sink, backlog) in store.backlogs.sorted(by: { $0.key < $1.key })
-    where backlog.rows > 0 && !slot.plan.sinks.contains(where: { $0.name == sink && !slot.plan.isBestEffort($0.step) })
-    {
-      log.write(
-        .warning, slot.name,
-        """
-        \(Printable.count(backlog.events, "event")) wait for the sink '\(sink)', which the file has no more, or whose \
-        delivery is best effort; they are kept
-        """
-      )
-    }
+    for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) }
     // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
     var delivery = DeliveryOptions(
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
     delivery.inHand = slot.inHand
     return delivery
+  }
+
+  /// The sinks of each pipeline that deliver from its store.
+  var takers: LeftBehind.Takers {
+    Dictionary(slots.filter { !$0.isLeaving }.map { ($0.name, $0.plan.sinksOfStore) }) { $0.union($1) }
+  }
+
+  /// What the store of the slot's name keeps that the slot does not deliver.
+  func leftBehind(_ slot: PipelineSlot) -> [LeftBehind] {
+    if let store = slot.store { return LeftBehind.find(slot.name, store.backlogs, slot.plan.sinksOfStore) }
+    return slot.plan.sinksOfStore.isEmpty ? stores?.leftBehind(slot.name, []) ?? [] : []
+  }
+
+  /// Opens the stores of all pipelines before the first one starts.
+  func openStoresAhead() {
+    var names: Set<String> = []
+    let opened = slots.filter {
+      $0.plan.delivery(hasStateDirectory: true) != .bestEffort && names.insert($0.name).inserted
+    }
+    stores?.openAhead(opened.map(\.name))
   }
 
   /// Whether the store of the slot's name belongs to another slot that is about to leave it.
@@ -76,11 +91,28 @@ extension Supervisor {
     if let time = statistics.percentile99 {
       logger.debug(
         "\(Printable.count(Int(statistics.commits), "commit")), 99 % of them within \(Self.shown(time))",
-        metadata: ["component_id": "\(slot.name)"])
+        metadata: ["pipeline": "\(slot.name)"])
     }
-    if !store.close(within: Self.closingLimit) {
-      logger.error("the state could not be written", metadata: ["component_id": "\(slot.name)"])
+    if isStopping {
+      // Most of it is waiting for the disk, which the stores of a process do together.
+      store.beginClosing()
+      closingStores.append((slot.name, store))
+    } else {
+      close(store, of: slot.name, within: Self.closingLimit)
     }
+  }
+
+  private func close(_ store: DiskStore, of name: String, within limit: TimeSpan) {
+    if !store.close(within: limit) {
+      logger.error("the state could not be written", metadata: ["pipeline": "\(name)"])
+    }
+  }
+
+  /// Waits for the stores that are being closed, at the end of the process.
+  func awaitStores() {
+    let end = now + Self.closingLimit + .milliseconds(20 * Int64(closingStores.count))
+    for (name, store) in closingStores { close(store, of: name, within: max(.zero, end - now)) }
+    closingStores = []
   }
 
   /// A store belongs to a name: a renamed pipeline continues from the store of its new name, as at a start.
@@ -89,6 +121,6 @@ extension Supervisor {
     slot.saved = nil
     slot.loss = "its name was '\(slot.name)', and what that keeps stays under that name"
     logger.warning(
-      "\(slot.loss ?? "")", metadata: ["component_id": "\(name)"])
+      "\(slot.loss ?? "")", metadata: ["pipeline": "\(name)"])
   }
 }

@@ -97,6 +97,7 @@ extension Supervisor {
     return ProcessView(
       at: SystemClock.shared.wallTime, instant: now, startedAt: startedAt, isStopping: isStopping,
       reloads: reloadCounts, lastReloadSucceeded: lastReload.map { $0.result == .reloaded } ?? true,
+      reload: lastReload?.json(complete: false),
       pipelines: slots.map { slot in
         let statistics = observation.runs[ObjectIdentifier(slot)].flatMap { results[$0] }
         // A run that began or ended meanwhile has another plan.
@@ -105,7 +106,10 @@ extension Supervisor {
         }
         return ProcessView.Pipeline(
           name: slot.name, file: slot.path, state: slot.stateName, since: slot.since, isRunning: slot.run != nil,
-          restarts: slot.restarts, plan: slot.plan, revision: slot.revision,
+          restarts: slot.restarts,
+          failure: slot.failureDocument,
+          deadLetters: deadLetters.counts.of(slot.name),
+          index: slot.index, revision: slot.revision,
           statistics: slot.past.added(to: isSame == true ? statistics?.withPluginMemory : nil, of: slot.plan),
           isCurrent: slot.run == nil || isSame == true)
       })
@@ -122,8 +126,19 @@ extension Supervisor {
     }
   }
 
-  /// `GET /stats`.
-  func answerStatistics(_ request: ControlRequest) { observe { request.answer(200, $0.document) } }
+  /// `GET /stats`, of all pipelines or of those that `pipeline` names.
+  func answerStatistics(_ request: ControlRequest) {
+    observe { view in
+      var view = view
+      if let pattern = request.query["pipeline"] {
+        view.pipelines.removeAll { !Wildcard.matches(pattern, $0.name) }
+        guard !view.pipelines.isEmpty else {
+          return request.answer(404, .object([("error", .string("there is no pipeline '\(pattern)'"))]))
+        }
+      }
+      request.answer(200, view.document)
+    }
+  }
 
   /// `GET /health`: whether the process does its work, and goes on with it.
   func answerHealth(_ request: ControlRequest) {
@@ -157,5 +172,13 @@ extension PipelineSlot {
     case .waiting, .failed: false
     case .over: !hasFailed
     }
+  }
+}
+
+extension PipelineSlot {
+  /// The last failure, as in `GET /status`; nil: no run has failed.
+  fileprivate var failureDocument: JSONText? {
+    let document = document
+    return document["failure"] ?? document["last_failure"].map { JSONText.object([("reason", $0)]) }
   }
 }

@@ -52,6 +52,8 @@ final class Supervisor {
     case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
+    /// What a run that is being stopped has not delivered.
+    case left(Int, [Execution.Left])
     /// A live page was closed.
     case pageClosed(Int)
   }
@@ -62,6 +64,8 @@ final class Supervisor {
   let services: Services
   let deadLetters: DeadLetters
   let stores: Stores?
+  /// Stores that are being closed, with the names of their pipelines.
+  var closingStores: [(String, DiskStore)] = []
   let notify: Notify?
   let signals: Signals
   let wake: WakeEvent
@@ -98,6 +102,8 @@ final class Supervisor {
   var servesControl = false
   var stopDeadline: Instant?
   var stoppedAt: Instant?
+  /// When the log says what the stop waits for.
+  var saysLeftAt: Instant?
   /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
   private static let patience = TimeSpan.seconds(1)
   /// Readable when the wall clock has been set.
@@ -121,7 +127,7 @@ final class Supervisor {
     self.options = options
     self.log = log
     self.deadLetters = deadLetters
-    logger = log.logger("")
+    logger = log.logger
     services = .real(log, memory: options.queueMemory)
     self.signals = signals
     self.notify = notify
@@ -157,6 +163,7 @@ final class Supervisor {
 
   /// Runs the plans in `loaded`; returns the exit status.
   func run(_ loaded: [PipelineLoader.Loaded]) -> Int32 {
+    defer { options.control?.remove() }
     // A request to end during the start finds nothing started; other signals wait until something has.
     var early: [Int32] = []
     while let signal = signals.next() { early.append(signal) }
@@ -165,14 +172,16 @@ final class Supervisor {
     guard startMetrics(), startPage() else { return ExitStatus.inputOutput.rawValue }
     for result in loaded { add(result) }
     broken = loaded.filter(\.hasErrors).map { Printable.cut($0.path, limit: 200) }
-    stores?.note(slots.map(\.name))
+    stores?.note(takers)
     balance(slots.count)
+    openStoresAhead()
     for slot in slots { launch(slot) }
+    stores?.closeAhead()
+    stores?.reportLeftBehind(takers, except: Set(slots.filter { !$0.plan.sinksOfStore.isEmpty }.map(\.name)))
     watchdog = notify.flatMap { Watchdog($0, at: now) }
     reportIfReady()
     options.watch?.didLoad(at: now)
     for signal in early { _ = take(signal: signal) }
-    defer { options.control?.remove() }
     while !isOver {
       wait()
       for message in messages() { take(message) }
@@ -183,6 +192,7 @@ final class Supervisor {
       reportIfReady()
     }
     notify?.send("STOPPING=1")
+    awaitStores()
     endTaps()
     deadLetters.close(within: .seconds(5))
     _ = log.summarize(all: true)
@@ -197,10 +207,10 @@ final class Supervisor {
 
   func wait() {
     let deadlines =
-      slots.flatMap { [$0.retryAt, $0.drainDeadline] }
+      slots.flatMap { [$0.retryAt, $0.checkAt, $0.drainDeadline] }
       + [
         stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
-        page.pollAt,
+        page.pollAt, saysLeftAt,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
@@ -231,6 +241,7 @@ final class Supervisor {
     case .observed(let number): observed(number)
     case .sized(let number, let lags): sized(number, lags)
     case .snapshot(let id, let state): if let (slot, run) = runs[id] { tryOut(slot, run, state) }
+    case .left(let id, let left): if let (slot, _) = runs[id] { report(left, of: slot) }
     case .tapClosed(let tap): endTap(tap)
     case .pageClosed(let reader): page.remove(reader)
     case .report(let id, let report):
@@ -239,10 +250,11 @@ final class Supervisor {
       case .launched:
         decide(slot, run)
         slot.hasLaunched = true
+        slot.mayLook = true
         slot.saved = nil
         slot.isMoved = false
         slot.previous = nil
-        if options.isDaemon { logger.debug("started", metadata: ["component_id": "\(slot.name)"]) }
+        if options.isDaemon { logger.debug("started", metadata: ["pipeline": "\(slot.name)"]) }
       case .ended(let outcome, let counters, let state):
         release(id, slot, run, counters)
         if outcome == .completed { decide(slot, run) }
@@ -263,7 +275,7 @@ final class Supervisor {
         if let state { slot.saved = state } else { slot.loss = "its sinks were not done within the limit" }
         if slot.state == .draining {
           logger.warning(
-            "cancelled: it was not done within the limit", metadata: ["component_id": "\(slot.name)"])
+            "cancelled: it was not done within the limit", metadata: ["pipeline": "\(slot.name)"])
         }
         proceed(slot)
       }
@@ -290,6 +302,7 @@ final class Supervisor {
         slot.retryAt = nil
         launch(slot)
       }
+      if let at = slot.checkAt, now >= at { lookAgain(slot) }
       if let at = slot.drainDeadline, now >= at {
         if slot.isSuspending {
           slot.isSuspending = false
@@ -307,6 +320,7 @@ final class Supervisor {
     if let at = keepingEnd, now >= at { endKeeping() }
     if let at = observation?.deadline, now >= at { endObservation() }
     if let at = page.pollAt, now >= at { pollForPage() }
+    if let at = saysLeftAt, now >= at { askForLeft() }
     if let at = forgetAt, now >= at {
       forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
@@ -319,6 +333,7 @@ final class Supervisor {
 
   func add(_ result: PipelineLoader.Loaded) {
     if let version = result.version { slots.append(PipelineSlot(path: result.path, version)) }
+    if slots.count > 1 { log.hasSeveral.store(true, ordering: .relaxed) }
   }
 
   /// Starts loops for `count` pipelines, at most one for each core.
@@ -341,14 +356,16 @@ final class Supervisor {
   func launch(_ slot: PipelineSlot) {
     balance(slots.count)
     shareWhyMemory()
+    slot.checkAt = nil
+    slot.hasLaunched = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     slot.awaitsStore = mustAwaitStore(slot)
     if slot.awaitsStore {
       slot.state = .running
-      slot.hasLaunched = false
       return
     }
     var services = services
+    services.writeLog(of: slot.index, to: log)
     services.deadLetter = deadLetters.writer(slot.name)
     services.keepsDeadLetters = deadLetters.areKept
     let delivery: DeliveryOptions?
@@ -363,7 +380,6 @@ final class Supervisor {
       slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
       isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
     slot.run = run
-    slot.hasLaunched = false
     slot.mayHaveAddress = false
     if slot.saved != nil { slot.loss = nil }
     slot.state = .running
@@ -405,21 +421,10 @@ final class Supervisor {
     if case .failed(let failure) = outcome {
       if triesAgain(slot) || goBack(slot, failure) { return }
       let place = failure.location.map { " (\($0))" } ?? ""
-      slot.failure = "\(failure.message)\(place)"
-      let isFinal = !options.isDaemon || slot.state == .draining
-      var message = "failed: \(failure.message)\(place)"
-      if !isFinal {
-        let delay = slot.fail(at: now, random: services.random())
-        message +=
-          slot.state == .failed
-          ? "; it failed \(PipelineSlot.burst) times within a minute, so the next try is in 5 minutes"
-          : "; starting again in \(Self.shown(delay))"
-        logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
-        decide(slot, failed: message)
-        reportStatus()
-        return
-      }
-      logger.error("\(message)", metadata: ["component_id": "\(slot.name)"])
+      slot.failure = PipelineSlot.Failure(reason: "\(failure.message)\(place)")
+      if options.isDaemon, slot.state != .draining { return startAgain(slot) }
+      let message = "failed: \(failure.message)\(place)"
+      logger.error("\(message)", metadata: ["pipeline": "\(slot.name)"])
       if slot.next == nil { decide(slot, failed: message) }
       slot.hasFailed = true
       if !options.isDaemon || isStopping { hasFailed = true }
@@ -457,6 +462,7 @@ final class Supervisor {
 
   func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
     slot.retryAt = nil
+    slot.checkAt = nil
     guard let run = slot.run else {
       proceed(slot)
       return
@@ -509,6 +515,7 @@ final class Supervisor {
   func stop() {
     endKeeping()
     stoppedAt = now
+    saysLeftAt = now + Self.stopSilence
     stopDeadline = now + options.drainLimit
     let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
     notify?.send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=\(microseconds)")
@@ -544,9 +551,18 @@ final class Supervisor {
     servesControl = true
     let post = poster()
     do throws(HTTPServerFailure) {
-      try ControlSocket.serve(control) { post(.request($0)) }
+      try ControlSocket.serve(control, notify: teller("control")) { post(.request($0)) }
     } catch {
       logger.error("\(error.message); 'rxd reload' cannot reach this process")
+    }
+  }
+
+  /// Logs what a server of the process says of its connections.
+  func teller(_ component: String) -> @Sendable (HTTPServer.Notice) -> Void {
+    let log = log
+    return { notice in
+      let line = notice.line
+      log.write(line.level.logLevel, component, line.text)
     }
   }
 
@@ -555,7 +571,7 @@ final class Supervisor {
     guard let metrics = options.metrics else { return true }
     let post = poster()
     do throws(HTTPServerFailure) {
-      let port = try metrics.start { post(.request($0)) }
+      let port = try metrics.start(notify: teller("--metrics-listen")) { post(.request($0)) }
       logger.debug("metrics are served on port \(port)")
       return true
     } catch {

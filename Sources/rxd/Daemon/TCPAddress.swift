@@ -27,9 +27,7 @@ struct TCPAddress {
   }
 
   /// Whether only programs of this machine can connect.
-  var isLoopback: Bool {
-    host == "::1" || host == "localhost" || host.hasPrefix("127.") && HostSyntax.kind(host) == .version4
-  }
+  var isLoopback: Bool { HostSyntax.isLoopback(host) }
 
   /// The authority part of a URL.
   func authority(port: Int) -> String {

@@ -6,31 +6,37 @@ import Transport
 /// nothing happens here while there is no reader.
 ///
 /// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that differ from what the
-/// reader knows, under their names in `GET /stats`; a member that is gone is null. `gone` has the elements that have vanished.
+/// reader knows, under their names in `GET /stats`; a member that is gone is null. With `restart` the reader forgets what it knows, for steps
+/// or edges have vanished. A message comes at least every two seconds, so that a reader notices when the process stands still.
 final class PageFeed {
   /// The most readers, and the time between two readings.
   static let mostReaders = 16
   private static let interval = TimeSpan.milliseconds(250)
-  /// Readings may take this part of the time: large graphs are read less often.
-  private static let share: Int64 = 50
-  /// The approximate limit of a message; further changes come with the next one.
-  private static let mostBytes = 160 << 10
-  /// How long the counts are kept from which sentences are made.
-  private static let window = 60_000_000_000
+  /// A reader notices by the silence that the process stands still.
+  private static let longestInterval = TimeSpan.seconds(2)
+  /// Readings may take a twenty-fifth of the time: very large graphs are read less often.
+  private static let share: Int64 = 25
+  /// The approximate limit of a message; further changes come with the next one. Two of them may wait for a reader.
+  private static let mostBytes = 1 << 20
+  static let room = mostBytes * 2 + (256 << 10)
 
   /// One open page.
   final class Reader {
     /// The pipeline whose steps and edges are wanted; nil: all.
     let pipeline: String?
     let stream: ResponseStream
-    /// The members that the reader knows, as JSON, by the keys of their elements.
-    fileprivate var known: [String: [String: String]] = [:]
-    fileprivate var sentences: [String] = []
+    /// The pipelines that the reader knows, by name; nil: it knows nothing.
+    fileprivate var known: [String: Frame]?
+    /// The first element of the next message, after one that was too large for all.
+    fileprivate var next = 0
+    fileprivate var facts: [LiveRanking.Fact] = []
 
     fileprivate init(_ pipeline: String?, _ stream: ResponseStream) {
       self.pipeline = pipeline
       self.stream = stream
     }
+
+    fileprivate func wants(_ name: String) -> Bool { pipeline.map { $0 == name } ?? true }
   }
 
   private(set) var readers: [(identity: Int, reader: Reader)] = []
@@ -38,9 +44,12 @@ final class PageFeed {
   var identities = 0
   /// When to read next; nil: there is no reader.
   var pollAt: Instant?
-  /// Readings of the last minute, one per second, the oldest first.
-  private var readings: [LiveStatistics] = []
-  private var sentences: [String] = []
+  private var window = LiveWindow()
+  private var facts: [LiveRanking.Fact] = []
+  /// When to make the sentences again.
+  private var rankAt = Instant(nanoseconds: .min)
+  /// The names of elements, by pipeline.
+  private var names: [String: ElementNames] = [:]
 
   func add(_ identity: Int, pipeline: String?, _ stream: ResponseStream, at now: Instant) {
     readers.append((identity, Reader(pipeline, stream)))
@@ -51,8 +60,10 @@ final class PageFeed {
     readers.removeAll { $0.identity == identity }
     if readers.isEmpty {
       pollAt = nil
-      readings = []
-      sentences = []
+      window = LiveWindow()
+      rankAt = Instant(nanoseconds: .min)
+      facts = []
+      names = [:]
     }
   }
 
@@ -61,149 +72,182 @@ final class PageFeed {
   /// Sends what has changed. `clock`: the time now, to see how long this takes.
   func show(_ view: ProcessView, clock: () -> Instant) {
     guard !readers.isEmpty else { return }
+    if view.instant >= rankAt { rank(view, clock) }
     let start = clock()
-    rank(view)
-    let all = view.pipelines.map { pipeline in
-      readers.contains { $0.reader.pipeline == nil || $0.reader.pipeline == pipeline.name }
-        ? Self.elements(of: pipeline) : [Self.head(of: pipeline)]
+    var frames: [Frame] = []
+    // While a file is renamed, two pipelines have one name.
+    var seen: Set<String> = []
+    for pipeline in view.pipelines where seen.insert(pipeline.name).inserted {
+      let isWhole = readers.contains { $0.reader.wants(pipeline.name) }
+      frames.append(Frame(pipeline, names(of: pipeline), isWhole: isWhole))
     }
-    for (_, reader) in readers {
-      var elements: [Element] = []
-      for (pipeline, own) in zip(view.pipelines, all) {
-        let isWanted = reader.pipeline == nil || reader.pipeline == pipeline.name
-        elements += isWanted ? own[...] : own.prefix(1)
-      }
-      send(elements, view, to: reader)
-    }
-    let end = clock()
-    let cost = (end - start).nanoseconds
-    pollAt = start + max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share))
+    for (_, reader) in readers { send(frames, view, to: reader) }
+    let cost = (clock() - start).nanoseconds
+    pollAt = start + min(max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share)), Self.longestInterval)
   }
 
   // MARK: Sentences
 
-  private func rank(_ view: ProcessView) {
-    if let last = readings.last, Int(view.instant.nanoseconds) - last.nanoseconds < 1_000_000_000 { return }
+  private func rank(_ view: ProcessView, _ clock: () -> Instant) {
+    let start = clock()
     // The same document that `rxd top` asks for, so that both say the same.
-    guard let document = JSONView(Array(view.document.text.utf8)), let look = LiveStatistics(document) else { return }
-    readings.append(look)
-    while readings.count > 2, readings[1].nanoseconds < look.nanoseconds - Self.window { readings.removeFirst() }
-    guard readings.count > 1, let first = readings.first else { return }
-    sentences = LiveRanking(LiveRates(from: first, to: look)).sentences
+    if let look = LiveStatistics(view.document), let rates = window.rates(to: look) { facts = LiveRanking(rates).facts }
+    rankAt = view.instant + max(.seconds(1), TimeSpan(nanoseconds: (clock() - start).nanoseconds &* Self.share))
   }
 
   // MARK: Differences
 
-  /// A pipeline, a step or an edge.
-  private struct Element {
-    var key: String
-    /// The members of each change that name it.
-    var names: String
-    var members: [(name: String, value: String)]
+  /// The members of a change that name its element, of the pipeline, its steps and its links.
+  fileprivate final class ElementNames {
+    let index: PlanIndex
+    let texts: [String]
 
-    /// Adds the counts of another edge between the same ends.
-    mutating func add(_ others: [(name: String, value: String)]) {
-      for (name, value) in others {
-        guard let place = members.firstIndex(where: { $0.name == name }), let own = Int(members[place].value),
-          let more = Int(value)
-        else { continue }
-        members[place].value = "\(own + more)"
+    init(_ index: PlanIndex) {
+      self.index = index
+      func text(_ members: [(String, String)]) -> String {
+        members.map { "\"\($0)\": \(JSONText.string($1).line)" }.joined(separator: ", ")
+      }
+      let pipeline = ("pipeline", index.plan.name)
+      texts =
+        [text([pipeline])] + index.steps.map { text([pipeline, ("id", $0.name)]) }
+        + index.links.map { text([pipeline, ("from", $0.from), ("to", $0.to), ("output", $0.output)]) }
+    }
+  }
+
+  private func names(of pipeline: ProcessView.Pipeline) -> ElementNames {
+    if let known = names[pipeline.name], known.index === pipeline.index { return known }
+    let new = ElementNames(pipeline.index)
+    names[pipeline.name] = new
+    return new
+  }
+
+  /// A pipeline, its steps and its links, each with its members; none: nothing has used a link, or nobody asks for the steps.
+  fileprivate struct Frame {
+    typealias Members = [(String, JSONText)]
+    var names: ElementNames
+    var elements: [Members]
+
+    init(_ pipeline: ProcessView.Pipeline, _ names: ElementNames, isWhole: Bool) {
+      self.names = names
+      let statistics = pipeline.statistics
+      var own = pipeline.members
+      own.append(("revision", .string(pipeline.revision)))
+      own += statistics.ownMembers
+      elements = [own]
+      guard isWhole else { return }
+      elements.reserveCapacity(names.texts.count)
+      for (number, step) in pipeline.index.steps.enumerated() {
+        var members: Members = [("index", .int(number))]
+        members += step.members.dropFirst()
+        members += statistics.steps[step.id.number].members(step)
+        elements.append(members)
+      }
+      for link in pipeline.index.links {
+        var all = PipelineStatistics.Edge(pipeline.plan.edges[0])
+        for edge in link.edges {
+          let counted = statistics.edges[edge.number]
+          all.add(counted)
+          all.open += counted.open
+        }
+        elements.append(all.members)
+      }
+    }
+
+    /// Nothing is known of the elements yet.
+    init(unknown names: ElementNames) {
+      self.names = names
+      elements = Array(repeating: [], count: names.texts.count)
+    }
+
+    /// The same elements where a newer version of the pipeline has them; nil: it lacks some.
+    func moved(to other: ElementNames) -> Frame? {
+      if names === other { return self }
+      let places = Dictionary(other.texts.enumerated().map { ($1, $0) }) { first, _ in first }
+      var moved = Frame(unknown: other)
+      for (number, members) in elements.enumerated() where !members.isEmpty {
+        guard let place = places[names.texts[number]] else { return nil }
+        moved.elements[place] = members
+      }
+      return moved
+    }
+
+    /// Appends `"name": value` for each member that is another one than before.
+    static func append(_ now: Members, since before: Members, to text: inout String) {
+      func add(_ name: String, _ value: JSONText) {
+        if !text.isEmpty { text += ", " }
+        text += "\"\(name)\": "
+        value.writeLine(to: &text)
+      }
+      for (place, member) in now.enumerated() {
+        // Mostly they are the same members in the same order.
+        let past =
+          place < before.count && before[place].0 == member.0
+          ? before[place].1 : before.first { $0.0 == member.0 }?.1
+        if past != member.1 { add(member.0, member.1) }
+      }
+      for (place, member) in before.enumerated()
+      where !(place < now.count && now[place].0 == member.0) && !now.contains(where: { $0.0 == member.0 }) {
+        add(member.0, .null)
       }
     }
   }
 
-  private static func head(of pipeline: ProcessView.Pipeline) -> Element {
-    let name = JSONText.string(pipeline.name).line
-    var members: [(name: String, value: String)] = [
-      ("file", JSONText.string(pipeline.file).line), ("state", JSONText.string(pipeline.state).line),
-      ("since", JSONText.string(StoredTime.text(pipeline.since)).line), ("restarts", "\(pipeline.restarts)"),
-      ("current", "\(pipeline.isCurrent)"), ("revision", JSONText.string(pipeline.revision).line),
-    ]
-    for (name, value) in pipeline.statistics.members(of: pipeline.plan) where name != "steps" && name != "edges" {
-      members.append((name, value.line))
-    }
-    return Element(key: "p\(pipeline.name)", names: "\"pipeline\": \(name)", members: members)
-  }
-
-  private static func elements(of pipeline: ProcessView.Pipeline) -> [Element] {
-    let name = JSONText.string(pipeline.name).line
-    var elements = [head(of: pipeline)]
-    var places: [String: Int] = [:]
-    for (kind, value) in pipeline.statistics.members(of: pipeline.plan) {
-      guard kind == "steps" || kind == "edges", case .array(let items) = value else { continue }
-      for (index, item) in items.enumerated() {
-        guard case .object(let found) = item else { continue }
-        var texts: [(name: String, value: String)] = kind == "steps" ? [("index", "\(index)")] : []
-        var own: [String] = []
-        for (member, value) in found {
-          let isName = kind == "steps" ? member == "id" : ["from", "to", "output"].contains(member)
-          if isName { own.append("\"\(member)\": \(value.line)") } else { texts.append((member, value.line)) }
-        }
-        let names = own.joined(separator: ", ")
-        let key = "\(kind)\(name)\(names)"
-        if let place = places[key] {
-          // A step can have two inputs from one signal: one edge to a reader, as in metrics.
-          elements[place].add(texts)
-        } else {
-          places[key] = elements.count
-          elements.append(Element(key: key, names: "\"pipeline\": \(name), \(names)", members: texts))
-        }
-      }
-    }
-    return elements
-  }
-
-  private func send(_ elements: [Element], _ view: ProcessView, to reader: Reader) {
+  private func send(_ frames: [Frame], _ view: ProcessView, to reader: Reader) {
     var text =
       "data: {\"at\": \"\(StoredTime.text(view.at))\", \"nanoseconds\": \(view.instant.nanoseconds), \"stopping\": \(view.isStopping)"
-    let isNew = reader.known.isEmpty
-    if isNew { text += ", \"version\": \"\(Version.number)\"" }
-    if sentences != reader.sentences {
-      text += ", \"sentences\": \(JSONText.array(sentences.map(JSONText.string)).line)"
+    if reader.known == nil { text += ", \"version\": \"\(Version.number)\"" }
+    if facts != reader.facts {
+      text += ", \"sentences\": "
+      JSONText.array(facts.map(\.document)).writeLine(to: &text)
     }
-    var known = reader.known
-    var changes: [String] = []
-    var size = 0
-    for element in elements where size < Self.mostBytes {
-      let before = known[element.key]
-      var now: [String: String] = [:]
-      var set: [String] = []
-      for (name, value) in element.members {
-        now[name] = value
-        if before?[name] != value { set.append("\"\(name)\": \(value)") }
-      }
-      for name in before?.keys.filter({ now[$0] == nil }) ?? [] { set.append("\"\(name)\": null") }
-      if set.isEmpty { continue }
-      known[element.key] = now
-      let change = "{\(element.names), \"set\": {\(set.joined(separator: ", "))}}"
-      size += change.utf8.count
-      changes.append(change)
+    // What the reader knows, in the order of the frames.
+    var left = reader.known ?? [:]
+    var known = frames.compactMap { frame -> Frame? in
+      left.removeValue(forKey: frame.names.index.plan.name).map { $0.moved(to: frame.names) }
+        ?? Frame(unknown: frame.names)
     }
-    if !changes.isEmpty { text += ", \"changes\": [\(changes.joined(separator: ", "))]" }
-    let present = Set(elements.map(\.key))
     // With anything gone the reader begins anew: a step or edge goes only with a reload.
-    if known.keys.contains(where: { !present.contains($0) }) {
-      reader.known = [:]
-      reader.sentences = []
+    guard known.count == frames.count, left.isEmpty else {
+      reader.known = nil
+      reader.facts = []
+      reader.next = 0
       reader.stream.send(Array("data: {\"restart\": true}\n\n".utf8))
       return
     }
+    // All pipelines first, then the steps and links of those that are wanted, from where the last message has ended.
+    var order = frames.indices.map { (frame: $0, element: 0) }
+    for (number, frame) in frames.enumerated() where reader.wants(frame.names.index.plan.name) {
+      for element in frame.elements.indices.dropFirst() { order.append((number, element)) }
+    }
+    let heads = frames.count
+    let rest = order.count - heads
+    let first = rest > 0 ? reader.next % rest : 0
+    var next = 0
+    var changes = ""
+    var set = ""
+    for place in order.indices {
+      let (number, element) = place < heads ? order[place] : order[heads + (place - heads + first) % rest]
+      let frame = frames[number]
+      set.removeAll(keepingCapacity: true)
+      Frame.append(frame.elements[element], since: known[number].elements[element], to: &set)
+      if set.isEmpty { continue }
+      changes += changes.isEmpty ? "{" : ", {"
+      changes += frame.names.texts[element]
+      changes += ", \"set\": {"
+      changes += set
+      changes += "}}"
+      known[number].elements[element] = frame.elements[element]
+      if changes.utf8.count > Self.mostBytes, place >= heads {
+        next = (place - heads + first + 1) % rest
+        break
+      }
+    }
+    if !changes.isEmpty { text += ", \"changes\": [\(changes)]" }
     text += "}\n\n"
     // A reader that does not keep up gets all that has changed since with a later message.
     guard reader.stream.send(Array(text.utf8)) else { return }
-    reader.known = known
-    reader.sentences = sentences
-  }
-}
-
-extension JSONText {
-  /// The text on one line.
-  var line: String {
-    switch self {
-    case .array, .object:
-      // A text has no line feeds of its own: they are escaped.
-      text.split(separator: "\n").map { $0.drop { $0 == " " } }.joined()
-    default: text
-    }
+    reader.known = Dictionary(known.map { ($0.names.index.plan.name, $0) }) { first, _ in first }
+    reader.facts = facts
+    reader.next = next
   }
 }

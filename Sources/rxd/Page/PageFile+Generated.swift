@@ -24,9 +24,15 @@ function fill(element, attributes, children) {
     if (typeof value === "function") element.addEventListener(name, value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...present(children));
   return element;
 }
+
+/** What is there: the browser would write null and undefined as words. */
+const present = (children) => children.filter((child) => child !== null && child !== undefined);
+
+/** Puts these in the place of all children; null and undefined are left out. */
+export const put = (place, ...children) => place.replaceChildren(...present(children));
 
 export const byID = (id) => document.getElementById(id);
 
@@ -40,8 +46,8 @@ export function say(element, text) {
 // One step in full: its lines of the file, its lanes, what it keeps, and the event under the pointer.
 
 import { condition, droppedRate, errorRate, held } from "./model.js";
-import { make, say } from "./dom.js";
-import { bytes, count, number, percent, rate, span } from "./format.js";
+import { make, put, say } from "./dom.js";
+import { bytes, count, number, percent, rate, span, timeOfDay } from "./format.js";
 import { size } from "./graph.js";
 import { describe, Lanes, verdicts } from "./lanes.js";
 import { tap } from "./net.js";
@@ -150,8 +156,11 @@ export class Drawer {
     this.now = pipeline.steps.get(this.step.id);
     if (!this.now) return;
     const { now, rates } = this.now;
+    if (this.lanes && this.seenAt !== this.model.nanoseconds) this.lanes.settle(held(this.now), this.model.nanoseconds);
+    this.seenAt = this.model.nanoseconds;
     const facts = [
       ["state", conditions[condition(this.now)], true],
+      ["trouble", now.trouble ? `${now.trouble.reason} (since ${timeOfDay(now.trouble.since)})` : "", now.trouble],
       ["holds", number(held(this.now), "event"), held(this.now) > 0],
       ["remembers", number(now.keys ?? 0, "key"), now.keys !== undefined],
       ["keeps", bytes(now.kept_bytes ?? 0), now.kept_bytes !== undefined],
@@ -164,11 +173,15 @@ export class Drawer {
       ["left to read", bytes(now.lag_bytes ?? 0), now.lag_bytes !== undefined],
       ["position", bytes(now.position ?? 0), now.position !== undefined],
       ["came", `${count(now.in ?? 0)} (${rate(rates.in ?? 0)}/s)`, true],
+      ["restored", `${count(now.restored ?? 0)} of a saved state`, now.restored > 0],
+      ["made", count(now.made ?? 0), now.made > 0],
       ["went on", `${count(now.out ?? 0)} (${rate(rates.out ?? 0)}/s)`, true],
+      ["became part of others", count(now.kept ?? 0), now.kept > 0],
       ...this.sizes(pipeline),
       ["dropped", `${count((now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0))} (${rate(droppedRate(this.now))}/s)`,
         (now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0) > 0],
-      ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
+      ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)${now.dead_letters ? `, ${count(now.dead_letters)} that nothing reads` : ""}`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
+      ["held at an end", count(now.held ?? 0), now.held > 0],
       ["time", `${percent((rates.nanoseconds ?? 0) / 1e9)} of a core`, now.nanoseconds !== undefined],
       ["made sources wait", span(now.paused_nanoseconds ?? 0), now.paused_nanoseconds > 0],
       ["waited", span(now.waited_nanoseconds ?? 0), now.waited_nanoseconds > 0],
@@ -206,7 +219,7 @@ export class Drawer {
     const lane = this.lanes.lanes.get(event.lane);
     const told = describe(event, lane);
     this.found = { event, isHeld: isClick };
-    this.event.replaceChildren(
+    put(this.event,
       make("p", {}, make("b", {}, told.when), ` ${lane.from} → ${lane.to}: `, make("span", { class: `word v-${event.verdict}` }, told.fate)),
       make("pre", {}, told.text),
       told.note ? make("p", { class: "quiet" }, told.note) : null);
@@ -294,8 +307,10 @@ import { condition, held } from "./model.js";
 import { draw, make, say } from "./dom.js";
 import { bytes, count, number, rate } from "./format.js";
 
-const smallest = 0.25;
+const smallest = 0.1;
 const largest = 3;
+/** The smallest text of the picture, in pixels, at which it can be read. */
+const legible = 8;
 
 export class Graph {
   /** `open`: called with the name of a step that is clicked. */
@@ -303,7 +318,8 @@ export class Graph {
     this.place = place;
     this.open = open;
     this.scale = 1;
-    this.isFitted = true;
+    /** How the picture follows the window: "read" (its texts can be read, the rest is scrolled), "all" (it is seen whole), or not. */
+    this.fitting = "read";
     this.svg = null;
     this.edges = new Map();
     this.steps = new Map();
@@ -312,7 +328,7 @@ export class Graph {
       if (step) this.open(step.dataset.step);
     });
     this.dragging();
-    new ResizeObserver(() => this.isFitted && this.fit()).observe(place);
+    new ResizeObserver(() => this.fitting && this.fit()).observe(place);
   }
 
   /** Shows another picture. */
@@ -347,8 +363,20 @@ export class Graph {
     }
     for (const text of this.svg.querySelectorAll("text[data-step]")) this.part(this.steps, text.dataset.step).text = text;
     this.place.replaceChildren(this.svg);
-    this.isFitted = true;
+    const sizes = [...this.svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)).filter((size) => size > 0);
+    this.smallestText = Math.min(...sizes, 16);
+    this.fitting = "read";
     this.fit();
+    this.begin();
+  }
+
+  /** Scrolls to where the events come from. */
+  begin() {
+    const first = this.svg.querySelector("g[data-step]")?.getBoundingClientRect();
+    if (!first) return;
+    const place = this.place.getBoundingClientRect();
+    this.place.scrollLeft += first.left - place.left - 40;
+    this.place.scrollTop += (first.top + first.bottom) / 2 - (place.top + place.bottom) / 2;
   }
 
   part(map, name) {
@@ -418,20 +446,26 @@ export class Graph {
 
   fit() {
     if (!this.svg || !this.place.clientWidth) return;
-    const width = this.place.clientWidth - 8;
-    // As wide as the window: what is higher is scrolled. Texts stay readable.
-    this.scale = Math.max(0.55, Math.min(1.15, width / this.size.width));
+    const style = getComputedStyle(this.place);
+    const room = (side, other) => parseFloat(style[side]) + parseFloat(style[other]);
+    const width = this.place.clientWidth - room("paddingLeft", "paddingRight");
+    const height = this.place.clientHeight - room("paddingTop", "paddingBottom");
+    const whole = Math.min(1.15, width / this.size.width, height / this.size.height);
+    // Of a large picture a part is seen, so that its texts can be read.
+    const readable = legible / this.smallestText;
+    this.scale = Math.max(smallest, this.fitting === "all" ? whole : Math.max(whole, Math.min(readable, 1.15)));
     this.apply();
   }
 
   zoom(factor) {
-    this.isFitted = false;
+    this.fitting = null;
     this.scale = Math.max(smallest, Math.min(largest, this.scale * factor));
     this.apply();
   }
 
+  /** All of the picture in the window; once more: as large as can be read. */
   refit() {
-    this.isFitted = true;
+    this.fitting = this.fitting === "all" ? "read" : "all";
     this.fit();
   }
 
@@ -504,6 +538,7 @@ export const size = (edge) =>
       <label class="filter"><span>find</span> <input id="filter" type="search" autocomplete="off" spellcheck="false" placeholder="step"></label>
       <button id="help-button" type="button" title="Keys (?)" aria-label="Keys">?</button>
     </header>
+    <p id="notice" role="alert" hidden></p>
     <ol id="sentences" aria-label="What to know first" aria-live="polite"></ol>
     <main>
       <section id="picture" aria-label="Graph">
@@ -537,8 +572,9 @@ const height = 50;
 const middle = 33;
 /** Where "now" stands, as a part of the width. */
 const present = 0.8;
-/** More dots than this in one lane at one time would only be a blur: every nth is drawn then, but all that did not pass. */
+/** More dots than this in one lane at one time would only be a blur: every nth is drawn then, all over the view, but all that did not pass. */
 const mostDots = 500;
+const ordinary = ["passed", "kept"];
 
 const roles = {
   source: "from the source", input: "comes in", inner: "from its inner signal", output: "goes out", signal: "the signal",
@@ -559,6 +595,8 @@ export class Lanes {
     /** The time at the right end of the events, if that stands still; null: now. */
     this.until = null;
     this.holds = [];
+    /** Times in which more came than is shown. */
+    this.gaps = [];
     this.lanes = new Map();
     this.opened = clock();
     this.axis = draw("svg", { class: "axis", height: 18, "aria-hidden": "true" });
@@ -590,7 +628,7 @@ export class Lanes {
     const tally = make("span", { class: "tally" });
     const name = make("div", { class: "lane-name" },
       make("b", { title: `${from} → ${to}` }, `${short(from)} → ${short(to)}`), make("i", {}, roles[role] ?? ""), tally);
-    this.lanes.set(key, { key, from, to, role, svg, moving, bars, dots, timers, line, now, tally, events: [], counts: {}, lastX: -99, labelEnd: -1e9 });
+    this.lanes.set(key, { key, from, to, role, svg, moving, bars, dots, timers, line, now, tally, events: [], held: 0, every: 1, came: 0, counts: {}, lastX: -99, labelEnd: -1e9 });
     return make("div", { class: "lane", "data-lane": key, "data-role": role }, name, svg);
   }
 
@@ -600,26 +638,48 @@ export class Lanes {
   take(line, raw) {
     if (line.missed) {
       this.ring.missed += line.missed;
+      this.gapFrom = this.newest;
       return;
     }
     if (line.edges) return this.mark(line);
     const lane = this.lanes.get(`${line.from}>${line.to}`);
     if (!lane || line.nanoseconds === undefined) return;
     if (line.since !== undefined) return this.change(lane, line);
+    this.passGap(line.nanoseconds);
     const event = {
       at: line.nanoseconds, lane: lane.key, raw, time: line.time, cut: line.cut, bytes: line.bytes,
       verdict: line.end ? line.end : line.verdict, value: line.end ? line.message ?? null : line.event, isEnd: line.end !== undefined,
     };
-    for (const gone of this.ring.add(event)) {
-      const other = this.lanes.get(gone.lane);
-      other.events.shift();
-      other.dots.querySelector(`[data-serial="${gone.serial}"]`)?.remove();
-    }
+    this.forget(this.ring.add(event));
     lane.events.push(event);
     const kind = lane.role === "input" || event.isEnd ? event.verdict : "passed";
     lane.counts[kind] = (lane.counts[kind] ?? 0) + 1;
     this.hold(lane, event);
-    if (this.until === null) this.dot(lane, event);
+    if (this.until !== null) return;
+    lane.came += 1;
+    if (lane.came % lane.every === 0 || !ordinary.includes(event.verdict)) this.dot(lane, event);
+    if (lane.dots.childElementCount > mostDots * 1.5) this.renderLane(lane);
+  }
+
+  /** Events had to go: of each lane the oldest, in a pause the oldest of those that came in it. */
+  forget(gone) {
+    for (const event of gone) {
+      const lane = this.lanes.get(event.lane);
+      lane.events.splice(lane.held, 1);
+      lane.dots.querySelector(`[data-serial="${event.serial}"]`)?.remove();
+    }
+  }
+
+  /** An event comes: if others were left out before it, the time since the one before them has a mark. */
+  passGap(at) {
+    const from = this.gapFrom;
+    this.gapFrom = undefined;
+    this.newest = at;
+    if (from === undefined) return;
+    const last = this.gaps.at(-1);
+    if (last && from - last.to < 1e8) last.to = at;
+    else this.gaps.push({ from, to: at });
+    if (this.gaps.length > 400) this.gaps.splice(0, 200);
   }
 
   /** What the step has done since with an event that it kept. */
@@ -628,6 +688,8 @@ export class Lanes {
     const event = lane.events.findLast((event) => event.at === line.since && event.verdict === "kept" && JSON.stringify(event.value) === value);
     if (!event) return;
     event.verdict = line.verdict;
+    const open = this.openHold;
+    if (open) open.count = Math.max(1, open.count - 1);
     if (lane.role !== "input") return;
     lane.counts.kept -= 1;
     if (lane.counts.kept === 0) delete lane.counts.kept;
@@ -649,15 +711,50 @@ export class Lanes {
     this.attached = line.edges;
   }
 
-  /** Times in which the step keeps something: from the first event that it keeps to the next that it sends. */
+  get openHold() {
+    const last = this.holds.at(-1);
+    return last?.to === null ? last : null;
+  }
+
+  /** Times in which the step keeps something: they begin with an event that it keeps. Where it kept but one, they end with the next that it
+   * sends; else when it says that it keeps nothing any more (`settle`). */
   hold(lane, event) {
-    const open = this.holds.at(-1)?.to === null ? this.holds.at(-1) : null;
-    if (lane.role === "input" && event.verdict === "kept" && !open) {
-      this.holds.push({ from: event.at, to: null });
-      if (this.holds.length > 2000) this.holds.splice(0, 1000);
-      this.drawHolds();
-    } else if (lane.role === "output" && open) {
+    const open = this.openHold;
+    if (lane.role === "input" && event.verdict === "kept") {
+      if (open) {
+        open.count += 1;
+        open.newest = event.at;
+      } else if (event.at !== this.sentAt) {
+        // What became part of an event that went out at once is not held.
+        this.begin({ from: event.at, to: null, count: 1, newest: event.at, sent: null });
+      }
+    } else if (lane.role === "output") {
+      this.sentAt = event.at;
+      if (!open) return;
+      open.sent = event.at;
+      if (open.count > 1) return;
       open.to = event.at;
+      this.drawHolds();
+    }
+  }
+
+  begin(hold) {
+    this.holds.push(hold);
+    if (this.holds.length > 2000) this.holds.splice(0, 1000);
+    this.drawHolds();
+  }
+
+  /** At the time `at` of the process the step held so many events. */
+  settle(held, at) {
+    const open = this.openHold;
+    if (open && held === 0 && at >= open.newest) {
+      open.to = open.sent !== null && open.sent >= open.newest ? open.sent : at;
+      this.drawHolds();
+    } else if (!open && held > 0) {
+      const last = this.holds.at(-1);
+      // It sent something and kept the rest.
+      if (last && at > last.to && at - last.to < 2e9) Object.assign(last, { to: null, count: held + 1, sent: last.to });
+      else if (!last || at > last.to) this.begin({ from: at, to: null, count: held + 1, newest: at, sent: null });
       this.drawHolds();
     }
   }
@@ -683,21 +780,27 @@ export class Lanes {
     this.width = first.svg.clientWidth || 600;
     this.scale = (this.width * present) / this.seconds;
     this.base = this.right;
-    const from = this.right - this.seconds * 1e9;
     for (const lane of this.lanes.values()) {
       lane.line.setAttribute("x2", this.width);
       for (const end of ["x1", "x2"]) lane.now.setAttribute(end, this.width * present);
-      lane.dots.replaceChildren();
-      lane.lastX = -1e9;
-      lane.labelEnd = -1e9;
-      const seen = lane.events.filter((event) => event.at >= from && event.at <= this.right);
-      const every = Math.ceil(seen.length / mostDots);
-      seen.forEach((event, index) => {
-        if (index % every === 0 || !["passed", "kept"].includes(event.verdict)) this.dot(lane, event);
-      });
+      this.renderLane(lane);
     }
     this.drawHolds();
     this.move();
+  }
+
+  /** Draws the dots that are in view anew. */
+  renderLane(lane) {
+    const from = this.right - this.seconds * 1e9;
+    lane.dots.replaceChildren();
+    lane.lastX = -1e9;
+    lane.labelEnd = -1e9;
+    const seen = lane.events.filter((event) => event.at >= from && event.at <= this.right);
+    lane.every = Math.max(1, Math.ceil(seen.length / mostDots));
+    lane.came = 0;
+    seen.forEach((event, index) => {
+      if (index % lane.every === 0 || !ordinary.includes(event.verdict)) this.dot(lane, event);
+    });
   }
 
   dot(lane, event) {
@@ -727,14 +830,6 @@ export class Lanes {
     group.addEventListener("pointerenter", () => this.point(event));
     group.addEventListener("click", () => this.point(event, true));
     lane.dots.append(group);
-    if (lane.dots.childElementCount > mostDots * 2) this.prune(lane);
-  }
-
-  /** Takes away what has left the view. */
-  prune(lane) {
-    const from = this.right - this.seconds * 1.2e9;
-    const serials = new Set(lane.events.filter((event) => event.at >= from).slice(-mostDots).map((event) => `${event.serial}`));
-    for (const dot of [...lane.dots.children]) if (!serials.has(dot.dataset.serial)) dot.remove();
   }
 
   drawHolds() {
@@ -805,6 +900,13 @@ export class Lanes {
       const x = this.width * present + ((this.reloadedAt - this.right) / 1e9) * this.scale;
       marks.push(draw("text", { x: x.toFixed(0), y: 13, class: "reload", "text-anchor": "middle" }, "anew"));
     }
+    const place = (at) => this.width * present + ((at - this.right) / 1e9) * this.scale;
+    for (const { from, to } of this.gaps) {
+      if (to < this.right - this.seconds * 1e9 || from > this.right) continue;
+      const x = Math.max(0, place(from));
+      marks.push(draw("rect", { class: "gap-mark", x: x.toFixed(1), y: 0, height: 3, width: Math.max(1, place(Math.min(to, this.right)) - x).toFixed(1) },
+        draw("title", {}, "More came here than is shown.")));
+    }
     this.axis.replaceChildren(...marks);
   }
 
@@ -819,19 +921,26 @@ export class Lanes {
 
   // Time.
 
-  pause(isPaused) {
-    this.until = isPaused ? this.clock() : null;
+  /** Shows the time up to `until`; null: now. What is in view when a pause begins stays until its end. */
+  stand(until) {
+    if (until !== null && this.until === null) {
+      this.ring.hold();
+      for (const lane of this.lanes.values()) lane.held = lane.events.length;
+    } else if (until === null && this.until !== null) {
+      for (const lane of this.lanes.values()) lane.held = 0;
+      this.forget(this.ring.release());
+    }
+    this.until = until;
     this.render();
+  }
+
+  pause(isPaused) {
+    this.stand(isPaused ? this.clock() : null);
   }
 
   /** Shows a time that has passed; `share` is 0 for the oldest event, 1 for now. */
   scrub(share) {
-    if (share >= 1) {
-      this.until = null;
-    } else {
-      this.until = this.oldest + (this.clock() - this.oldest) * share;
-    }
-    this.render();
+    this.stand(share >= 1 ? null : this.oldest + (this.clock() - this.oldest) * share);
   }
 
   /** Goes to the event before or behind the time in view. */
@@ -839,8 +948,7 @@ export class Lanes {
     const here = this.right;
     const times = this.ring.between(-Infinity, Infinity).map((event) => event.at);
     const next = direction < 0 ? times.filter((at) => at < here - 1e6).at(-1) : times.find((at) => at > here + 1e6);
-    this.until = next ?? (direction < 0 ? here : null);
-    this.render();
+    this.stand(next ?? (direction < 0 ? here : null));
   }
 
   zoom(factor) {
@@ -872,7 +980,7 @@ export function describe(event, lane) {
     PageFile(path: "/main.js", type: "text/javascript; charset=utf-8", text: ###"""
 // The live page of rxd: puts the parts together, follows the feed, and listens to keys.
 
-import { byID, make, say } from "./dom.js";
+import { byID, make, put, say } from "./dom.js";
 import { Drawer } from "./drawer.js";
 import { timeOfDay } from "./format.js";
 import { Graph } from "./graph.js";
@@ -890,6 +998,9 @@ let shown = null;
 /** What `GET /ui/graph` says of it. */
 let picture = null;
 let stop = null;
+/** After so long a silence, in milliseconds, nothing that is shown counts as present: messages come at least every two seconds. */
+const patience = 6000;
+let heardAt = performance.now();
 
 // Following.
 
@@ -898,24 +1009,40 @@ async function follow() {
   for (;;) {
     if (document.hidden) await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
     stop = new AbortController();
-    model.clear();
+    isFresh = true;
+    heardAt = performance.now();
     try {
-      await feed(shown ? { pipeline: shown } : {}, stop.signal, take);
-      state("lost", "rxd has ended");
+      // Without a name: of all pipelines no more than their state.
+      await feed({ pipeline: shown ?? wanted() ?? "" }, stop.signal, take);
+      lose("rxd has ended");
     } catch (error) {
       if (error.name === "AbortError") continue;
       if (error instanceof Refusal && error.status === 401) await askForToken();
-      else state("lost", error instanceof Refusal ? error.message : "rxd does not answer");
+      else lose(error instanceof Refusal ? error.message : "rxd does not answer");
     }
     await new Promise((resume) => setTimeout(resume, 1000));
   }
 }
 
+/** The next message is the first of its feed, and has everything. */
+let isFresh = true;
+
 function take(message) {
+  heardAt = performance.now();
+  if (isFresh) model.clear();
+  isFresh = false;
+  document.body.classList.remove("stale");
   model.take(message);
   if (message.restart) return;
   const names = [...model.pipelines.keys()];
-  if (!names.includes(shown)) return choose(names.includes(wanted()) ? wanted() : names[0]);
+  if (!names.includes(shown)) {
+    const name = shown ?? wanted();
+    if (name && !names.includes(name)) {
+      notice(`There is no pipeline '${name}'.`);
+      asked = null;
+    }
+    return choose(names.includes(wanted()) ? wanted() : names[0]);
+  }
   showPipelines(names);
   const pipeline = model.pipelines.get(shown);
   if (picture?.revision !== pipeline.now.revision && !loading) load();
@@ -924,7 +1051,36 @@ function take(message) {
   table.show(pipeline);
   drawer.show(pipeline);
   const isRunning = pipeline.now.state === "running";
-  state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""} · ${timeOfDay(model.at)}`);
+  const { failure } = pipeline.now;
+  const cause = !isRunning && failure ? `: ${failure.reason}${failure.nextTry ? `; the next try is at ${timeOfDay(failure.nextTry)}` : ""}` : "";
+  state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""}${cause} · ${timeOfDay(model.at)}`);
+}
+
+/** Nothing is known of the process any more: what is shown is the past. */
+function lose(why) {
+  const since = model.at ? `; what is shown is of ${timeOfDay(model.at)}` : "";
+  state("lost", `${why}${since}`);
+  document.body.classList.add("stale");
+  model.stop();
+  const pipeline = model.pipelines.get(shown);
+  if (!pipeline) return;
+  graph.show(pipeline);
+  table.show(pipeline);
+  drawer.show(pipeline);
+}
+
+setInterval(() => {
+  if (document.hidden || byID("token").open || document.body.classList.contains("stale")) return;
+  if (performance.now() - heardAt > patience) lose("rxd does not answer");
+}, 1000);
+
+/** Says something for a while. */
+function notice(text) {
+  const place = byID("notice");
+  say(place, text);
+  place.hidden = false;
+  clearTimeout(notice.timer);
+  notice.timer = setTimeout(() => { place.hidden = true; }, 15000);
 }
 
 function state(kind, text) {
@@ -936,15 +1092,17 @@ function state(kind, text) {
 function showSentences() {
   const place = byID("sentences");
   const sentences = model.sentences.slice(0, 5);
-  if ([...place.children].map((item) => item.dataset.text).join("\n") === sentences.join("\n")) return;
-  place.replaceChildren(...sentences.map((sentence) => {
-    // Names in backquotes lead to their steps.
-    const parts = sentence.split("`").map((part, index) => {
+  const key = ({ text, pipeline }) => `${pipeline} ${text}`;
+  if ([...place.children].map((item) => item.dataset.text).join("\n") === sentences.map(key).join("\n")) return;
+  put(place, ...sentences.map((sentence) => {
+    // Names in backquotes lead to what they name, also in another pipeline.
+    const parts = sentence.text.split("`").map((part, index) => {
       if (index % 2 === 0) return part;
-      if (!model.pipelines.get(shown)?.steps.has(part)) return make("code", {}, part);
-      return make("button", { type: "button", class: "link code", click: () => open(part) }, part);
+      const go = part === sentence.step ? () => openIn(sentence.pipeline, part) : part === sentence.pipeline ? () => choose(part) : null;
+      return go ? make("button", { type: "button", class: "link code", click: go }, part) : make("code", {}, part);
     });
-    return make("li", { "data-text": sentence }, ...parts);
+    const other = sentence.pipeline && sentence.pipeline !== shown && !sentence.text.includes(`\`${sentence.pipeline}\``);
+    return make("li", { "data-text": key(sentence) }, ...parts, other ? make("span", { class: "quiet" }, ` (${sentence.pipeline})`) : null);
   }));
 }
 
@@ -967,7 +1125,8 @@ function choose(name) {
   picture = null;
   close();
   document.title = `${name} · rxd`;
-  const step = asked ? `&step=${encodeURIComponent(asked)}` : "";
+  if (asked && asked.pipeline !== name) asked = null;
+  const step = asked ? `&step=${encodeURIComponent(asked.step)}` : "";
   history.replaceState(null, "", `?pipeline=${encodeURIComponent(name)}${step}`);
   // The steps of another one are wanted.
   stop?.abort();
@@ -975,8 +1134,8 @@ function choose(name) {
 
 let loading = false;
 
-/** The step that the address asks for, until it has been opened. */
-let asked = new URLSearchParams(location.search).get("step");
+/** The step that the address or a sentence asks for, with its pipeline, until it has been opened. */
+let asked = ((query) => (query.get("step") ? { pipeline: query.get("pipeline"), step: query.get("step") } : null))(new URLSearchParams(location.search));
 
 /** Loads the picture, at first and after each reload. */
 async function load() {
@@ -990,7 +1149,10 @@ async function load() {
     graph.find(byID("filter").value);
     graph.select(drawer.step?.id);
     if (drawer.step) reopen();
-    if (asked) open(asked);
+    if (asked?.pipeline === name) {
+      if (picture.steps.some(({ id }) => id === asked.step)) open(asked.step);
+      else notice(`There is no step '${asked.step}' in ${name}.`);
+    }
     asked = null;
   } catch (error) {
     state("lost", error.message);
@@ -1015,6 +1177,13 @@ function open(id) {
   graph.select(id);
   table.select(id);
   document.body.classList.add("open");
+}
+
+/** Opens a step of any pipeline. */
+function openIn(pipeline, step) {
+  if (pipeline === shown) return open(step);
+  asked = { pipeline, step };
+  choose(pipeline);
 }
 
 /** The address leads to the step again, for a bookmark or a reloaded page. */
@@ -1180,11 +1349,23 @@ export class Model {
 
   clear() {
     this.pipelines = new Map();
+    /** What to know first: texts, each with the pipeline and the step that it is about. */
     this.sentences = [];
     this.nanoseconds = 0;
     this.at = "";
     /** What the clock of the process is ahead of `performance.now()`, in nanoseconds. */
     this.offset = null;
+    /** The time at which the clock stands still, because nothing is heard; null: it goes. */
+    this.stoppedAt = null;
+  }
+
+  /** Nothing is heard of the process any more: nothing moves, as far as is known. */
+  stop() {
+    if (this.stoppedAt !== null) return;
+    this.stoppedAt = this.clock;
+    for (const pipeline of this.pipelines.values()) {
+      for (const part of [...pipeline.steps.values(), ...pipeline.edges.values()]) part.rates = {};
+    }
   }
 
   pipeline(name) {
@@ -1216,6 +1397,7 @@ export class Model {
       for (const step of pipeline.steps.values()) step.pass(seconds);
       for (const edge of pipeline.edges.values()) edge.pass(seconds);
     }
+    this.stoppedAt = null;
     this.nanoseconds = message.nanoseconds;
     this.at = message.at;
     this.follow(message.nanoseconds);
@@ -1230,6 +1412,7 @@ export class Model {
 
   /** The time of the process's clock now, in nanoseconds. */
   get clock() {
+    if (this.stoppedAt !== null) return this.stoppedAt;
     return this.offset === null ? this.nanoseconds : performance.now() * 1e6 + this.offset;
   }
 }
@@ -1241,8 +1424,8 @@ export function condition(step) {
   return (step.rates.nanoseconds ?? 0) > 5e8 ? "busy" : "";
 }
 
-/** Events that a step holds or has queued. */
-export const held = (step) => Math.max(step.now.holding ?? 0, step.now.queue?.events ?? 0, step.now.outbox?.events ?? 0);
+/** Events that a step holds, has in its windows and buffers, or has queued. */
+export const held = (step) => Math.max(step.now.holding ?? 0, step.now.kept_events ?? 0, step.now.queue?.events ?? 0, step.now.outbox?.events ?? 0);
 
 export const droppedRate = ({ rates }) => (rates.dropped ?? 0) + (rates.superseded ?? 0) + (rates.undecided ?? 0);
 export const errorRate = ({ rates }) => (rates.rejected ?? 0) + (rates.failed ?? 0);
@@ -1345,7 +1528,7 @@ export const feed = (query, signal, take) =>
 html, body { height: 100%; margin: 0; }
 body {
   background: var(--back); color: var(--text); font: 14px/1.45 system-ui, "Segoe UI", "DejaVu Sans", sans-serif;
-  display: grid; grid-template-rows: auto auto 1fr;
+  display: grid; grid-template-rows: auto auto auto minmax(0, 1fr);
 }
 h1, h2, h3 { font-size: 1rem; margin: 0; }
 pre, code, .code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 12.5px; }
@@ -1369,11 +1552,13 @@ header label span { color: var(--quiet); }
 .state::before { content: ""; display: inline-block; width: 9px; height: 9px; border-radius: 50%; background: var(--dropped); margin-right: 6px; }
 .state[data-kind="live"]::before { background: var(--good); }
 .state[data-kind="down"]::before, .state[data-kind="lost"]::before { background: var(--bad); }
-#sentences { margin: 0; padding: 8px 14px 8px 34px; border-bottom: 1px solid var(--line); background: var(--card); }
+#notice { margin: 0; padding: 6px 14px; border-bottom: 1px solid var(--line); background: var(--card); color: var(--bad); }
+.stale #graph, .stale #table, .stale #sentences, .stale #drawer { filter: grayscale(1); opacity: .55; }
+#sentences { grid-row: 3; margin: 0; padding: 8px 14px 8px 34px; border-bottom: 1px solid var(--line); background: var(--card); }
 #sentences:empty { display: none; }
 #sentences li:first-child { font-weight: 600; }
 
-main { display: grid; grid-template: minmax(0, 1fr) auto / minmax(0, 1fr); min-height: 0; }
+main { grid-row: 4; display: grid; grid-template: minmax(0, 1fr) auto / minmax(0, 1fr); min-height: 0; }
 #picture { position: relative; min-height: 240px; overflow: hidden; }
 /* The buttons stand above the picture, not on it. */
 #graph { position: absolute; inset: 0; overflow: auto; padding: 46px 10px 10px; }
@@ -1425,6 +1610,7 @@ tr[data-state="busy"] button { color: var(--busy); }
 .now { stroke: var(--link); stroke-dasharray: 2 3; }
 .axis text { fill: var(--quiet); font-size: 10.5px; }
 .axis .reload { fill: var(--link); }
+.axis .gap-mark { fill: var(--busy); }
 .marble { cursor: pointer; }
 .marble text { fill: var(--text); font-size: 10.5px; text-anchor: middle; }
 .marble:hover circle { stroke-width: 4; }
@@ -1545,7 +1731,7 @@ function show(place, test, name) {
 
 """###),
     PageFile(path: "/ring.js", type: "text/javascript; charset=utf-8", text: ###"""
-// The events that have been seen: a bounded number of them, the oldest go first.
+// The events that have been seen: a bounded number of them, the oldest go first. What was there when a pause began stays until its end.
 
 export const mostEvents = 10000;
 export const mostBytes = 16 << 20;
@@ -1558,6 +1744,28 @@ export class Ring {
     /** Events that were not sent, because they were too many or came too fast. */
     this.missed = 0;
     this.serial = 0;
+    /** The events of before a pause, which nothing pushes out; null: there is no pause. */
+    this.held = null;
+  }
+
+  /** A pause begins. */
+  hold() {
+    if (this.held) return;
+    this.held = this.events.slice(this.start);
+    this.events = [];
+    this.start = 0;
+    this.bytes = 0;
+  }
+
+  /** The pause is over; returns the events that had to go. */
+  release() {
+    if (!this.held) return [];
+    const held = this.held;
+    this.held = null;
+    this.events = held.concat(this.events.slice(this.start));
+    this.start = 0;
+    this.bytes += held.reduce((sum, event) => sum + event.raw.length, 0);
+    return this.trim();
   }
 
   /** Adds an event; returns those that had to go. */
@@ -1566,8 +1774,12 @@ export class Ring {
     event.serial = this.serial;
     this.events.push(event);
     this.bytes += event.raw.length;
+    return this.trim();
+  }
+
+  trim() {
     const gone = [];
-    while (this.length > mostEvents || this.bytes > mostBytes) {
+    while (this.events.length - this.start > mostEvents || this.bytes > mostBytes) {
       const oldest = this.events[this.start];
       this.start += 1;
       this.bytes -= oldest.raw.length;
@@ -1581,16 +1793,16 @@ export class Ring {
   }
 
   get length() {
-    return this.events.length - this.start;
+    return (this.held?.length ?? 0) + this.events.length - this.start;
   }
 
   get oldest() {
-    return this.length ? this.events[this.start] : null;
+    return this.held?.[0] ?? this.events[this.start] ?? null;
   }
 
   /** The events between two times, in the order in which they came. */
   between(from, to) {
-    return this.events.slice(this.start).filter((event) => event.at >= from && event.at <= to);
+    return [...(this.held ?? []), ...this.events.slice(this.start)].filter((event) => event.at >= from && event.at <= to);
   }
 }
 

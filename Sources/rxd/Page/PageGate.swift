@@ -4,11 +4,12 @@ import Transport
 /// Serves the live page over TCP: its files to every client, everything else with the token.
 ///
 /// The token stands in the fragment of the page's address, which browsers send nowhere; the page sends it as
-/// `Authorization: Bearer ...`. A loopback address answers only requests whose `Host` is one of this machine's own names, so
-/// that no page of another site that has its name lead here (DNS rebinding) gets an answer.
+/// `Authorization: Bearer ...`. No page of another site gets an answer (``PageAccess``).
 struct PageGate: Sendable {
   let address: TCPAddress
   let token: Secret
+  /// The names that it answers to besides this machine's own.
+  var hosts: [String] = []
 
   /// An unpredictable token.
   static func randomToken() -> Secret {
@@ -31,7 +32,9 @@ struct PageGate: Sendable {
 
   /// Starts listening; returns the port. `take` gets the requests with the right token that are for none of the page's files, on the network
   /// thread.
-  func start(_ take: @escaping @Sendable (ServerRequest) -> Void) throws(HTTPServerFailure) -> Int {
+  func start(
+    notify: @escaping @Sendable (HTTPServer.Notice) -> Void, take: @escaping @Sendable (ServerRequest) -> Void
+  ) throws(HTTPServerFailure) -> Int {
     var options = HTTPServer.Options()
     options.host = address.host
     options.port = address.port
@@ -41,31 +44,16 @@ struct PageGate: Sendable {
     options.rules.maxBufferedBytes = 4 << 20
     options.rules.replyTimeout = .seconds(60)
     options.rules.auth = .bearer(token)
-    let rules = options.rules
-    let isLoopback = address.isLoopback
-    return try HTTPServer(options: options).start { request in
-      if isLoopback, !Self.isOwnName(request.header("host") ?? "") {
-        request.reply.reply(Self.refusal(421, "this address is not served under that name"))
-        return
-      }
+    options.rules.access.hosts = hosts
+    options.makesRoom = true
+    options.isOpen = { PageFile.named($0) != nil }
+    return try HTTPServer(options: options).start(notify: notify) { request in
       if ["GET", "HEAD"].contains(request.method), let file = PageFile.named(request.path) {
         request.reply.reply(status: 200, headers: Self.headers(file.type), body: file.content)
         return
       }
-      if let refusal = rules.refusal(ofAuthorization: request.header("authorization")) {
-        request.reply.reply(status: refusal.status, headers: refusal.headers, body: refusal.body)
-        return
-      }
       take(request)
     }
-  }
-
-  /// Whether a `Host` header names this machine's loopback, under any port: it may have been forwarded.
-  static func isOwnName(_ host: String) -> Bool {
-    if host == "[::1]" || host.hasPrefix("[::1]:") { return true }
-    let parts = host.split(separator: ":", omittingEmptySubsequences: false)
-    guard parts.count <= 2, let name = parts.first else { return false }
-    return name == "localhost" || name.hasPrefix("127.") && HostSyntax.kind(String(name)) == .version4
   }
 
   /// Nothing comes from elsewhere, nothing goes elsewhere, and no other page can put this one into a frame.
@@ -79,10 +67,6 @@ struct PageGate: Sendable {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
       ),
     ]
-  }
-
-  private static func refusal(_ status: Int, _ message: String) -> ServerAnswer {
-    ServerAnswer(status, [], error: message)
   }
 }
 

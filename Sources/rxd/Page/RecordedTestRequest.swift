@@ -23,18 +23,21 @@ struct RecordedTestRequest: Sendable {
     let own = RecordedTestRequest(body: request.body, plan: plan)
     do throws(PosixError) {
       _ = try OwnThread("rxd test", stackBytes: 8 << 20) {
-        defer { isBusy.withLock { $0 = false } }
+        var status = 200
+        var document = JSONText.null
         do throws(RecordedTest.Refusal) {
           let outcome = try own.test().make()
-          request.answer(
-            200,
-            .object([
-              ("text", .string(outcome.text)), ("passes", .bool(outcome.problem == nil)),
-              ("problem", outcome.problem.map(JSONText.string) ?? .null),
-            ]))
+          document = .object([
+            ("text", .string(outcome.text)), ("passes", .bool(outcome.problem == nil)),
+            ("problem", outcome.problem.map(JSONText.string) ?? .null),
+          ])
         } catch {
-          request.answer(422, .object([("error", .string(error.message))]))
+          status = 422
+          document = .object([("error", .string(error.message))])
         }
+        // Who has the answer may ask again at once.
+        isBusy.withLock { $0 = false }
+        request.answer(status, document)
       }
     } catch {
       isBusy.withLock { $0 = false }

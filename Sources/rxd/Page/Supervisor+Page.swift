@@ -13,7 +13,8 @@ extension Supervisor {
     page.identities += 1
     let identity = page.identities
     let post = poster()
-    guard let stream = request.stream("text/event-stream", closed: { post(.pageClosed(identity)) }) else { return }
+    guard let stream = request.stream("text/event-stream", room: PageFeed.room, closed: { post(.pageClosed(identity)) })
+    else { return }
     page.add(identity, pipeline: request.query["pipeline"], stream, at: now)
   }
 
@@ -47,7 +48,7 @@ extension Supervisor {
     guard let gate = options.page else { return true }
     let post = poster()
     do throws(HTTPServerFailure) {
-      let port = try gate.start { post(.request(ControlRequest($0, from: .page))) }
+      let port = try gate.start(notify: teller("--ui-listen")) { post(.request(ControlRequest($0, from: .page))) }
       pageURL = gate.url(port: port)
       if options.showsPage { Console.note("the live page of this run: \(gate.url(port: port))") }
       return true

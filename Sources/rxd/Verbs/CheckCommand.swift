@@ -1,6 +1,8 @@
 import ArgumentParser
+import Glibc
 import PipelineCore
 import PipelineRuntime
+import Transport
 
 /// `rxd check`: the front end without the launch.
 struct Check: ParsableCommand {
@@ -10,7 +12,7 @@ struct Check: ParsableCommand {
       Reads only the files and the environment, checks whether the directories of sinks exist, and starts nothing. \
       Several files are checked as if they ran in one process, with one report. The exit status is 78 if a file has \
       errors, 66 if one is missing. With --fix, the fixes that the report proposes are written into the files, unless \
-      there is a choice; the report has the remaining errors.
+      there is a choice, and unless another error would come of it; the report has the remaining errors.
       """,
     aliases: ["validate", "lint"])
 
@@ -34,12 +36,20 @@ struct Check: ParsableCommand {
   @Flag(help: "Make the fixes that errors and warnings propose, and show the changed lines.")
   var fix = false
 
+  @Option(
+    name: .customLong("state-dir"),
+    help: ArgumentHelp(
+      "Look for events in this state directory that none of the pipelines would deliver; it is only read.",
+      valueName: "dir"),
+    completion: .directory)
+  var stateDirectory: String?
+
   @OptionGroup var color: ColorOptions
 
   func run() throws {
     try CheckSettings(
       input: input.settings, denyWarnings: denyWarnings, format: format, quiet: quiet, verbose: verbose, fix: fix,
-      color: color.color
+      stateDirectory: stateDirectory, color: color.color
     ).run()
   }
 }
@@ -52,6 +62,7 @@ struct CheckSettings {
   var quiet = false
   var verbose = false
   var fix = false
+  var stateDirectory: String?
   var color: ColorMode?
 
   func run() throws {
@@ -60,7 +71,8 @@ struct CheckSettings {
     if fix { try makeFixes(selection.paths, front) }
     let results = front.load(selection.paths)
     let missing = selection.missing
-    let diagnostics = missing + results.flatMap(\.diagnostics)
+    let left = try leftBehind(results)
+    let diagnostics = missing + results.flatMap(\.diagnostics) + left
 
     var renderer = DiagnosticRenderer(toolVersion: Version.number)
     renderer.colors = Console.colors(try colorMode(color), on: 1)
@@ -83,10 +95,28 @@ struct CheckSettings {
     }
 
     let deny = try flag(denyWarnings, "RXD_DENY_WARNINGS")
-    if results.contains(where: { !$0.isUnreadable && ($0.hasErrors || deny && $0.hasWarnings) }) {
+    if deny && !left.isEmpty
+      || results.contains(where: { !$0.isUnreadable && ($0.hasErrors || deny && $0.hasWarnings) })
+    {
       throw ExitStatus.configuration
     }
     if !missing.isEmpty || results.contains(where: \.isUnreadable) { throw ExitStatus.noInput }
+  }
+
+  /// What the state directory keeps that none of the files delivers.
+  private func leftBehind(_ results: [PipelineLoader.Loaded]) throws -> [Diagnostic] {
+    guard let stateDirectory else { return [] }
+    guard access(stateDirectory, R_OK | X_OK) == 0 else {
+      Console.printError(PosixError("read", stateDirectory).message)
+      throw ExitStatus.noInput
+    }
+    // A file with errors may have any pipeline.
+    guard !results.contains(where: \.hasErrors) else { return [] }
+    let plans = results.compactMap(\.plan)
+    let takers = Dictionary(plans.map { ($0.name, $0.sinksOfStore) }) { $0.union($1) }
+    return LeftBehind.find(in: StateFolder(path: stateDirectory), takers).map {
+      Diagnostic(.eventsLeftBehind, $0.what, at: nil, help: $0.advice.prefix(1).uppercased() + $0.advice.dropFirst())
+    }
   }
 
   /// Rewrites the files, and shows the changed lines: on standard error if the report is for a program.
@@ -98,7 +128,7 @@ struct CheckSettings {
       throw ValidationError("--fix rewrites files, and standard input is none.")
     }
     for path in paths {
-      var fixes = FileFixes(front.load(path), front)
+      var fixes = FixedFile(front.load(path), front)
       fixes.make()
       try fixes.write()
       if fixes.count == 0 { continue }

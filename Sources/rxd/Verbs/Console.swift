@@ -24,14 +24,27 @@ enum ExitStatus {
   static let configuration = ExitCode(78)
 }
 
-/// The output streams of the verbs.
+/// The output streams of the verbs: the one way to a terminal, on which no text of a file, a name or an event can do anything but be read
+/// (``ControlEscaping/forTerminal(_:)``). What goes to a file or a pipe is not changed.
 enum Console {
+  private static let isTerminal = (output: isatty(1) == 1, errors: isatty(2) == 1)
+
   /// Writes to standard output. Ends the process quietly when the reader has gone away.
   static func print(_ text: String, terminator: String = "\n") {
     write(Array((text + terminator).utf8))
   }
 
-  static func write(_ bytes: [UInt8]) {
+  static func write(_ bytes: [UInt8]) { put(isTerminal.output ? ControlEscaping.forTerminal(bytes) : bytes) }
+
+  /// Writes to a screen that the verb draws itself. Texts in it must have been made safe with ``shown(_:)``.
+  static func draw(_ sequence: String) { put(Array(sequence.utf8)) }
+
+  /// A text for ``draw(_:)``.
+  static func shown(_ text: String) -> String {
+    String(decoding: ControlEscaping.forTerminal(Array(text.utf8)), as: UTF8.self)
+  }
+
+  private static func put(_ bytes: [UInt8]) {
     do throws(PosixError) {
       try FileDescriptor.standardOutput.write(bytes)
     } catch {
@@ -51,11 +64,12 @@ enum Console {
   }
 
   /// Writes a question to standard error, without a line end.
-  static func ask(_ text: String) throws { try FileDescriptor.standardError.write(Array(text.utf8)) }
-
-  static func note(_ text: String) {
-    try? FileDescriptor.standardError.write(Array((text + "\n").utf8))
+  static func ask(_ text: String) throws(PosixError) {
+    let bytes = Array(text.utf8)
+    try FileDescriptor.standardError.write(isTerminal.errors ? ControlEscaping.forTerminal(bytes) : bytes)
   }
+
+  static func note(_ text: String) { try? ask(text + "\n") }
 
   /// The width of the terminal; 80 without one.
   static var columns: Int {

@@ -146,7 +146,7 @@ struct Describe: ParsableCommand {
     parameters.flatMap { info -> [[String]] in
       let fallback = info.isRequired ? "required" : info.defaultText.map { "default \($0)" } ?? ""
       var help = info.help
-      if let range = SpecText.range(info) { help += " \(range)" }
+      for sentence in [SpecText.range(info), SpecText.condition(info)] { if let sentence { help += " \(sentence)" } }
       if SpecText.typeName(info.shape).contains("choice") {
         help += " One of: \(SpecText.choices(info.shape).map(\.name).joined(separator: ", "))."
       }

@@ -130,7 +130,11 @@ struct ExportedState {
       throw Fault(message: "'identity' is no number")
     }
     pipeline = try reader.text("pipeline")
-    contents = StoreContents(identity: identity, lastRow: try reader.number("last_row"))
+    let lastRow = try reader.number("last_row")
+    guard StoreContents.rowNumbers.contains(lastRow) else {
+      throw Fault(message: "'last_row' is not from 0 to \(StoreContents.rowNumbers.upperBound)")
+    }
+    contents = StoreContents(identity: identity, lastRow: lastRow)
     if !reader.member("state").isNull {
       let bytes = try reader.bytes("state")
       contents.state = bytes

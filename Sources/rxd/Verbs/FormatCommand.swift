@@ -61,7 +61,7 @@ struct Format: ParsableCommand {
       let isChanged = formatted.bytes != source.bytes
       if isChanged { changed += 1 }
       if check || write {
-        if write, isChanged { try FileFixes.replace(path, with: formatted.bytes) }
+        if write, isChanged { try FixedFile.replace(path, with: formatted.bytes) }
         if isChanged { Console.print(source.name) }
       } else {
         Console.write(formatted.bytes)

@@ -58,7 +58,7 @@ struct Initialize: ParsableCommand {
     sketch.steps = try chosenSteps()
     sketch.sink = try chosen(to, among: PipelineSketch.sinks, "--to", "Where does it go?")
     let bytes = try finished(sketch)
-    try FileFixes.replace(file, with: bytes)
+    try FixedFile.replace(file, with: bytes)
     let input = sketch.source.name == "stdin" ? " < FILE" : ""
     let next = [
       ("rxd test \(file)", "runs the test"),
@@ -137,7 +137,7 @@ struct Initialize: ParsableCommand {
   /// A line of standard input; nil: an empty one, or there is no terminal.
   private func line(_ prompt: String) throws -> String? {
     guard isAsking else { return nil }
-    do throws(PosixError) { try FileDescriptor.standardError.write(Array(prompt.utf8)) } catch {
+    do throws(PosixError) { try Console.ask(prompt) } catch {
       throw ExitStatus.failure
     }
     guard let line = readLine() else {

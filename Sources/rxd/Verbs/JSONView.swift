@@ -1,8 +1,27 @@
 import PipelineCore
 import PipelineTesting
 
-/// A JSON document that another process has sent.
-struct JSONView {
+/// A JSON document that can be looked into: one that was read, or one that is to be written.
+protocol JSONLook {
+  /// The member of that name; nil: there is none.
+  subscript(_ name: String) -> Self? { get }
+  /// The items of a list; of anything else none.
+  var items: [Self] { get }
+  var asText: String? { get }
+  var int: Int? { get }
+  var bool: Bool? { get }
+  /// The same to be written; numbers that are not whole are left out.
+  var copied: JSONText { get }
+}
+
+extension JSONLook {
+  /// A count or a time that another process has measured: never negative, and so bounded that the difference of two and the sum of a few are in the
+  /// range of `Int`.
+  var count: Int? { int.map { min(max($0, 0), 1 << 60) } }
+}
+
+/// A JSON document that another process has sent. It may be as large as memory allows: whoever reads it has asked for it.
+struct JSONView: JSONLook {
   private let arena: Arena
   let value: Value
 
@@ -12,7 +31,7 @@ struct JSONView {
     // The parsed document points into the text.
     let memory = Slab(text)
     document = memory
-    value = JSONParser().parse(memory.bytes, into: arena)
+    value = JSONParser(limits: JSONLimits(fields: .max)).parse(memory.bytes, into: arena)
     if value.isError { return nil }
   }
 
@@ -26,10 +45,13 @@ struct JSONView {
 
   subscript(_ name: String) -> JSONView? {
     guard value.isAnyMap else { return nil }
-    for entry in value.entries where String(decoding: entry.key.rawBytes, as: UTF8.self) == name {
-      return JSONView(entry.value, of: self)
+    var name = name
+    let found = name.withUTF8 { name in
+      value.entries.first {
+        $0.key.rawBytes.count == name.count && $0.key.rawBytes.elementsEqual(UnsafeRawBufferPointer(name))
+      }
     }
-    return nil
+    return found.map { JSONView($0.value, of: self) }
   }
 
   var items: [JSONView] { value.isAnyList ? value.elements.map { JSONView($0, of: self) } : [] }
@@ -39,10 +61,10 @@ struct JSONView {
     return String(decoding: JSONParser.unescape(value, into: arena).rawBytes, as: UTF8.self)
   }
 
+  var asText: String? { text }
   var int: Int? { value.is(.int) ? Int(value.asInt) : nil }
   var bool: Bool? { value.is(.bool) ? value.asBool : nil }
 
-  /// The same to be written; numbers that are not whole are left out.
   var copied: JSONText {
     if value.isAnyMap {
       return .object(
@@ -56,4 +78,17 @@ struct JSONView {
 
   /// Any value as the tests of pipelines have it.
   var testValue: TestValue { withExtendedLifetime(document) { TestValue(value) } }
+}
+
+extension JSONText: JSONLook {
+  subscript(_ name: String) -> JSONText? {
+    guard case .object(let members) = self else { return nil }
+    return members.first { $0.0 == name }?.1
+  }
+
+  var items: [JSONText] { if case .array(let items) = self { items } else { [] } }
+  var asText: String? { if case .string(let text) = self { text } else { nil } }
+  var int: Int? { if case .int(let number) = self { number } else { nil } }
+  var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
+  var copied: JSONText { self }
 }

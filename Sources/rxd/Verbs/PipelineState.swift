@@ -94,7 +94,9 @@ struct PipelineState {
 
   // MARK: For programs
 
-  func json(_ user: String?, _ report: SavedStateReport? = nil, hasFile: Bool? = nil) -> JSONText {
+  func json(
+    _ user: String?, _ report: SavedStateReport? = nil, hasFile: Bool? = nil, left: [LeftBehind] = []
+  ) -> JSONText {
     var members: [(String, JSONText)] = [
       ("pipeline", .string(name)), ("store", .string(store)), ("committed", .string(StoredTime.text(committedAt))),
       ("in_use_by", user.map { .string($0) } ?? .null), ("state_bytes", .int(stateBytes)),
@@ -110,6 +112,19 @@ struct PipelineState {
       ), ("dead_letters", .int(deadLetters)),
     ]
     if let hasFile { members.append(("has_file", .bool(hasFile))) }
+    if !left.isEmpty {
+      members.append(
+        (
+          "left_behind",
+          .array(
+            left.map { left in
+              .object([
+                ("sink", .string(left.sink)), ("events", .int(left.events)), ("reason", .string(left.reason.rawValue)),
+                ("advice", .string(left.advice)),
+              ])
+            })
+        ))
+    }
     guard let report else { return .object(members) }
     members.append(("state_taken", .string(StoredTime.text(report.savedAt))))
     members.append(("steps", .array(report.steps.map(Self.json))))

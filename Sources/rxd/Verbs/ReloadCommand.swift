@@ -75,21 +75,50 @@ struct ControlClient {
     var isLate = false
   }
 
+  /// The limit of an answer: all counts of a million steps are within it.
+  private static let mostBytes = 2 << 30
   let path: String
 
-  /// Finds the socket: see ``ControlSocket/candidates(_:state:)``.
+  init(at path: String) { self.path = path }
+
+  /// Finds the socket: see ``ControlSocket/places(_:state:)``. If several processes of the user run, it says which.
   init(_ given: String?, state: String?) throws {
-    let candidates = ControlSocket.candidates(given, state: state)
-    if candidates == ["none"] { throw ValidationError("Name the control socket of the process with --socket.") }
-    guard let found = candidates.first(where: { access($0, F_OK) == 0 }) else {
+    let places = ControlSocket.places(given, state: state)
+    if places.named == ["none"] { throw ValidationError("Name the control socket of the process with --socket.") }
+    if let found = places.named.first(where: { access($0, F_OK) == 0 }) {
+      path = found
+      return
+    }
+    let usual: [String] = places.hasUsual && access(ControlSocket.usual, F_OK) == 0 ? [ControlSocket.usual] : []
+    let live = usual.filter(UserSockets.isLive) + (places.hasUsual ? UserSockets.live() : [])
+    if live.count > 1 { Self.refuse(live) }
+    guard let found = live.first ?? usual.first else {
+      let all = places.named + (places.hasUsual ? [ControlSocket.usual] : [])
       Console.printError(
         """
-        no rxd answers: there is no control socket \(candidates.joined(separator: ", nor "))
+        no rxd answers: there is no control socket \(all.joined(separator: ", nor "))\
+        \(places.hasUsual ? ", and none of a process of this user" : "")
         Start rxd as a service, with --state-dir or with --control-socket PATH, and name that socket with --socket PATH.
         """)
       throw ExitStatus.unavailable
     }
     path = found
+  }
+
+  /// Several processes run: names them, with their pipelines.
+  private static func refuse(_ paths: [String]) -> Never {
+    var text = "\(paths.count) rxd processes run here; say which:"
+    for path in paths {
+      var names: [String] = []
+      do throws(Failure) {
+        let answer = try ControlClient(at: path).ask("GET", "/status", within: .seconds(2))
+        names = JSONView(answer.body)?["pipelines"]?.items.compactMap { $0["name"]?.text } ?? []
+      } catch { names = [] }
+      let shown = names.prefix(4).joined(separator: ", ") + (names.count > 4 ? ", ... (\(names.count) pipelines)" : "")
+      text += "\n  --socket \(path)" + (shown.isEmpty ? "" : "  \(shown)")
+    }
+    Console.printError(text)
+    _exit(ExitStatus.usage.rawValue)
   }
 
   func connect() throws(Failure) -> FileDescriptor {
@@ -150,7 +179,7 @@ struct ControlClient {
       if count < 0, errno == EAGAIN || errno == EINTR { continue }
       guard count > 0 else { break }
       bytes += chunk[..<count]
-      guard bytes.count <= 64 << 20 else { throw Failure(message: "the answer from \(path) has no end") }
+      guard bytes.count <= Self.mostBytes else { throw Failure(message: "the answer from \(path) has no end") }
     }
     let parts = String(decoding: bytes.prefix(64), as: UTF8.self).split(separator: " ")
     guard let head = bytes.firstRange(of: Array("\r\n\r\n".utf8)), parts.count > 1, parts[0] == "HTTP/1.1",

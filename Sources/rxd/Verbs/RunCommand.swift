@@ -84,8 +84,8 @@ struct Run: ParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      How --watch-config notices changes: inotify, or poll, for network file systems; default is inotify. \
-      (RXD_WATCH_CONFIG_METHOD)
+      How --watch-config notices changes: inotify, poll (each second), or auto: poll on network file systems and where the \
+      system refuses watches; default is auto. (RXD_WATCH_CONFIG_METHOD)
       """, valueName: "method"))
   var watchConfigMethod: ConfigWatch.Method?
 
@@ -114,6 +114,14 @@ struct Run: ParsableCommand {
       """, valueName: "file"), completion: .file())
   var metricsTokenFile: String?
 
+  @Option(
+    help: ArgumentHelp(
+      """
+      The names under which --metrics-listen is served, separated by commas, or '*'; on a loopback address besides localhost and \
+      loopback addresses. (RXD_METRICS_HOSTS)
+      """, valueName: "names"))
+  var metricsHosts: String?
+
   @Flag(help: "Serve the live page on a free port of 127.0.0.1, and print its address. (RXD_UI)")
   var ui = false
 
@@ -131,6 +139,11 @@ struct Run: ParsableCommand {
       valueName: "file"), completion: .file())
   var uiTokenFile: String?
 
+  @Option(
+    help: ArgumentHelp(
+      "The names under which the live page is served, as --metrics-hosts. (RXD_UI_HOSTS)", valueName: "names"))
+  var uiHosts: String?
+
   @OptionGroup var logging: LogOptions
   @OptionGroup var color: ColorOptions
 
@@ -140,8 +153,8 @@ struct Run: ParsableCommand {
       stateDirectory: stateDirectory, queueMemory: queueMemory, whyMemory: whyMemory, placement: placement,
       stats: stats, statsFormat: statsFormat, trial: trial.settings, denyWarnings: denyWarnings,
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
-      metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, ui: ui, uiListen: uiListen,
-      uiTokenFile: uiTokenFile,
+      metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, metricsHosts: metricsHosts, ui: ui,
+      uiListen: uiListen, uiTokenFile: uiTokenFile, uiHosts: uiHosts,
       logging: logging.settings, color: color.color
     ).run()
   }
@@ -165,9 +178,11 @@ struct RunSettings {
   var controlSocket: String?
   var metricsListen: String?
   var metricsTokenFile: String?
+  var metricsHosts: String?
   var ui = false
   var uiListen: String?
   var uiTokenFile: String?
+  var uiHosts: String?
   var logging = LogSettings()
   var color: ColorMode?
 
@@ -280,7 +295,10 @@ struct RunSettings {
   private func watch(_ used: UsedFiles) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
-    do throws(PosixError) { return try ConfigWatch(method ?? .inotify) { used.files } } catch {
+    do throws(PosixError) {
+      let polls: (String) -> Void = { Console.printError("\($0); the files are looked at each second") }
+      return try ConfigWatch(method ?? .auto, polls: polls) { used.files }
+    } catch {
       Console.printError("\(error.message); '--watch-config-method poll' needs no watches of the system")
       throw ExitStatus.system
     }
@@ -292,15 +310,16 @@ struct RunSettings {
     guard let address = TCPAddress(text) else {
       throw ValidationError("--metrics-listen takes HOST:PORT or a port, such as 127.0.0.1:7930, not '\(text)'.")
     }
+    let hosts = try names(metricsHosts, "--metrics-hosts", "RXD_METRICS_HOSTS")
     guard let path = try setting(metricsTokenFile, "RXD_METRICS_TOKEN_FILE") else {
       guard address.isLoopback else {
         throw ValidationError(
           "--metrics-listen \(text) can be reached from other machines: name a file with a token by --metrics-token-file, or listen on 127.0.0.1."
         )
       }
-      return MetricsListener(address: address, token: nil)
+      return MetricsListener(address: address, token: nil, hosts: hosts)
     }
-    return MetricsListener(address: address, token: try token(path))
+    return MetricsListener(address: address, token: try token(path), hosts: hosts)
   }
 
   /// The TCP address of the live page; nil: none.
@@ -311,15 +330,27 @@ struct RunSettings {
     guard let address = TCPAddress(given ?? "127.0.0.1:0") else {
       throw ValidationError("--ui-listen takes HOST:PORT or a port, such as 127.0.0.1:7931, not '\(given ?? "")'.")
     }
+    let hosts = try names(uiHosts, "--ui-hosts", "RXD_UI_HOSTS")
     guard let path = try setting(uiTokenFile, "RXD_UI_TOKEN_FILE") else {
       guard address.isLoopback else {
         throw ValidationError(
           "--ui-listen \(given ?? "") can be reached from other machines: name a file with a token by --ui-token-file, or listen on 127.0.0.1."
         )
       }
-      return PageGate(address: address, token: PageGate.randomToken())
+      return PageGate(address: address, token: PageGate.randomToken(), hosts: hosts)
     }
-    return PageGate(address: address, token: Secret(try token(path)))
+    return PageGate(address: address, token: Secret(try token(path)), hosts: hosts)
+  }
+
+  /// Names of servers, separated by commas.
+  private func names(_ given: String?, _ option: String, _ variable: String) throws -> [String] {
+    let names = (try setting(given, variable) ?? "").split(separator: ",").map { $0.filter { $0 != " " } }
+    for name in names {
+      guard let fault = PageAccess.fault(ofHost: name) else { continue }
+      throw ValidationError(
+        "\(option): \(fault). Write names without ports, such as rxd.example.org,metrics.example.org.")
+    }
+    return names
   }
 
   private func token(_ path: String) throws -> String {
@@ -336,16 +367,20 @@ struct RunSettings {
 
   /// The control socket, before anything starts: another process may have it.
   private func control(_ log: LogWriter) throws -> LocalSocket? {
-    guard let (path, isAsked) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
+    guard let (path, choice) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
       return nil
     }
     do throws(LocalSocket.Refusal) { return try LocalSocket(path) } catch {
+      if choice == .usual {
+        log.write(.debug, "", "there is no control socket \(path), so 'rxd top' does not find this process")
+        return nil
+      }
       switch error {
       case .inUse(let path):
         Console.printError(
           "another process listens on the control socket \(path): stop it, or name another path with --control-socket")
         throw ExitStatus.temporary
-      case .failed(let error) where isAsked:
+      case .failed(let error) where choice == .asked:
         Console.printError(error.message)
         throw ExitStatus.inputOutput
       case .failed(let error):
@@ -360,7 +395,8 @@ struct RunSettings {
     do throws(StateDirectory.Refusal) {
       guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
       let state = try StateDirectory(path)
-      return (try DeadLetters(state, log: log), try Stores(state, log: log))
+      let letters = try DeadLetters(state, log: log)
+      return (letters, try Stores(state, log: log, counting: letters.counts))
     } catch {
       switch error {
       case .unusable(let message):

@@ -47,19 +47,37 @@ struct StateVerb: ParsableCommand {
         }
         Console.print(table.text)
         Console.print("\n\(user.map { "In use by \($0)." } ?? "No process uses the directory.")")
-        if let named = folder.named {
-          let removed = found.map(\.name).filter { !named.contains($0) }
+        if let takers = folder.takers {
+          let removed = found.map(\.name).filter { takers[$0] == nil }
           if !removed.isEmpty {
             Console.print(
               "Not in the files of the last start: \(removed.joined(separator: ", ")). What they keep stays until "
                 + "'rxd state delete'.")
           }
+          for left in found.flatMap({ Self.left($0, takers) }) { Console.print("Left behind: \(left.line).") }
         }
       case .json:
-        let named = folder.named
-        Console.print(JSONText.array(found.map { $0.json(user, hasFile: named?.contains($0.name)) }).text)
+        let takers = folder.takers
+        Console.print(
+          JSONText.array(
+            found.map { state in
+              state.json(
+                user, hasFile: takers.map { $0[state.name] != nil }, left: takers.map { Self.left(state, $0) } ?? [])
+            }
+          ).text)
       }
       if hasFailed { throw ExitStatus.inputOutput }
+    }
+
+    /// What nothing delivers, as far as that is known.
+    private static func left(_ state: PipelineState, _ takers: [String: Set<String>?]) -> [LeftBehind] {
+      let sinks: Set<String>?
+      switch takers[state.name] {
+      case .none: sinks = nil
+      case .some(.none): return []
+      case .some(.some(let known)): sinks = known
+      }
+      return LeftBehind.find(state.name, Dictionary(state.backlogs.map { ($0.sink, $0.backlog) }) { $1 }, sinks)
     }
   }
 

@@ -38,10 +38,19 @@ struct StateFolder {
   /// The pipelines that have a store, by name.
   func pipelines() throws -> [String] { try names(in: Stores.folder, ending: ".db") }
 
-  /// The pipelines with a file at the last start or reload; nil: unknown.
-  var named: Set<String>? {
+  /// The pipelines with a file at the last start or reload, and their sinks that deliver from the directory; nil: unknown.
+  var takers: [String: Set<String>?]? {
     guard let text = try? ExportedState.read("\(path)/\(Stores.folder)/\(Stores.names)") else { return nil }
-    return Set(text.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) })
+    var takers: [String: Set<String>?] = [:]
+    for line in text.split(separator: UInt8(ascii: "\n")) {
+      let fields = line.split(separator: UInt8(ascii: "\t"), omittingEmptySubsequences: false).map {
+        String(decoding: $0, as: UTF8.self)
+      }
+      // Without a tab, an earlier version has written it.
+      let sinks = Set(fields.dropFirst()).subtracting([""])
+      takers.updateValue(fields.count > 1 ? sinks : nil, forKey: fields[0])
+    }
+    return takers
   }
 
   /// Every file that a pipeline has in the directory.

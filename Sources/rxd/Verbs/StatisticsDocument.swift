@@ -1,40 +1,60 @@
 import PipelineCore
 
 extension PipelineStatistics {
+  /// The counts as members of a JSON object, for `rxd run --stats`.
+  func members(of plan: Plan) -> [(String, JSONText)] { members(PlanIndex(plan)) }
+
   /// The counts as members of a JSON object, for `rxd run --stats` and `GET /stats`.
-  func members(of plan: Plan) -> [(String, JSONText)] {
-    let steps = plan.fileSteps(self).map { $0.document(of: plan) }
-    let edges: [JSONText] = edges.dropFirst().compactMap { edge in
-      guard edge.events > 0 || edge.subscriptions > 0 else { return nil }
-      var members: [(String, JSONText)] = [
-        ("from", .string(plan.id(of: edge.plan.from))), ("to", .string(plan.id(of: edge.plan.to))),
-        ("output", .string(edge.plan.output)), ("events", .count(edge.events)), ("open", .int(edge.open)),
-        ("failures", .count(edge.failures)),
-      ]
-      if let bytes = edge.bytes {
-        members.append(("bytes", .count(bytes)))
-        if edge.bytesAreEstimated { members.append(("bytes_are_estimated", .bool(true))) }
+  func members(_ index: PlanIndex) -> [(String, JSONText)] {
+    let edges: [JSONText] = index.links.flatMap { link in
+      link.edges.compactMap { edge in
+        let members = self.edges[edge.number].members
+        return members.isEmpty
+          ? nil
+          : .object(
+            [("from", .string(link.from)), ("to", .string(link.to)), ("output", .string(link.output))] + members)
       }
-      return .object(members)
     }
-    return [
+    return ownMembers + [
+      ("steps", .array(index.steps.map { .object($0.members + steps[$0.id.number].members($0)) })),
+      ("edges", .array(edges)),
+    ]
+  }
+
+  /// The counts of the pipeline itself.
+  var ownMembers: [(String, JSONText)] {
+    [
       ("turns", .count(turns)), ("timers", .int(timers)), ("paused_nanoseconds", .int(Int(paused.nanoseconds))),
-      ("is_paused", .bool(isInputPaused)), ("steps", .array(steps)), ("edges", .array(edges)),
+      ("is_paused", .bool(isInputPaused)),
     ]
   }
 }
 
-extension PipelineStatistics.Step {
-  fileprivate func document(of plan: Plan) -> JSONText {
-    let step = plan.steps[self.step.number]
+extension PipelineStatistics.Edge {
+  /// The counts as members of a JSON object; none while nothing has used the edge.
+  var members: [(String, JSONText)] {
+    guard events > 0 || subscriptions > 0 else { return [] }
     var members: [(String, JSONText)] = [
-      ("id", .string(plan.id(of: self.step))), ("step", .string(step.label)),
-      ("kind", .string(plan.kind(of: self.step))), ("type", .string(step.keyword)),
-      ("at", .string("\(step.location)")), ("in", .count(received)), ("inner_in", .count(receivedInner)),
-      ("made", .count(made)), ("out", .count(sent)), ("kept", .count(kept)), ("dropped", .count(dropped)),
-      ("superseded", .count(superseded)), ("undecided", .count(undecided)), ("rejected", .count(rejected)),
-      ("failed", .count(failed)), ("held", .count(held)), ("restored", .count(restored)),
-      ("holding", .count(holding)),
+      ("events", .count(events)), ("open", .int(open)), ("failures", .count(failures)),
+    ]
+    if let bytes {
+      members.append(("bytes", .count(bytes)))
+      if bytesAreEstimated { members.append(("bytes_are_estimated", .bool(true))) }
+    }
+    return members
+  }
+}
+
+extension PipelineStatistics.Step {
+  /// The counts as members of a JSON object.
+  func members(_ step: PlanIndex.Step) -> [(String, JSONText)] {
+    var members: [(String, JSONText)] = []
+    members.reserveCapacity(32)
+    members += [
+      ("in", .count(received)), ("inner_in", .count(receivedInner)), ("made", .count(made)), ("out", .count(sent)),
+      ("kept", .count(kept)), ("dropped", .count(dropped)), ("superseded", .count(superseded)),
+      ("undecided", .count(undecided)), ("rejected", .count(rejected)), ("failed", .count(failed)),
+      ("held", .count(held)), ("restored", .count(restored)), ("holding", .count(holding)),
     ]
     if let nanoseconds {
       members.append(("nanoseconds", .count(nanoseconds)))
@@ -51,23 +71,26 @@ extension PipelineStatistics.Step {
       members.append(("next_timer_nanoseconds", .int(Int(nextTimer?.nanoseconds ?? 0))))
       members.append(("timers_due", .array(dueTimers.map { .int(Int($0.nanoseconds)) })))
     }
+    if deadLetters > 0 { members.append(("dead_letters", .count(deadLetters))) }
     if retries > 0 { members.append(("retries", .count(retries))) }
     if let keys { members.append(("keys", .int(keys))) }
+    if let keptEvents, keptEvents > 0 { members.append(("kept_events", .int(keptEvents))) }
     if let keptBytes { members.append(("kept_bytes", .int(keptBytes))) }
     if let stateBytes { members.append(("state_bytes", .int(stateBytes))) }
     if paused > .zero || isPausing {
       members.append(("pauses_input", .bool(isPausing)))
       members.append(("paused_nanoseconds", .int(Int(paused.nanoseconds))))
     }
-    if plan.isSource(self.step) {
+    if step.isSource {
       members.append(("waits", .bool(isWaiting)))
       members.append(("waited_nanoseconds", .int(Int(waited.nanoseconds))))
     }
     if let connections { members.append(("connections", connections.document)) }
+    if let trouble { members.append(("trouble", trouble.document)) }
     if let plugin { members.append(("plugin", plugin.document)) }
     if let queue { members.append(("queue", queue.document)) }
     if let outbox { members.append(("outbox", outbox.document)) }
-    return .object(members)
+    return members
   }
 }
 
@@ -77,8 +100,15 @@ extension Latency {
       ("count", .count(count)), ("sum_nanoseconds", .int(Int(sum))),
       ("p50_nanoseconds", .int(Int(bound(of: 0.5) ?? 0))), ("p99_nanoseconds", .int(Int(bound(of: 0.99) ?? 0))),
       // Counts for each bound, not cumulated; the last is above all bounds.
-      ("counts", .document("[" + counts.map(String.init).joined(separator: ", ") + "]")),
+      ("counts", .array(counts.map(JSONText.count))),
     ])
+  }
+}
+
+extension SinkTrouble {
+  /// As in `GET /stats` and `GET /status`.
+  var document: JSONText {
+    .object([("reason", .string(Printable.cut(reason, limit: 1000))), ("since", .string(StoredTime.text(since)))])
   }
 }
 

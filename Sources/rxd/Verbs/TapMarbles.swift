@@ -39,9 +39,9 @@ struct TapMarbles {
       for edge in edges { _ = lane(edge) }
       return "watching \(Printable.count(edges.count, "edge")) of \(line["pipeline"]?.text ?? "")\n"
     }
-    guard let nanoseconds = line["nanoseconds"]?.int else { return "" }
+    guard let nanoseconds = line["nanoseconds"]?.count else { return "" }
     var done = ""
-    if let start, nanoseconds - start.nanoseconds >= Int(span.nanoseconds) { done = finish() }
+    if let start, nanoseconds &- start.nanoseconds >= Int(span.nanoseconds) { done = finish() }
     if start == nil { start = (nanoseconds, line["time"]?.text ?? "") }
     let moment: SignalHistory.Moment =
       switch line["end"]?.text {

@@ -39,7 +39,7 @@ struct TestFileUpdate {
       ])
       return cases
     }
-    try FileFixes.replace(loaded.path, with: bytes)
+    try FixedFile.replace(loaded.path, with: bytes)
     Console.print(update.difference, terminator: "")
     return after
   }

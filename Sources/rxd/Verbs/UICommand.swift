@@ -42,7 +42,11 @@ struct UIVerb: ParsableCommand {
     let gate = PageGate(address: address, token: PageGate.randomToken())
     let relay = PageRelay(client: client)
     do throws(HTTPServerFailure) {
-      let port = try gate.start { relay.pass($0) }
+      let port = try gate.start { notice in
+        if case .fault(let reason) = notice { Console.printError(reason) }
+      } take: {
+        relay.pass($0)
+      }
       Console.print(gate.url(port: port))
       Console.note("The page of the process at \(client.path), until Ctrl-C ends this.")
     } catch {
@@ -112,7 +116,9 @@ final class PageRelay: Sendable {
       opened: { opened in connection.withLock { $0 = opened } },
       take: { bytes in
         if body == nil {
-          body = request.stream(status: 200, headers: [("Content-Type", type), ("Cache-Control", "no-store")]) {
+          body = request.stream(
+            status: 200, headers: [("Content-Type", type), ("Cache-Control", "no-store")], room: PageFeed.room
+          ) {
             // The browser has left: so does the connection behind it.
             connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
           }

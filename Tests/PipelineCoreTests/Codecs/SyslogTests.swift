@@ -13,7 +13,9 @@ import Testing
   private func reason(_ message: String) throws -> String {
     let rows = RowBatch()
     let slab = Slab(Array(message.utf8))
-    try DecoderOptions(.syslog, unit: .body).decoder().decode(slab, arena: Arena(), into: rows)
+    var options = DecoderOptions(.syslog, unit: .body)
+    options.isStrictSyslog = true
+    try options.decoder().decode(slab, arena: Arena(), into: rows)
     return rows.rejected.map { "\($0.reason)" }.joined(separator: "\n")
   }
 
@@ -72,9 +74,111 @@ import Testing
     #expect(try self.reason(message) == (reason.isEmpty ? "" : "no syslog message: " + reason))
   }
 
+  /// What devices send: what can be told is read, and what was guessed is said.
+  @Test(arguments: [
+    (
+      "<189>82: 00:20:10: %SYS-5-CONFIG_I: Configured",
+      #""sequence":82,"message":"00:20:10: %SYS-5-CONFIG_I: Configured","guessed":["message"]"#
+    ),
+    (
+      "<189>83: *Feb 28 00:20:10: %SYS-5-CONFIG_I: Configured",
+      #""sequence":83,"localTime":"Feb 28 00:20:10","appname":"%SYS-5-CONFIG_I","message":"Configured","guessed":["localTime"]"#
+    ),
+    (
+      "<189>88: *Feb 28 00:20:10.663: %SYS-5-CONFIG_I: x",
+      #""sequence":88,"localTime":"Feb 28 00:20:10.663","appname":"%SYS-5-CONFIG_I","message":"x","guessed":["localTime"]"#
+    ),
+    (
+      "<189>86: *Feb 28 2010 00:20:10: %SYS-5-CONFIG_I: x",
+      #""sequence":86,"localTime":"Feb 28 2010 00:20:10","appname":"%SYS-5-CONFIG_I","message":"x","guessed":["localTime"]"#
+    ),
+    (
+      "<189>92: *Feb 28 00:20:10 UTC: %SYS-5-CONFIG_I: x",
+      #""sequence":92,"localTime":"Feb 28 00:20:10 UTC","appname":"%SYS-5-CONFIG_I","message":"x","guessed":["localTime"]"#
+    ),
+    (
+      "<189>94: sw1: 000204: .Jan  1 2026 23:25:10.989 CET: %LINK-3-UPDOWN: x",
+      #""hostname":"sw1","sequence":204,"localTime":"Jan  1 2026 23:25:10.989 CET","appname":"%LINK-3-UPDOWN","message":"x","guessed":["hostname","localTime"]"#
+    ),
+    (
+      "<189>Sep 8 18:11:57 ise-1 CISE_Failed_Attempts 0001 1 0",
+      #""localTime":"Sep 8 18:11:57","hostname":"ise-1","message":"CISE_Failed_Attempts 0001 1 0","guessed":["localTime"]"#
+    ),
+    (
+      "<189>Oct  3 2024 13:19:33 ap-1 WLAN/4/STATION_ONLINE:The station",
+      #""localTime":"Oct  3 2024 13:19:33","hostname":"ap-1","message":"WLAN/4/STATION_ONLINE:The station","guessed":["localTime"]"#
+    ),
+    (
+      "<189>date=2026-04-02 time=19:53:43 msg=\"a=b [c]\"",
+      #""message":"date=2026-04-02 time=19:53:43 msg=\"a=b [c]\"","guessed":["message"]"#
+    ),
+    (
+      "<189>CEF:0|Vendor|Product|1.0|100|worm stopped|10|src=192.0.2.1",
+      #""message":"CEF:0|Vendor|Product|1.0|100|worm stopped|10|src=192.0.2.1","guessed":["message"]"#
+    ),
+    ("<189>kernel: panic", #""appname":"kernel","message":"panic","guessed":["message"]"#),
+    (
+      "<189>1 2026-12-31T23:59:60Z h a - - - leap",
+      #""version":1,"timestamp":"2027-01-01T00:00:00Z","hostname":"h","appname":"a","message":"leap","guessed":["timestamp"]"#
+    ),
+    (
+      "<189>1 2026-01-01T00:00:00Z h a - - [x b=\"]\"] m",
+      #""version":1,"timestamp":"2026-01-01T00:00:00Z","hostname":"h","appname":"a","message":"[x b=\"]\"] m","guessed":["structuredData"]"#
+    ),
+    (
+      "<189>1 2026-01-01T00:00:00Z h",
+      #""version":1,"timestamp":"2026-01-01T00:00:00Z","hostname":"h","message":"","guessed":["message"]"#
+    ),
+    ("<189>", #""message":"","guessed":["message"]"#),
+  ]) func devicesAreReadAsFarAsTheyCanBe(_ message: String, _ members: String) throws {
+    let priority = #"{"facility":"local7","severity":"notice","facilityCode":23,"severityCode":5,"#
+    #expect(try read(message) == priority + members + "}@0", "\(message)")
+  }
+
+  @Test(arguments: [
+    (
+      "Dec 8 16:48:11 node-01 auditd[38707]: Audit",
+      #""localTime":"Dec 8 16:48:11","hostname":"node-01","procid":"38707","appname":"auditd","message":"Audit","guessed":["facility","severity","localTime"]"#
+    ),
+    ("no priority at all", #""message":"no priority at all","guessed":["facility","severity","message"]"#),
+    ("<x>", #""message":"<x>","guessed":["facility","severity","message"]"#),
+  ]) func withoutAPriorityItIsANoticeOfAUser(_ message: String, _ members: String) throws {
+    let priority = #"{"facility":"user","severity":"notice","facilityCode":1,"severityCode":5,"#
+    #expect(try read(message) == priority + members + "}@0", "\(message)")
+  }
+
+  /// Mistakes from which nothing can be told.
+  @Test(arguments: [
+    ("<999>1 - - - - - - x", "a priority from 0 to 191"),
+    ("<13>1 2026-02-30T00:00:00Z h a - - - x", "a time as in RFC 3339"),
+    ("<13>2026-02-30T00:00:00Z h a: x", "a time as in RFC 3339"),
+  ]) func aMistakeIsRefused(_ message: String, _ reason: String) throws {
+    let rows = RowBatch()
+    let slab = Slab(Array(message.utf8))
+    try DecoderOptions(.syslog, unit: .body).decoder().decode(slab, arena: Arena(), into: rows)
+    #expect(rows.rejected.map { "\($0.reason)" }.first?.contains(reason) == true)
+  }
+
+  /// No text ends the decoder, and what is not refused has a message.
+  @Test func anyTextIsRead() throws {
+    var dice = SplitMix(7)
+    let pieces = [
+      "<13>", "<", ">", "1 ", "12: ", "*", ".", "Feb ", "28 ", "2026 ", "00:20:10", ".5", " UTC", ":", " ", "sw1: ",
+      "[", "]", "=", "\"", "2026-01-01T00:00:60Z", "-", "a", "%A-1-B: ", "é",
+    ]
+    for _ in 0..<5000 {
+      let text = (0..<dice.below(9)).map { _ in dice.pick(pieces) }.joined()
+      for row in try decoded(DecoderOptions(.syslog, unit: .body), text) {
+        #expect(row.hasPrefix("!") || row.contains("\"message\":"), "\(text): \(row)")
+      }
+    }
+  }
+
   @Test func eachLineOfAStreamIsAMessage() throws {
+    var options = DecoderOptions(.syslog)
+    options.isStrictSyslog = true
     let rows = try decoded(
-      DecoderOptions(.syslog), Array("<1>Oct 11 22:14:15 h a: b\n\nbad\n<1>1 - - - - - - c\n".utf8))
+      options, Array("<1>Oct 11 22:14:15 h a: b\n\nbad\n<1>1 - - - - - - c\n".utf8))
     #expect(rows.count == 3 && rows[1] == "!malformed_syslog@27:bad" && rows[2].hasSuffix("@31"))
   }
 

@@ -155,7 +155,7 @@ import Testing
     let fixes = results.compactMap { ($0["fixes"] as? [[String: Any]])?.first }
     #expect(fixes.count == diagnostics.count { !$0.fixIts.isEmpty })
     let changes = try #require(fixes.first?["artifactChanges"] as? [[String: Any]])
-    #expect(((changes[0]["replacements"] as? [[String: Any]])?.first?["deletedRegion"]) != nil)
+    #expect(try ((changes.item(0)["replacements"] as? [[String: Any]])?.first?["deletedRegion"]) != nil)
   }
 
   @Test func goodFilesAreQuiet() throws {
@@ -247,7 +247,7 @@ import Testing
       ("{ stdin: { decode: { lines: { invalidUTF8: replace } } } }", "{ filter: event.a.b }", nil),
       ("{ file: { path: a.log, decode: whole } }", "{ map: \"event['a']\" }", "json"),
       ("stdin", "{ map: event.a }", nil), ("{ file: a.log }", "{ log: { message: '{{ event.a }}' } }", nil),
-      ("{ stdin: {} }", "{ throttle: 1s }, { take: 3 }, { groupBy: { key: event.a } }", "{ decode: json }"),
+      ("{ stdin: {} }", "{ throttle: 1s }, { take: 3 }, { groupBy: { key: event.a, chain: [] } }", "{ decode: json }"),
       ("{ stdin: { decode: bytes } }", "{ tryMap: event.a }", "json"),
     ] as [(String, String, String?)])
   func textsHaveNoFields(_ source: String, _ step: String, _ fix: String?) throws {
@@ -256,7 +256,10 @@ import Testing
     #expect(found.map(\.message) == ["the event is a text here, which has no fields"], "\(yaml)")
     #expect(found.first?.help?.contains("'decode: json'") == true)
     #expect(found.first?.notes.first?.location?.line == 1)
-    #expect(found.flatMap { $0.fixIts.map(\.replacement) } == (fix.map { [$0] } ?? []))
+    // Which format the input has, only the author knows.
+    #expect(
+      found.flatMap { $0.fixIts.map(\.replacement) }
+        == (fix.map { [$0, $0.replacingOccurrences(of: "json", with: "logfmt")] } ?? []))
   }
 
   /// Inner signals see the event as `outer`, the source that begins one as `event`.

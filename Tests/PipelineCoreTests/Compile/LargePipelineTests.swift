@@ -37,4 +37,19 @@ import Testing
     #expect(Set(keys).count == keys.count)
     #expect(keys.filter { $0.hasSuffix("/skip") }.count == 1)
   }
+
+  /// A list of many values takes time in proportion to it: each of its items is added, and none is copied with each other.
+  @Test func aListOfManyItems() throws {
+    func time(_ count: Int) throws -> Duration {
+      let items = (0..<count).map(String.init).joined(separator: ", ")
+      let text =
+        "sources: { in: { scripted: {} } }\nforeach: [ { each: n, in: [\(items)], sinks: { s$(n): { from: in, probe: {} } } } ]\n"
+      let start = threadTime()
+      #expect(try PipelineRun.compile(text).sinks.count == count)
+      return threadTime() - start
+    }
+    _ = try time(10)
+    let (few, many) = (try time(1000), try time(8000))
+    #expect(many < few * 24, "\(few) for 1,000 and \(many) for 8,000")
+  }
 }

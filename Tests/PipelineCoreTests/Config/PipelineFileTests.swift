@@ -1,4 +1,5 @@
 import Foundation
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -9,18 +10,18 @@ import Testing
     let file = try #require(readPipeline(text, name: "pipelines/search.yaml").file)
     #expect(file.name.value == "search")
     #expect(file.sources.map(\.name.value) == ["typed"])
-    #expect(file.sources[0].node.keyword.value == "stdin")
-    #expect(file.sources[0].node.arguments?["decode"]?.string == "text")
+    #expect(try file.sources.item(0).node.keyword.value == "stdin")
+    #expect(try file.sources.item(0).node.arguments?["decode"]?.string == "text")
     #expect(file.signals.map(\.name.value) == ["query", "books"])
-    let chain = file.signals[0].node.chain
+    let chain = try file.signals.item(0).node.chain
     #expect(chain.map(\.keyword.value) == ["map", "filter", "throttle", "distinctUntilChanged", "log"])
-    #expect(chain[2].arguments?.string == "300ms")
-    #expect(chain[3].arguments == nil)
-    #expect(file.sinks[0].node.component.keyword.value == "stdout")
-    #expect(file.tests[0].inputs.map(\.name.value) == ["typed"])
-    #expect(file.tests[0].stubs.map(\.name.value) == ["http"])
+    #expect(try chain.item(2).arguments?.string == "300ms")
+    #expect(try chain.item(3).arguments == nil)
+    #expect(try file.sinks.item(0).node.component.keyword.value == "stdout")
+    #expect(try file.tests.item(0).inputs.map(\.name.value) == ["typed"])
+    #expect(try file.tests.item(0).stubs.map(\.name.value) == ["http"])
 
-    let inner = try #require(file.signals[1].node.chain[0].arguments?["signal"])
+    let inner = try #require(file.signals.item(1).node.chain.item(0).arguments?["signal"])
     var diagnostics = Diagnostics()
     let signal = try #require(PipelineFileParser.parseSignal(inner, into: &diagnostics))
     #expect(diagnostics.all.isEmpty)
@@ -106,9 +107,9 @@ import Testing
     }
     #expect(source.keyword.value == "interval")
     #expect(node.options["cold"]?.bool == true)
-    #expect(node.chain[0].keyword.value == "map")
-    #expect(node.chain[0]["name"]?.string == "n")
-    #expect(node.chain[0].options.map(\.key.value) == ["name", "onError"])
+    #expect(try node.chain.item(0).keyword.value == "map")
+    #expect(try node.chain.item(0)["name"]?.string == "n")
+    #expect(try node.chain.item(0).options.map(\.key.value) == ["name", "onError"])
   }
 
   /// An absent value is no parameter; a written null is one.
@@ -142,17 +143,17 @@ import Testing
       """)
     #expect(reading.found.isEmpty)
     let file = try #require(reading.file)
-    #expect(file.commands[0].node.run.chain.count == 1)
-    #expect(file.commands[0].node.arguments["whenBusy"]?.string == "queue")
-    guard case .reference(let enabled) = file.commands[0].node.enabled else {
+    #expect(try file.commands.item(0).node.run.chain.count == 1)
+    #expect(try file.commands.item(0).node.arguments["whenBusy"]?.string == "queue")
+    guard case .reference(let enabled) = try file.commands.item(0).node.enabled else {
       Issue.record("no reference")
       return
     }
     #expect(enabled.name.value == "valid")
-    #expect(file.sinks[0].node.component.keyword.value == "stdout")
-    #expect(file.sinks[0].node.component["whenFull"]?.string == "block")
-    #expect(file.tests[0].expect.map(\.name.value) == ["login.executing", "http.requests"])
-    #expect(file.tests[0].options["tick"]?.string == "10ms")
+    #expect(try file.sinks.item(0).node.component.keyword.value == "stdout")
+    #expect(try file.sinks.item(0).node.component["whenFull"]?.string == "block")
+    #expect(try file.tests.item(0).expect.map(\.name.value) == ["login.executing", "http.requests"])
+    #expect(try file.tests.item(0).options["tick"]?.string == "10ms")
     #expect(file.plugins.map(\.name.value) == ["./a.so"])
     #expect(file.defaults.map(\.name.value) == ["buffer"])
     #expect(file.name.value == "test")
@@ -166,7 +167,7 @@ import Testing
     #expect(PipelineFileParser.defaultName(path) == name)
   }
 
-  @Test func allMistakesAreReported() {
+  @Test func allMistakesAreReported() throws {
     let reading = readPipeline(
       """
       sorces: { a: { stdin: {} } }
@@ -181,8 +182,8 @@ import Testing
       reading.found == [
         "RX201 1:1", "RX201 3:8", "RX203 4:14", "RX206 5:3", "RX204 7:6",
       ])
-    #expect(reading.diagnostics[0].fixIts.first?.replacement == "sources")
-    #expect(reading.diagnostics[1].help == "Did you mean 'from'?")
+    #expect(try reading.diagnostics.item(0).fixIts.first?.replacement == "sources")
+    #expect(try reading.diagnostics.item(1).help == "Did you mean 'from'?")
   }
 
   @Test func reportsAreBounded() {

@@ -1,5 +1,6 @@
 import Foundation
 import PipelineRuntime
+import PipelineTestSupport
 import Sinks
 import Sources_
 import Testing
@@ -10,7 +11,7 @@ import Testing
 /// Fixes for names of others, and diagnostics on one line.
 @Suite struct FixTests {
   /// A fix puts a name of ours in the place of another one only where nothing else is then wrong there.
-  @Test(arguments: ForeignNames.table.keys.sorted()) func aFixMakesNoNewError(_ name: String) {
+  @Test(arguments: ForeignNames.table.keys.sorted()) func aFixMakesNoNewError(_ name: String) throws {
     let values = [
       "", ": 5", ": 1s", ": event.a", ": { a: 1 }", ": { source: \". = parse_json!(.message)\" }", ": [a]", ": \"/x\"",
       ": {}",
@@ -28,7 +29,7 @@ import Testing
     for text in files {
       let before = FrontEnd(.builtIn).compile(text).diagnostics
       for diagnostic in before where diagnostic.code == .unknownComponent && diagnostic.fixIts.count == 1 {
-        let fix = diagnostic.fixIts[0]
+        let fix = try diagnostic.fixIts.item(0)
         var bytes = Array(text.utf8)
         bytes.replaceSubrange(
           fix.location.offset..<fix.location.offset + fix.location.length, with: Array(fix.replacement.utf8))

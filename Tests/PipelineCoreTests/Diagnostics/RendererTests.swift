@@ -1,4 +1,5 @@
 import Foundation
+import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
@@ -65,21 +66,21 @@ import Testing
     return DiagnosticRenderer().text([diagnostic]).components(separatedBy: "\n")
   }
 
-  @Test func marksStandUnderWideAndCombiningCharacters() {
+  @Test func marksStandUnderWideAndCombiningCharacters() throws {
     let text = "漢字 e\u{301} 😀 x"
     let offset = Array(text.utf8).count - 1
     let lines = report(text, offset, 1)
-    #expect(lines[1] == " --> f:1:9")
-    #expect(lines[3] == "1 | " + text)
+    #expect(try lines.item(1) == " --> f:1:9")
+    #expect(try lines.item(3) == "1 | " + text)
     //                         漢字 = 4, blank, e, blank, 😀 = 2, blank
-    #expect(lines[4] == "  | " + String(repeating: " ", count: 10) + "^")
-    #expect(report(text, 0, 6)[4] == "  | ^^^^")
+    #expect(try lines.item(4) == "  | " + String(repeating: " ", count: 10) + "^")
+    #expect(try report(text, 0, 6).item(4) == "  | ^^^^")
   }
 
-  @Test func tabsAndControlsAreMadeVisible() {
+  @Test func tabsAndControlsAreMadeVisible() throws {
     let lines = report("\ta\u{1B}[1mb\u{202E}c", 2, 1)
-    #expect(lines[3] == "1 |     a\\x1B[1mb\\u{202E}c")
-    #expect(lines[4] == "  |      ^^^^")
+    #expect(try lines.item(3) == "1 |     a\\x1B[1mb\\u{202E}c")
+    #expect(try lines.item(4) == "  |      ^^^^")
   }
 
   /// One code point of each kind that shows nothing: each is an escape as wide as the text that stands for it.
@@ -91,30 +92,30 @@ import Testing
     ("\u{FFFE}", "\\u{FFFE}"), ("\u{E0001}", "\\u{E0001}"), ("\u{E0100}", "\\u{E0100}"), ("\u{10FFFD}", "\\u{10FFFD}"),
     ("\u{50000}", "\\u{50000}"), ("\u{85}", "\\x85"),
   ])
-  func theInvisibleIsMadeVisible(_ text: String, _ shown: String) {
+  func theInvisibleIsMadeVisible(_ text: String, _ shown: String) throws {
     let lines = report("a\(text)b", 1 + text.utf8.count, 1)
-    #expect(lines[1] == " --> f:1:3")
-    #expect(lines[3] == "1 | a\(shown)b")
-    #expect(lines[4] == "  | " + String(repeating: " ", count: 1 + shown.utf8.count) + "^")
+    #expect(try lines.item(1) == " --> f:1:3")
+    #expect(try lines.item(3) == "1 | a\(shown)b")
+    #expect(try lines.item(4) == "  | " + String(repeating: " ", count: 1 + shown.utf8.count) + "^")
     #expect(Printable.cut(text) == shown)
   }
 
   /// Letters, signs, spaces and marks of all languages stay.
-  @Test func theVisibleStays() {
+  @Test func theVisibleStays() throws {
     let text = "\u{A0}aéßẞ ₿ ‰ ا۱ क्षि ไทย 漢字 한글 ﬁ e\u{301} 😀 𝒳 \u{FFFD} — “x”"
     #expect(Printable.cut(text) == text)
-    #expect(report(text, 0, 1)[3] == "1 | " + text)
+    #expect(try report(text, 0, 1).item(3) == "1 | " + text)
   }
 
-  @Test func longLinesAreCutAroundTheMark() {
+  @Test func longLinesAreCutAroundTheMark() throws {
     let text = String(repeating: "a", count: 5_000) + "XYZ" + String(repeating: "b", count: 500_000)
     let lines = report(text, 5_000, 3)
-    #expect(lines[1] == " --> f:1:5001")
-    let shown = Array(lines[3].unicodeScalars)
-    let mark = lines[4].firstIndex(of: "^")
-    let column = mark.map { lines[4].distance(from: lines[4].startIndex, to: $0) } ?? 0
+    #expect(try lines.item(1) == " --> f:1:5001")
+    let shown = try Array(lines.item(3).unicodeScalars)
+    let mark = try lines.item(4).firstIndex(of: "^")
+    let column = try mark.map { try lines.item(4).distance(from: lines.item(4).startIndex, to: $0) } ?? 0
     #expect(shown[column] == "X")
-    #expect(lines[4].hasSuffix("^^^") && !lines[4].contains("^^^^"))
+    #expect(try lines.item(4).hasSuffix("^^^") && !lines.item(4).contains("^^^^"))
     #expect(shown.count <= 105)
     #expect(shown.first(where: { $0 == "…" }) != nil && shown.last == "…")
   }

@@ -70,15 +70,56 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  @Test func aSignalThatNeverRunsHasNone() throws {
+  /// A reader of the errors output alone makes the signal run, and everything upstream of it, once.
+  @Test(arguments: [
+    "sinks: { given_up: { from: s.errors, probe: {} } }",
+    "sinks: { given_up: { from: t, probe: {} } }",
+    "sinks: { given_up: { from: u, probe: {} } }",
+    "sinks: { given_up: { from: s.errors, probe: {} }, more: { from: t, probe: {} } }",
+  ])
+  func runsForItsErrors(_ sinks: String) throws {
+    let run = try run(
+      """
+      name: t
+      sources: { a: { scripted: {} }, b: { scripted: {} } }
+      signals:
+        s: { from: a, chain: [ { map: event * 2 } ] }
+        t: { from: s.errors, chain: [ { map: event.event } ] }
+        u: { from: b, chain: [ { flattenMap: { signal: { from: s.errors } } } ] }
+      \(sinks)
+      """, ["a": "-1-x-3-y|", "b": "1|"])
+    let given = run.sinks["given_up"]?.entries ?? []
+    #expect(given.map(\.at) == [3, 7, 8].map { .milliseconds($0) })
+    #expect(given.last?.moment == .complete)
+    #expect(run.outcome == .completed)
+    #expect(run.counters.received >= 4)
+  }
+
+  /// The errors of what runs for errors are read, too.
+  @Test func runsForErrorsOfErrors() throws {
     let run = try run(
       """
       name: t
       sources: { a: { scripted: {} } }
-      sinks: { given_up: { from: a.errors, probe: {} } }
-      """, ["a": "-x|"])
+      signals:
+        s: { from: a, chain: [ { map: event * 2 } ] }
+        t: { from: s.errors, chain: [ { map: event.event * 2 } ] }
+      sinks: { given_up: { from: t.errors, probe: {} } }
+      """, ["a": "-1-x-3|"])
+    #expect(run.sinks["given_up"]?.entries.map(\.at) == [.milliseconds(3), .milliseconds(6)])
     #expect(run.outcome == .completed)
-    #expect(run.sinks["given_up"]?.entries.map(\.moment) == [.complete])
+  }
+
+  /// A signal that nothing reads starts nothing, whatever errors it would read.
+  @Test func anUnreadReaderStartsNothing() throws {
+    let plan = try PipelineRun.compile(
+      """
+      name: t
+      sources: { a: { scripted: {} }, b: { scripted: {} } }
+      signals: { unread: { from: a.errors, chain: [ { map: event } ] } }
+      sinks: { out: { from: b, probe: {} } }
+      """)
+    #expect(plan.rootSubscribers.isEmpty)
   }
 
   /// A signal that reads the errors of what is made from it waits for itself; it ends all the same.

@@ -20,20 +20,23 @@ import Testing
   static let keepsWithinTurns: Set<String> = ["circuitBreaker", "deliverOn", "flattenMap"]
 
   /// What a run has kept after each of its turns, and what its executions keep after their ends.
+  private typealias Kept = (keys: Int, events: Int, bytes: Int)
+
   private final class Looks {
     var running: Execution?
-    var kept: [[(keys: Int, bytes: Int)]] = []
+    var kept: [[Kept]] = []
     var left: [String] = []
 
     func look() {
       guard let statistics = running?.statistics else { return }
-      kept.append(statistics.steps.map { ($0.keys ?? 0, $0.keptBytes ?? 0) })
+      kept.append(statistics.steps.map { ($0.keys ?? 0, $0.keptEvents ?? 0, $0.keptBytes ?? 0) })
     }
 
     /// The execution has been cancelled or has ended.
     func end() {
       guard let running else { return }
-      for step in running.statistics.steps where step.keys ?? 0 != 0 || step.keptBytes ?? 0 != 0 {
+      for step in running.statistics.steps
+      where step.keys ?? 0 != 0 || step.keptEvents ?? 0 != 0 || step.keptBytes ?? 0 != 0 {
         left.append(
           "\(running.plan.steps[step.step.number].label): \(step.keys ?? 0) keys, \(step.keptBytes ?? 0) bytes")
       }
@@ -60,11 +63,11 @@ import Testing
   @Test(arguments: Catalogue.operators.components)
   func operatorsCountWhatTheyKeep(_ entry: CatalogueEntry) throws {
     guard case .state = entry.persistence else { return }
-    var most = (keys: 0, bytes: 0)
+    var most: Kept = (0, 0, 0)
     for example in entry.examples {
       guard case .marble = example.body else { continue }
       let marbles = try MarbleCase(example)
-      var kept: [[[(keys: Int, bytes: Int)]]] = []
+      var kept: [[[Kept]]] = []
       for isCut in [false, true] {
         let looks = Looks()
         _ = try run(looks, cutting: { _ in isCut }, start: { try marbles.run(options: $0) })
@@ -73,8 +76,8 @@ import Testing
         guard let plan = looks.running?.plan else { continue }
         for look in looks.kept {
           for (number, step) in look.enumerated() where plan.steps[number].keyword == entry.name {
-            #expect(step.keys >= 0 && step.bytes >= 0)
-            most = (max(most.keys, step.keys), max(most.bytes, step.bytes))
+            #expect(step.keys >= 0 && step.events >= 0 && step.bytes >= 0)
+            most = (max(most.keys, step.keys), max(most.events, step.events), max(most.bytes, step.bytes))
           }
         }
       }
@@ -83,13 +86,18 @@ import Testing
       #expect(whole.count == cut.count)
       for (turn, (one, other)) in zip(whole, cut).enumerated() {
         #expect(
-          one.map(\.keys) == other.map(\.keys) && one.map { $0.bytes > 0 } == other.map { $0.bytes > 0 },
+          one.map(\.keys) == other.map(\.keys) && one.map(\.events) == other.map(\.events)
+            && one.map { $0.bytes > 0 } == other.map { $0.bytes > 0 },
           "\(example.body), turn \(turn): \(one) and \(other)")
       }
     }
     if Self.keepsWithinTurns.contains(entry.name) { return }
     #expect((most.bytes > 0) != Self.keepsNumbers.contains(entry.name), "'\(entry.name)' keeps \(most)")
     if ["distinct", "groupBy", "join"].contains(entry.name) { #expect(most.keys > 0) }
+    // What is collected for a list, a pair or a window is held, for everybody who looks.
+    if ["bufferWithCount", "bufferWithTime", "collect", "join", "window", "zip"].contains(entry.name) {
+      #expect(most.events > 0)
+    }
   }
 
   private func pipeline(_ chain: String) -> String {
@@ -115,7 +123,8 @@ import Testing
     for (chain, keyword, keys) in [
       ("distinct", "distinct", 6), ("{ distinct: { memory: 4 } }", "distinct", 4),
       ("{ distinct: { within: 1ms } }", "distinct", 3),
-      ("{ groupBy: { key: event % 3 } }", "groupBy", 3), ("{ groupBy: { key: event, idle: 1ms } }", "groupBy", 3),
+      ("{ groupBy: { key: event % 3, chain: [] } }", "groupBy", 3),
+      ("{ groupBy: { key: event, idle: 1ms, chain: [] } }", "groupBy", 3),
       // The groups are parts of one step.
       ("{ groupBy: { key: event % 3, chain: [ distinct ] } }", "distinct", 6),
     ] {

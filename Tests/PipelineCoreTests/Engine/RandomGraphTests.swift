@@ -100,7 +100,7 @@ struct GraphGenerator {
     } else {
       text += ", whenBusy: \(pick(["reject", "drop", "queue", "latest"]))"
     }
-    if below(3) == 0 { text += ", queueLimit: 2" }
+    if below(3) == 0, text.hasSuffix("whenBusy: queue") { text += ", queueLimit: 2" }
     if below(3) == 0 { text += ", enabled: { from: \(pick(sources)), chain: [ { map: dyn(event) != 1 } ] }" }
     return text
   }

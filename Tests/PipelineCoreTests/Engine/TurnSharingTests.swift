@@ -42,6 +42,26 @@ import Testing
     #expect(log.all.count == 10)
   }
 
+  /// A pipeline that never has nothing to do ends its turn when another one of its thread is due.
+  @Test func aTurnEndsForTheTimerOfAnotherPipeline() {
+    let (executor, time, log) = (executor, time, log)
+    @Sendable func work() {
+      repeat {
+        log.add("event")
+        time.advance(to: time.now + TimeSpan(nanoseconds: 100_000))
+      } while !executor.spend()
+      executor.resume(inner: false) { work() }
+    }
+    executor.postBatch { work() }
+    // Several events are counted before the clock is read for the first time.
+    #expect(executor.run(for: .milliseconds(4)))
+    for _ in 0..<20 {
+      let begin = time.now
+      #expect(executor.run(for: .milliseconds(4), until: begin + .milliseconds(1)))
+      #expect((time.now - begin).nanoseconds <= 1_400_000)
+    }
+  }
+
   /// Work that comes as fast as it is done keeps neither timers nor input waiting for ever.
   @Test func controlWorkWithoutEndStarvesNobody() {
     let executor = executor

@@ -23,7 +23,7 @@ import Testing
       ("evnt.a", "RX411 0+4 there is nothing called 'evnt' here | Did you mean 'event'?"),
       ("status > 1", "RX411 0+6 there is nothing called 'status' here | Write event.status"),
       ("event.a.startWith('x')", "RX412 8+9 there is no function 'startWith' | Did you mean 'startsWith'?"),
-      ("event.a.toLowerCase()", "RX412 8+11 there is no function 'toLowerCase' | Write .lowerAscii()"),
+      ("event.a.toLowerCase()", "RX412 8+11 there is no function 'toLowerCase' | Write .lower()"),
       ("math.min(1, 2)", "RX412 5+3 there is no function 'math.min' | Write math.least"),
       ("len(event.a)", "RX412 0+3 there is no function 'len' | Write size(...)"),
       ("'a' + 1", "RX413 0+7 '+' is not defined for string and int"),

@@ -20,6 +20,20 @@ import Testing
     ("parseLogfmt('=1')", "error: the pair at byte 0 has no key (parseLogfmt('=1'))"),
     ("parseLogfmt('a=\"x')", "error: the quote that begins at byte 2 does not end (parseLogfmt('a=\"x'))"),
     ("parseKv('a->1|b->x=y|c', '|', '->')", "{\"a\":\"1\",\"b\":\"x=y\",\"c\":true}"),
+    ("parseKv('a=1 b= c=3', ' ', '=')", "{\"a\":\"1\",\"b\":\"\",\"c\":\"3\"}"),
+    ("parseKv('a:; b: x', ';', ':')", "{\"a\":\"\",\"b\":\"x\"}"),
+    ("parseLogfmt('a= b=1')", "{\"a\":\"\",\"b\":\"1\"}"),
+    ("parseCsv('a\t\tb', {'delimiter': '\t'})[0]", "[\"a\",\"\",\"b\"]"),
+    ("parseQuery('a=&b=1')", "{\"a\":\"\",\"b\":\"1\"}"),
+    ("cidr('10.0.0.0/8').containsIP('::ffff:10.0.0.1')", "true"),
+    ("cidr('::ffff:10.0.0.0/104').containsIP('10.1.2.3')", "true"),
+    ("isIP('::ffff:10.0.0.1')", "true"), ("'ÄÖÜ-ß-İ-Σ'.lower()", "\"äöü-ß-i̇-σ\""),
+    ("'äöü-ß-ﬁ'.upper()", "\"ÄÖÜ-SS-FI\""),
+    ("'AbC'.lower() + 'AbC'.upper()", "\"abcABC\""),
+    (
+      "string(parseTime('Feb 29 12:00:00', '%b %e %H:%M:%S', 'UTC', timestamp('2026-11-27T00:00:00Z')))",
+      "\"2024-02-29T12:00:00Z\""
+    ),
     ("parseKv(';;a=1;', ';', '=')", "{\"a\":\"1\"}"),
     // URLs
     ("parseUrl('HTTP://h')", "{\"scheme\":\"http\",\"host\":\"h\",\"path\":\"\"}"),

@@ -273,7 +273,8 @@ import Testing
     let dropped = run.execution.statistics.steps.reduce(0) { $0 + $1.dropped }
     #expect(dropped == UInt64(40 - numbers.count))
     // Nothing is lost in silence, and one full outbox is not one message for each row.
-    #expect(run.log.filter { $0.contains("the outbox is full") }.count == 1)
+    // The input that waited may fill it again.
+    #expect((1...4).contains(run.log.count { $0.contains("the outbox is full") }), "\(run.log)")
     let reports = run.log.filter { $0.contains("dropped \(dropped) events") }
     #expect(reports.count == (policy == .block ? 0 : 1), "\(run.log)")
   }
@@ -297,7 +298,7 @@ import Testing
     }
     #expect(try held(MemoryBudget(100 << 20))[0] > 8_000_000)
     let small = try held(MemoryBudget(1 << 20))
-    #expect(small[0] < (1 << 20) + 2 * (1 << 20) + 300_000, "an eighth of its room for each, and a row")
+    #expect(small[0] < (1 << 20) + 2 * (1 << 20) + 300_000, "its part of the budget for each, and a row")
     #expect(small[1] < 300_000)
   }
 
@@ -381,7 +382,7 @@ import Testing
     static let spec = ComponentSpec<Failing>("failing", summary: "Delivers nothing.")
     func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(nodeContext) }
     final class Node: RunningSink {
-      override func receive(_ event: Event) { take(1, joining: nil).acknowledgeAll(.failed("no room")) }
+      override func receive(_ event: Event) { take(1, bytes: 0).acknowledgeAll(.failed("no room")) }
       override func finish() { drained() }
     }
   }
@@ -420,4 +421,62 @@ import Testing
       #expect(turns < 40)
     }
   }
+
+  /// While the store has no room, the input waits; clients whose events it cannot take are told at once, others keep waiting, and all goes on when there
+  /// is room.
+  @Test func aStoreWithoutRoom() throws {
+    let script = SignalHistory([.init(at: .seconds(60), .complete)])
+    let run = Run(try PipelineRun.compile(Self.plain), ["a": script], isDurable: true)
+    let outcomes = Mutex<[String: Ack.Outcome]>([:])
+    func send(_ name: String, isClient: Bool = true) {
+      let note: @Sendable (Ack.Outcome) -> Void = { outcome in outcomes.withLock { $0[name] = outcome } }
+      let answer: @Sendable (Ack.Outcome) -> ServerAnswer = { outcome in
+        note(outcome)
+        return .after(outcome)
+      }
+      run.turn { $0.executor.track(isClient ? Ack.ofClient(Client(), answer) : Ack(note)) }
+    }
+    func settle() {
+      for _ in 0..<100 where !run.executor.runOne() {
+        guard let next = run.executor.nextDeadline, next < Instant(nanoseconds: 30_000_000_000) else { return }
+        run.time.advance(to: max(next, run.time.now))
+      }
+    }
+    func settleAll() {
+      for _ in 0..<20 {
+        settle()
+        run.store.takeOne()
+      }
+      settle()
+    }
+    settleAll()
+    send("under way")
+    send("next")
+    send("other", isClient: false)
+    settle()
+    run.store.has(.reserve)
+    settle()
+    #expect(run.executor.isInputPaused && run.execution.storage.isFull)
+    #expect(outcomes.withLock { $0.isEmpty }, "what is kept may do for them")
+    run.store.has(.none)
+    settle()
+    #expect(Set(outcomes.withLock { Array($0.keys) }) == ["under way", "next"])
+    #expect(outcomes.withLock { $0.values.allSatisfy { $0 != .acknowledged } })
+    settleAll()
+    #expect(outcomes.withLock { $0["other"] } == .acknowledged)
+    run.store.has(.reserve)
+    settle()
+    #expect(run.executor.isInputPaused)
+    run.store.has(.enough)
+    settle()
+    #expect(!run.executor.isInputPaused && !run.execution.storage.isFull)
+    send("later")
+    settleAll()
+    #expect(outcomes.withLock { $0["later"] } == .acknowledged)
+  }
+}
+
+/// A client that waits for an answer.
+private final class Client: ReplyTarget {
+  func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool { true }
 }

@@ -91,6 +91,8 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
       return RXD_FAILED;
     }
     if (strcmp(self->mode, "silent") == 0) return RXD_FAILED;
+    if (strcmp(self->mode, "talk") == 0)
+      for (int line = 0; line < 1000; line++) host->log(self->instance, RXD_TEXT_OF("info"), RXD_TEXT_OF("spoken"));
     if (strcmp(self->mode, "reject") == 0) {
       host->reject(output, i, RXD_TEXT_OF("not \xff this one"));
       continue;

@@ -1,10 +1,11 @@
-/// What one instance of a step keeps between events: keys that it remembers, and the bytes of its keys, events and values, without the
-/// tables around them. Used in turns.
+/// What one instance of a step keeps between events: keys that it remembers, events that it collects, and the bytes of its keys, events and
+/// values, without the tables around them. Used in turns.
 ///
 /// The sum over all instances stands in the step's counters, so a look at a running pipeline visits no instance. It costs an addition
 /// where something is kept and where it goes; an event of which nothing is kept costs nothing.
 struct KeptSize {
   private(set) var keys = 0
+  private(set) var events = 0
   private(set) var bytes = 0
   /// Nil: the instance has not been attached, or it has ended.
   private var counters: UnsafeMutablePointer<StepCounters>?
@@ -15,17 +16,19 @@ struct KeptSize {
   mutating func attach(_ counters: UnsafeMutablePointer<StepCounters>) {
     guard self.counters == nil else { return }
     self.counters = counters
-    let (keys, bytes) = (keys, bytes)
-    (self.keys, self.bytes) = (0, 0)
-    add(keys: keys, bytes: bytes)
+    let (keys, events, bytes) = (keys, events, bytes)
+    (self.keys, self.events, self.bytes) = (0, 0, 0)
+    add(keys: keys, events: events, bytes: bytes)
   }
 
   /// The instance keeps so much more, or less.
   @inline(__always)
-  mutating func add(keys more: Int = 0, bytes moreBytes: Int) {
+  mutating func add(keys more: Int = 0, events moreEvents: Int = 0, bytes moreBytes: Int) {
     keys &+= more
+    events &+= moreEvents
     bytes &+= moreBytes
     guard let counters else { return }
+    counters.pointee.keptEvents &+= moreEvents
     counters.pointee.keptBytes &+= moreBytes
     counters.pointee.hasKept = true
     if more != 0 {
@@ -36,8 +39,10 @@ struct KeptSize {
 
   /// The instance keeps so much now.
   @inline(__always)
-  mutating func set(keys now: Int = 0, bytes nowBytes: Int) {
-    if now != keys || nowBytes != bytes { add(keys: now &- keys, bytes: nowBytes &- bytes) }
+  mutating func set(keys now: Int = 0, events nowEvents: Int = 0, bytes nowBytes: Int) {
+    if now != keys || nowEvents != events || nowBytes != bytes {
+      add(keys: now &- keys, events: nowEvents &- events, bytes: nowBytes &- bytes)
+    }
   }
 
   /// The instance keeps nothing any more, whatever it still has; nothing is counted from now on.

@@ -10,6 +10,8 @@ struct StepCounters {
   var superseded: UInt64 = 0
   var undecided: UInt64 = 0
   var rejected: UInt64 = 0
+  /// Of the rejected events, those that no reader of an errors output got.
+  var deadLetters: UInt64 = 0
   var failed: UInt64 = 0
   /// Events held when the subscription ended: lost, or part of a saved state.
   var held: UInt64 = 0
@@ -36,6 +38,7 @@ struct StepCounters {
   /// What its instances keep now, and whether they have kept anything and any key so far (``KeptSize``).
   var keptBytes = 0
   var keptKeys = 0
+  var keptEvents = 0
   var hasKept = false
   var hasKeys = false
   /// The groups of a `groupBy` that share one run, so that no edge counts them.

@@ -48,6 +48,8 @@ public struct PipelineStatistics: Sendable {
     package var superseded: UInt64 = 0
     package var undecided: UInt64 = 0
     package var rejected: UInt64 = 0
+    /// Of the rejected events, those that no reader of an errors output got.
+    package var deadLetters: UInt64 = 0
     package var failed: UInt64 = 0
     /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
     package var held: UInt64 = 0
@@ -87,6 +89,8 @@ public struct PipelineStatistics: Sendable {
     package var stateBytes: Int?
     /// Bytes of the keys, events and values that it keeps now; nil: it has kept none so far.
     package var keptBytes: Int?
+    /// Events of which it will make others: those in its windows and buffers, the newest of its inputs; nil: it has kept none so far.
+    package var keptEvents: Int?
     /// Keys that it remembers now; nil: it has remembered none so far.
     package var keys: Int?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
@@ -98,6 +102,8 @@ public struct PipelineStatistics: Sendable {
     package var samples: UInt64 = 0
     /// The connections of a component that has its own.
     package var connections: Connections?
+    /// What keeps a sink from delivering; nil: nothing does, as far as it knows.
+    package var trouble: SinkTrouble?
     /// The plugin behind the step.
     package var plugin: Plugin?
     /// Whether each received event is passed on once or has one of these verdicts. False for steps that make events of several, as
@@ -126,6 +132,7 @@ public struct PipelineStatistics: Sendable {
       superseded &+= earlier.superseded
       undecided &+= earlier.undecided
       rejected &+= earlier.rejected
+      deadLetters &+= earlier.deadLetters
       failed &+= earlier.failed
       held &+= earlier.held
       restored &+= earlier.restored
@@ -266,7 +273,8 @@ extension Execution {
       return PipelineStatistics.Step(
         step: StepID(number), made: counters.made, kept: counters.kept, dropped: counters.dropped,
         superseded: counters.superseded, undecided: counters.undecided, rejected: counters.rejected,
-        failed: counters.failed, held: counters.held, restored: counters.restored, retries: counters.retries,
+        deadLetters: counters.deadLetters, failed: counters.failed, held: counters.held, restored: counters.restored,
+        retries: counters.retries,
         samples: counters.time.samples)
     }
     // An edge that leaves a fused step follows the edges that lead to that step.
@@ -291,14 +299,17 @@ extension Execution {
     for (number, component) in plan.components {
       switch component {
       case is any SourceComponent:
-        steps[number].received = steps[number].sent &+ steps[number].givenUp
+        steps[number].received = steps[number].sent &+ steps[number].givenUp &+ steps[number].dropped
         steps[number].isExact = true
       case is any FusableOperator: steps[number].isExact = true
       case let component as any OperatorComponent:
         steps[number].isExact = type(of: component).relaysEvents
         if steps[number].isExact { break }
-        let left = steps[number].dropped &+ steps[number].superseded &+ steps[number].givenUp
-        steps[number].kept = steps[number].received &- min(left, steps[number].received)
+        let left =
+          steps[number].dropped &+ steps[number].superseded &+ steps[number].givenUp &+ steps[number].held
+          &+ UInt64(max(0, meters.step(StepID(number)).pointee.waiting))
+        let came = steps[number].received &+ steps[number].restored
+        steps[number].kept = came &- min(left, came)
         steps[number].made = steps[number].sent
       default: break
       }
@@ -311,7 +322,10 @@ extension Execution {
       let counters = meters.step(StepID(number)).pointee
       if counters.bytes > 0 { steps[number].bytes = counters.bytes }
       if counters.position >= 0 { steps[number].position = counters.position }
-      if counters.hasKept { steps[number].keptBytes = max(0, counters.keptBytes) }
+      if counters.hasKept {
+        steps[number].keptBytes = max(0, counters.keptBytes)
+        steps[number].keptEvents = max(0, counters.keptEvents)
+      }
       if counters.hasKeys { steps[number].keys = max(0, counters.keptKeys) }
       let events = max(counters.time.samples, steps[number].received &+ steps[number].receivedInner)
       steps[number].nanoseconds = meters.step(StepID(number)).pointee.time.total(of: events)
@@ -368,8 +382,10 @@ extension Execution {
       statistics.steps[number].isWaiting = waited.isWaiting
     }
     for (number, plugin) in meters.plugins { statistics.steps[number].plugin = plugin.meter.now.since(plugin.before) }
+    let troubles = troubles.all
     for sink in sinks {
       let number = sink.node.nodeContext.step.number
+      statistics.steps[number].trouble = troubles[plan.steps[number].owner]
       statistics.steps[number].queue = sink.node.queued
       statistics.steps[number].connections = sink.node.connections
       statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed

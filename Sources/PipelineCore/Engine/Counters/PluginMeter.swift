@@ -3,7 +3,7 @@ import Synchronization
 /// The counts of the plugin behind one step, over all of its instances. Used on any thread.
 package final class PluginMeter: Sendable {
   private let counted = Mutex(PipelineStatistics.Plugin())
-  private let companion = Mutex<(any AnyObject & Sendable)?>(nil)
+  private let companions = Mutex<[ObjectIdentifier: any AnyObject & Sendable]>([:])
   /// More names than this are a mistake of the plugin; further ones are not counted.
   private static let mostNames = 100
 
@@ -21,12 +21,12 @@ package final class PluginMeter: Sendable {
     }
   }
 
-  /// An object of the plugin host that lives as long as the execution; made at the first call.
+  /// An object of the plugin host that lives as long as the execution, one of each type; made at the first call.
   package func kept<Companion: AnyObject & Sendable>(_ make: () -> Companion) -> Companion {
-    companion.withLock {
-      if let kept = $0 as? Companion { return kept }
+    companions.withLock {
+      if let kept = $0[ObjectIdentifier(Companion.self)] as? Companion { return kept }
       let made = make()
-      $0 = made
+      $0[ObjectIdentifier(Companion.self)] = made
       return made
     }
   }
@@ -48,7 +48,7 @@ extension PipelineStatistics {
     package var inHand = 0
     /// Events given up after the program had ended with them three times.
     package var poisoned: UInt64 = 0
-    /// Lines of a program's standard error that were not logged.
+    /// Lines of the plugin's log, and of a program's standard error, that were left out.
     package var missedLines: UInt64 = 0
     /// Bytes of memory of its processes; nil: unknown. Set by the reader of the statistics.
     package var memory: Int?

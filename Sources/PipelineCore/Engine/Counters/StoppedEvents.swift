@@ -296,7 +296,7 @@ extension StoppedEvent {
   package func text(limit: Int) -> (text: String, bytes: Int?) {
     guard let event else { return (Self.prefix(cut?.text ?? "", limit), cut?.bytes) }
     let output = OutputBuffer()
-    JSONWriter.append(event.event.value, to: output)
+    _ = JSONWriter.appendShown(event.event.value, to: output)
     let whole = Array(output.bytes)
     let masked = SecretMask.process.masked(json: whole)
     if masked.count <= limit { return (String(decoding: masked, as: UTF8.self), nil) }

@@ -14,6 +14,7 @@ import Synchronization
 /// One commit is under way at a time; later turns go into the next one, so slow disks get larger commits. Used in turns.
 final class Committer: TimerTarget {
   var mayGoOn: Bool { false }
+  var timerKind: TimerKind { .output }
 
   private unowned let execution: Execution
   private let executor: Executor
@@ -21,6 +22,11 @@ final class Committer: TimerTarget {
   private var transaction = StoreTransaction()
   /// The callbacks that the next commit calls.
   private var waiting: [() -> Void] = []
+  /// The acknowledgements of clients that wait for an answer, of the next commit and of the one under way; others are among the callbacks.
+  private var clients: [Ack] = []
+  private var clientsUnderWay: [Ack] = []
+  /// Whether the store takes no new events, because its file system is full.
+  private var isFull = false
   private var isUnderWay = false
   /// Whether the state may have changed since the last commit.
   private var hasChanged = false
@@ -62,12 +68,42 @@ final class Committer: TimerTarget {
     nextUrgent = executor.now
   }
 
+  /// Called when the committer is the execution's.
+  func begin() {
+    let (executor, link) = (executor, Link(self))
+    options.store.whenRoomChanges { room in executor.post { link.committer?.roomChanged(room) } }
+  }
+
+  /// Used in turns only.
+  private final class Link: @unchecked Sendable {
+    weak var committer: Committer?
+    init(_ committer: Committer) { self.committer = committer }
+  }
+
+  /// Without room, the input waits: its events would be held in memory only. What was taken before is written from what is kept for that; if that
+  /// does not suffice, clients are told, since they wait.
+  private func roomChanged(_ room: RoomOfStore) {
+    guard isDurable else { return }
+    turnIsOwn()
+    let isFull = room != .enough
+    if isFull != self.isFull {
+      self.isFull = isFull
+      execution.storage.set(isFull)
+      if isFull { executor.pauseInput(.output) } else { executor.resumeInput(.output) }
+    }
+    guard room == .none else { return }
+    let left = clientsUnderWay + clients
+    clientsUnderWay = []
+    clients = []
+    for ack in left { ack.release(.failed("the file system of the state directory is full")) }
+  }
+
   func backlog(of sink: String) -> OutboxBacklog { options.store.backlogs[sink] ?? OutboxBacklog() }
 
   func read(
     rowsOf sink: String, after number: Int64, _ done: @escaping @Sendable ([OutboxRow]) -> Void
   ) {
-    options.store.read(rowsOf: sink, after: number, bytes: options.readBytes, done)
+    options.store.read(rowsOf: sink, after: number, bytes: execution.services.memory.room(options.readBytes), done)
   }
 
   /// Delivered rows whose removal is in no commit yet. From any thread.
@@ -108,9 +144,13 @@ final class Committer: TimerTarget {
     uncommitted += bytes
     if !isInputPaused, uncommitted > execution.services.memory.room(usualUncommitted) {
       isInputPaused = true
-      executor.pauseInput(.output)
+      executor.pauseInput(pressure)
     }
   }
+
+  /// Without outboxes a commit waits for acknowledgements, and these may wait for timers of steps and inner signals, such as the pause before a
+  /// request is repeated: they go on.
+  private var pressure: Executor.Pressure { isDurable ? .output : .queue }
 
   /// What rows in no finished commit may usually have: as much as the state, which each commit takes anew, so that a large state is not
   /// taken for a few rows.
@@ -141,9 +181,12 @@ final class Committer: TimerTarget {
     guard !isOver else { return }
     if let ack = executor.ack, isDurable, ack.waitsForCommit {
       ack.hold()
-      whenCommitted { ack.release() }
+      isUrgent = true
+      if ack.answersClient { clients.append(ack) } else { waiting.append { ack.release() } }
     }
-    if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !removed.isEmpty { hasChanged = true }
+    if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !clients.isEmpty || !removed.isEmpty {
+      hasChanged = true
+    }
     guard hasChanged, !isUnderWay, !hasFailed || !transaction.deadLetters.isEmpty else { return }
     // While the input waits for a commit, putting it off would save nothing.
     let due = isInputPaused ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
@@ -188,6 +231,8 @@ final class Committer: TimerTarget {
     let (taken, released, bytes) = (transaction, waiting, uncommitted)
     transaction = StoreTransaction()
     waiting = []
+    clientsUnderWay = clients
+    clients = []
     hasChanged = false
     isUrgent = false
     isUnderWay = true
@@ -243,8 +288,11 @@ final class Committer: TimerTarget {
     uncommitted -= bytes
     if isInputPaused, uncommitted <= usualUncommitted / 2 {
       isInputPaused = false
-      executor.resumeInput(.output)
+      executor.resumeInput(pressure)
     }
+    let answered = clientsUnderWay
+    clientsUnderWay = []
+    for ack in answered { ack.release() }
     for release in released { release() }
   }
 
@@ -280,8 +328,12 @@ final class Committer: TimerTarget {
       last.rows = []
       last.removed = []
       waiting = []
+      clients = []
     }
-    let box = Box(self, waiting, uncommitted)
+    let answered = clientsUnderWay + clients
+    clientsUnderWay = []
+    clients = []
+    let box = Box(self, waiting + answered.map { ack in { ack.release() } }, uncommitted)
     waiting = []
     isOver = true
     let executor = executor

@@ -1,4 +1,4 @@
-/// Records the event that a pipeline is processing in memory that outlives the process, so that an event that repeatedly ends the process
+/// Records the event that a pipeline is processing in a place that outlives the process, so that an event that repeatedly ends the process
 /// is found and rejected.
 ///
 /// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
@@ -44,7 +44,10 @@ package final class InHand: @unchecked Sendable {
   }
 
   private let words: UnsafeMutablePointer<UInt64>
+  /// Keeps the memory.
   private let owner: AnyObject
+  /// Records bytes of the memory, from an offset on, where the next process finds them.
+  private let record: @Sendable (_ from: Int, _ count: Int) -> Void
   private var began: Instant?
   /// How often in a row the process has ended out of order, shortly after its start.
   package private(set) var ends: Int
@@ -52,9 +55,14 @@ package final class InHand: @unchecked Sendable {
   package private(set) var isNewlyRefused = false
 
   /// - Parameters:
-  ///   - memory: ``byteCount`` bytes that outlive the process; zero at first.
-  ///   - owner: Keeps it mapped.
-  package init(_ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject) {
+  ///   - memory: ``byteCount`` bytes, as an earlier process recorded them; zero at first.
+  ///   - owner: Keeps the memory.
+  ///   - record: Records bytes of the memory, from an offset on. Called in turns; nothing if the memory itself outlives the process.
+  package init(
+    _ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject,
+    record: @escaping @Sendable (_ from: Int, _ count: Int) -> Void = { _, _ in }
+  ) {
+    self.record = record
     words = memory.bindMemory(to: UInt64.self, capacity: Self.byteCount / 8)
     self.owner = owner
     ends = 0
@@ -80,12 +88,14 @@ package final class InHand: @unchecked Sendable {
     ends = Int(truncatingIfNeeded: words[Word.ends])
     words[Word.isHeld] = 0
     words[Word.isRunning] = 1
+    record(0, Self.byteCount)
   }
 
   /// Records that the process ends in order.
   package func close() {
     words[Word.isHeld] = 0
     words[Word.isRunning] = 0
+    record(0, 8 * Word.held)
   }
 
   /// Whether events are to be noted. In turns.
@@ -97,6 +107,7 @@ package final class InHand: @unchecked Sendable {
     ends = 0
     words[Word.ends] = 0
     words[Word.isHeld] = 0
+    record(0, 8 * Word.held)
     return hasRefused
   }
 
@@ -110,11 +121,16 @@ package final class InHand: @unchecked Sendable {
     if isRefused(place) { return false }
     put(place, at: Word.held)
     words[Word.isHeld] = 1
+    record(8 * Word.isHeld, 8 * 4)
     return true
   }
 
   /// The turn is over: nothing is in hand.
-  func turnEnded() { if ends > 0 { words[Word.isHeld] = 0 } }
+  func turnEnded() {
+    guard words[Word.isHeld] != 0 else { return }
+    words[Word.isHeld] = 0
+    record(8 * Word.isHeld, 8)
+  }
 
   private func isRefused(_ place: Place) -> Bool {
     let count = min(Int(truncatingIfNeeded: words[Word.refusedCount]), Self.most)

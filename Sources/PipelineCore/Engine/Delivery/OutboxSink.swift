@@ -39,6 +39,10 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var ages = QueueAges()
   /// The bytes of the rows that the sink has been given and not acknowledged.
   private var underWay: [Int64: Int] = [:]
+  /// The same rows, for those who hold their events; also of the outboxes before, whose sinks have left them to this one.
+  private var given = [GivenRows()]
+  /// The next execution gets the rows under way, and what the sink has of them.
+  private var isHandingOver = false
   /// The sink's mark after each row that it has been given and that no commit has removed.
   private var marks: [Int64: Int64] = [:]
   /// The sink's mark after the rows that commits have removed, the present one included.
@@ -92,6 +96,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   override func open() {
     target.index = index
     target.takesEvents = takesEvents
+    given[0].lead(to: owner)
     target.open()
     updatePressure()
     if isSpilled { deliverSoon() }
@@ -261,7 +266,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func deliverSoon() {
-    guard !isDelivering, !letsInputPass, !isEnding, holds == 0, openRows > 0 else { return }
+    guard !isDelivering, !letsInputPass, !isEnding, !isHandingOver, holds == 0, openRows > 0 else { return }
     if ready.isEmpty { return readMore() }
     isDelivering = true
     let node = Weak(self)
@@ -281,9 +286,11 @@ final class OutboxSink: RunningSink, TimerTarget {
     isReading = false
     guard !isEnding else { return }
     for row in rows {
+      lastKnown = row.number
+      // The sink has the events of the row from the execution before.
+      if underWay[row.number] != nil { continue }
       ready.append(row)
       readyBytes += row.bytes.count
-      lastKnown = row.number
     }
     if rows.isEmpty {
       // Rows that the store cannot read are damaged; the store reports them.
@@ -302,16 +309,13 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func deliver() {
     isDelivering = false
     committer.turnIsOwn()
-    guard !isEnding, holds == 0, let row = ready.popFirst() else { return }
+    guard !isEnding, !isHandingOver, holds == 0, let row = ready.popFirst() else { return }
     readyBytes -= row.bytes.count
     underWay[row.number] = row.bytes.count
-    let (executor, node, removed) = (executor, Weak(self), committer.removed)
     let delivered = RemovedRow(number: row.number, sink: name, events: row.events, size: row.bytes.count)
-    executor.track(
-      Ack(.row) { outcome in
-        if outcome == .acknowledged { removed.add(delivered) }
-        executor.post { node.object?.acknowledged(delivered.number, delivered.events, outcome) }
-      })
+    let given = given[0]
+    given.give(delivered)
+    executor.track(Ack(.row) { given.end(delivered, $0) })
     do throws(StateFault) {
       try give(row)
     } catch {
@@ -323,6 +327,24 @@ final class OutboxSink: RunningSink, TimerTarget {
     execution.deliveredEvent = nil
     if target.placeVersion > 0 { marks[row.number] = target.mark }
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
+  }
+
+  /// Is told of rows that have ended.
+  private var owner: GivenRows.Owner {
+    let (executor, node, removed) = (executor, Weak(self), committer.removed)
+    return { row, outcome in
+      if outcome == .acknowledged { removed.add(row) }
+      executor.post { node.object?.acknowledged(row.number, row.events, outcome) }
+    }
+  }
+
+  /// Takes over rows whose events the sink has from the execution before.
+  func adopt(_ rows: [GivenRows]) {
+    for rows in rows {
+      for row in rows.delivering { underWay[row.number] = row.size }
+      given.append(rows)
+      rows.lead(to: owner)
+    }
   }
 
   private func give(_ row: OutboxRow) throws(StateFault) {
@@ -351,6 +373,9 @@ final class OutboxSink: RunningSink, TimerTarget {
     updatePressure()
     drainIfDone()
   }
+
+  /// Its rows are in the store.
+  override var keepsNothing: Bool { true }
 
   // MARK: The place of the sink
 
@@ -399,11 +424,19 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   override func countDelivered() { target.countDelivered() }
 
-  /// The sink finishes the rows that it has been given; others stay in the outbox.
+  override func willSuspend() { isHandingOver = target.handOverQueue() }
+
+  /// The sink leaves the rows that it has been given to the next execution, or finishes them; others stay in the outbox.
   override func suspend() {
     endRow()
     guard !isEnding else { return }
     isEnding = true
+    if isHandingOver {
+      for rows in given { rows.lead(to: nil) }
+      target.leftRows = given
+      target.suspend()
+      return targetDrained()
+    }
     target.complete()
     if !isDone { patience = executor.wake(at: executor.now + Self.finishLimit, self) }
   }
@@ -426,5 +459,6 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
     reportDropped("the outbox is left")
     target.cancel()
+    target.left()
   }
 }

@@ -30,8 +30,8 @@ public final class Ack: Sendable {
     case several
   }
   let purpose: Purpose
-  /// Whether a client waits for the outcome, as one of an HTTP server does: it must not wait for long.
-  private let isOfClient: Bool
+  /// The client that waits for the outcome, as one of an HTTP server does: it must not wait for long.
+  private let client: (any ReplyTarget)?
 
   private struct State {
     /// The turn holds it from the start.
@@ -42,6 +42,15 @@ public final class Ack: Sendable {
     var members: [Ack] = []
     /// The checkpoint that waits for it, too.
     var checkpoint: Ack?
+    /// Of the holders, those that another execution releases.
+    var left = 0
+
+    /// The acknowledgements that are told, once, that only the next execution decides over the events.
+    mutating func takeHandover() -> [Ack]? {
+      guard left > 0, holders <= left, holders > 0 else { return nil }
+      left = .min
+      return members
+    }
 
     /// The first failure stays.
     mutating func note(_ outcome: Outcome) {
@@ -53,19 +62,26 @@ public final class Ack: Sendable {
   /// The acknowledgement of events whose sender `done` notifies; the sender sends them again if they have failed.
   package convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
-  /// The same for a sender that waits for an answer.
-  package static func ofClient(_ done: @escaping @Sendable (Outcome) -> Void) -> Ack {
-    Ack(.request, isOfClient: true, done)
+  /// The same for a client that waits for an answer, which `answer` makes of the outcome. The client is notified if the next execution of the
+  /// pipeline answers (``handOver()``).
+  package static func ofClient(
+    _ client: any ReplyTarget, _ answer: @escaping @Sendable (Outcome) -> ServerAnswer = ServerAnswer.after
+  ) -> Ack {
+    Ack(.request, client: client) { client.reply(answer($0)) }
   }
 
-  init(_ purpose: Purpose, isOfClient: Bool = false, _ done: @escaping @Sendable (Outcome) -> Void) {
+  private init(_ purpose: Purpose, client: (any ReplyTarget)?, _ done: (@Sendable (Outcome) -> Void)?) {
     self.purpose = purpose
-    self.isOfClient = isOfClient
+    self.client = client
     state = Mutex(State(done: done))
   }
 
+  convenience init(_ purpose: Purpose, _ done: @escaping @Sendable (Outcome) -> Void) {
+    self.init(purpose, client: nil, done)
+  }
+
   /// An acknowledgement that stands for several others; see ``include(_:)``.
-  convenience init() { self.init(.several) { _ in } }
+  convenience init() { self.init(.several, client: nil, nil) }
 
   deinit {
     let left = state.withLock { state -> State? in
@@ -96,7 +112,7 @@ public final class Ack: Sendable {
 
   /// Whether a client waits for an answer to some of the events.
   var answersClient: Bool {
-    purpose == .several ? state.withLock { $0.members.contains(where: \.answersClient) } : isOfClient
+    purpose == .several ? state.withLock { $0.members.contains(where: \.answersClient) } : client != nil
   }
 
   /// One more holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
@@ -119,18 +135,33 @@ public final class Ack: Sendable {
 
   /// Ends one hold. Ending more holds than there are is a programming error and traps.
   package func release(_ outcome: Outcome = .acknowledged) {
-    let ended = state.withLock { state -> State? in
+    let (ended, handover) = state.withLock { state -> (State?, [Ack]?) in
       precondition(state.holders > 0, "an acknowledgement was released more often than it was held")
       state.note(outcome)
       state.holders -= 1
-      guard state.holders == 0 else { return nil }
+      guard state.holders == 0 else { return (nil, state.left > 0 ? state.takeHandover() : nil) }
       let ended = state
       state.done = nil
       state.members = []
       state.checkpoint = nil
-      return ended
+      return (ended, nil)
     }
-    if let ended { report(ended) }
+    if let ended { report(ended) } else if let handover { announce(to: handover) }
+  }
+
+  /// The next execution ends one of the holds: it gets the events of this holder. Called once by the holder.
+  func handOver() {
+    let handover = state.withLock { state -> [Ack]? in
+      guard state.left >= 0 else { return nil }
+      state.left += 1
+      return state.takeHandover()
+    }
+    if let handover { announce(to: handover) }
+  }
+
+  private func announce(to members: [Ack]) {
+    client?.handOver()
+    for member in members { member.handOver() }
   }
 
   private func report(_ ended: State) {

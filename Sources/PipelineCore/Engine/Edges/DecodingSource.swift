@@ -312,7 +312,7 @@ open class DecodingSource: RunningSource {
     let isCareful = isCareful
     var emitted: UInt64 = 0
     defer { execution.tally.received &+= emitted }
-    var event = Event(.null, origin: origin)
+    var event = Event(.null, key: key, origin: origin)
     let stop = rows.forEachRow(from: first, upTo: end, tokens: execution.json.indexed) { value, offset in
       event.value = value
       event.position = offset

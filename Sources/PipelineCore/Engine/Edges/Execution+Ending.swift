@@ -107,7 +107,9 @@ extension Execution {
     for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
       sink.node.willSuspend()
     }
-    if holds == 0 { freeze() }
+    if holds == 0 { return freeze() }
+    // Somebody waits, perhaps for what a sink keeps for its next batch.
+    for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
@@ -163,6 +165,27 @@ extension Execution {
     successor?.components.values.contains(where: condition) ?? false
   }
 
+  /// A sink of a pipeline that is ending, which has not delivered everything.
+  package struct Left: Sendable {
+    package var sink: String
+    /// The events that it has, in memory and on the disk.
+    package var events: Int
+    package var trouble: SinkTrouble?
+  }
+
+  /// The sinks that are not done. Called between two turns.
+  package var left: [Left] {
+    guard outcome == nil else { return [] }
+    let troubles = troubles.all
+    return zip(plan.sinks, sinks).compactMap { sink, open in
+      guard open.isOpen else { return nil }
+      open.node.countDelivered()
+      let events = max(open.node.queued?.events ?? 0, (open.node as? OutboxSink)?.outboxed.events ?? 0)
+      return events > 0 || open.node.hasEnded
+        ? Left(sink: sink.name, events: events, trouble: troubles[sink.name]) : nil
+    }
+  }
+
   private func reportEnd() {
     guard holds == 0, let outcome else { return }
     let report = onEnd
@@ -176,7 +199,10 @@ extension Execution {
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
-    for sink in sinks where sink.isOpen { sink.node.cancel() }
+    for sink in sinks where sink.isOpen {
+      sink.node.cancel()
+      sink.node.left()
+    }
     for shared in named { shared.disconnect() }
     for source in runningSources { source.cancel() }
     runningSources = []

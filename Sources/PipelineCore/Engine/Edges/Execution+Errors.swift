@@ -76,12 +76,13 @@ extension Execution {
     if rejection.event.position >= 0 {
       members.append((.literal("offset"), .int(rejection.event.position)))
     }
-    members.append((.literal("event"), rejection.event.value))
+    members.append((.literal("event"), Self.part(rejection.event.value, arena)))
     let letter = rejection.event.with(arena.map(members))
     if let output = errorsByName[info.owner], output.isClaimed {
       output.send(letter)
       return
     }
+    meters.step(step).pointee.deadLetters &+= 1
     let text = OutputBuffer()
     JSONWriter.append(letter.value, to: text)
     if let committer {
@@ -91,6 +92,16 @@ extension Execution {
     } else {
       services.deadLetter(text.bytes)
     }
+  }
+
+  /// The event as a part of a document: its text where it is malformed JSON.
+  private static func part(_ value: Value, _ arena: Arena) -> Value {
+    guard value.is(.jsonMap) || value.is(.jsonList) || value.is(.map) || value.is(.list) else { return value }
+    let text = OutputBuffer()
+    guard JSONWriter.appendPart(value, to: text) == .malformed else { return value }
+    text.clear()
+    text.checksParts = false
+    return JSONWriter.append(value, to: text) == nil ? .string(arena.copy(text.bytes)) : value
   }
 
   /// The subjects of log messages about dropped events: the first where a condition fails, the second where another expression fails under

@@ -100,7 +100,7 @@ extension Execution {
       let open = sinks[index]
       let status: SinkStatus = !open.isOpen ? .drained : open.node.hasCompleted ? .ended : .open
       state.record(.reference(sink.reference)) { $0.write(status.rawValue) }
-      if open.isPersistent, status != .drained, keeping(sink) {
+      if open.isPersistent, status != .drained, keeping(sink), !open.node.keepsNothing {
         let key = StateTable.Key.step(
           sink.step, version: open.persistence.version, fitsOtherParameters: open.persistence.fitsOtherParameters)
         state.record(key) { state in state.own(sink.step, open.node.save) }
@@ -176,6 +176,8 @@ extension Execution {
     }
     let version = component.persistence.version
     guard version > 0, let record = restoration.record(sink.step, version: version) else { return }
+    // With an outbox a sink keeps nothing of its own; an earlier version has said so by an empty record.
+    if record.reader.remaining == 0 { return }
     var reader = record.reader.reader(
       version: record.version, target: nil, hasOtherParameters: restoration.hasChanged(sink.step))
     do throws(StateFault) {
@@ -200,6 +202,7 @@ extension Execution {
   /// Writes the records of everything that runs for `subscription`.
   func record(_ subscription: any Subscription, of signal: SignalPlan, _ state: inout StateWriter) {
     guard !subscription.isClosed else { return }
+    let subscription = (subscription as? KeyedInput)?.upstream ?? subscription
     switch signal.kind {
     case .named(let index) where plan.named[index].isCold:
       // Each reference to a cold signal has an instance of its own.

@@ -51,10 +51,14 @@ public final class Execution {
   /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
   /// disk, which must not be ahead of the files. Set before the launch.
   package var acknowledgesOnDisk = false
+  /// The sinks whose destinations are down.
+  package let troubles = SinkTroubles()
   /// The counters of edges and steps.
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
   private(set) var committer: Committer?
+  /// Whether what must be stored before it is delivered has room.
+  package let storage = StorageRoom()
   private var delivery: DeliveryOptions?
   /// The record of the event in hand, which outlives the process; nil: none is kept.
   private(set) var inHand: InHand?
@@ -128,18 +132,26 @@ public final class Execution {
   var wirings: [Wiring] = []
   var wiringDepth = 0
   /// The sources have been stopped; a new source ends at once.
-  package internal(set) var isStopping = false
+  package internal(set) var isStopping = false { didSet { executor.holdsBack = !isStopping } }
   /// The sources are being stopped right now.
   var isDraining = false
   /// Nodes that wait before they subscribe again, numbered in the order in which the waits began.
   var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
   var lastPause: UInt64 = 0
   package internal(set) var outcome: Outcome?
+  /// Whether the inputs of a step meet (``NodeContext/meeting(_:)``), as far as asked.
+  var meetings: [StepID: Bool] = [:]
   /// Work that nodes have deferred to later in the turn.
   @exclusivity(unchecked) var priorities = PriorityQueue()
   var onEnd: (Outcome) -> Void = { _ in }
   /// How many activities outside the graph must end before `onEnd` is called.
   var holds = 0
+  /// Called when nothing can answer any more.
+  private var lastWords: [Int: () -> Void] = [:]
+  private var lastHold = 0
+  private var isFallingSilent = false
+  private var hasCommittedLast = false
+  private let lastCommit = LastCommit()
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``keepsStateOnFailure`` set.
   package var savedState: [UInt8]? { savedParts?.bytes }
@@ -167,6 +179,8 @@ public final class Execution {
   private var endingPieces: [() -> Void] = []
   /// Sources that have ended and whose last pieces may not be acknowledged.
   private var endedSources: [() -> Bool] = []
+  /// When `endedSources` has as many elements, the acknowledged ones are removed.
+  private var endedToSweep = 16
   /// The state at the moment of failure, until the end of that turn.
   var draft: StateDraft?
   /// Reasons that were logged once: by step and code and, for conditions, by path.
@@ -211,20 +225,58 @@ public final class Execution {
     delivery = options
     inHand = options.inHand
     committer = Committer(self, options)
+    committer?.begin()
     keepsStateOnFailure = true
     acknowledgesOnDisk = true
   }
 
-  /// Commits the last state of an execution that has ended, or was cancelled: ``savedState``; without one, or where sinks could not write
-  /// earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit. Called in a turn; `done` is
-  /// called once, on any thread, when it is on the disk; at once where nothing is kept.
+  /// Calls `done`, once, on any thread, when the last state of an execution that has ended, or was cancelled, is on the disk (``savedState``); at
+  /// once where nothing is kept. Called in a turn.
   package func finishCommits(_ done: @escaping @Sendable () -> Void) {
-    guard let committer else { return done() }
+    lastCommit.whenDone(done)
+    commitLast()
+  }
+
+  /// Commits the last state, once. It waits for nothing outside the graph: a client may wait for this commit. Without a state, or where sinks
+  /// could not write earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit.
+  private func commitLast() {
+    guard !hasCommittedLast else { return }
+    hasCommittedLast = true
+    guard let committer else { return lastCommit.isDone() }
+    let done: @Sendable () -> Void = { [lastCommit] in lastCommit.isDone() }
     if let savedParts, !hasLostEvents {
       committer.finish(.replace(savedParts), done)
     } else {
       committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
     }
+  }
+
+  /// Holds the execution (``hold()``) for clients that wait for answers. `lastWord` is called in a turn, once, when the graph has ended and its
+  /// last commit is on the disk: nothing can answer any more. ``endHold(_:)`` ends the hold.
+  package func hold(lastWord: @escaping () -> Void) -> Int {
+    hold()
+    lastHold += 1
+    lastWords[lastHold] = lastWord
+    return lastHold
+  }
+
+  package func endHold(_ number: Int) {
+    lastWords[number] = nil
+    release()
+  }
+
+  /// The graph has ended: what clients wait for is the last commit, which must not wait for them.
+  private func fallSilent() {
+    guard outcome != nil, draft == nil, !lastWords.isEmpty, !isFallingSilent else { return }
+    isFallingSilent = true
+    let executor = executor
+    let execution = Weak(self)
+    finishCommits { executor.post { execution.object?.saySilence() } }
+  }
+
+  private func saySilence() {
+    for word in lastWords.values { word() }
+    lastWords = [:]
   }
 
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
@@ -393,6 +445,7 @@ public final class Execution {
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
+    fallSilent()
     committer?.turnEnded()
     inHand?.turnEnded()
     if auditsSinks, outcome == nil {
@@ -403,7 +456,11 @@ public final class Execution {
   /// A source has ended with a piece: `isAcknowledged` tells whether everything that it sent is acknowledged.
   func ended(_ isAcknowledged: @escaping () -> Bool) {
     guard outcome == nil else { return }
-    endedSources.removeAll { $0() }
+    // Of many that end in one turn, none is acknowledged before the turn ends.
+    if endedSources.count >= endedToSweep {
+      endedSources.removeAll { $0() }
+      endedToSweep = max(16, endedSources.count * 2)
+    }
     endedSources.append(isAcknowledged)
   }
 
@@ -422,7 +479,10 @@ public final class Execution {
 
   func subscribe(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
     edge.counters.began()
-    return run(signal, scope, to: edge)
+    guard let key = scope.key, signal.isShared else { return run(signal, scope, to: edge) }
+    let input = KeyedInput(key, edge.downstream, executor)
+    input.upstream = run(signal, scope, to: Edge(edge.counters, to: input))
+    return input
   }
 
   /// Runs the signal without counting a subscription: the body of a cold signal is part of that of its reference.

@@ -4,6 +4,8 @@
 /// are rejected if rejections are read or stored, and otherwise count as undelivered; in `light` the next execution then goes on from the
 /// last commit, which still has them.
 final class FinishingSinks: TimerTarget {
+  var timerKind: TimerKind { .output }
+
   private struct Open {
     var index: Int
     /// When it is given up if it has delivered no more until then.

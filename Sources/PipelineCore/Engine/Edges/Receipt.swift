@@ -7,6 +7,8 @@ import Synchronization
 public final class Receipt: Sendable {
   private struct State {
     var left: Int
+    /// The memory of the events that are left, unless it is free already.
+    var bytes: Int
     var outcome = Ack.Outcome.acknowledged
   }
   let ack: Ack
@@ -15,16 +17,18 @@ public final class Receipt: Sendable {
   /// When the first of them came.
   fileprivate let since: Instant
 
-  fileprivate init(_ events: Int, _ ack: Ack, _ book: ReceiptBook, since: Instant) {
+  fileprivate init(_ events: Int, bytes: Int, _ ack: Ack, _ book: ReceiptBook, since: Instant) {
     self.ack = ack
     self.book = book
     self.since = since
-    state = Mutex(State(left: events))
+    state = Mutex(State(left: events, bytes: bytes))
     if events > 0 { ack.hold() }
   }
 
   deinit {
-    if state.withLock(\.left) > 0 { ack.release(.failed("it was given up")) }
+    let (left, bytes) = state.withLock { ($0.left, $0.bytes) }
+    book.memory?.remove(bytes)
+    if left > 0 { ack.release(.failed("it was given up")) }
   }
 
   /// Whether the sender is notified of a failure and sends the events again.
@@ -55,23 +59,82 @@ public final class Receipt: Sendable {
   /// Reports that the events have no reader any more, which counts as delivered; only a sender that waits for an answer receives the failure.
   package func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
-  private func end(_ change: (inout State) -> Int) {
-    let (count, outcome) = state.withLock { state -> (Int, Ack.Outcome?) in
-      let count = change(&state)
-      return (count, count > 0 && state.left == 0 ? state.outcome : nil)
+  /// Reports that the next execution gets the remaining events: nothing is decided about them here.
+  package func announceHandover() { if left > 0 { ack.handOver() } }
+
+  /// Leaves the remaining events to the next execution; nil: there are none.
+  package func leave() -> LeftReceipt? {
+    let (count, bytes) = state.withLock { state in
+      defer { (state.left, state.bytes) = (0, 0) }
+      return (state.left, state.bytes)
     }
+    guard count > 0 else { return nil }
+    book.memory?.remove(bytes)
+    book.left(count)
+    return LeftReceipt(ack, count, bytes: bytes)
+  }
+
+  /// The memory of its events is free, although they may be acknowledged later: they are written, and not on the disk. From any thread.
+  package func freeMemory() {
+    book.memory?.remove(
+      state.withLock { state in
+        defer { state.bytes = 0 }
+        return state.bytes
+      })
+  }
+
+  private func end(_ change: (inout State) -> Int) {
+    let (count, bytes, outcome) = state.withLock { state -> (Int, Int, Ack.Outcome?) in
+      let before = state.left
+      let count = change(&state)
+      // As if its events were equally large.
+      let kept = before == 0 ? 0 : state.bytes / before * state.left
+      defer { state.bytes = kept }
+      return (count, state.bytes - kept, count > 0 && state.left == 0 ? state.outcome : nil)
+    }
+    book.memory?.remove(bytes)
     if count > 0 { book.acknowledged(count, since: since) }
     if let outcome { ack.release(outcome) }
   }
 
   /// False: it has been acknowledged, or is of another turn.
-  fileprivate func add(_ events: Int, _ ack: Ack) -> Bool {
+  fileprivate func add(_ events: Int, bytes: Int, _ ack: Ack) -> Bool {
     guard ack === self.ack else { return false }
     return state.withLock { state in
       if state.left == 0 { return false }
       state.left += events
+      state.bytes += bytes
       return true
     }
+  }
+}
+
+/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). One that nobody takes has failed.
+package final class LeftReceipt: Sendable {
+  private let hold: Mutex<Ack?>
+  package let events: Int
+  /// The memory that the sink keeps for them.
+  package let bytes: Int
+  /// Whether the sender is notified of a failure and sends the events again.
+  package let notifiesSender: Bool
+
+  fileprivate init(_ ack: Ack, _ events: Int, bytes: Int) {
+    hold = Mutex(ack)
+    self.events = events
+    self.bytes = bytes
+    notifiesSender = ack.notifiesSender
+  }
+
+  deinit { release(.failed("the pipeline was replaced, and the new version did not take it")) }
+
+  /// Ends the hold without a new receipt.
+  package func release(_ outcome: Ack.Outcome) { hold.withLock { $0.take() }?.release(outcome) }
+
+  fileprivate func take(_ book: ReceiptBook, at now: Instant) -> Receipt? {
+    guard let ack = hold.withLock({ $0.take() }) else { return nil }
+    let receipt = book.take(events, bytes: bytes, ack, joining: nil, at: now)
+    ack.release()
+    return receipt
   }
 }
 
@@ -81,19 +144,31 @@ final class ReceiptBook: Sendable {
   private let done = Atomic(0)
   /// Measures the time from arrival to acknowledgement; nil: it is not measured.
   private let latency: LatencyMeter?
+  /// Counts the bytes of the receipts.
+  let memory: SinkMemory?
   /// Events that arrive within this time may share a receipt, and then a latency; in nanoseconds.
   private static let sameTime: Int64 = 10_000_000
 
-  init(_ latency: LatencyMeter? = nil) { self.latency = latency }
+  init(_ latency: LatencyMeter? = nil, _ memory: SinkMemory? = nil) {
+    self.latency = latency
+    self.memory = memory
+  }
 
   var taken: Int { total.load(ordering: .relaxed) }
   var isClosed: Bool { done.load(ordering: .acquiring) == taken }
 
-  func take(_ events: Int, _ ack: Ack, joining open: Receipt?, at now: Instant = Instant(nanoseconds: 0)) -> Receipt {
+  func take(
+    _ events: Int, bytes: Int, _ ack: Ack, joining open: Receipt?, at now: Instant = Instant(nanoseconds: 0)
+  ) -> Receipt {
     total.add(events, ordering: .relaxed)
-    if let open, (now - open.since).nanoseconds < Self.sameTime, open.add(events, ack) { return open }
-    return Receipt(events, ack, self, since: now)
+    if let open, (now - open.since).nanoseconds < Self.sameTime, open.add(events, bytes: bytes, ack) { return open }
+    return Receipt(events, bytes: bytes, ack, self, since: now)
   }
+
+  func take(_ left: LeftReceipt, at now: Instant) -> Receipt? { left.take(self, at: now) }
+
+  /// Events that the next execution delivers.
+  fileprivate func left(_ events: Int) { done.add(events, ordering: .releasing) }
 
   fileprivate func acknowledged(_ events: Int, since: Instant) {
     latency?.ended(events, since: since)

@@ -1,3 +1,5 @@
+import CDigest
+
 /// The identity of a delivery: an event of an outbox, or an event of a sink without one. No two events of any sink with a store have the same.
 package struct DeliveryID: Sendable, Hashable {
   /// A number that no other store has.
@@ -24,6 +26,10 @@ open class RunningSink: Downstream {
   /// Events that an earlier execution had taken.
   private var restored = 0
   private let book: ReceiptBook
+  /// What it keeps of the events that it has taken.
+  private let memory: SinkMemory
+  /// The input waits for the sink's number of events.
+  private var isBounded = false
   /// The acknowledgement of its receipts under `delivery: bestEffort`, in place of the turn's: nothing waits for it.
   private let unfollowed: Ack?
   /// The outbox from which it receives rows, in durable delivery.
@@ -37,7 +43,8 @@ open class RunningSink: Downstream {
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
-    book = ReceiptBook(nodeContext.execution.meters.latency(nodeContext.step))
+    memory = SinkMemory(nodeContext.execution.services.memory, nodeContext.execution.executor)
+    book = ReceiptBook(nodeContext.execution.meters.latency(nodeContext.step), memory)
     unfollowed = nodeContext.execution.plan.isBestEffort(nodeContext.step) ? Ack(.row) { _ in } : nil
     super.init()
   }
@@ -50,7 +57,7 @@ open class RunningSink: Downstream {
   /// Takes one event.
   ///
   /// Every event that it takes, one by one or in a batch, is acknowledged exactly once: at once, with ``delivered(_:)`` or ``reject(_:_:on:)``,
-  /// or on a receipt that the sink asks for in the same turn (``take(_:joining:)``) and acknowledges when the
+  /// or on a receipt that the sink asks for in the same turn (``take(_:bytes:joining:)``) and acknowledges when the
   /// event is written, has been rejected, or has failed.
   open override func receive(_ event: Event) {}
 
@@ -81,12 +88,25 @@ open class RunningSink: Downstream {
   /// Writes the events taken and not delivered, except those with an acknowledgement, whose source is notified that
   /// they have failed. Timers are set anew.
   open func save(_ state: inout StateWriter) {}
+  /// Whether `save` would write nothing that the next execution needs, so that a change of the step loses nothing.
+  open var keepsNothing: Bool { false }
   /// Reads what `save` wrote, in the same order; called before `open`. Must change nothing if it throws.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
   /// The pipeline is about to be suspended, and its sources have stopped: begin nothing that the next execution can begin. A sink that waits
   /// for answers may hold the execution (``Execution/hold()``) until they have come, for a short time, so that nothing is done twice. Called
   /// where `suspend` may follow.
   open func willSuspend() {}
+  /// The pipeline is about to be suspended: whether the sink leaves what it has not delivered to its next version in this process, with its receipts
+  /// (``Receipt/leave()``) and ``leftRows``, as ``suspend()`` does then. It begins nothing new from now on, and announces it to its senders
+  /// (``Receipt/announceHandover()``).
+  open func handOverQueue() -> Bool { false }
+  /// The rows whose events the sink leaves to its next version; set before ``suspend()``.
+  package final var leftRows: [GivenRows] = []
+  /// Takes over rows whose events the version before has left.
+  package final func take(_ rows: [GivenRows]) { outbox?.adopt(rows) }
+  /// The pipeline is about to end, and somebody may wait for the events that the sink has: send at once what waits for more events. Called
+  /// between two turns, or in one.
+  open func hurry() { acknowledgeSoon() }
   /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their receipts, write nothing
   /// more. A sink that the next execution does not have gets ``finish()`` in its place.
   open func suspend() {}
@@ -137,6 +157,7 @@ open class RunningSink: Downstream {
   public final func drained() {
     guard !isDrained else { return }
     isDrained = true
+    left()
     if let outbox { outbox.targetDrained() } else { execution.sinkDrained(index) }
   }
 
@@ -160,16 +181,21 @@ open class RunningSink: Downstream {
   /// The identity that the received event has in every delivery; nil: it has none.
   ///
   /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
-  package final func deliveryID(of event: Event, _ body: some Sequence<UInt8>) -> DeliveryID? {
+  package final func deliveryID(of event: Event, _ body: [UInt8]) -> DeliveryID? {
     if outbox != nil { return execution.deliveredEvent }
-    guard distinguishesEvents, let store = execution.storeIdentity, let id = event.id else { return nil }
+    guard distinguishesEvents, let store = execution.storeIdentity else { return nil }
+    var print = fingerprint
+    guard event.addID(to: &print) else { return nil }
+    let row = body.withUnsafeBytes { rx_xxh3_seeded($0.baseAddress, $0.count, print.value) }
+    return DeliveryID(store: store, row: Int64(bitPattern: row), index: -1)
+  }
+
+  /// That of its name, which begins the identity of each event.
+  private lazy var fingerprint: Fingerprint = {
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
-    print.add(UInt64(id.utf8.count))
-    print.add(id.utf8)
-    print.add(body)
-    return DeliveryID(store: store, row: Int64(bitPattern: print.value), index: -1)
-  }
+    return print
+  }()
 
   private lazy var distinguishesEvents: Bool = {
     guard execution.namesEvents, let sink = execution.plan.sinks.first(where: { $0.step == nodeContext.step }) else {
@@ -177,6 +203,36 @@ open class RunningSink: Downstream {
     }
     return execution.plan.distinguishesEvents(at: sink)
   }()
+
+  // MARK: What waits in the sink
+
+  /// How many bytes it may usually keep of the events that it has taken; less while the queues of all pipelines exceed `--queue-memory`. Beyond,
+  /// its input waits, without any call of the sink.
+  open var memoryLimit: Int { 16 << 20 }
+
+  /// The bytes that it keeps of the events that it has taken.
+  package final var memoryHeld: Int { memory.held }
+
+  /// Whether its input waits: nothing more comes to fill a batch.
+  package final var waitsForRoom: Bool { memory.isPaused || isBounded }
+
+  /// Pauses the input while more than `most` events wait, until half of them do. Beside ``memoryLimit``; call it whenever the number has
+  /// changed. In turns.
+  public final func bound(_ waiting: Int, _ most: Int) {
+    if !isBounded, waiting > most {
+      isBounded = true
+      pauseInput()
+    } else if isBounded, waiting <= most / 2 {
+      isBounded = false
+      resumeInput()
+    }
+  }
+
+  /// The sink has ended: it holds up no input any more.
+  final func left() {
+    memory.end()
+    bound(0, 0)
+  }
 
   // MARK: Pauses
 
@@ -220,16 +276,29 @@ open class RunningSink: Downstream {
 
   /// A receipt for events of this turn, which the sink acknowledges later. In turns.
   ///
-  /// - Parameter open: An open receipt of the sink, which takes these events in, too, if they need not be distinguished.
-  public final func take(_ events: Int, joining open: Receipt? = nil) -> Receipt {
-    book.take(events, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
+  /// - Parameters:
+  ///   - bytes: The memory that the sink keeps for them until they are acknowledged, or ``Receipt/freeMemory()`` is called.
+  ///   - open: An open receipt of the sink, which takes these events in, too, if they need not be distinguished.
+  public final func take(_ events: Int, bytes: Int, joining open: Receipt? = nil) -> Receipt {
+    let receipt = book.take(events, bytes: bytes, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
+    memory.add(bytes, self)
+    return receipt
   }
 
   /// A receipt for events of a saved state, which an earlier execution had taken. In turns, by `restore`.
-  package final func takeBack(_ events: Int) -> Receipt {
+  package final func takeBack(_ events: Int, bytes: Int) -> Receipt {
     restored += events
     counters.pointee.restored &+= UInt64(events)
-    return take(events)
+    return take(events, bytes: bytes)
+  }
+
+  /// A receipt for events that the execution before has left; nil: they were taken already.
+  package final func take(_ left: LeftReceipt) -> Receipt? {
+    guard let receipt = book.take(left, at: executor.now) else { return nil }
+    restored += left.events
+    counters.pointee.restored &+= UInt64(left.events)
+    memory.add(left.bytes, self)
+    return receipt
   }
 
   /// Events of this turn have been delivered.
@@ -302,4 +371,5 @@ open class RunningSink: Downstream {
 extension TimerTarget where Self: RunningSink {
   /// ``RunningSink/awaitsAnswers`` covers rejections of a woken sink.
   package var mayGoOn: Bool { false }
+  public var timerKind: TimerKind { .output }
 }

@@ -12,6 +12,8 @@ open class RunningSource: OperatorNode {
   /// The order of subscription among sources.
   final var serial: UInt64 = 0
 
+  /// The `meta.key` of its events; the scope keeps its memory.
+  final let key: Value
   // Unmanaged, so that an event avoids retain and release: `origin`, and the executor, which outlives the source.
   private let own: Unmanaged<Origin>
   private let unmanagedExecutor: Unmanaged<Executor>
@@ -21,6 +23,7 @@ open class RunningSource: OperatorNode {
     origin = Origin(
       source: step.owner, receivedAt: 0, reply: nodeContext.scope.origin.reply, identity: Self.identity(nodeContext))
     own = .passUnretained(origin)
+    key = nodeContext.scope.keyValue
     unmanagedExecutor = .passUnretained(nodeContext.execution.executor)
     super.init(nodeContext, downstream: downstream)
   }
@@ -93,6 +96,15 @@ open class RunningSource: OperatorNode {
   }
 
   public final override func start() {}
+
+  /// Whether a full queue of a step holds its timers back. The script of a test says itself when its events come.
+  package final var waitsForSteps = true
+
+  public final override var timerKind: TimerKind {
+    guard waitsForSteps else { return .step }
+    let isInner = nodeContext.scope.outer != nil || execution.plan.sourcesOfInnerSignals.contains(nodeContext.step)
+    return isInner ? .step : .input
+  }
 
   /// The source has ended, and `stop` has run.
   func ended() {}
@@ -186,7 +198,7 @@ open class RunningSource: OperatorNode {
   /// Emits one event that this source made.
   public final func produce(_ value: Value, position: Int64 = -1) {
     execution.tally.received &+= 1
-    emit(Event(value, from: own, position: position))
+    emit(Event(value, key: key, from: own, position: position))
     finishEvent()
     if execution.hasReachedLimit { endAtLimit() }
   }
@@ -194,7 +206,7 @@ open class RunningSource: OperatorNode {
   /// Emits one event with another origin.
   package final func produce(_ value: Value, origin: Origin, position: Int64 = -1) {
     execution.tally.received &+= 1
-    emit(Event(value, origin: origin, position: position))
+    emit(Event(value, key: key, origin: origin, position: position))
     finishEvent()
     if execution.hasReachedLimit { endAtLimit() }
   }
@@ -216,19 +228,30 @@ open class RunningSource: OperatorNode {
     position: Int64 = -1
   ) {
     execution.tally.received &+= 1
-    let shown = UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.shownInputBytes))
-    let text = String(decoding: shown, as: UTF8.self)
     refuse(
-      Event(arena.string(text), origin: origin ?? self.origin, position: position), code, because: failure, "input")
+      Event(arena.string(Self.shown(bytes)), key: key, origin: origin ?? self.origin, position: position), code,
+      because: failure, "input")
+  }
+
+  /// Drops input that the file leaves out.
+  package final func dropInput(
+    _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
+  ) {
+    execution.tally.received &+= 1
+    countDropped(
+      Event(arena.string(Self.shown(bytes)), key: key, origin: origin ?? self.origin, position: position),
+      .init(code: Diagnostic.Code.inputNotDecodable.name, message: message, location: nodeContext.location))
+  }
+
+  private static func shown(_ bytes: UnsafeRawBufferPointer) -> String {
+    String(decoding: UnsafeRawBufferPointer(rebasing: bytes.prefix(shownInputBytes)), as: UTF8.self)
   }
 
   /// Applies the error policy of the source to the event for which this inner signal was made; `keep` sends that event.
   /// Returns false if the signal was not made for an event.
   package final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
-    guard let outer = nodeContext.scope.outer else { return false }
-    var event = Event(outer.value, origin: nodeContext.scope.origin)
-    if let key = nodeContext.scope.key { event.key = key.value }
-    refuse(event, code, because: failure, "an event")
+    guard let outer = nodeContext.scope.outerEvent else { return false }
+    refuse(outer, code, because: failure, "an event")
     return true
   }
 

@@ -20,6 +20,7 @@ public final class EventFrame {
     frame[Variables.error] = scope.error?.value ?? .absent
     outer = scope.outer
     error = scope.error
+    key = scope.key
     usesMeta = segment.usesMeta
     read = Meta(segment.metaMembers)
     readsPaths = segment.projection.hasPaths
@@ -40,6 +41,7 @@ public final class EventFrame {
     frame[Variables.env] = segment.environment.value
     outer = nil
     error = nil
+    key = nil
     usesMeta = false
     read = Meta([])
     readsPaths = segment.projection.hasPaths
@@ -80,6 +82,7 @@ public final class EventFrame {
 
   private let outer: OwnedValue?
   private let error: OwnedValue?
+  private let key: OwnedValue?
 
   /// Loads `event`. Returns nil, or the failure if the event is not valid JSON.
   @inline(__always)
@@ -141,7 +144,7 @@ public final class EventFrame {
 
   /// Prepares for an evaluation without an event: a source's parameters, the end of a signal.
   package func loadNothing(position: Value = .absent) {
-    _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer]))
+    _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer], key: key?.value ?? .absent))
   }
 
   /// What stands for plugins; nil: they run.

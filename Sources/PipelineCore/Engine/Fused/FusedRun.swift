@@ -79,6 +79,7 @@ public class FusedRun: OperatorNode {
   private final class OwnChain: FusedChain {
     private let run: Unmanaged<FusedRun>
     init(_ run: FusedRun) { self.run = .passUnretained(run) }
+    override var key: Value { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.keyValue } }
     override func ended() { run._withUnsafeGuaranteedRef { $0.finish() } }
     override func becameFresh() { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.chain?.becameFresh() } }
   }
@@ -341,7 +342,8 @@ public class FusedRun: OperatorNode {
       current = index
       let own = chain?.steps
       let step = own?[index] ?? steps[index].step
-      completingKey = chain?.key ?? .absent
+      let key = chain?.key ?? nodeContext.scope.keyValue
+      completingKey = key
       var ended = index
       let counters = steps[index].counters
       let given = counters.pointee.given
@@ -350,8 +352,7 @@ public class FusedRun: OperatorNode {
       if !(step.takeUnretainedValue() is LateStep) { counters.pointee.made &+= counters.pointee.given &- given }
       if let last {
         counters.pointee.made &+= 1
-        var event = Event(last)
-        if let chain { event.key = chain.key }
+        var event = Event(last, key: key)
         ended = max(ended, withUnsafeMutablePointer(to: &event) { go(on: $0, from: index + 1, own) })
       }
       index = ended + 1
@@ -369,18 +370,18 @@ public class FusedRun: OperatorNode {
   /// The frame of the running step, loaded without an event, for values sent at the end.
   final func frameOfNothing() -> EventFrame {
     let frame = frame(at: current)
-    var nothing = Event(.null)
-    nothing.key = completingKey
     _ = frame.load(nothing)
     return frame
   }
+
+  /// What a step that completes has instead of an event.
+  final var nothing: Event { Event(.null, key: completingKey) }
 
   // MARK: Steps that send later
 
   /// Passes a value of a step through the steps downstream of it.
   final func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
-    var event = Event(value)
-    event.key = chain.key
+    var event = Event(value, key: chain.key)
     steps[index].counters.pointee.made &+= 1
     let outer = current
     let ended = withUnsafeMutablePointer(to: &event) { go(on: $0, from: index + 1, chain.steps) }

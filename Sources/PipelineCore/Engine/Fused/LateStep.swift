@@ -230,7 +230,9 @@ final class StreamTime {
     for _ in 0..<(try state.count()) {
       let key: String = try state.read()
       let (watermark, serial): (Int64, UInt64) = (try state.read(), try state.read())
-      guard let number = plan.steps.firstIndex(where: { $0.key == key }), serial < 1 << 62 else {
+      guard let number = plan.steps.firstIndex(where: { $0.key == key || $0.formerKeys.contains(key) }),
+        serial < 1 << 62
+      else {
         throw StateFault("the event time is of an unknown step")
       }
       clock(of: StepID(number)).restore(watermark: watermark, serial: serial)

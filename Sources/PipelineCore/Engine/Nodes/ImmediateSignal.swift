@@ -57,7 +57,8 @@ final class ImmediateSignal {
     let count = list.is(.list) ? list.elements.count : 1
     for index in 0..<count where goesOn() {
       node.execution.tally.received &+= 1
-      let sent = Event(list.is(.list) ? list.elements[index] : list, origin: origin, position: Int64(index))
+      let sent = Event(
+        list.is(.list) ? list.elements[index] : list, key: event.key, origin: origin, position: Int64(index))
       if let run {
         run.setOuter(event.value)
         edge.pass(sent)

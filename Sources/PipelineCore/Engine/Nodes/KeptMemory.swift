@@ -5,6 +5,7 @@
 /// comparison where it is kept and where it leaves; one that nothing keeps costs nothing.
 final class KeptMemory: TimerTarget {
   var mayGoOn: Bool { false }
+  var timerKind: TimerKind { .output }
 
   private unowned let executor: Executor
   private let budget: MemoryBudget
@@ -15,6 +16,8 @@ final class KeptMemory: TimerTarget {
   private var wake = Wake.none
   /// How often it checks whether other pipelines have freed memory.
   private static let interval = TimeSpan.seconds(1)
+  /// So few bytes never pause the input.
+  private static let least = 16 << 10
 
   init(_ executor: Executor, _ budget: MemoryBudget) {
     self.executor = executor
@@ -28,7 +31,7 @@ final class KeptMemory: TimerTarget {
     if more == 0 { return }
     bytes &+= more
     share.set(max(0, bytes))
-    if pausing != nil { resumeIfPossible() } else if more > 0, bytes > budget.limit / 16 { pauseIfFull(step) }
+    if pausing != nil { resumeIfPossible() } else if more > 0, bytes > Self.least { pauseIfFull(step) }
   }
 
   private var room: Int { budget.room(budget.usualOfSteps) }

@@ -87,6 +87,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Whether events may come of its timers, or its end. A node whose timers repeat themselves says here when they send nothing, and that
   /// they hold up no stop.
   open var mayGoOn: Bool { true }
+  /// What its timers wait for; a node that only sends at a time need not override it.
+  open var timerKind: TimerKind { .step }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
   /// Frees what only this class knows: inner subscriptions, queues. Called once.
@@ -94,8 +96,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Continues the work deferred by `later`.
   open func resumed(_ token: Int) {}
 
-  /// How many of the events that came over its inputs it holds; for a step that ``OperatorComponent/relaysEvents``. Asked when
-  /// it ends, before `stop`.
+  /// How many of the events that came over its inputs it holds, and has neither sent, combined nor given up. Asked when it ends, before
+  /// `stop`: after an error or a cancellation they are lost. A completion has sent or counted them.
   open var heldCount: Int { 0 }
 
   // MARK: State, to override where the spec says `persistence: .state`
@@ -117,6 +119,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   final func emit(_ batch: Batch) {
     if !isClosed { edge.pass(batch) }
   }
+
+  /// An event of the step's own: of several events, of a time or of an end. It has the key of the group, and no other metadata; an event that
+  /// is sent for one that came has that one's (``Event/with(_:)``).
+  package final func made(_ value: Value) -> Event { Event(value, key: nodeContext.scope.keyValue) }
 
   /// Sends one event, unless the node has ended.
   @inline(__always)
@@ -178,6 +184,12 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   public final func countDropped(_ event: @autoclosure () -> Event?) {
     counters.pointee.dropped &+= 1
     if counters.pointee.dropped >= counters.pointee.ofDropped.next { offer(event(), .dropped) }
+  }
+
+  /// The same, with a reason that the step's parameters do not show.
+  final func countDropped(_ event: Event, _ reason: StoppedEvent.Problem) {
+    counters.pointee.dropped &+= 1
+    execution.meters.offer(event, .dropped, at: nodeContext.step, reason)
   }
 
   /// Counts an event that the step held, and whose place a newer one takes.
@@ -380,6 +392,7 @@ package final class Scope {
   package let error: OwnedValue?
   /// The reply target and origin of the outer event, so that a `reply` sink can answer from inside.
   package let origin: Origin
+  /// The `meta.key` of all events of the signals in this scope: that of the group, or of the event for which the inner signal was made.
   package let key: OwnedValue?
   /// The input of a chain parameter, which the surrounding node feeds.
   let subject: Subject?
@@ -425,6 +438,12 @@ package final class Scope {
   /// Whether signals of the two scopes belong to the same inner signal, or to none.
   func isBeside(_ other: Scope) -> Bool { (reference ?? self) === (other.reference ?? other) }
 
+  /// ``key``, or absent; valid as long as the scope.
+  var keyValue: Value { key?.value ?? .absent }
+
+  /// The event for which the inner signal was made; nil: it was made for none. Valid as long as the scope.
+  var outerEvent: Event? { outer.map { Event($0.value, key: keyValue, origin: origin) } }
+
   /// Whether the signal was made for an event, or for the end of a signal.
   var isForSomething: Bool { outer != nil || error != nil }
 
@@ -441,11 +460,14 @@ package final class Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
+  /// The scope of a group's chain. `key`: nil keeps that of this scope.
   func with(
-    subject: Subject, frames: SharedFrames? = nil, time: StreamTime? = nil, chain: FusedChain? = nil
+    subject: Subject, key: OwnedValue? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
+    chain: FusedChain? = nil
   ) -> Scope {
     Scope(
-      outer: outer, error: error, origin: origin, key: key, subject: subject, work: work, frames: frames, time: time,
+      outer: outer, error: error, origin: origin, key: key ?? self.key, subject: subject, work: work, frames: frames,
+      time: time,
       chain: chain)
   }
 

@@ -20,6 +20,9 @@ class QueueingNode: MultiInletNode {
     super.init(nodeContext, downstream: downstream)
   }
 
+  /// The number of waiting events.
+  final var waitingCount: Int { waiting.count }
+
   /// The number of running inner signals.
   var active: Int { inletCount }
 

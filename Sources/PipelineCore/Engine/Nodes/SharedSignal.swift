@@ -13,12 +13,14 @@ protocol NumberedSubscription: Subscription {
 final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
-  private var subscribers: [Subscriber] = [] { didSet { chooseReceivers() } }
+  private var subscribers: [Subscriber] = [] { didSet { subscribersChanged() } }
   /// The receiver, if there is just one. Unmanaged like `receivers`, so that an event avoids retain and release.
   @exclusivity(unchecked) private var only: Edge?
   /// The subscribers as an event meets them: those that were there when it came. A replaced list, like a removed subscriber, lives to the
   /// end of the turn.
   @exclusivity(unchecked) private var receivers = Receivers([])
+  /// The list is made anew for the next event: once for thousands that subscribe one after the other.
+  @exclusivity(unchecked) private var isStale = false
   private var connection: (any Subscription)?
   private let sharing: Sharing
   /// The events that late subscribers receive first, oldest first; their numbers are consecutive.
@@ -39,9 +41,9 @@ final class SharedSignal: Downstream {
     sharing = execution.plan.named[index].sharing
   }
 
-  private func chooseReceivers() {
-    execution.executor.releaseLater(receivers)
-    receivers = Receivers(subscribers)
+  private func subscribersChanged() {
+    if !isStale { execution.executor.releaseLater(receivers) }
+    isStale = true
     only = subscribers.count == 1 && sharing.replay == 0 ? subscribers[0].edge : nil
   }
 
@@ -241,6 +243,10 @@ final class SharedSignal: Downstream {
   @inline(never)
   private func passToAll(_ event: Event) {
     if sharing.replay > 0 { keep(event) }
+    if isStale {
+      receivers = Receivers(subscribers)
+      isStale = false
+    }
     Unmanaged.passUnretained(receivers)._withUnsafeGuaranteedRef { $0.pass(event) }
   }
 

@@ -6,6 +6,8 @@ final class Subject: Downstream {
   }
   /// The receiver, unmanaged to avoid retain and release.
   @exclusivity(unchecked) private var target: Edge?
+  /// Whether an event has a receiver.
+  var isRead: Bool { target != nil }
   /// No event can come any more, for any subscriber.
   private(set) var hasEnded: Bool
 

@@ -13,3 +13,99 @@ class TriggeredNode: MultiInletNode {
     if !isClosed { subscribe(nodeContext.inputs[0]) }
   }
 }
+
+/// A node with a trigger that reads each event together with the newest of the trigger.
+///
+/// Where one event of a source may reach both, an event of the input waits until everything that the source's event changes has changed. So it
+/// makes no difference in which order the two ways were subscribed, for whichever other readers.
+class SettlingNode: TriggeredNode {
+  /// Whether one event may reach the input and the trigger.
+  private let meets: Bool
+  private let precedence: Int
+  /// The events that wait, in order: the first in memory that is used again, and the rest.
+  private var first: OwnedEvent?
+  private var hasFirst = false
+  private var rest: [OwnedEvent] = []
+  private var isWaiting: Bool { hasFirst }
+  /// How many events wait for the trigger to settle.
+  final var settlingCount: Int { hasFirst ? 1 + rest.count : 0 }
+
+  override init(trigger: SignalPlan?, _ nodeContext: NodeContext, _ downstream: Downstream) {
+    (meets, precedence) = nodeContext.meeting(trigger)
+    super.init(trigger: trigger, nodeContext, downstream)
+  }
+
+  /// Takes an event; the trigger has settled.
+  func take(_ event: Event) {}
+
+  final override func receive(_ event: Event) {
+    if meets { wait(event) } else { take(event) }
+  }
+
+  private func wait(_ event: Event) {
+    guard hasFirst else {
+      hasFirst = true
+      if first == nil { first = OwnedEvent(event) } else { first?.assign(event, retiring: arena) }
+      execution.priorities.add(precedence)
+      return later()
+    }
+    rest.append(OwnedEvent(event))
+  }
+
+  override func resumed(_ token: Int) {
+    guard isWaiting else { return }
+    // A node upstream may change the trigger once more.
+    if execution.priorities.has(before: precedence) { later() } else { settle() }
+  }
+
+  /// Takes the events that wait.
+  final func settle() {
+    guard isWaiting, let first else { return }
+    let others = rest
+    leave()
+    first.keep(in: arena)
+    take(first.event)
+    for event in others where !isClosed {
+      event.keep(in: arena)
+      take(event.event)
+    }
+  }
+
+  private func leave() {
+    guard hasFirst else { return }
+    hasFirst = false
+    if !rest.isEmpty { rest = [] }
+    execution.priorities.remove(precedence)
+  }
+
+  /// An override must call `super.stop()`.
+  override func stop() {
+    leave()
+    super.stop()
+  }
+
+  final func saveSettling(_ state: inout StateWriter) {
+    state.write(each: hasFirst ? [first].compactMap { $0 } + rest : [])
+  }
+
+  final func restoreSettling(_ state: inout StateReader) throws(StateFault) {
+    let events = try state.read([OwnedEvent].self)
+    guard let next = events.first else { return }
+    first = next
+    hasFirst = true
+    rest = Array(events.dropFirst())
+    execution.priorities.add(precedence)
+  }
+}
+
+extension NodeContext {
+  /// Whether one event of a source may come both over the step's input and from `trigger`, and the precedence of a node that waits for both.
+  func meeting(_ trigger: SignalPlan?) -> (meets: Bool, precedence: Int) {
+    let signals = inputs + [trigger].compactMap { $0 }
+    let precedence = PriorityQueue.settling(upstream: signals.map(\.settling).max() ?? 0)
+    if let known = execution.meetings[step] { return (known, precedence) }
+    let found = execution.plan.meet(signals)
+    execution.meetings[step] = found
+    return (found, precedence)
+  }
+}

@@ -88,7 +88,14 @@ final class Restoration {
 
   /// Finds the steps that are the same as before.
   private func compare() {
-    let known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
+    var known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
+    if plan.steps.contains(where: { !$0.formerKeys.isEmpty }) {
+      // A step that has a state of its own has moved before.
+      let saved = Set(entries.lazy.filter(\.isStep).map(\.name))
+      for (number, step) in plan.steps.enumerated() where !saved.contains(step.key) {
+        for former in step.formerKeys where known[former] == nil { known[former] = number }
+      }
+    }
     for (at, entry) in entries.enumerated() {
       guard entry.isStep else {
         references[entry.name] = at
@@ -100,7 +107,9 @@ final class Restoration {
         refusals.append(
           Diagnostic(
             .stateRefused, "the pipeline has no step '\(entry.name)' any more, so its state is dropped",
-            at: nil, help: "Give steps that may move a name: '{ \(Self.keyword(entry.name)): ..., name: NAME }'"))
+            at: nil,
+            help:
+              "A step that goes on from it says so: '{ \(Self.keyword(entry.name)): ..., movedFrom: \(entry.name) }'"))
         continue
       }
       if entry.fingerprint != plan.steps[number].fingerprint {

@@ -44,6 +44,15 @@ public final class Executor: @unchecked Sendable {
   private var timerRow = 0
   /// Timers that were due before this instant come first, however many they are: those of a restored state.
   var restoredAt = Instant(nanoseconds: .min)
+  /// How long timers that are late by ``late`` or more wait for input: nil in virtual time, where none is late. The process was stopped, or got no
+  /// processor, and input that has come meanwhile is older than what such a timer would say of its absence.
+  package var graceOfTimers: TimeSpan?
+  package static let grace = TimeSpan.milliseconds(250)
+  package static let late = TimeSpan.seconds(1)
+  /// Until then timers wait.
+  private var graceEnd: Instant?
+  /// Timers that were due before have waited.
+  private var graceGiven = Instant(nanoseconds: .min)
   /// The most turns of one kind in a row before the next kind gets one: no kind starves.
   private static let rowLimit = 1024
 
@@ -56,6 +65,8 @@ public final class Executor: @unchecked Sendable {
   private var stride = 8
   private var lastCheck = Instant(nanoseconds: 0)
   private var turnEnd = Instant(nanoseconds: 0)
+  /// When another pipeline of the same thread needs it: turns end soon after.
+  private var bound = Instant.distantFuture
   private var eventsLeft = 0
   /// The value that `credit` started from.
   private var granted = 0
@@ -101,6 +112,13 @@ public final class Executor: @unchecked Sendable {
   func needsNoTurn() { asksForTurn = false }
 
   private var inputPause = InputPause()
+  /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: what its steps
+  /// hold is bounded then, and the sinks get it before they end.
+  var holdsBack = true { didSet { timers.releaseHeld() } }
+  /// A sink pauses the input.
+  private var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
+  /// A sink had paused the input before this turn: deferred steps wait.
+  private var defersLonger = false
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
@@ -178,7 +196,13 @@ public final class Executor: @unchecked Sendable {
   // MARK: Turns
 
   /// The deadline of the next timer, or nil.
-  package var nextDeadline: Instant? { deferredHead < deferred.count || asksForTurn ? now : timers.next }
+  package var nextDeadline: Instant? {
+    if hasDeferred && !isHeldBack || asksForTurn { return now }
+    guard let graceEnd, let next = timers.next else { return timers.next }
+    return max(next, graceEnd)
+  }
+
+  private var hasDeferred: Bool { deferredHead < deferred.count }
 
   /// Whether deferred work, a timer or a batch of input is left that may cause events.
   var mayGoOn: Bool { deferredHead < deferred.count || timers.mayGoOn || hasBatches }
@@ -212,10 +236,12 @@ public final class Executor: @unchecked Sendable {
   /// Runs turns until nothing is due, `quantum` has passed or `deadline` has come, but at least one turn if one is due.
   /// Returns whether something is left to do now.
   package func run(for quantum: TimeSpan, until deadline: Instant? = nil) -> Bool {
+    bound = deadline ?? .distantFuture
+    defer { bound = .distantFuture }
     guard runOne() else { return false }
-    let end = min(now + quantum, deadline ?? .distantFuture)
-    // `now` is the instant of the last turn, which saves another read of the clock.
-    while now < end {
+    let end = min(now + quantum, bound)
+    // The last reading of the clock in the last turn, which saves another one.
+    while lastCheck < end {
       guard runOne() else { return false }
     }
     return true
@@ -281,13 +307,13 @@ public final class Executor: @unchecked Sendable {
       return true
     }
     urgentRow = 0
-    if timerRow < Self.rowLimit || isCatchingUp, let due = timers.popDue(now) {
+    if timerRow < Self.rowLimit || isCatchingUp, !timersMustWait, let due = popDue() {
       timerRow += 1
       turn { due.target.woke(due.token) }
       return true
     }
     timerRow = 0
-    if deferredHead < deferred.count || asksForTurn {
+    if hasDeferred && !isHeldBack || asksForTurn {
       turn {}
       return true
     }
@@ -297,11 +323,44 @@ public final class Executor: @unchecked Sendable {
       turn(work)
       return true
     }
-    if let due = timers.popDue(now) {
+    if !timersMustWait, let due = popDue() {
       turn { due.target.woke(due.token) }
       return true
     }
     return false
+  }
+
+  /// Whether timers are so late that the input that has waited with them comes first.
+  private var timersMustWait: Bool {
+    if let graceEnd {
+      if now < graceEnd { return true }
+      self.graceEnd = nil
+      graceGiven = now
+      return false
+    }
+    guard let grace = graceOfTimers, let next = timers.next, now - next >= Self.late, next >= graceGiven,
+      next >= restoredAt
+    else { return false }
+    graceEnd = now + grace
+    return true
+  }
+
+  /// The next timer that is due and need not wait.
+  @inline(__always)
+  private func popDue() -> (target: any TimerTarget, token: Int)? {
+    inputPause.isOn && holdsBack ? popDueInPause() : timers.popDue(now)
+  }
+
+  @inline(never)
+  private func popDueInPause() -> (target: any TimerTarget, token: Int)? {
+    let byOutput = inputPause.outputs > 0
+    return timers.popDue(now) { kind in
+      switch kind {
+      case .input: true
+      case .step: byOutput
+      case .output: false
+      }
+    }
   }
 
   /// Whether a timer was due while the pipeline was down.
@@ -356,7 +415,8 @@ public final class Executor: @unchecked Sendable {
   private func turn(_ work: () -> Void) {
     turns &+= 1
     isSpent = false
-    turnEnd = now + limits.time
+    defersLonger = isHeldBack
+    turnEnd = min(now + limits.time, max(bound, now + TurnLimits.checkInterval))
     lastCheck = now
     eventsLeft = limits.events
     grant()
@@ -364,7 +424,7 @@ public final class Executor: @unchecked Sendable {
     work()
     runDeferred(yielding: true)
     asksForTurn = false
-    if deferredHead == deferred.count, becameQuiet() {
+    if !hasDeferred, becameQuiet() {
       asksForTurn = true
       runDeferred(yielding: true)
     }
@@ -391,6 +451,7 @@ public final class Executor: @unchecked Sendable {
   /// Runs at most `deferredLimit` deferred steps. `yielding`: stops earlier once the turn is spent; the rest of the
   /// batch then waits for the remaining steps.
   private func runDeferred(yielding: Bool) {
+    if defersLonger { return }
     depth += 1
     drain &+= 1
     var steps = 0
@@ -542,7 +603,10 @@ public final class Executor: @unchecked Sendable {
   /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
   package func pauseInput(_ pressure: Pressure) { inputPause.begin(pressure, at: now) }
 
-  package func resumeInput(_ pressure: Pressure) { inputPause.end(pressure, at: now) }
+  package func resumeInput(_ pressure: Pressure) {
+    inputPause.end(pressure, at: now)
+    if inputPause.outputs == 0, timers.holdsSome { timers.releaseHeld() }
+  }
 
   /// How long the input has been paused, until `time`.
   func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }

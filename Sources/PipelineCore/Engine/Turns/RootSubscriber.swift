@@ -1,4 +1,4 @@
-/// The subscriber of a signal that runs only because it executes a command.
+/// The subscriber of a signal that has no reader and runs all the same: it executes a command, or its errors output is read.
 final class RootSubscriber: Downstream {
   private unowned let execution: Execution
   var upstream: (any Subscription)?

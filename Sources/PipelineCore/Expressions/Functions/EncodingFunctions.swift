@@ -55,6 +55,13 @@ extension FunctionRegistry {
         }
       ], examples: [("urlEncode('a b/c')", "'a%20b%2Fc'")]),
     FunctionSpec(
+      "raw", "The text as it is, also in a URL, where other expressions are percent-encoded.",
+      [.global([.string], .string) { arguments in arguments[0] }],
+      examples: [("raw('a/b?c=d')", "'a/b?c=d'")],
+      details:
+        "`url: 'http://h/{{ raw(event.path) }}'` requests a path of several segments. Event data within `raw` can add parameters to a query; it still cannot leave the path, nor begin a query or a fragment."
+    ),
+    FunctionSpec(
       "urlDecode", "The text with its %-escapes resolved; '+' stays.",
       [
         .global([.string], .string) { arguments in

@@ -7,8 +7,9 @@ struct IPAddress: Equatable {
 
   init(bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Parses an address without zone; rejects the mixed notation of a mapped IPv4 address.
-  init?(_ text: UnsafeRawBufferPointer) {
+  /// Parses an address without zone. `isStrict`: rejects the mixed notation of a mapped IPv4 address, as the language does; sockets for both
+  /// families name their peers that way.
+  init?(_ text: UnsafeRawBufferPointer, isStrict: Bool = false) {
     guard text.count <= 45 else { return nil }
     if let v4 = Self.v4(text) {
       bytes = v4
@@ -17,7 +18,7 @@ struct IPAddress: Equatable {
     guard let v6 = Self.v6(text) else { return nil }
     let isMapped = v6[0..<10].allSatisfy { $0 == 0 } && v6[10] == 255 && v6[11] == 255
     if isMapped {
-      guard !text.contains(0x2E) else { return nil }
+      if isStrict, text.contains(0x2E) { return nil }
       bytes = Array(v6[12...])
     } else {
       bytes = v6
@@ -151,13 +152,19 @@ struct IPRange: Equatable {
     self.prefix = prefix
   }
 
-  init?(_ text: UnsafeRawBufferPointer) {
+  /// The prefix of a range of mapped addresses counts the bits of IPv6.
+  init?(_ text: UnsafeRawBufferPointer, isStrict: Bool = false) {
     guard let slash = text.lastIndex(of: 0x2F) else { return nil }
     let digits = UnsafeRawBufferPointer(rebasing: text[(slash + 1)...])
-    guard let address = IPAddress(UnsafeRawBufferPointer(rebasing: text[..<slash])),
-      digits.count <= 3, let prefix = NumberText.uint(digits), prefix <= address.bitCount,
+    let written = UnsafeRawBufferPointer(rebasing: text[..<slash])
+    guard let address = IPAddress(written, isStrict: isStrict), digits.count <= 3, var prefix = NumberText.uint(digits),
       digits.count == 1 || digits[0] != 0x30
     else { return nil }
+    if address.isV4, written.contains(0x3A), written.contains(0x2E) {
+      guard prefix >= 96 else { return nil }
+      prefix -= 96
+    }
+    guard prefix <= address.bitCount else { return nil }
     self.address = address
     self.prefix = Int(prefix)
   }
@@ -186,33 +193,33 @@ extension FunctionRegistry {
       "ip", "An IP address from text, or the address of a range.",
       [
         .global([.string], ipType) { arguments in
-          IPAddress(arguments[0].rawBytes).map { make($0, arguments.context) }
+          IPAddress(arguments[0].rawBytes, isStrict: arguments.context.isStrict).map { make($0, arguments.context) }
             ?? arguments.context.failure(.conversion, arguments[0], "net.IP")
         },
         .member([cidrType], ipType) { make(range($0[0]).address, $0.context) },
       ],
-      examples: [("string(ip('2001:DB8::68'))", "'2001:db8::68'")]),
+      examples: [("string(ip('2001:DB8::68'))", "'2001:db8::68'"), ("string(ip('::ffff:10.0.0.1'))", "'10.0.0.1'")]),
     FunctionSpec(
       "cidr", "A range of IP addresses from text such as 10.0.0.0/8.",
       [
         .global([.string], cidrType) { arguments in
-          IPRange(arguments[0].rawBytes).map { make($0, arguments.context) }
+          IPRange(arguments[0].rawBytes, isStrict: arguments.context.isStrict).map { make($0, arguments.context) }
             ?? arguments.context.failure(.conversion, arguments[0], "net.CIDR")
         }
       ], examples: [("string(cidr('10.0.0.0/8'))", "'10.0.0.0/8'")]),
     FunctionSpec(
       "isIP", "Whether a text is an IP address.",
-      [.global([.string], .bool) { .bool(IPAddress($0[0].rawBytes) != nil) }],
+      [.global([.string], .bool) { .bool(IPAddress($0[0].rawBytes, isStrict: $0.context.isStrict) != nil) }],
       examples: [("isIP('192.168.0.1.0')", "false")]),
     FunctionSpec(
       "isCIDR", "Whether a text is a range of IP addresses.",
-      [.global([.string], .bool) { .bool(IPRange($0[0].rawBytes) != nil) }],
+      [.global([.string], .bool) { .bool(IPRange($0[0].rawBytes, isStrict: $0.context.isStrict) != nil) }],
       examples: [("isCIDR('10.0.0.0/8')", "true")]),
     FunctionSpec(
       "ip.isCanonical", "Whether a text is an IP address in its canonical form.",
       [
         .global([.string], .bool) { arguments in
-          guard let address = IPAddress(arguments[0].rawBytes) else {
+          guard let address = IPAddress(arguments[0].rawBytes, isStrict: arguments.context.isStrict) else {
             return arguments.context.failure(.conversion, arguments[0], "net.IP")
           }
           return .bool(Context.equalBytes(make(address, arguments.context), arguments[0]))
@@ -238,7 +245,9 @@ extension FunctionRegistry {
       [
         .member([cidrType, ipType], .bool) { .bool(range($0[0]).contains(address($0[1]))) },
         .member([cidrType, .string], .bool) { arguments in
-          IPAddress(arguments[1].rawBytes).map { .bool(range(arguments[0]).contains($0)) }
+          IPAddress(arguments[1].rawBytes, isStrict: arguments.context.isStrict).map {
+            .bool(range(arguments[0]).contains($0))
+          }
             ?? arguments.context.failure(.conversion, arguments[1], "net.IP")
         },
       ], examples: [("cidr('10.0.0.0/8').containsIP('10.1.2.3')", "true")]),
@@ -247,7 +256,9 @@ extension FunctionRegistry {
       [
         .member([cidrType, cidrType], .bool) { .bool(range($0[0]).contains(range($0[1]))) },
         .member([cidrType, .string], .bool) { arguments in
-          IPRange(arguments[1].rawBytes).map { .bool(range(arguments[0]).contains($0)) }
+          IPRange(arguments[1].rawBytes, isStrict: arguments.context.isStrict).map {
+            .bool(range(arguments[0]).contains($0))
+          }
             ?? arguments.context.failure(.conversion, arguments[1], "net.CIDR")
         },
       ], examples: [("cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16')", "true")]),

@@ -55,6 +55,7 @@ extension FunctionRegistry {
       ],
       examples: [
         ("parseKv('a=1 b=2')", "{'a': '1', 'b': '2'}"),
+        ("parseKv('a=1 b= c=3', ' ', '=')", "{'a': '1', 'b': '', 'c': '3'}"),
         ("parseKv('user: ann; role: \"a; b\"', ';', ':')", "{'user': 'ann', 'role': 'a; b'}"),
       ],
       details:
@@ -287,7 +288,8 @@ private struct PairReader {
         continue
       }
       at += within.count
-      if !between.isEmpty { while at < text.count, text[at] == 0x20 || text[at] == 0x09 { at += 1 } }
+      // White space that separates pairs ends an empty value.
+      if !between.isEmpty { while at < text.count, text[at] == 0x20 || text[at] == 0x09, !ends(text, at) { at += 1 } }
       if at < text.count, text[at] == 0x22 {
         let open = at
         guard let close = closing(text, at + 1) else {

@@ -48,12 +48,20 @@ extension FunctionRegistry {
       ], examples: [("['x', 'y'].join('-')", "'x-y'")]),
     FunctionSpec(
       "lowerAscii", "The text with the letters A to Z in lower case.",
-      [.member([.string], .string) { mapBytes($0) { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 } }],
+      [.member([.string], .string) { mapBytes($0, lowered) }],
       examples: [("'TacoCat'.lowerAscii()", "'tacocat'")]),
     FunctionSpec(
       "upperAscii", "The text with the letters a to z in upper case.",
-      [.member([.string], .string) { mapBytes($0) { $0 >= 0x61 && $0 <= 0x7A ? $0 & 0xDF : $0 } }],
+      [.member([.string], .string) { mapBytes($0, raised) }],
       examples: [("'tacoCat'.upperAscii()", "'TACOCAT'")]),
+    FunctionSpec(
+      "lower", "The text in lower case, by the rules of Unicode, which are those of no language in particular.",
+      [.member([.string], .string) { mapCase($0, ascii: lowered) { $0.properties.lowercaseMapping } }],
+      examples: [("'ÄRGER Straße'.lower()", "'ärger straße'")]),
+    FunctionSpec(
+      "upper", "The text in upper case, by the rules of Unicode, which are those of no language in particular.",
+      [.member([.string], .string) { mapCase($0, ascii: raised) { $0.properties.uppercaseMapping } }],
+      examples: [("'Ärger Straße'.upper()", "'ÄRGER STRASSE'")]),
     FunctionSpec(
       "replace", "The text with the occurrences of a part replaced, all or a limited number.",
       [
@@ -183,6 +191,37 @@ extension FunctionRegistry {
       for (index, element) in arguments[0].elements.enumerated() {
         if index > 0 { buffer.append(separator.rawBytes) }
         buffer.append(context.plain(element).rawBytes)
+      }
+    }
+  }
+
+  private static let lowered: @Sendable (UInt8) -> UInt8 = { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 }
+  private static let raised: @Sendable (UInt8) -> UInt8 = { $0 >= 0x61 && $0 <= 0x7A ? $0 & 0xDF : $0 }
+
+  /// By code points; ASCII, which is most text, needs no tables. A letter may become several.
+  private static func mapCase(
+    _ arguments: Arguments, ascii: (UInt8) -> UInt8, _ map: (Unicode.Scalar) -> String
+  ) -> Value {
+    let text = arguments[0].rawBytes
+    if text.allSatisfy({ $0 < 0x80 }) { return mapBytes(arguments, ascii) }
+    return arguments.context.build { buffer in
+      var at = 0
+      while at < text.count {
+        let first = text[at]
+        if first < 0x80 {
+          buffer.append(ascii(first))
+          at += 1
+          continue
+        }
+        let length = min(first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2, text.count - at)
+        var code = UInt32(first) & (length == 4 ? 0x07 : length == 3 ? 0x0F : 0x1F)
+        for index in at + 1..<at + length { code = code << 6 | UInt32(text[index] & 0x3F) }
+        if let scalar = Unicode.Scalar(code) {
+          for byte in map(scalar).utf8 { buffer.append(byte) }
+        } else {
+          for index in at..<at + length { buffer.append(text[index]) }
+        }
+        at += length
       }
     }
   }

@@ -102,7 +102,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// Everything but the verdict.
   private func shown(_ event: Event) -> Shown {
     output.clear()
-    let failure = JSONWriter.append(event.value, to: output)
+    let failure = JSONWriter.appendShown(event.value, to: output)
     let size = output.count
     var shown = Array(output.bytes.prefix(Self.mostEncoded))
     let isWhole = failure == nil && size <= session.request.eventBytes
@@ -144,6 +144,8 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
 final class TapCondition {
   private let expression: StandaloneExpression
   private let arena = Arena()
+  /// Nothing else is made for an event than what the condition reads.
+  private let readsMeta: Bool
 
   /// Checks a condition, which sees the event, `meta` and `now`, and may call the functions of the pipeline.
   static func check(
@@ -154,12 +156,15 @@ final class TapCondition {
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 
-  init(_ checked: CheckedExpression) { expression = StandaloneExpression(checked, arena: arena) }
+  init(_ checked: CheckedExpression) {
+    expression = StandaloneExpression(checked, arena: arena)
+    readsMeta = checked.reads.contains { $0.variable == "meta" }
+  }
 
   /// - Parameter time: The value of `now`, in nanoseconds since 1970.
   func verdict(on event: Event, at time: Int64) -> TapSession.ConditionVerdict {
     defer { arena.reset() }
-    expression.frame[Variables.meta] = meta(of: event)
+    if readsMeta { expression.frame[Variables.meta] = meta(of: event) }
     expression.frame.now = .timestamp(wallTime: time)
     return switch expression.evaluateBool(event.value) {
     case .yes: .fulfilled

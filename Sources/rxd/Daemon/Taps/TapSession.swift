@@ -30,26 +30,60 @@ final class TapSession: Sendable {
     }
   }
 
-  /// The most edges of a tap in one pipeline, and the most events a second that it shows. Each edge has its share of these, so that a busy
-  /// one does not hide the others.
+  /// The most edges of a tap in one pipeline, and how many events it shows at once and, where more come, each second. Each edge has its share
+  /// of these, so that a busy one does not hide the others.
   static let mostEdges = 64
   static let mostEvents = 1000
 
+  /// How many events of one edge may be shown: at first, and after a while with few, `share` of them; then `share` a second, spread over
+  /// slots of it, so that a picture of a steady stream is steady, too.
+  private struct Allowance {
+    private static let slots: Int64 = 20
+    private var slot: Int64
+    /// In parts of an event: each slot adds `share` of them.
+    private var parts: Int64
+
+    init(_ share: Int, at now: Instant) {
+      slot = Self.slot(of: now)
+      parts = Int64(share) &* Self.slots
+    }
+
+    private static func slot(of now: Instant) -> Int64 { now.nanoseconds / (1_000_000_000 / slots) }
+
+    /// Whether one more may be shown now.
+    mutating func isOpen(_ share: Int, at now: Instant) -> Bool {
+      let current = Self.slot(of: now)
+      if current > slot {
+        let most = Int64(share) &* Self.slots
+        parts = min(most, parts &+ min(current &- slot, Self.slots) &* Int64(share))
+        slot = current
+      }
+      return parts >= Self.slots
+    }
+
+    mutating func take() { parts &-= Self.slots }
+  }
+
   private struct State {
     var stream: ResponseStream?
-    /// Events that passed, events that were shown, events left out because of the reader or ``mostEvents``, and events for which the condition failed.
-    var seen: UInt64 = 0
+    /// Events that were shown, and events left out because of the reader or ``mostEvents``.
     var shown: UInt64 = 0
     var missed: UInt64 = 0
-    var undecided: UInt64 = 0
     /// The part of `missed` that was reported to the reader.
     var reported: UInt64 = 0
     var sampled = 0
-    var second = Instant(nanoseconds: .min)
-    /// The events shown of each edge in this second, by the number of the edge in the session.
-    var inSecond: [Int: Int] = [:]
+    /// By the number of the edge in the session.
+    var allowances: [Int: Allowance] = [:]
     var isOver = false
+
+    /// Whether one more event of the edge may be shown.
+    mutating func isOpen(_ place: Int, _ share: Int, at now: Instant) -> Bool {
+      allowances[place, default: Allowance(share, at: now)].isOpen(share, at: now)
+    }
   }
+  /// Events that passed, and those for which the condition failed. Most events of a tap with a condition only count here.
+  private let seen = Atomic<UInt64>(0)
+  private let undecided = Atomic<UInt64>(0)
   private let state: Mutex<State>
   let request: Request
   private let observers = Mutex<[ObjectIdentifier: [TapObserver]]>([:])
@@ -87,28 +121,24 @@ final class TapSession: Sendable {
   /// An event passes an edge: whether its line is wanted. `place`: which of the session's edges it is; `share`: how many events a second are shown
   /// of it.
   func admits(at now: Instant, _ verdict: ConditionVerdict, place: Int, share: Int) -> Bool {
-    state.withLock { state in
+    seen.wrappingAdd(1, ordering: .relaxed)
+    switch verdict {
+    case .fulfilled: break
+    case .failed:
+      undecided.wrappingAdd(1, ordering: .relaxed)
+      return false
+    case .notFulfilled: return false
+    }
+    return state.withLock { state in
       guard !state.isOver else { return false }
-      state.seen &+= 1
-      switch verdict {
-      case .fulfilled: break
-      case .failed:
-        state.undecided &+= 1
-        return false
-      case .notFulfilled: return false
-      }
       state.sampled += 1
       guard state.sampled >= request.sample else { return false }
       state.sampled = 0
-      if state.second == Instant(nanoseconds: .min) || now >= state.second + .seconds(1) {
-        state.second = now
-        state.inSecond = [:]
-      }
-      guard state.inSecond[place, default: 0] < share else {
+      guard state.isOpen(place, share, at: now) else {
         state.missed &+= 1
         return false
       }
-      state.inSecond[place, default: 0] += 1
+      state.allowances[place]?.take()
       return true
     }
   }
@@ -116,27 +146,22 @@ final class TapSession: Sendable {
   /// The verdict of a shown event is known: whether its second line is wanted.
   func admitsChange(at now: Instant, place: Int, share: Int) -> Bool {
     state.withLock { state in
-      guard !state.isOver else { return false }
-      if now >= state.second + .seconds(1) {
-        state.second = now
-        state.inSecond = [:]
-      }
-      guard state.inSecond[place, default: 0] < share else { return false }
-      state.inSecond[place, default: 0] += 1
+      guard !state.isOver, state.isOpen(place, share, at: now) else { return false }
+      state.allowances[place]?.take()
       return true
     }
   }
 
-  /// Whether no further event of this second is shown.
+  /// Whether no further event is shown for the moment.
   func isSated(at now: Instant, place: Int, share: Int) -> Bool {
-    state.withLock { $0.isOver || $0.inSecond[place, default: 0] >= share && now < $0.second + .seconds(1) }
+    state.withLock { $0.isOver || !$0.isOpen(place, share, at: now) }
   }
 
   /// Events have passed unseen.
   func missed(_ events: Int) {
     state.withLock { state in
       guard !state.isOver else { return }
-      state.seen &+= UInt64(events)
+      seen.wrappingAdd(UInt64(clamping: events), ordering: .relaxed)
       state.sampled += events
       state.missed &+= UInt64(state.sampled / request.sample)
       state.sampled %= request.sample
@@ -177,8 +202,9 @@ final class TapSession: Sendable {
           (
             "done",
             .object([
-              ("seen", .count(state.seen)), ("shown", .count(state.shown)), ("missed", .count(state.missed)),
-              ("undecided", .count(state.undecided)), ("ending", .bool(isEnding)),
+              ("seen", .count(seen.load(ordering: .relaxed))), ("shown", .count(state.shown)),
+              ("missed", .count(state.missed)), ("undecided", .count(undecided.load(ordering: .relaxed))),
+              ("ending", .bool(isEnding)),
             ])
           )
         ]))

@@ -21,8 +21,15 @@ extension StoppedEvent {
     "take": "the signal had sent as many as it is to send", "takeLast": "the step keeps no events",
     "takeWhile": "the signal had ended", "takeUntil": "the signal ended with it",
     "rateLimit": "it is over the limit", "throttle": "another event had passed within the quiet time",
-    "sample": "it is over the limit", "gate": "the gate was closed", "window": "it lies between two windows",
-    "delay": "it was due while the pipeline was down",
+    "sample": "the signal ended before it was sampled", "gate": "the gate was closed",
+    "window": "it lies between two windows",
+    "delay": "it was due while the pipeline was down", "bufferWithTime": "it was due while the pipeline was down",
+    "withLatestFrom": "the other signal had sent nothing yet",
+    "flattenMap": "the signal of an earlier event still runs, and 'policy' is 'exhaust'",
+    "execute": "the command was busy, and its 'whenBusy' is 'drop'",
+    "join": "no event of the other signal matched it within the time",
+    "zip": "another input ended without a partner for it",
+    "groupBy": "the chain of its group had ended", "then": "the step waits for the end of this signal only",
   ]
 
   /// The place of the reason: the expression that decided, or the step.

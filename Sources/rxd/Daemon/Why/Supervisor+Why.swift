@@ -94,6 +94,8 @@ struct WhyAnswer {
     var name: String
     var events: [StoppedEvent]
     var steps: [Step]
+    /// Why it does not run; nil: it does.
+    var failure: JSONText?
   }
   fileprivate struct Step {
     var counted: PipelineStatistics.Step
@@ -102,14 +104,19 @@ struct WhyAnswer {
     var kept: Int
     /// The number of stopped events, by verdict.
     var counts: [(verdict: Verdict, count: UInt64)]
+    /// Why a sink does not deliver, as in `GET /stats`; nil: it does.
+    var trouble: JSONText?
   }
   private let asked: WhyQuestion
   private var pipelines: [Pipeline] = []
   private var found = 0
   private var unjudged = 0
+  /// The last reload, if it did not lead to the new files.
+  private var refusal: String?
 
   init(_ asked: WhyQuestion, _ view: ProcessView, _ stopped: [String: StoppedEvents]) {
     self.asked = asked
+    if !view.lastReloadSucceeded { refusal = view.reload.flatMap { $0["reason"]?.asText ?? $0["summary"]?.asText } }
     var all: [StoppedEvent] = []
     for pipeline in view.pipelines where asked.means(pipeline.plan) {
       guard let events = stopped[pipeline.name] else { continue }
@@ -119,15 +126,20 @@ struct WhyAnswer {
       all += found
       let kept = Dictionary(grouping: events.all) { $0.plan.id(of: $0.step) }.mapValues(\.count)
       let plan = pipeline.plan
+      let indexed = Dictionary(pipeline.index.steps.map { ($0.id, $0) }) { first, _ in first }
       let steps = plan.fileSteps(pipeline.statistics).filter { asked.means($0.step, of: plan) }.compactMap {
         (step) -> Step? in
         let counts = WhyQuestion.verdicts.map { (verdict: $0, count: step.count(of: $0)) }.filter { $0.count > 0 }
-        if counts.isEmpty, step.holding == 0 { return nil }
+        let trouble = indexed[step.step].flatMap { JSONText.object(step.members($0))["trouble"] }
+        if counts.isEmpty, step.holding == 0, trouble == nil { return nil }
         let id = plan.id(of: step.step)
         return Step(
-          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
+          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts,
+          trouble: trouble)
       }
-      pipelines.append(Pipeline(name: pipeline.name, events: found, steps: steps))
+      let doesRun = ["running", "starting", "stopping"].contains(pipeline.state)
+      pipelines.append(
+        Pipeline(name: pipeline.name, events: found, steps: steps, failure: doesRun ? nil : pipeline.failure))
     }
     // Keeps the newest events of all pipelines.
     if all.count > asked.limit {
@@ -151,7 +163,8 @@ struct WhyAnswer {
         .array(
           pipelines.map { pipeline in
             .object([
-              ("name", .string(pipeline.name)), ("steps", .array(pipeline.steps.map(\.document))),
+              ("name", .string(pipeline.name)), ("failure", pipeline.failure ?? .null),
+              ("steps", .array(pipeline.steps.map(\.document))),
               ("events", .array(pipeline.events.map { $0.document(bytes: asked.eventBytes) })),
             ])
           })
@@ -187,7 +200,12 @@ struct WhyAnswer {
       text += "Not judged, because too large or because the condition failed: \(LiveRanking.events(unjudged))\n"
     }
     let several = pipelines.count > 1
+    if let refusal { text += "The last reload did not lead to the new files: \(refusal)\n" }
     for pipeline in pipelines {
+      if let reason = pipeline.failure?["reason"]?.asText {
+        text += "`\(pipeline.name)` does not run: \(reason)\n"
+        if let next = pipeline.failure?["nextTry"]?.asText { text += "It is started again at \(next).\n" }
+      }
       for step in pipeline.steps {
         text += step.sentences(several ? "`\(step.id)` of `\(pipeline.name)`" : "`\(step.id)`")
       }
@@ -203,6 +221,7 @@ extension WhyAnswer.Step {
       ("counts", .object(counts.map { ($0.verdict.rawValue, .count($0.count)) })), ("kept", .int(kept)),
       ("holding", .count(counted.holding)),
     ]
+    if let trouble { members.append(("trouble", trouble)) }
     if counted.timers > 0, let next = counted.nextTimer {
       members.append(("next_timer_nanoseconds", .int(Int(next.nanoseconds))))
     }
@@ -215,6 +234,10 @@ extension WhyAnswer.Step {
     if !counts.isEmpty {
       let parts = counts.map { "\(LiveRanking.number(Int(clamping: $0.count))) \($0.verdict.rawValue)" }
       text += "\(name) at \(place): \(parts.joined(separator: ", ")); \(kept) kept here\n"
+    }
+    if let reason = trouble?["reason"]?.asText {
+      text += "\(name) at \(place) does not deliver: \(reason)"
+      text += (trouble?["since"]?.asText).map { ", since \($0)\n" } ?? "\n"
     }
     if counted.holding > 0 {
       text += "\(name) at \(place) holds \(LiveRanking.events(Int(clamping: counted.holding)))"

@@ -2,17 +2,45 @@ import PipelineCore
 
 /// The most important facts about a running process, in sentences, the worst first.
 struct LiveRanking {
-  private var found: [(weight: Double, text: String)] = []
+  /// A sentence, with what it is about. Names stand in backquotes.
+  struct Fact: Equatable {
+    var text: String
+    /// Empty: it is about the process.
+    var pipeline = ""
+    /// Empty: it is about the pipeline.
+    var step = ""
+
+    var document: JSONText {
+      .object([("text", .string(text)), ("pipeline", .string(pipeline)), ("step", .string(step))])
+    }
+  }
+  private var found: [(weight: Double, fact: Fact)] = []
 
   init(_ rates: LiveRates) {
+    let now = TimeText.nanoseconds(rfc3339: rates.now.at)
+    /// Seconds from then until now; nil: the time is unknown.
+    func age(_ time: String) -> Double? {
+      guard let now, let time = TimeText.nanoseconds(rfc3339: time) else { return nil }
+      return Double(now.subtractingReportingOverflow(time).partialValue) / 1e9
+    }
+    if let refusal = rates.now.refusal {
+      add(98, "The last reload did not lead to the new files: \(refusal)")
+    }
     for pipeline in rates.now.pipelines {
       if ["failed", "restarting"].contains(pipeline.state) {
-        add(100, "`\(pipeline.name)` does not run: it is \(pipeline.state)")
+        var text = "`\(pipeline.name)` does not run: \(pipeline.failure?.reason ?? "it is \(pipeline.state)")"
+        if let left = pipeline.failure.flatMap({ age($0.nextTry) }).map(-), left >= 1 {
+          text += "; it is started again in \(Self.time(left))"
+        }
+        add(100, text, of: pipeline.name)
       }
-      if !pipeline.isCurrent { add(95, "`\(pipeline.name)` has been busy with one event for more than a second") }
+      if !pipeline.isCurrent {
+        add(95, "`\(pipeline.name)` has been busy with one event for more than a second", of: pipeline.name)
+      }
     }
     let during = "in the last \(Self.time(rates.seconds))"
     for row in rates.rows {
+      func add(_ weight: Double, _ text: String) { self.add(weight, text, of: row.pipeline, step: row.step.id) }
       let step = row.step
       let queue = step.outbox ?? step.queue
       let waiting = max(queue?.events ?? 0, step.holding)
@@ -20,6 +48,10 @@ struct LiveRanking {
       let wait =
         "\(Self.number(waiting)) event\(waiting == 1 ? " waits" : "s wait")"
         + (oldest >= 1 ? ", the oldest for \(Self.time(oldest))" : "")
+      if let trouble = step.trouble {
+        let since = age(trouble.since).flatMap { $0 >= 1 ? " for \(Self.time($0))" : nil } ?? ""
+        add(92, "`\(step.id)` of `\(row.pipeline)` has not delivered\(since): \(trouble.reason)")
+      }
       if step.pausesInput || row.paused > 0.1 {
         let share = step.pausesInput && row.paused < 0.005 ? "" : " (\(Self.percent(row.paused)) of the time)"
         add(70 + 20 * row.paused, "`\(step.id)` holds back `\(row.pipeline)`\(share): \(wait)")
@@ -51,6 +83,13 @@ struct LiveRanking {
           50 + min(9, Double(row.errorCount) / max(1, Double(row.receivedCount)) * 9),
           "`\(step.id)` at \(step.place) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
       }
+      if row.divertedCount > 0 {
+        // The file provides for these: whatever is stuck comes first.
+        self.add(
+          8,
+          "`\(step.id)` at \(step.place) rejected \(Self.events(row.divertedCount)) \(during), which the file reads from its errors output; see \(Self.why(row))",
+          of: row.pipeline, step: step.id)
+      }
       if row.retryCount > 0 {
         add(45, "`\(step.id)` of `\(row.pipeline)` tried again \(Self.times(row.retryCount)) \(during)")
       }
@@ -79,11 +118,15 @@ struct LiveRanking {
     }
   }
 
-  private mutating func add(_ weight: Double, _ text: String) { found.append((weight, text)) }
-
-  var sentences: [String] {
-    found.enumerated().sorted { ($1.element.weight, $0.offset) < ($0.element.weight, $1.offset) }.map(\.element.text)
+  private mutating func add(_ weight: Double, _ text: String, of pipeline: String = "", step: String = "") {
+    found.append((weight, Fact(text: text, pipeline: pipeline, step: step)))
   }
+
+  /// The worst first.
+  var facts: [Fact] {
+    found.enumerated().sorted { ($1.element.weight, $0.offset) < ($0.element.weight, $1.offset) }.map(\.element.fact)
+  }
+  var sentences: [String] { facts.map(\.text) }
 
   // MARK: Texts
 

@@ -9,12 +9,12 @@ struct LiveStatistics {
     /// Nanoseconds; nil: unknown, or nothing waits.
     var oldest: Int?
 
-    init?(_ document: JSONView?) {
+    init?(_ document: (some JSONLook)?) {
       guard let document else { return nil }
-      events = document["events"]?.int ?? 0
-      bytes = document["bytes"]?.int ?? 0
-      inFlight = document["in_flight"]?.int ?? 0
-      oldest = document["oldest_nanoseconds"]?.int
+      events = document["events"]?.count ?? 0
+      bytes = document["bytes"]?.count ?? 0
+      inFlight = document["in_flight"]?.count ?? 0
+      oldest = document["oldest_nanoseconds"]?.count
     }
   }
 
@@ -27,8 +27,10 @@ struct LiveStatistics {
     var sent: Int
     /// Dropped, superseded and undecided.
     var dropped: Int
-    /// Rejected and failed.
+    /// Rejected without a reader of the errors output, and failed.
     var errors: Int
+    /// Rejected to a reader of the errors output, as the file provides for.
+    var diverted: Int
     var holding: Int
     /// What it keeps between events; nil: it has kept nothing so far.
     var keys: Int?
@@ -46,29 +48,32 @@ struct LiveStatistics {
     /// Bytes of its files that a source has left to read; nil: unknown.
     var lag: Int?
     /// The plugin behind the step, as in `GET /stats`.
-    var plugin: JSONView?
+    var plugin: JSONText?
     /// The number of restarts of its program.
     var restarts: Int
     /// Nanoseconds for which the oldest of them has been there; nil: unknown.
     var lagAge: Int?
+    /// Why a sink does not deliver, and since when (RFC 3339); nil: it does.
+    var trouble: (reason: String, since: String)?
     /// How long events or requests took; nil: none did.
     var latency: Latency?
 
-    init(_ document: JSONView) {
-      func number(_ name: String) -> Int { document[name]?.int ?? 0 }
-      id = document["id"]?.text ?? ""
-      kind = document["kind"]?.text ?? ""
+    init(_ document: some JSONLook) {
+      func number(_ name: String) -> Int { document[name]?.count ?? 0 }
+      id = document["id"]?.asText ?? ""
+      kind = document["kind"]?.asText ?? ""
       // The file without its directory, the line without the column.
-      let at = document["at"]?.text ?? ""
+      let at = document["at"]?.asText ?? ""
       let parts = (at.split(separator: "/").last ?? "").split(separator: ":")
       place = parts.prefix(2).joined(separator: ":")
       received = number("in")
       sent = number("out")
       dropped = number("dropped") + number("superseded") + number("undecided")
-      errors = number("rejected") + number("failed")
-      holding = number("holding")
-      keys = document["keys"]?.int
-      keptBytes = document["kept_bytes"]?.int
+      errors = number("dead_letters") + number("failed")
+      diverted = max(0, number("rejected") - number("dead_letters"))
+      holding = max(number("holding"), number("kept_events"))
+      keys = document["keys"]?.count
+      keptBytes = document["kept_bytes"]?.count
       retries = number("retries")
       timers = number("timers")
       nanoseconds = number("nanoseconds")
@@ -78,15 +83,18 @@ struct LiveStatistics {
       waited = number("waited_nanoseconds")
       queue = Queue(document["queue"])
       outbox = Queue(document["outbox"])
-      lag = document["lag_bytes"]?.int
-      plugin = document["plugin"]
-      restarts = plugin?["restarts"]?.int ?? 0
-      lagAge = document["lag_nanoseconds"]?.int
-      let counts = document["latency"]?["counts"]?.items.compactMap(\.int) ?? []
+      lag = document["lag_bytes"]?.count
+      plugin = document["plugin"]?.copied
+      restarts = plugin?["restarts"]?.count ?? 0
+      lagAge = document["lag_nanoseconds"]?.count
+      if let found = document["trouble"], let reason = found["reason"]?.asText {
+        trouble = (reason, found["since"]?.asText ?? "")
+      }
+      let counts = document["latency"]?["counts"]?.items.compactMap(\.count) ?? []
       if counts.count == Latency.bounds.count + 1 {
         var latency = Latency()
-        latency.counts = counts.map { UInt64(max(0, $0)) }
-        latency.sum = Int64(document["latency"]?["sum_nanoseconds"]?.int ?? 0)
+        latency.counts = counts.map { UInt64($0) }
+        latency.sum = Int64(document["latency"]?["sum_nanoseconds"]?.count ?? 0)
         self.latency = latency
       }
     }
@@ -96,27 +104,54 @@ struct LiveStatistics {
     var name: String
     var state: String
     var isCurrent: Bool
+    /// Why it does not run, and when it is started again (RFC 3339; empty: not by itself); nil: no run of it has failed.
+    var failure: (reason: String, nextTry: String)?
     var steps: [Step]
 
-    init(_ document: JSONView) {
-      name = document["name"]?.text ?? ""
-      state = document["state"]?.text ?? ""
+    init(_ document: some JSONLook) {
+      name = document["name"]?.asText ?? ""
+      state = document["state"]?.asText ?? ""
       isCurrent = document["current"]?.bool ?? true
-      steps = document["steps"]?.items.map(Step.init) ?? []
+      if let found = document["failure"], let reason = found["reason"]?.asText {
+        failure = (reason, found["nextTry"]?.asText ?? "")
+      }
+      steps = document["steps"]?.items.map { Step($0) } ?? []
     }
   }
 
   var at: String
+  /// Why the last reload did not lead to the new files; nil: it did, or there was none.
+  var refusal: String?
   /// On the monotonic clock of the process.
   var nanoseconds: Int
   var pipelines: [Pipeline]
 
   /// Nil: the document is no such answer.
-  init?(_ document: JSONView) {
-    guard let nanoseconds = document["monotonic_nanoseconds"]?.int else { return nil }
+  init?(_ document: some JSONLook) {
+    guard let nanoseconds = document["monotonic_nanoseconds"]?.count else { return nil }
     self.nanoseconds = nanoseconds
-    at = document["at"]?.text ?? ""
-    pipelines = document["pipelines"]?.items.map(Pipeline.init) ?? []
+    at = document["at"]?.asText ?? ""
+    if let reload = document["reload"], let result = reload["result"]?.asText, result == "refused" || result == "failed"
+    {
+      refusal = reload["reason"]?.asText ?? reload["summary"]?.asText ?? result
+    }
+    pipelines = document["pipelines"]?.items.map { Pipeline($0) } ?? []
+  }
+}
+
+/// Readings of the last minute, for what is said of it. Few are kept, so that they take little memory in a process of many steps.
+struct LiveWindow {
+  private static let length = 60_000_000_000
+  private static let pause = 5_000_000_000
+  /// The oldest first; the first is the newest one of before the window, if there is one.
+  private var readings: [LiveStatistics] = []
+
+  /// The changes over the time since the oldest reading; nil: this is the first.
+  mutating func rates(to now: LiveStatistics) -> LiveRates? {
+    while readings.count > 1, readings[1].nanoseconds <= now.nanoseconds - Self.length { readings.removeFirst() }
+    let rates = readings.first.map { LiveRates(from: $0, to: now) }
+    if readings.last.map({ $0.nanoseconds + Self.pause <= now.nanoseconds }) ?? true { readings.append(now) }
+    return rates
   }
 }
 
@@ -138,6 +173,7 @@ struct LiveRates {
     var receivedCount: Int
     var droppedCount: Int
     var errorCount: Int
+    var divertedCount: Int
     var retryCount: Int
     var restartCount: Int
     /// In all of the time; nil: none.
@@ -154,11 +190,13 @@ struct LiveRates {
     self.now = now
     let seconds = max(Double(now.nanoseconds - before.nanoseconds) / 1e9, 0.001)
     self.seconds = seconds
-    var earlier: [String: LiveStatistics.Step] = [:]
-    for pipeline in before.pipelines { for step in pipeline.steps { earlier["\(pipeline.name) \(step.id)"] = step } }
-    rows = now.pipelines.flatMap { pipeline in
-      pipeline.steps.map { step in
-        let past = earlier["\(pipeline.name) \(step.id)"]
+    let places = Dictionary(before.pipelines.enumerated().map { ($1.name, $0) }) { first, _ in first }
+    rows = now.pipelines.flatMap { pipeline -> [Row] in
+      let earlier = places[pipeline.name].map { before.pipelines[$0].steps } ?? []
+      // Nearly always the steps are the same; after a reload some have other places.
+      lazy var moved = Dictionary(earlier.map { ($0.id, $0) }) { first, _ in first }
+      return pipeline.steps.enumerated().map { number, step -> Row in
+        let past = number < earlier.count && earlier[number].id == step.id ? earlier[number] : moved[step.id]
         // Counts begin anew with the process.
         func more(_ count: KeyPath<LiveStatistics.Step, Int>) -> Int {
           max(0, step[keyPath: count] - (past.map { $0[keyPath: count] } ?? step[keyPath: count]))
@@ -175,10 +213,12 @@ struct LiveRates {
         return Row(
           pipeline: pipeline.name, step: step, received: Double(more(\.received)) / seconds,
           sent: Double(more(\.sent)) / seconds, dropped: Double(more(\.dropped)) / seconds,
-          errors: Double(more(\.errors)) / seconds, busy: Double(more(\.nanoseconds)) / 1e9 / seconds,
+          errors: Double(more(\.errors) + more(\.diverted)) / seconds,
+          busy: Double(more(\.nanoseconds)) / 1e9 / seconds,
           paused: share(\.paused),
           waited: share(\.waited), receivedCount: more(\.received), droppedCount: more(\.dropped),
-          errorCount: more(\.errors), retryCount: more(\.retries), restartCount: more(\.restarts), latency: latency)
+          errorCount: more(\.errors), divertedCount: more(\.diverted), retryCount: more(\.retries),
+          restartCount: more(\.restarts), latency: latency)
       }
     }
   }

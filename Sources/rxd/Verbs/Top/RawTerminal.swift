@@ -17,7 +17,7 @@ struct RawTerminal {
     for number in Self.ending { signal(number) { RawTerminal.end(with: $0) } }
     settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
     tcsetattr(0, TCSAFLUSH, &settings)
-    Console.print("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J", terminator: "")
+    Console.draw("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J")
   }
 
   func restore() {
@@ -26,7 +26,7 @@ struct RawTerminal {
     settingsToRestore = nil
     tcsetattr(0, TCSAFLUSH, saved)
     saved.deallocate()
-    Console.print("\(Self.leaving)", terminator: "")
+    Console.draw("\(Self.leaving)")
   }
 
   /// In a handler: only calls that are safe there. The process then ends by the signal.

@@ -16,7 +16,7 @@ struct TopVerb: ParsableCommand {
       shows KEYS, which the step remembers, and KEEPS, the bytes of its keys, events and values.
 
       On a terminal: q ends, s changes the order, / filters by name (Return ends, an empty name shows all), space \
-      pauses. Elsewhere a table follows the other, without escapes.
+      pauses, the arrows, Page Up, Page Down, Home and End scroll. Elsewhere a table follows the other, without escapes.
       """)
 
   enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
@@ -61,7 +61,7 @@ struct TopVerb: ParsableCommand {
         table.colors = Console.colors((try? color.mode()) ?? .auto, on: 1)
         return Console.print(table.text(rates, longer: rates, history: [:]), terminator: "")
       }
-      let screen = TopScreen(
+      let screen = try TopScreen(
         client, table, interval: interval?.span ?? .seconds(1), color: (try? color.mode()) ?? .auto)
       try screen.run()
     } catch {
@@ -87,7 +87,7 @@ struct TopVerb: ParsableCommand {
         ("at", .string(row.step.place)), ("in_per_second", number(row.received)), ("out_per_second", number(row.sent)),
         ("dropped_per_second", number(row.dropped)), ("errors_per_second", number(row.errors)),
         ("in", .int(row.step.received)), ("out", .int(row.step.sent)), ("dropped", .int(row.step.dropped)),
-        ("errors", .int(row.step.errors)), ("holding", .int(row.step.holding)),
+        ("errors", .int(row.step.errors + row.step.diverted)), ("holding", .int(row.step.holding)),
         ("queued", .int(row.step.outbox?.events ?? row.step.queue?.events ?? 0)),
         ("busy_percent", number(row.busy * 100)), ("paused_percent", number(row.paused * 100)),
         ("waited_percent", number(row.waited * 100)), ("pauses_input", .bool(row.step.pausesInput)),
@@ -100,7 +100,7 @@ struct TopVerb: ParsableCommand {
         }
       }
       if let age = row.step.lagAge { members.append(("lag_milliseconds", .int(age / 1_000_000))) }
-      if let plugin = row.step.plugin { members.append(("plugin", plugin.copied)) }
+      if let plugin = row.step.plugin { members.append(("plugin", plugin)) }
       return .object(members)
     }
     return JSONText.object([

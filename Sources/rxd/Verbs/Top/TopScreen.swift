@@ -10,25 +10,27 @@ final class TopScreen {
   private let interval: TimeSpan
   private let isTerminal: Bool
   private var history: [String: [Double]] = [:]
-  /// Readings of the last minute, the oldest first.
-  private var readings: [LiveStatistics] = []
+  /// The last reading, and what has changed since the one before it and in the last minute.
+  private var last: LiveStatistics
+  private var rates: (last: LiveRates, minute: LiveRates)?
+  private var window = LiveWindow()
   private var isPaused = false
   /// The name being typed; nil: keys are commands.
   private var typed: String?
-  private static let window = 60_000_000_000
 
-  init(_ client: ControlClient, _ table: TopTable, interval: TimeSpan, color: ColorMode) {
+  init(_ client: ControlClient, _ table: TopTable, interval: TimeSpan, color: ColorMode) throws(ControlClient.Failure) {
+    last = try TopVerb.read(client)
     self.client = client
     self.table = table
     self.interval = interval
     isTerminal = isatty(0) == 1 && isatty(1) == 1
     self.table.colors = isTerminal && Console.colors(color, on: 1)
+    _ = window.rates(to: last)
   }
 
   func run() throws(ControlClient.Failure) {
     let terminal = isTerminal ? RawTerminal() : nil
     defer { terminal?.restore() }
-    readings = [try TopVerb.read(client)]
     var next = SystemClock.shared.now + interval
     while true {
       if Self.wait(until: next, readable: isTerminal ? 0 : nil) {
@@ -58,36 +60,76 @@ final class TopScreen {
   }
 
   private func show(_ now: LiveStatistics) {
-    if let last = readings.last {
-      let rates = LiveRates(from: last, to: now)
-      var kept: [String: [Double]] = [:]
-      for row in rates.rows { kept[row.name] = ((history[row.name] ?? []) + [row.received]).suffix(20) }
-      history = kept
-    }
-    readings.append(now)
-    // The one before the window begins it.
-    while readings.count > 2, readings[1].nanoseconds < now.nanoseconds - Self.window { readings.removeFirst() }
+    let newest = LiveRates(from: last, to: now)
+    var kept: [String: [Double]] = [:]
+    for row in newest.rows { kept[row.name] = ((history[row.name] ?? []) + [row.received]).suffix(20) }
+    history = kept
+    last = now
+    rates = (newest, window.rates(to: now) ?? newest)
   }
 
   private func draw() {
-    guard readings.count > 1, let first = readings.first, let last = readings.last else { return }
+    guard let rates else { return }
     if isTerminal {
       var size = winsize()
       if ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 {
-        table.columns = max(80, Int(size.ws_col))
-        table.lines = max(8, Int(size.ws_row) - 1)
+        table.columns = max(20, Int(size.ws_col))
+        table.lines = max(6, Int(size.ws_row) - 1)
       }
     }
-    let text = table.text(
-      LiveRates(from: readings[readings.count - 2], to: last), longer: LiveRates(from: first, to: last),
-      history: history)
+    let text = table.text(rates.last, longer: rates.minute, history: history)
     guard isTerminal else { return Console.print(text) }
-    let hint =
+    let line =
       typed.map { "filter: \($0)_" }
       ?? (isPaused ? "paused; space goes on" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
+    let hint = String(String.UnicodeScalarView(line.unicodeScalars.prefix(table.columns - 1)))
     // Each line clears what is behind it; the rest of the screen is cleared at the end.
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\u{1B}[K\r\n")
-    Console.print("\u{1B}[H\(lines)\(hint)\u{1B}[K\u{1B}[J", terminator: "")
+    let lines = Console.shown(text).split(separator: "\n", omittingEmptySubsequences: false)
+      .joined(separator: "\u{1B}[K\r\n")
+    Console.draw("\u{1B}[H\(lines)\(Console.shown(hint))\u{1B}[K\u{1B}[J")
+  }
+
+  /// How far the table is scrolled.
+  private enum Move {
+    case lines(Int)
+    case pages(Int)
+    case start, end, nothing
+  }
+
+  private func scroll(by move: Move) {
+    switch move {
+    case .lines(let count): table.offset += count
+    case .pages(let count): table.offset += count * max(1, min(table.room, 1000) - 1)
+    case .start: table.offset = 0
+    case .end: table.offset = 1 << 30
+    case .nothing: break
+    }
+    table.offset = max(0, table.offset)
+  }
+
+  /// Takes the rest of an escape sequence of a key; nil: the key is Escape itself.
+  private static func move(_ keys: inout ArraySlice<UInt8>) -> Move? {
+    guard let kind = keys.first, kind == UInt8(ascii: "[") || kind == UInt8(ascii: "O") else { return nil }
+    keys.removeFirst()
+    var parameter: [UInt8] = []
+    while let byte = keys.popFirst() {
+      if (0x30...0x3B).contains(byte) {
+        parameter.append(byte)
+        continue
+      }
+      switch (byte, parameter.first) {
+      case (UInt8(ascii: "A"), _): return .lines(-1)
+      case (UInt8(ascii: "B"), _): return .lines(1)
+      case (UInt8(ascii: "H"), _), (UInt8(ascii: "~"), UInt8(ascii: "1")), (UInt8(ascii: "~"), UInt8(ascii: "7")):
+        return .start
+      case (UInt8(ascii: "F"), _), (UInt8(ascii: "~"), UInt8(ascii: "4")), (UInt8(ascii: "~"), UInt8(ascii: "8")):
+        return .end
+      case (UInt8(ascii: "~"), UInt8(ascii: "5")): return .pages(-1)
+      case (UInt8(ascii: "~"), UInt8(ascii: "6")): return .pages(1)
+      default: return .nothing
+      }
+    }
+    return .nothing
   }
 
   /// Returns false if the person wants to end.
@@ -95,7 +137,12 @@ final class TopScreen {
     var bytes = [UInt8](repeating: 0, count: 64)
     let count = read(0, &bytes, bytes.count)
     guard count > 0 else { return false }
-    for byte in bytes[..<count] {
+    var keys = bytes[..<count]
+    while let byte = keys.popFirst() {
+      if byte == 0x1B, let move = Self.move(&keys) {
+        scroll(by: move)
+        continue
+      }
       if byte == 0x03 || byte == 0x04 { return false }
       if let text = typed {
         switch byte {
@@ -115,6 +162,11 @@ final class TopScreen {
       case UInt8(ascii: "s"):
         let all = TopTable.Order.allCases
         table.order = all[((all.firstIndex(of: table.order) ?? 0) + 1) % all.count]
+        table.offset = 0
+      case UInt8(ascii: "k"): scroll(by: .lines(-1))
+      case UInt8(ascii: "j"): scroll(by: .lines(1))
+      case UInt8(ascii: "g"): scroll(by: .start)
+      case UInt8(ascii: "G"): scroll(by: .end)
       case UInt8(ascii: "/"):
         typed = ""
         table.filter = ""

@@ -16,54 +16,91 @@ struct TopTable {
   var colors = false
   private static let mostSentences = 5
 
+  /// How many rows are above those that are shown; ``text(_:longer:history:)`` brings it into its bounds.
+  var offset = 0
+  /// The rows that fit, as of the last text.
+  private(set) var room = Int.max
+
+  /// A column of numbers.
+  private struct Column {
+    var title: String
+    var width: Int
+    var text: (LiveRates.Row) -> String
+  }
+
+  /// The columns that have room, in a window of so many.
+  private var shown: [Column] {
+    let wide = columns >= 80
+    var all = [
+      Column(title: "IN/S", width: wide ? 8 : 6) { LiveRanking.rate($0.received) },
+      Column(title: "OUT/S", width: wide ? 8 : 6) { LiveRanking.rate($0.sent) },
+    ]
+    if columns >= 60 { all.append(Column(title: "DROP/S", width: wide ? 8 : 6) { LiveRanking.rate($0.dropped) }) }
+    if columns >= 40 {
+      all.append(Column(title: "ERR/S", width: wide ? 6 : 5) { LiveRanking.rate($0.errors) })
+      all.append(Column(title: "HELD", width: wide ? 7 : 6) { LiveRanking.rate(Double(Self.held($0))) })
+    }
+    if columns >= 100 {
+      all.append(Column(title: "KEYS", width: 7) { $0.step.keys.map(Self.count) ?? "-" })
+      all.append(Column(title: "KEEPS", width: 7) { $0.step.keptBytes.map(Self.bytes) ?? "-" })
+    }
+    if columns >= 60 {
+      all.append(Column(title: "BUSY", width: 5) { $0.busy < 0.005 ? "-" : "\(Int(($0.busy * 100).rounded()))%" })
+    }
+    return all
+  }
+
+  /// No line is longer than ``columns``, and there are at most ``lines``.
+  ///
   /// - Parameters:
   ///   - rates: since the last reading.
   ///   - longer: over a longer time, for the sentences.
   ///   - history: events a second of each step, the newest last.
-  func text(_ rates: LiveRates, longer: LiveRates, history: [String: [Double]]) -> String {
+  mutating func text(_ rates: LiveRates, longer: LiveRates, history: [String: [Double]]) -> String {
     var text: [String] = []
     let running = rates.now.pipelines.count { $0.state == "running" }
     text.append(
-      bold("rxd top  \(rates.now.at)  \(Printable.count(rates.now.pipelines.count, "pipeline")), \(running) running"))
-    for sentence in LiveRanking(longer).sentences.prefix(Self.mostSentences) { text += Self.wrap(sentence, columns) }
-    text.append("")
+      bold(
+        cut(
+          "rxd top  \(rates.now.at)  \(Printable.count(rates.now.pipelines.count, "pipeline")), \(running) running",
+          columns)))
+    var sentences: [String] = []
+    for sentence in LiveRanking(longer).sentences.prefix(Self.mostSentences) {
+      sentences += Self.wrap(sentence, columns)
+    }
+    // The table has at least half of the window.
+    if let lines { sentences = Array(sentences.prefix(max(1, lines / 2 - 3))) }
+    text += sentences + [""]
     let several = rates.now.pipelines.count > 1
-    let isWide = columns >= 100
-    let spark = max(7, min(20, columns - (isWide ? 96 : 80) + 7))
-    let width = max(24, columns - (isWide ? 64 : 48) - spark - 1)
-    func line(_ step: String, _ numbers: [String], _ last: String) -> String {
+    let numbers = shown
+    let used = numbers.reduce(0) { $0 + $1.width + 1 }
+    let spark = columns >= 80 ? max(7, min(20, columns - (columns >= 100 ? 96 : 80) + 7)) : 0
+    let width = max(8, columns - used - (spark > 0 ? spark + 1 : 0))
+    func line(_ step: String, _ texts: [String], _ last: String) -> String {
       var line = pad(cut(step, width, atStart: true), width)
-      for (number, size) in zip(numbers, isWide ? [8, 8, 8, 6, 7, 7, 7, 5] : [8, 8, 8, 6, 7, 5]) {
-        line += " " + pad(number, size, atStart: true)
-      }
-      return line + " " + last
+      for (text, column) in zip(texts, numbers) { line += " " + pad(text, column.width, atStart: true) }
+      return spark > 0 ? line + " " + last : cut(line, columns)
     }
     let mark = order == .file || order == .name ? "" : " by \(order.rawValue)"
-    let kept = isWide ? ["KEYS", "KEEPS"] : []
-    text.append(bold(line("STEP\(mark)", ["IN/S", "OUT/S", "DROP/S", "ERR/S", "HELD"] + kept + ["BUSY"], "RATE")))
-    var rows = sorted(rates.rows.filter { filter.isEmpty || $0.name.contains(filter) })
-    var left = 0
-    if let lines, rows.count > lines - text.count - 1 {
-      let room = max(1, lines - text.count - 2)
-      left = rows.count - room
-      rows = Array(rows.prefix(room))
-    }
+    text.append(bold(line("STEP\(mark)", numbers.map(\.title), "RATE")))
+    let all = sorted(rates.rows.filter { filter.isEmpty || $0.name.contains(filter) })
+    room = lines.map { max(1, $0 - text.count - 1) } ?? Int.max
+    let isWhole = all.count <= room || lines.map { all.count <= $0 - text.count } == true
+    offset = isWhole ? 0 : max(0, min(offset, all.count - room))
+    let rows = isWhole ? all[...] : all[offset..<min(all.count, offset + room)]
     for row in rows {
-      let kept = isWide ? [row.step.keys.map(Self.count) ?? "-", row.step.keptBytes.map(Self.bytes) ?? "-"] : []
-      let numbers =
-        [
-          LiveRanking.rate(row.received), LiveRanking.rate(row.sent), LiveRanking.rate(row.dropped),
-          LiveRanking.rate(row.errors), LiveRanking.rate(Double(held(row))),
-        ] + kept + [row.busy < 0.005 ? "-" : "\(Int((row.busy * 100).rounded()))%"]
       let shown = line(
-        several ? row.name : row.step.id, numbers, Self.sparkline(history[row.name] ?? [], width: spark))
+        several ? row.name : row.step.id, numbers.map { $0.text(row) },
+        Self.sparkline(history[row.name] ?? [], width: spark))
       text.append(row.step.pausesInput || row.errors > 0 ? red(shown) : shown)
     }
-    if left > 0 { text.append("... \(left) more") }
+    if !isWhole {
+      text.append(cut("rows \(rows.startIndex + 1) to \(rows.endIndex) of \(all.count): ↑ ↓ scroll", columns))
+    }
     return text.joined(separator: "\n") + "\n"
   }
 
-  private func held(_ row: LiveRates.Row) -> Int {
+  private static func held(_ row: LiveRates.Row) -> Int {
     max(row.step.holding, row.step.outbox?.events ?? 0, row.step.queue?.events ?? 0)
   }
 
@@ -78,7 +115,7 @@ struct TopTable {
     case .out: return by(\.sent)
     case .dropped: return by(\.dropped)
     case .errors: return by(\.errors)
-    case .held: return by { Double(held($0)) }
+    case .held: return by { Double(Self.held($0)) }
     case .keys: return by { Double($0.step.keys ?? 0) }
     case .kept: return by { Double($0.step.keptBytes ?? 0) }
     case .busy: return by(\.busy)
@@ -112,11 +149,25 @@ struct TopTable {
     return String(repeating: " ", count: max(0, width - shown.count)) + text
   }
 
+  private static func parts(of word: Substring, _ most: Int) -> [String] {
+    var left = word.unicodeScalars[...]
+    var parts: [String] = []
+    while !left.isEmpty {
+      parts.append(String(String.UnicodeScalarView(left.prefix(most))))
+      left = left.dropFirst(most)
+    }
+    return parts
+  }
+
   /// The sentence in lines that fit the width.
   static func wrap(_ sentence: String, _ columns: Int) -> [String] {
     var lines: [String] = []
     var line = " "
-    for word in Printable.cut(sentence, limit: 1000).split(separator: " ") {
+    // A word that is longer than a line is taken apart.
+    let words = Printable.cut(sentence, limit: 1000).split(separator: " ").flatMap {
+      parts(of: $0, max(8, columns - 4))
+    }
+    for word in words {
       if line.unicodeScalars.count + word.unicodeScalars.count + 1 > columns, line.contains(where: { $0 != " " }) {
         lines.append(line)
         line = "   "

@@ -1,0 +1,108 @@
+/// A JSON document to be written.
+package enum JSONText: Sendable {
+  case null
+  case bool(Bool)
+  case int(Int)
+  case string(String)
+  case array([JSONText])
+  case object([(String, JSONText)])
+  /// One line of JSON, as it is.
+  case document(String)
+
+  /// The indented text, without a final line feed.
+  package var text: String {
+    var result = ""
+    write(to: &result, indent: 0)
+    return result
+  }
+
+  /// The text in one line, without a line feed.
+  package var line: String {
+    var result = ""
+    writeLine(to: &result)
+    return result
+  }
+
+  /// Appends the text in one line, without a line feed. Line ends in texts are escaped.
+  package func writeLine(to result: inout String) { write(to: &result, indent: nil) }
+
+  /// - Parameter indent: How deep the document stands in others; nil: the text has one line.
+  private func write(to result: inout String, indent: Int?) {
+    switch self {
+    case .document(let text): result += text
+    case .null: result += "null"
+    case .bool(let flag): result += flag ? "true" : "false"
+    case .int(let number): result += String(number)
+    case .string(let text): Self.quote(text, to: &result)
+    case .array(let items):
+      if items.isEmpty {
+        result += "[]"
+        return
+      }
+      result += "["
+      // Numbers stand beside each other.
+      let indent = items.allSatisfy(\.isNumber) ? nil : indent
+      for (index, item) in items.enumerated() {
+        if index > 0 { result += indent == nil && item.isNumber ? ", " : "," }
+        if let indent { Self.margin(indent + 1, to: &result) }
+        item.write(to: &result, indent: indent.map { $0 + 1 })
+      }
+      if let indent { Self.margin(indent, to: &result) }
+      result += "]"
+    case .object(let members):
+      result += "{"
+      for (index, member) in members.enumerated() {
+        if index > 0 { result += ", " }
+        Self.quote(member.0, to: &result)
+        result += ": "
+        member.1.write(to: &result, indent: indent.map { $0 + 1 })
+      }
+      result += "}"
+    }
+  }
+
+  private var isNumber: Bool { if case .int = self { true } else { false } }
+
+  private static func margin(_ indent: Int, to result: inout String) {
+    result += "\n"
+    for _ in 0..<indent { result += "  " }
+  }
+
+  /// Escapes what JSON requires, and what some readers take for a line end or a terminal command.
+  package static func quote(_ text: String, to result: inout String) {
+    result += "\""
+    defer { result += "\"" }
+    if text.utf8.allSatisfy({ (0x20...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }) {
+      result += text
+      return
+    }
+    for scalar in text.unicodeScalars {
+      switch scalar.value {
+      case 0x22: result += "\\\""
+      case 0x5C: result += "\\\\"
+      case 0x0A: result += "\\n"
+      case 0x0D: result += "\\r"
+      case 0x09: result += "\\t"
+      case _ where Printable.isHidden(scalar.value):
+        for unit in String(scalar).utf16 { result += "\\u" + Printable.hex(UInt32(unit), digits: 4) }
+      default: result.unicodeScalars.append(scalar)
+      }
+    }
+  }
+}
+
+extension JSONText: Equatable {
+  /// Whether both say the same in the same order.
+  package static func == (a: JSONText, b: JSONText) -> Bool {
+    switch (a, b) {
+    case (.null, .null): true
+    case (.bool(let a), .bool(let b)): a == b
+    case (.int(let a), .int(let b)): a == b
+    case (.string(let a), .string(let b)): a.utf8.elementsEqual(b.utf8)
+    case (.document(let a), .document(let b)): a.utf8.elementsEqual(b.utf8)
+    case (.array(let a), .array(let b)): a == b
+    case (.object(let a), .object(let b)): a.elementsEqual(b) { $0.0 == $1.0 && $0.1 == $1.1 }
+    default: false
+    }
+  }
+}

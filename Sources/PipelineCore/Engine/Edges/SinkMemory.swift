@@ -1,0 +1,115 @@
+import Synchronization
+
+/// The memory of the events that one sink has taken: its share of the process's ``MemoryBudget``. Beyond its room there, the sink's input waits.
+///
+/// The bytes of each receipt are counted here until it is acknowledged or given up, or its memory is free before that. So every sink takes part
+/// by taking events, and a sink only says how many bytes it keeps for them.
+final class SinkMemory: TimerTarget, @unchecked Sendable {
+  var mayGoOn: Bool { false }
+  var timerKind: TimerKind { .output }
+
+  private let budget: MemoryBudget
+  private let executor: Executor
+  private let bytes = Atomic(0)
+  /// The part of `bytes` that the budget knows, in units of it.
+  private let known = Atomic(0)
+  private let share: Mutex<Share>
+  /// While the input waits, the number of bytes at which it goes on; otherwise -1.
+  private let resumesAt = Atomic(-1)
+  // In turns.
+  private weak var node: RunningSink?
+  /// Whether the input waits.
+  private(set) var isPaused = false
+  private var wake = Wake.none
+  /// How often it checks whether others have freed memory.
+  private static let interval = TimeSpan.seconds(1)
+
+  private struct Share: ~Copyable, @unchecked Sendable {
+    var share: MemoryShare
+  }
+
+  init(_ budget: MemoryBudget, _ executor: Executor) {
+    self.budget = budget
+    self.executor = executor
+    share = Mutex(Share(share: MemoryShare(of: budget)))
+  }
+
+  /// The bytes that the sink keeps.
+  var held: Int { bytes.load(ordering: .relaxed) }
+
+  /// Counts bytes that the sink has taken. In turns.
+  @inline(__always)
+  func add(_ count: Int, _ node: RunningSink) {
+    let now = bytes.add(count, ordering: .relaxed).newValue
+    if MemoryShare.units(now) > known.load(ordering: .relaxed) { grown(to: now, node) }
+  }
+
+  @inline(never)
+  private func grown(to now: Int, _ node: RunningSink) {
+    update()
+    guard !isPaused, now > budget.room(node.memoryLimit) else { return }
+    self.node = node
+    isPaused = true
+    node.pauseInput()
+    wait()
+  }
+
+  /// Counts bytes that the sink keeps no more. On any thread.
+  func remove(_ count: Int) {
+    if count == 0 { return }
+    let now = bytes.subtract(count, ordering: .acquiringAndReleasing).newValue
+    if MemoryShare.units(now) < known.load(ordering: .relaxed) { update() }
+    let limit = resumesAt.load(ordering: .acquiring)
+    guard limit >= 0, now <= limit,
+      resumesAt.compareExchange(expected: limit, desired: -1, ordering: .acquiringAndReleasing).exchanged
+    else { return }
+    executor.post { [self] in goOn() }
+  }
+
+  private func update() {
+    share.withLock { share in
+      let now = max(0, bytes.load(ordering: .relaxed))
+      known.store(MemoryShare.units(now), ordering: .relaxed)
+      share.share.set(now)
+    }
+  }
+
+  // MARK: The pause, in turns
+
+  private var room: Int { budget.room(node?.memoryLimit ?? 0) }
+
+  /// Waits until half of the room is free.
+  private func wait() {
+    let limit = room / 2
+    resumesAt.store(limit, ordering: .releasing)
+    // Nobody reports that others hold less.
+    if let node, held <= node.memoryLimit / 2, !wake.isSet {
+      wake = executor.wake(at: executor.now + Self.interval, self)
+    }
+    // The memory may have become free since it was counted.
+    if held <= limit, resumesAt.exchange(-1, ordering: .acquiringAndReleasing) >= 0 {
+      executor.post { [self] in goOn() }
+    }
+  }
+
+  private func goOn() {
+    guard isPaused else { return }
+    if held > room / 2 { return wait() }
+    end()
+  }
+
+  func woke(_ token: Int) {
+    wake = .none
+    goOn()
+  }
+
+  /// Ends the pause: there is room, or the sink has ended.
+  func end() {
+    resumesAt.store(-1, ordering: .releasing)
+    if wake.isSet { executor.cancel(wake) }
+    wake = .none
+    guard isPaused else { return }
+    isPaused = false
+    node?.resumeInput()
+  }
+}

@@ -1,0 +1,45 @@
+import Synchronization
+
+/// What keeps a sink from delivering: its destination is down, full, or refuses everything.
+package struct SinkTrouble: Sendable, Equatable {
+  /// What the destination said last, in one clause.
+  package var reason: String
+  /// When it began: wall-clock nanoseconds since 1970.
+  package var since: Int64
+}
+
+/// The sinks of one execution that are in trouble. Read and written from any thread.
+package final class SinkTroubles: Sendable {
+  private let found = Mutex<[String: SinkTrouble]>([:])
+
+  package init() {}
+
+  /// The sinks in trouble, by name.
+  package var all: [String: SinkTrouble] { found.withLock { $0 } }
+
+  fileprivate func note(_ sink: String, _ reason: String, at time: Int64) {
+    found.withLock { $0[sink] = SinkTrouble(reason: reason, since: $0[sink]?.since ?? time) }
+  }
+
+  fileprivate func forget(_ sink: String) { found.withLock { _ = $0.removeValue(forKey: sink) } }
+
+  /// Notes the trouble of one sink; for its threads.
+  package struct Note: Sendable {
+    fileprivate let troubles: SinkTroubles
+    fileprivate let sink: String
+    fileprivate let clock: any Clock
+
+    /// Nothing can be delivered, and why. A reason that follows another leaves the beginning as it is.
+    package func begins(_ reason: String) { troubles.note(sink, reason, at: clock.wallTime) }
+    /// Something was delivered.
+    package func ends() { troubles.forget(sink) }
+  }
+}
+
+extension RunningSink {
+  /// Notes when its destination is down, and when it works again. A sink that repeats what it could not deliver calls both.
+  package final var trouble: SinkTroubles.Note {
+    SinkTroubles.Note(
+      troubles: execution.troubles, sink: execution.plan.steps[nodeContext.step.number].owner, clock: executor.clock)
+  }
+}

@@ -1,0 +1,54 @@
+/// A shared signal or an errors output as it is read in a group or in an inner signal: its events, which were made outside, get the key that
+/// the events there have.
+final class KeyedInput: Downstream, Subscription {
+  private let key: OwnedValue
+  private let downstream: Unmanaged<Downstream>
+  private unowned let executor: Executor
+  /// The subscription of the signal.
+  var upstream: any Subscription = NoSubscription.make()
+
+  init(_ key: OwnedValue, _ downstream: Unmanaged<Downstream>, _ executor: Executor) {
+    self.key = key
+    self.downstream = downstream
+    self.executor = executor
+  }
+
+  var isClosed: Bool { upstream.isClosed }
+
+  func cancel() {
+    executor.releaseLater(self)
+    upstream.cancel()
+  }
+
+  override func receive(_ event: Event) {
+    var event = event
+    event.key = key.value
+    downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+  }
+
+  override func receiveWatched(_ event: Event) {
+    var event = event
+    event.key = key.value
+    downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) }
+  }
+
+  override func complete() {
+    executor.releaseLater(self)
+    downstream._withUnsafeGuaranteedRef { $0.complete() }
+  }
+
+  override func fail(_ failure: SignalFailure) {
+    executor.releaseLater(self)
+    downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
+  }
+}
+
+extension SignalPlan {
+  /// Whether its events are made outside of the scope in which it is read.
+  var isShared: Bool {
+    switch kind {
+    case .named, .errors: true
+    case .source, .input, .node, .run: false
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import Glibc
+
+/// Patterns of paths with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be written out. A part
+/// `**` stands for any number of directories, also none.
+package enum PathPattern {
+  /// Whether a part of the pattern is `**`.
+  package static func hasLevels(_ pattern: String) -> Bool {
+    pattern.utf8.contains(UInt8(ascii: "*")) && pattern.split(separator: "/").contains("**")
+  }
+
+  /// The parts of a pattern, each `**` once.
+  /// - Parameter directoriesOnly: Otherwise a last `**` stands for files at all levels.
+  package static func parts(_ pattern: String, directoriesOnly: Bool) -> [String] {
+    var parts: [String] = []
+    for part in pattern.split(separator: "/", omittingEmptySubsequences: true).map(String.init) {
+      if part != "**" || parts.last != "**" { parts.append(part) }
+    }
+    if !directoriesOnly, parts.last == "**" { parts.append("*") }
+    return parts
+  }
+
+  package static func matches(_ pattern: String, _ path: String) -> Bool {
+    guard hasLevels(pattern) else { return fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0 }
+    guard (pattern.utf8.first == UInt8(ascii: "/")) == (path.utf8.first == UInt8(ascii: "/")) else { return false }
+    let names = path.split(separator: "/").map(String.init)
+    // The numbers of names that the parts so far can stand for.
+    var ends: Set<Int> = [0]
+    for part in parts(pattern, directoriesOnly: false) {
+      var next: Set<Int> = []
+      for end in ends {
+        if part == "**" {
+          next.insert(end)
+          var reach = end
+          while reach < names.count, names[reach].utf8.first != UInt8(ascii: ".") {
+            reach += 1
+            next.insert(reach)
+          }
+        } else if end < names.count, fnmatch(part, names[end], FNM_PERIOD) == 0 {
+          next.insert(end + 1)
+        }
+      }
+      ends = next
+    }
+    return ends.contains(names.count)
+  }
+}

@@ -1,0 +1,93 @@
+package import PipelineCore
+
+/// `rxd check --fix` for one file: makes the replacements that its diagnostics propose.
+///
+/// A replacement is kept only if the diagnostic offers no other one, and if the file then has fewer errors and none of a new kind: one that
+/// brings forth another error would put a new mistake in the place of the user's own.
+package struct FixedFile {
+  private let loader: PipelineLoader
+  package private(set) var loaded: PipelineLoader.Loaded
+  /// The changed lines, each group under its location.
+  package private(set) var difference = ""
+  package private(set) var count = 0
+
+  /// How many replacements are tried: a file with more mistakes is left for another run.
+  private var attempts = 2_000
+
+  package init(_ loaded: PipelineLoader.Loaded, _ loader: PipelineLoader) {
+    self.loader = loader
+    self.loaded = loaded
+  }
+
+  /// Makes one replacement after the other. One may bring to light what it hid, as a text that is no YAML hides everything behind it: then
+  /// the next ones are made, too, and all are kept if together they make the file better.
+  package mutating func make() {
+    // What begins no improvement of the present text.
+    var useless: Set<String> = []
+    while let first = improve(except: useless) {
+      if first.isEmpty { useless = [] } else { useless.insert(first) }
+    }
+  }
+
+  /// Makes replacements until the file is better, and keeps them. Returns nothing if none is left, an empty name if the file is better, and
+  /// otherwise the name of the diagnostic with which it began in vain.
+  private mutating func improve(except useless: Set<String>) -> String? {
+    var useless = useless
+    var first: String?
+    var current = loaded
+    var difference = ""
+    var made = 0
+    while attempts > 0, let source = current.source,
+      let (diagnostic, fix) = Self.next(current, in: source, except: useless)
+    {
+      attempts -= 1
+      let edit = TextEdit(offset: fix.location.offset, length: fix.location.length, fix.replacement)
+      var bytes = source.bytes
+      bytes.replaceSubrange(edit.offset..<edit.offset + edit.length, with: edit.replacement.utf8)
+      let fresh = loader.compile(loaded.path, SourceText(name: source.name, bytes: bytes))
+      let name = Self.name(diagnostic)
+      guard !fresh.diagnostics.contains(where: { Self.name($0) == name }) else {
+        useless.insert(name)
+        if first == nil, made == 0 { return name }
+        continue
+      }
+      if first == nil { first = name }
+      difference += [edit].difference(of: source)
+      made += 1
+      current = fresh
+      if Self.isBetter(fresh.diagnostics, than: loaded.diagnostics) {
+        self.difference += difference
+        count += made
+        loaded = fresh
+        return ""
+      }
+    }
+    return first
+  }
+
+  /// The first diagnostic with a single fix; one of several would be a guess.
+  private static func next(
+    _ loaded: PipelineLoader.Loaded, in source: SourceText, except useless: Set<String>
+  ) -> (Diagnostic, Diagnostic.FixIt)? {
+    for diagnostic in loaded.diagnostics where diagnostic.fixIts.count == 1 {
+      let fix = diagnostic.fixIts[0]
+      let end = fix.location.offset + fix.location.length
+      if fix.location.text.name == source.name, end <= source.bytes.count, !useless.contains(name(diagnostic)) {
+        return (diagnostic, fix)
+      }
+    }
+    return nil
+  }
+
+  private static func name(_ diagnostic: Diagnostic) -> String {
+    "\(diagnostic.location.map { "\($0)" } ?? "") \(diagnostic.code.name) \(diagnostic.message)"
+  }
+
+  /// Whether there are fewer errors, or as many errors and fewer warnings, and no error of a kind that was not there.
+  package static func isBetter(_ after: [Diagnostic], than before: [Diagnostic]) -> Bool {
+    func errors(_ all: [Diagnostic]) -> [Diagnostic] { all.filter { $0.severity == .error } }
+    let (old, new) = (errors(before), errors(after))
+    let kinds = Set(old.map(\.code))
+    return (new.count, after.count) < (old.count, before.count) && new.allSatisfy { kinds.contains($0.code) }
+  }
+}

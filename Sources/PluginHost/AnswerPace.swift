@@ -1,0 +1,54 @@
+import PipelineCore
+import Transport
+
+/// How many inputs an instance is given at a time: so many that it answers the last of them within a tenth of its time limit. A plugin that
+/// works on what it is given as one batch, and answers behind it, is then far from the limit, however long each event takes.
+///
+/// Begins with one input, doubles while answers come early, and halves when they come late.
+struct AnswerPace {
+  /// The most inputs that may be unanswered.
+  private(set) var window = 1
+  private let most: Int
+  private let limit: TimeSpan
+  /// An input whose answer is timed: when it was given, on the monotonic clock, with how many unanswered. The limit is one of real time, also in
+  /// tests, where the pipeline's time is virtual.
+  private var timed: (number: Int, at: Int64, unanswered: Int)?
+
+  /// - Parameters:
+  ///   - most: The credit of the component.
+  ///   - limit: The longest time without an answer.
+  init(most: Int, limit: TimeSpan) {
+    self.most = max(1, most)
+    self.limit = limit
+  }
+
+  /// The instance was given inputs up to this one.
+  mutating func gave(_ number: Int, unanswered: Int) {
+    if timed == nil { timed = (number, monotonicNow(), unanswered) }
+  }
+
+  /// The instance has answered the inputs up to this one.
+  mutating func answered(_ number: Int) {
+    guard let timed, number >= timed.number else { return }
+    self.timed = nil
+    let took = monotonicNow() &- timed.at
+    if took > limit.nanoseconds / 5 {
+      window = max(1, window / 2)
+    } else if took <= limit.nanoseconds / 10, timed.unanswered > window / 2 {
+      window = min(window > most / 2 ? most : window * 2, most)
+    }
+  }
+
+  /// Inputs are given again under new numbers, to the same instance.
+  mutating func interrupted() { timed = nil }
+
+  /// The instance is a new one.
+  mutating func restarted() { self = AnswerPace(most: most, limit: limit) }
+}
+
+extension AnswerPace {
+  init(of plugin: BoundPlugin) {
+    self.init(
+      most: plugin.offered.credit, limit: plugin.maker?.file.settings.timeout ?? ProcessSettings().timeout)
+  }
+}

@@ -1,0 +1,51 @@
+import PipelineCore
+
+extension Exec {
+  /// The options whose next argument is a program's text, by the program: `sh -c`, `perl -e`.
+  private static let codeOptions: [String: CodeOption] = {
+    let shell = CodeOption(letters: "c", how: "in the text as \"$1\", with the arguments NAME and \"{{ }}\" behind it")
+    let perl = CodeOption(letters: "eE", how: "in the text as $ARGV[0], with the argument \"{{ }}\" behind it")
+    let argument = CodeOption(letters: "cerp", how: "as an argument behind the text")
+    var all: [String: CodeOption] = [:]
+    for name in ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "su", "runuser"] {
+      all[name] = shell
+    }
+    all["perl"] = perl
+    for name in ["python", "python3", "ruby", "node", "nodejs", "php", "lua", "Rscript", "guile"] {
+      all[name] = argument
+    }
+    return all
+  }()
+
+  private struct CodeOption: Sendable {
+    var letters: String
+    var how: String
+  }
+
+  /// Warns where event data becomes the text of a program, which whoever makes the event can then choose: `[sh, -c, "{{ event.p }}"]`.
+  func warnOfCode(_ context: inout DecodingContext) {
+    var program: (name: String, option: CodeOption)?
+    var takesCode = false
+    for argument in command {
+      if takesCode, !argument.isConstant, let program {
+        context.badValue(
+          at: argument.location ?? context.location,
+          "event data becomes a part of the text that '\(program.name)' runs", .doubtfulValue,
+          help: "Pass it as an argument: write it \(program.option.how)")
+        return
+      }
+      takesCode = false
+      guard argument.isConstant else { continue }
+      let text = argument.shownPrefix
+      let name = String(text.split(separator: "/").last ?? "")
+      // A program may be started by another one: [env, sh, -c, ...].
+      if program == nil, let found = Self.codeOptions[name] {
+        program = (name, found)
+      } else if let program, text.hasPrefix("-"), !text.hasPrefix("--"),
+        text.utf8.dropFirst().contains(where: program.option.letters.utf8.contains)
+      {
+        takesCode = true
+      }
+    }
+  }
+}

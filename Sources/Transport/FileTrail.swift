@@ -1,0 +1,198 @@
+import CLinux
+import Glibc
+
+/// Which symbolic links to files are followed.
+package enum LinkPolicy: String, Sendable {
+  /// Those that root or the user of this process owns, in directories that not every user can write to.
+  case trusted
+  case always
+  case never
+}
+
+/// Where a path leads, and in which directories an entry decides that.
+struct FileTrail {
+  /// The path without links; its last part may not exist.
+  var target = ""
+  /// The links on the way, without links in their own directories.
+  var links: [String] = []
+  /// The directories of the links and of the target; empty without links.
+  var directories: [String] = []
+
+  /// As many links as the kernel follows.
+  static let mostLinks = 40
+}
+
+/// Finds out where paths lead; the directories of one are looked at once.
+struct FileTrails {
+  private var known: [String: FileTrail] = [:]
+
+  /// Nil: there is no link on the way.
+  mutating func trail(of path: String) -> FileTrail? {
+    var trail = self[path, 0]
+    guard !trail.links.isEmpty else { return nil }
+    trail.directories.append(splitPath(trail.target).directory)
+    return trail
+  }
+
+  /// The trail of a path, after that many links.
+  private subscript(path: String, count: Int) -> FileTrail {
+    mutating get {
+      let (directory, name) = splitPath(path)
+      var trail = FileTrail()
+      switch directory {
+      case ".", "/": trail.target = directory
+      default:
+        if let known = known[directory] {
+          trail = known
+        } else {
+          trail = self[directory, count]
+          known[directory] = trail
+        }
+      }
+      switch name {
+      case "", ".": return trail
+      case "..":
+        let last = splitPath(trail.target)
+        trail.target =
+          trail.target == "." || last.name == ".."
+          ? Glob.join(trail.target, "..") : trail.target == "/" ? "/" : last.directory
+        return trail
+      default: break
+      }
+      let place = trail.target
+      let full = Glob.join(place, name)
+      guard count + trail.links.count < FileTrail.mostLinks, let link = Self.link(full) else {
+        trail.target = full
+        return trail
+      }
+      trail.links.append(full)
+      trail.directories.append(place)
+      let rest = self[link.hasPrefix("/") ? link : place == "." ? link : "\(place)/\(link)", count + trail.links.count]
+      trail.target = rest.target
+      trail.links += rest.links
+      trail.directories += rest.directories
+      return trail
+    }
+  }
+
+  /// The text of a link; nil: it is none.
+  static func link(_ path: String) -> String? { text { readlink(path, $0, $1) } }
+
+  fileprivate static func text(_ read: (UnsafeMutablePointer<CChar>, Int) -> Int) -> String? {
+    withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { space in
+      guard let start = space.baseAddress, case let count = read(start, space.count), count > 0 else { return nil }
+      return String(decoding: UnsafeRawBufferPointer(UnsafeBufferPointer(space)).prefix(count), as: UTF8.self)
+    }
+  }
+}
+
+extension PosixError {
+  /// The operation of a link that the policy refuses.
+  static let followingLink = "follow"
+  /// A link on the way is not followed, because of who owns it or where it is.
+  package var isRefusedLink: Bool { operation == Self.followingLink && code == ELOOP }
+}
+
+extension FileDescriptor {
+  /// Opens a regular file that is one of the paths, or that one of them as a pattern has found: links behind the first wildcard are followed as
+  /// `links` says. The directory of another path is taken as it is.
+  package static func openForReading(
+    _ path: String, foundBy paths: [String], _ links: LinkPolicy
+  ) throws(PosixError) -> FileDescriptor {
+    var base = splitPath(path).directory
+    if links != .never {
+      if paths.contains(path) { return try openForReading(path) }
+      if let pattern = paths.first(where: { Glob.matches($0, path) }) { base = Glob.constantDirectory(pattern) }
+    }
+    return try openForReading(path, below: base, links)
+  }
+
+  /// Opens a regular file for reading as ``openForReading(_:kinds:)`` does, but goes through the directories below `base` one after the
+  /// other, and follows the links there as `links` says.
+  ///
+  /// - Parameter base: A directory, the start of the path; links in it are followed.
+  static func openForReading(_ path: String, below base: String, _ links: LinkPolicy) throws(PosixError)
+    -> FileDescriptor
+  {
+    if links == .always { return try openForReading(path) }
+    var directory = try entered(AT_FDCWD, base, path)
+    let start = base == "." ? path[...] : path.dropFirst(base.count)
+    // The next name last.
+    var names = start.split(separator: "/").map(String.init).reversed() as [String]
+    var count = 0
+    while let name = names.popLast() {
+      if name == "." { continue }
+      let flags = RX_O_PATH | O_NOFOLLOW | O_CLOEXEC
+      let number = uninterrupted { openat(directory.number, name, flags) }
+      if number < 0 { throw PosixError("open", path) }
+      let entry = FileDescriptor(number, name: path)
+      var status = stat()
+      if uninterrupted({ fstat(number, &status) }) != 0 { throw PosixError("examine", path) }
+      switch status.st_mode & S_IFMT {
+      case S_IFLNK:
+        try check(status.st_uid, in: directory, path, links)
+        count += 1
+        guard count <= FileTrail.mostLinks, let text = FileTrails.text({ readlinkat(number, "", $0, $1) }) else {
+          throw PosixError("open", path, code: ELOOP)
+        }
+        if text.hasPrefix("/") { directory = try entered(AT_FDCWD, "/", path) }
+        names += text.split(separator: "/").map(String.init).reversed()
+      case S_IFDIR: directory = entry
+      default:
+        guard names.isEmpty else { throw PosixError("open", path, code: ENOTDIR) }
+        return try opened(name, in: directory, path)
+      }
+    }
+    throw PosixError("read", path, code: EINVAL, detail: "it is \(Kind.directory.rawValue)")
+  }
+
+  private static func opened(_ name: String, in directory: FileDescriptor, _ path: String) throws(PosixError)
+    -> FileDescriptor
+  {
+    let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW
+    let number = uninterrupted { openat(directory.number, name, flags) }
+    if number < 0 { throw PosixError("open", path) }
+    let opened = FileDescriptor(number, name: path)
+    let kind = try opened.status().kind
+    guard kind == .regular else { throw PosixError("read", path, code: EINVAL, detail: "it is \(kind.rawValue)") }
+    return opened
+  }
+
+  private static func entered(_ directory: Int32, _ name: String, _ path: String) throws(PosixError) -> FileDescriptor {
+    let number = uninterrupted { openat(directory, name, RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }
+    if number < 0 { throw PosixError("open", path) }
+    return FileDescriptor(number, name: path)
+  }
+
+  private static func check(
+    _ owner: uid_t, in directory: FileDescriptor, _ path: String, _ links: LinkPolicy
+  ) throws(PosixError) {
+    let why: String
+    if links == .never {
+      why = "it is a symbolic link, or below one"
+    } else if owner != 0, owner != geteuid() {
+      why = "user \(owner) owns the symbolic link on the way"
+    } else {
+      var status = stat()
+      if uninterrupted({ fstat(directory.number, &status) }) != 0 { throw PosixError("examine", path) }
+      guard status.st_mode & S_IWOTH != 0 else { return }
+      why = "the symbolic link on the way is in a directory that every user can write to"
+    }
+    throw PosixError(PosixError.followingLink, path, code: ELOOP, detail: why)
+  }
+}
+
+/// File systems on which other machines change files without an event of this one's kernel.
+package enum NetworkFileSystem {
+  private static let names: [UInt32: String] = [
+    0x6969: "nfs", 0xFF53_4D42: "cifs", 0xFE53_4D42: "smb", 0x517B: "smb", 0x6573_5546: "fuse", 0x0102_1997: "9p",
+    0x00C3_6400: "ceph", 0x5346_414F: "afs", 0x6B41_4653: "afs", 0x7375_7245: "coda", 0x0BD0_0BD0: "lustre",
+    0x4750_4653: "gpfs", 0x0116_1970: "gfs2", 0x7461_636F: "ocfs2", 0x1983_0326: "beegfs", 0x2003_0528: "orangefs",
+    0xAAD7_AAEA: "panfs", 0x786F_4256: "vboxsf", 0xBACB_ACBC: "vmhgfs", 0x7C7C_6673: "prl_fs", 0x564C: "ncpfs",
+  ]
+
+  /// The file system of the path, if it is one of these.
+  package static func name(of path: String) -> String? {
+    names[rx_file_system(path)]
+  }
+}

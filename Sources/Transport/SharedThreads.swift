@@ -1,0 +1,343 @@
+import Glibc
+import PipelineCore
+
+/// A few threads for the blocking work of a whole process: of all stores, of all files that are written.
+///
+/// Work waits for a thread that is free. Threads are started as they are needed, up to `usual`, and end when they have had nothing to do for a
+/// while. Work that blocks for long, as on a device that hangs, has a thread for itself meanwhile: if no thread has taken anything for ``patience``
+/// while something waits, there is a further one, up to `most`. A thread that the system refuses is asked for again while work waits.
+package final class SharedThreads: @unchecked Sendable {
+  /// How long all threads are busy with what they have before a further one is started, in nanoseconds.
+  static let patience: Int64 = 20_000_000
+  /// How long a thread waits for work before it ends.
+  private static let idleTime: Int64 = 5_000_000_000
+  /// How long a refused thread is not asked for again.
+  private static let refusalPause: Int64 = 100_000_000
+
+  private let name: String
+  private let usual: Int
+  private let most: Int
+  private let stackBytes: Int
+  private let lock: UnsafeMutablePointer<pthread_mutex_t>
+  /// A free thread has something to do.
+  private let hasWork: UnsafeMutablePointer<pthread_cond_t>
+  /// The keeper has something to do: a timer, or work that waits.
+  private let hasDuty: UnsafeMutablePointer<pthread_cond_t>
+
+  // Guarded by the lock.
+  private var queue: [(work: SerialWork, since: Int64)] = []
+  private var head = 0
+  private var timers: [(time: Int64, work: SerialWork, number: UInt64)] = []
+  /// When a thread has last taken work.
+  private var lastTaken: Int64 = 0
+  private var threads = 0
+  private var idle = 0
+  /// How many threads have been woken and do not run yet.
+  private var signals = 0
+  private var hasKeeper = false
+  /// Until when the keeper sleeps.
+  private var keeperSleepsUntil = Int64.max
+  /// When a thread may be asked for again.
+  private var refusedUntil: Int64 = 0
+
+  /// - Parameters:
+  ///   - name: Shows in `top -H`, its first 15 bytes.
+  ///   - usual: How many threads there are while all work ends soon.
+  ///   - most: How many there are at most.
+  package init(_ name: String, usual: Int, most: Int, stackBytes: Int = 512 << 10) {
+    self.name = name
+    self.usual = usual
+    self.most = most
+    self.stackBytes = stackBytes
+    lock = .allocate(capacity: 1)
+    pthread_mutex_init(lock, nil)
+    hasWork = Self.condition()
+    hasDuty = Self.condition()
+  }
+
+  /// Those of a process are never released; those of a test must have no work any more.
+  deinit {
+    pthread_cond_destroy(hasWork)
+    pthread_cond_destroy(hasDuty)
+    pthread_mutex_destroy(lock)
+    hasWork.deallocate()
+    hasDuty.deallocate()
+    lock.deallocate()
+  }
+
+  private static func condition() -> UnsafeMutablePointer<pthread_cond_t> {
+    let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    var attributes = pthread_condattr_t()
+    pthread_condattr_init(&attributes)
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+    pthread_cond_init(condition, &attributes)
+    pthread_condattr_destroy(&attributes)
+    return condition
+  }
+
+  /// The number of threads, without the one that keeps the times.
+  package var count: Int {
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    return threads
+  }
+
+  /// Makes sure that work will be done.
+  /// - Throws: The system refuses the first thread.
+  package func prepare() throws(PosixError) {
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    if hasKeeper { return }
+    _ = try OwnThread(name, stackBytes: stackBytes) { [self] in keep() }
+    hasKeeper = true
+  }
+
+  // MARK: Work
+
+  func wake(_ work: SerialWork) {
+    pthread_mutex_lock(lock)
+    var mustStart = false
+    switch work.phase {
+    case .resting: mustStart = add(work)
+    case .running: work.phase = .runningAndWoken
+    case .queued, .runningAndWoken, .over: break
+    }
+    pthread_mutex_unlock(lock)
+    if mustStart { startThread() }
+  }
+
+  /// Queues work that rests; returns whether a thread must be started, which is counted already.
+  private func add(_ work: SerialWork) -> Bool {
+    work.phase = .queued
+    work.timer &+= 1
+    let now = monotonicNow()
+    queue.append((work, now))
+    if idle > 0 {
+      // A thread that is woken is not idle any more, so that the next work wakes another one.
+      idle -= 1
+      signals += 1
+      pthread_cond_signal(hasWork)
+      return false
+    }
+    if threads < usual, now >= refusedUntil {
+      threads += 1
+      return true
+    }
+    if keeperSleepsUntil > now &+ Self.patience { pthread_cond_signal(hasDuty) }
+    return false
+  }
+
+  private func startThread() {
+    do throws(PosixError) {
+      _ = try OwnThread(name, stackBytes: stackBytes) { [self] in run() }
+    } catch {
+      pthread_mutex_lock(lock)
+      threads -= 1
+      refusedUntil = monotonicNow() &+ Self.refusalPause
+      pthread_cond_signal(hasDuty)
+      pthread_mutex_unlock(lock)
+    }
+  }
+
+  private func takeFirst() -> SerialWork? {
+    guard head < queue.count else { return nil }
+    let work = queue[head].work
+    head += 1
+    if head == queue.count {
+      queue.removeAll(keepingCapacity: queue.capacity <= 1024)
+      head = 0
+    } else if head >= 64, head * 2 > queue.count {
+      queue.removeFirst(head)
+      head = 0
+    }
+    return work
+  }
+
+  private func run() {
+    pthread_mutex_lock(lock)
+    while true {
+      guard let work = takeFirst() else {
+        idle += 1
+        let end = monotonicNow() &+ Self.idleTime
+        while signals == 0, monotonicNow() < end { Self.wait(hasWork, lock, until: end) }
+        if signals > 0 {
+          signals -= 1
+          continue
+        }
+        idle -= 1
+        threads -= 1
+        break
+      }
+      perform(work)
+    }
+    pthread_mutex_unlock(lock)
+  }
+
+  /// Runs a turn. The lock is held before and after it.
+  private func perform(_ work: SerialWork) {
+    work.phase = .running
+    if head < queue.count { lastTaken = monotonicNow() }
+    pthread_mutex_unlock(lock)
+    let next = work.turn()
+    pthread_mutex_lock(lock)
+    var released: SerialWork.Body?
+    switch (work.phase, next) {
+    case (_, .over):
+      work.phase = .over
+      released = work.body.take()
+    case (.runningAndWoken, _):
+      work.phase = .queued
+      queue.append((work, monotonicNow()))
+    case (_, .at(let time)):
+      work.phase = .resting
+      work.timer &+= 1
+      insert(time, work)
+      if time < keeperSleepsUntil { pthread_cond_signal(hasDuty) }
+    case (_, .whenWoken): work.phase = .resting
+    }
+    guard released != nil else { return }
+    // What the body holds may take other locks when it is released.
+    pthread_mutex_unlock(lock)
+    released = nil
+    pthread_mutex_lock(lock)
+  }
+
+  private static func wait(
+    _ condition: UnsafeMutablePointer<pthread_cond_t>, _ lock: UnsafeMutablePointer<pthread_mutex_t>, until end: Int64
+  ) {
+    guard end < .max else {
+      pthread_cond_wait(condition, lock)
+      return
+    }
+    var time = timespec(tv_sec: Int(end / 1_000_000_000), tv_nsec: Int(end % 1_000_000_000))
+    pthread_cond_timedwait(condition, lock, &time)
+  }
+
+  // MARK: Times
+
+  /// Queues work whose time has come, and starts threads for work that waits too long.
+  private func keep() {
+    pthread_mutex_lock(lock)
+    while true {
+      let now = monotonicNow()
+      var starts = 0
+      while let first = timers.first, first.time <= now {
+        removeFirstTimer()
+        guard first.work.phase == .resting, first.work.timer == first.number else { continue }
+        if add(first.work) { starts += 1 }
+      }
+      var next = timers.first?.time ?? .max
+      if head < queue.count {
+        let due = max(max(queue[head].since, lastTaken) &+ Self.patience, refusedUntil)
+        if due <= now, starts == 0, threads < most {
+          threads += 1
+          starts += 1
+        }
+        next = min(next, max(due, now &+ Self.patience))
+      }
+      if starts > 0 {
+        pthread_mutex_unlock(lock)
+        for _ in 0..<starts { startThread() }
+        pthread_mutex_lock(lock)
+        continue
+      }
+      // Where the system refuses every thread, this one works; the times wait meanwhile.
+      if threads == 0, refusedUntil > now, let work = takeFirst() {
+        perform(work)
+        continue
+      }
+      keeperSleepsUntil = next
+      Self.wait(hasDuty, lock, until: next)
+      keeperSleepsUntil = 0
+    }
+  }
+
+  private func insert(_ time: Int64, _ work: SerialWork) {
+    timers.append((time, work, work.timer))
+    var child = timers.count - 1
+    while child > 0, timers[child].time < timers[(child - 1) / 2].time {
+      timers.swapAt(child, (child - 1) / 2)
+      child = (child - 1) / 2
+    }
+  }
+
+  private func removeFirstTimer() {
+    timers.swapAt(0, timers.count - 1)
+    timers.removeLast()
+    var parent = 0
+    while true {
+      var least = parent
+      for child in [2 * parent + 1, 2 * parent + 2]
+      where child < timers.count && timers[child].time < timers[least].time {
+        least = child
+      }
+      if least == parent { return }
+      timers.swapAt(parent, least)
+      parent = least
+    }
+  }
+}
+
+/// Blocking work that is done a turn at a time, never two of its turns at once: on a thread of ``SharedThreads``, or on one of its own.
+package final class SerialWork: @unchecked Sendable {
+  /// What follows a turn.
+  package enum Next: Sendable {
+    /// The next turn comes after a call of ``wake()``.
+    case whenWoken
+    /// It comes at this time of the monotonic clock, or after a call of ``wake()``.
+    case at(Int64)
+    /// There is no further turn; the body is released.
+    case over
+  }
+  package typealias Body = @Sendable () -> Next
+  enum Phase { case resting, queued, running, runningAndWoken, over }
+
+  private enum Place {
+    case shared(SharedThreads)
+    /// Set when it was woken.
+    case own(Guarded<Bool>)
+  }
+  private let place: Place
+  // Guarded by the lock of the shared threads.
+  var phase = Phase.resting
+  var timer: UInt64 = 0
+  var body: Body?
+
+  /// Work for shared threads. Nothing is done before ``wake()``.
+  /// - Throws: The system refuses the first of the threads.
+  package init(on threads: SharedThreads, _ body: @escaping Body) throws(PosixError) {
+    try threads.prepare()
+    place = .shared(threads)
+    self.body = body
+  }
+
+  /// Work that may block for as long as others please, as that for a pipe: it has a thread of its own.
+  package init(onThread name: String, _ body: @escaping Body) throws(PosixError) {
+    let woken = Guarded(false)
+    place = .own(woken)
+    _ = try OwnThread(name) {
+      var next = Next.whenWoken
+      while true {
+        let end: Int64? = if case .at(let time) = next { time } else { nil }
+        _ = woken.wait(until: end) { isWoken -> Bool? in
+          defer { isWoken = false }
+          return isWoken ? true : nil
+        }
+        next = body()
+        if case .over = next { return }
+      }
+    }
+  }
+
+  /// Has a turn follow, soon and after the present one. From any thread.
+  package func wake() {
+    switch place {
+    case .shared(let threads): threads.wake(self)
+    case .own(let woken):
+      woken.withLock { $0 = true }
+      woken.notify()
+    }
+  }
+
+  func turn() -> Next { body?() ?? .over }
+}

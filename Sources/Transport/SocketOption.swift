@@ -1,0 +1,49 @@
+import CLinux
+import Glibc
+import NIOCore
+import PipelineCore
+
+/// An option of a socket, with its level and its name. Connections do without one that the system refuses: the owner is told, which
+/// logs it, and the connection goes on.
+struct SocketOption: Sendable {
+  let name: String
+  let level: Int32
+  let number: Int32
+  var value: Int32 = 1
+
+  /// Small answers are sent at once, not with the next ones.
+  static let noDelay = SocketOption(name: "TCP_NODELAY", level: Int32(IPPROTO_TCP), number: TCP_NODELAY)
+  /// The address may be listened on while connections of the listener before are still ending.
+  static let reuseAddress = SocketOption(name: "SO_REUSEADDR", level: SOL_SOCKET, number: SO_REUSEADDR)
+  /// Datagrams come with the number of those for which there was no room.
+  static let countDrops = SocketOption(name: "SO_RXQ_OVFL", level: SOL_SOCKET, number: SO_RXQ_OVFL)
+  /// Datagrams come with the process and the user of their sender.
+  static let passCredentials = SocketOption(name: "SO_PASSCRED", level: SOL_SOCKET, number: SO_PASSCRED)
+
+  /// The other side is asked for a sign after 60 seconds without one, and the connection is over after four questions.
+  static let keepAlive = [
+    SocketOption(name: "SO_KEEPALIVE", level: SOL_SOCKET, number: SO_KEEPALIVE),
+    SocketOption(name: "TCP_KEEPIDLE", level: Int32(IPPROTO_TCP), number: TCP_KEEPIDLE, value: 60),
+    SocketOption(name: "TCP_KEEPINTVL", level: Int32(IPPROTO_TCP), number: TCP_KEEPINTVL, value: 15),
+    SocketOption(name: "TCP_KEEPCNT", level: Int32(IPPROTO_TCP), number: TCP_KEEPCNT, value: 4),
+  ]
+
+  /// Sets it; returns a sentence without a full stop that names it if the system refuses.
+  func set(_ descriptor: Int32) -> String? {
+    guard rx_set_option(descriptor, level, number, value) != 0 else { return nil }
+    return "the socket option \(name) cannot be set: \(PosixError.text(errno))"
+  }
+
+  /// Sets several, and tells of each that the system refuses.
+  static func set(_ options: [SocketOption], _ descriptor: Int32, _ tell: (String) -> Void) {
+    for option in options {
+      if let fault = option.set(descriptor) { tell(fault) }
+    }
+  }
+
+  /// The same for the socket of a channel. Called on its event loop.
+  static func set(_ options: [SocketOption], _ channel: any Channel, _ tell: (String) -> Void) {
+    let operations = channel.pipeline.syncOperations
+    _ = try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in set(options, socket, tell) }
+  }
+}

@@ -1,0 +1,46 @@
+/// The bytes of messages that have begun and not ended, on all connections of one receiver. Each is bounded by itself; together they are bounded
+/// by a budget, beyond which the connection with the largest one is ended: whoever sends whole messages is not the one. Used on one thread.
+struct UnfinishedMessages<Connection: Hashable> {
+  /// As much as all requests to a server may have.
+  static var usualLimit: Int { 64 << 20 }
+
+  private var held: [Connection: Int] = [:]
+  private(set) var total = 0
+
+  /// - Parameter bytes: 0: none is under way.
+  mutating func set(_ bytes: Int, of connection: Connection) {
+    let before = bytes == 0 ? held.removeValue(forKey: connection) : held.updateValue(bytes, forKey: connection)
+    total += bytes - (before ?? 0)
+  }
+
+  /// The connection with the most bytes.
+  var largest: Connection? { held.max { $0.value < $1.value }?.key }
+}
+
+/// The bytes of one connection that count against the budget of its server: of a message under way, and of messages that are delivered and not
+/// handled. Thread-safe; what is left is returned with the object.
+final class MessageCharge: Sendable {
+  private let state = Guarded((budget: ByteBudget?.none, bytes: 0))
+
+  deinit { move(to: nil) }
+
+  /// - Parameter more: May be negative.
+  func add(_ more: Int) {
+    guard more != 0 else { return }
+    state.withLock {
+      $0.bytes += more
+      $0.budget?.force(more)
+    }
+  }
+
+  func move(to budget: ByteBudget?) {
+    state.withLock {
+      $0.budget?.release($0.bytes)
+      budget?.force($0.bytes)
+      $0.budget = budget
+    }
+  }
+
+  /// Whether the budget is used up.
+  var isFull: Bool { state.withLock { $0.budget.map { $0.held >= $0.limit } ?? false } }
+}

@@ -1,0 +1,74 @@
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Storage
+
+/// Events that a state directory keeps, and that no pipeline of the files delivers.
+struct LeftBehind {
+  enum Reason: String {
+    /// No file has a pipeline of this name.
+    case noPipeline = "no_pipeline"
+    /// The pipeline delivers nothing from the directory.
+    case bestEffort = "best_effort"
+    /// The pipeline has no such sink that delivers from the directory.
+    case noSink = "no_sink"
+  }
+
+  var pipeline: String
+  var sink: String
+  var events: Int
+  var reason: Reason
+
+  /// What waits, and why: a clause.
+  var what: String {
+    let waits =
+      "\(Printable.count(events, "event")) for the sink '\(sink)' \(events == 1 ? "waits" : "wait") in the state of '\(pipeline)'"
+    return switch reason {
+    case .noPipeline: "\(waits), and no file has a pipeline of this name"
+    case .bestEffort: "\(waits), and 'delivery: bestEffort' delivers nothing from there"
+    case .noSink: "\(waits), and its file has no such sink, or one whose delivery is best effort"
+    }
+  }
+
+  /// What to do: a clause.
+  var advice: String {
+    switch reason {
+    case .noPipeline:
+      "give a pipeline this 'name', or stop rxd and use 'rxd state rename \(pipeline) NEW' to deliver them, or 'rxd state delete \(pipeline)' to drop them"
+    case .bestEffort:
+      "leave 'delivery: bestEffort' out to deliver them, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
+    case .noSink:
+      "give a sink this name to deliver them, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
+    }
+  }
+
+  var line: String { "\(what): \(advice)" }
+
+  /// The sinks of each pipeline that deliver from a state directory; none: it delivers nothing from there.
+  typealias Takers = [String: Set<String>]
+
+  /// What waits in a store of the name, with these sinks that deliver from it; nil: there is no pipeline of the name.
+  static func find(_ pipeline: String, _ backlogs: [String: OutboxBacklog], _ takers: Set<String>?) -> [LeftBehind] {
+    backlogs.sorted { $0.key < $1.key }.compactMap { sink, backlog in
+      guard backlog.rows > 0, takers?.contains(sink) != true else { return nil }
+      let reason: Reason = takers.map { $0.isEmpty ? .bestEffort : .noSink } ?? .noPipeline
+      return LeftBehind(pipeline: pipeline, sink: sink, events: backlog.events, reason: reason)
+    }
+  }
+
+  /// What waits in the stores of a directory, except in those that are left out. A store that cannot be read is left out, too.
+  static func find(in folder: StateFolder, _ takers: Takers, except open: Set<String> = []) -> [LeftBehind] {
+    let names = (try? folder.pipelines()) ?? []
+    return names.filter { !open.contains($0) }.flatMap { name -> [LeftBehind] in
+      guard let backlogs = try? StoreReader(folder.store(name)).backlogs() else { return [] }
+      return find(name, backlogs, takers[name])
+    }
+  }
+}
+
+extension Plan {
+  /// The sinks that deliver from a state directory.
+  var sinksOfStore: Set<String> {
+    delivery(hasStateDirectory: true) == .bestEffort ? [] : Set(sinks.filter { !isBestEffort($0.step) }.map(\.name))
+  }
+}

@@ -1,0 +1,62 @@
+import PipelineCore
+
+/// What views say of a plan and what never changes: its steps and edges in their order, with their names. Used by one thread at a time.
+final class PlanIndex {
+  struct Step {
+    var id: StepID
+    var name: String
+    /// The members of its document that are no counts.
+    var members: [(String, JSONText)]
+    var isSource: Bool
+  }
+
+  /// The edges between two ends: a step can have two inputs from one signal, which readers see as one edge.
+  struct Link {
+    var from: String
+    var to: String
+    /// `errors` or `events`.
+    var output: String
+    var edges: [EdgeID]
+  }
+
+  let plan: Plan
+  /// The steps of the file, in its order.
+  private(set) lazy var steps: [Step] = plan.steps.indices.map { StepID($0) }.filter(plan.isInFile)
+    .sorted { plan.steps[$0.number].location.offset < plan.steps[$1.number].location.offset }
+    .map { id in
+      let step = plan.steps[id.number]
+      let name = plan.id(of: id)
+      return Step(
+        id: id, name: name,
+        members: [
+          ("id", .string(name)), ("step", .string(step.label)), ("kind", .string(plan.kind(of: id))),
+          ("type", .string(step.keyword)), ("at", .string("\(step.location)")),
+        ], isSource: plan.isSource(id))
+    }
+
+  /// The edges in their order, those of steps that are not in the file, too.
+  private(set) lazy var links: [Link] = {
+    var links: [Link] = []
+    var places: [String: Int] = [:]
+    for number in plan.edges.indices.dropFirst() {
+      let edge = plan.edges[number]
+      let link = Link(
+        from: plan.id(of: edge.from), to: plan.id(of: edge.to), output: edge.output, edges: [EdgeID(number)])
+      let key = "\(link.from)>\(link.to)>\(link.output)"
+      if let place = places[key] {
+        links[place].edges.append(EdgeID(number))
+      } else {
+        places[key] = links.count
+        links.append(link)
+      }
+    }
+    return links
+  }()
+
+  /// The names of steps, by the labels with which they log.
+  private(set) lazy var namesByLabel = Dictionary(
+    plan.steps.indices.map { (plan.steps[$0].label, plan.id(of: StepID($0))) }
+  ) { first, _ in first }
+
+  init(_ plan: Plan) { self.plan = plan }
+}

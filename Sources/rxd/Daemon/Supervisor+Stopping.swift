@@ -1,0 +1,36 @@
+import PipelineCore
+import PipelineRuntime
+
+extension Supervisor {
+  /// When the log first says what a stop waits for, and how often it says so again.
+  static let stopSilence = TimeSpan.seconds(1)
+  static let stopReminder = TimeSpan.seconds(15)
+
+  /// Asks the pipelines that have not ended what they wait for.
+  func askForLeft() {
+    saysLeftAt = now + Self.stopReminder
+    let post = poster()
+    for (id, entry) in runs { entry.run.inspect { post(.left(id, $0.left)) } }
+  }
+
+  /// Says what the stop of a pipeline waits for, how long at most, and what a second signal does.
+  func report(_ left: [Execution.Left], of slot: PipelineSlot) {
+    guard let stopDeadline, !isCancelling else { return }
+    let names = left.prefix(5).map { sink in
+      var text = "'\(sink.sink)'"
+      let details =
+        (sink.events > 0 ? [Printable.count(sink.events, "event")] : [])
+        + (sink.trouble.map { [Printable.cut($0.reason, limit: 200)] } ?? [])
+      if !details.isEmpty { text += " (\(details.joined(separator: "; ")))" }
+      return text
+    }
+    let more = left.count > names.count ? " and \(left.count - names.count) more" : ""
+    let what = names.isEmpty ? "answers that are under way" : "\(names.joined(separator: ", "))\(more)"
+    let fate = slot.store == nil ? "is lost" : "stays in the state directory"
+    let seconds = max(1, (stopDeadline - now).nanoseconds / 1_000_000_000)
+    log.write(
+      .warning, slot.name,
+      "stopping: waits at most \(TimeSpan.seconds(seconds)) for \(what); a second SIGINT or SIGTERM ends at once, and what is not delivered then \(fate)",
+      limited: false)
+  }
+}

@@ -1,0 +1,31 @@
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+extension FixedFile {
+  /// Writes the file, if anything has changed.
+  func write() throws {
+    guard count > 0, let source = loaded.source else { return }
+    try Self.replace(loaded.path, with: source.bytes)
+  }
+
+  /// Writes a file of the user anew, with its present permissions, following links.
+  static func replace(_ path: String, with bytes: [UInt8]) throws {
+    var status = stat()
+    let mode = stat(path, &status) == 0 ? status.st_mode & 0o7777 : 0o644
+    var target = path
+    if let real = realpath(path, nil) {
+      target = String(cString: real)
+      free(real)
+    }
+    let text = OutputBuffer()
+    bytes.withUnsafeBytes { text.append($0) }
+    do throws(PosixError) {
+      try replaceFile(target, with: text.bytes, permissions: mode)
+    } catch {
+      Console.printError(error.message)
+      throw ExitStatus.inputOutput
+    }
+  }
+}

@@ -1,0 +1,217 @@
+import PipelineTestSupport
+import Testing
+
+@testable import PipelineCore
+
+/// A parameter with a condition is an error where the condition does not hold, and only there.
+@Suite struct ApplicabilityTests {
+  /// Parameters of components in which conditions hold or not; `@NAME` is where a field of the record NAME goes.
+  static let bases: [String: [String]] = [
+    "source file": [
+      "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }",
+      "path: a, join: { start: x, @join }",
+    ],
+    "source stdin": ["", "decode: whole", "decode: { whole: { invalidUTF8: bytes } }"],
+    "source exec": [
+      "command: [a]", "command: [a], every: 1s", "command: [a], streaming: true", "command: [a], emit: exit",
+    ],
+    "source http": [
+      "url: 'http://h'", "url: 'https://h', every: 1s", "url: 'http://h', pages: { page: p, until: 'true', @pages }",
+      "url: 'http://h', pages: { cursor: 'null', @pages }", "url: 'http://h', pages: { next: 'null', @pages }",
+    ],
+    "source sse": ["url: 'http://h'", "url: 'https://h'"],
+    "source httpServer": ["address: 1", "address: 1, decode: json"],
+    "source interval": ["every: 1s", "cron: '* * * * *'"],
+    "source sqlite": ["path: a, query: SELECT 1", "path: a, query: SELECT 1, every: 1s, key: k"],
+    "source syslog": ["address: 1", "address: 1, transport: tcp", "address: /run/a"],
+    "source statsd": ["address: 1", "address: 1, transport: tcp", "address: /run/a"],
+    "source tcp": [
+      "address: 1", "address: 1, framing: { by: lines, @framing }", "address: 1, framing: { by: length, @framing }",
+    ],
+    "source unix": [
+      "path: /a", "path: /a, kind: datagram", "path: 'systemd:a'", "path: /a, framing: { by: length, @framing }",
+      "path: /a, framing: { by: nul, @framing }",
+    ],
+    "source docker": ["", "emit: events"],
+    "source host": ["", "collect: [cpu, cgroup]"],
+    "source webSocket": ["url: 'ws://h'", "url: 'wss://h'", "listen: 1"],
+    "sink webSocket": ["url: 'ws://h'", "url: 'wss://h'", "listen: 1"],
+    "sink file": ["path: a", "path: 'a/{{ event.a }}'", "path: a, sync: interval", "path: a, mode: replace"],
+    "sink http": [
+      "url: 'http://h'", "url: 'http://h', batch: { count: 10, @batch }",
+      "url: 'http://h/{{ event.a }}', batch: { count: 10, @batch }",
+      "urls: ['https://h']", "url: 'http://h', compress: { format: none, @compress }",
+      "url: 'http://h', compress: { format: gzip, @compress }",
+      "url: 'http://h', headers: { a: '{{ event.a }}' }, batch: { count: 10, @batch }",
+    ],
+    "sink prometheusRemoteWrite": [
+      "url: 'http://h'", "url: 'https://h'", "url: 'http://h', batch: { count: 1, @batch }",
+      "url: 'http://h', batch: { @batch }",
+    ],
+    "sink syslog": ["address: 1", "address: 1, transport: tcp", "address: 1, transport: tcp, tls: {}"],
+    "sink tcp": ["address: 1", "address: 1, tls: {}"],
+    "sink unix": ["path: /a", "path: /a, kind: datagram"],
+    "sink exec": ["command: [a]", "command: [a], onExit: fail"],
+    "sink sqlite": [
+      "path: a, table: t, columns: { a: event.a }", "path: a, table: t, columns: { a: event.a }, mode: upsert",
+    ],
+    "operator rateLimit": ["per: 1s", "per: 1s, mode: bucket", "per: 1s, mode: bucket, excess: wait"],
+    "operator window": ["every: 1s", "count: 1", "gap: 1s", "every: 1s, time: event.t"],
+    "operator flattenMap": ["list: event.a", "signal: a", "signal: a, policy: latest", "signal: a, policy: concat"],
+    "operator gate": ["signal: a", "signal: a, whileClosed: hold"],
+    "operator log": ["", "when: [completed]"],
+    "operator aggregate": ["figures: { n: count() }", "next: running"],
+    "operator retry": ["", "count: 1, delay: 1s, budget: 2"],
+    "command command": ["run: a", "run: a, allowsConcurrentExecution: true", "run: a, whenBusy: queue"],
+  ]
+
+  static let samples: [String: String] = [
+    "charset": "latin1", "timezone": "UTC", "cursor": "{ from: response.a, parameter: p }", "tls": "{}",
+    "mode": "'0600'",
+    "join": "{ start: x }", "rotate": "1MB", "serverTLS": "{ certificate: a }", "path": "/a", "origins": "['*']",
+    "headers": "{ a: b }", "key": "a", "wait": "2s", "start": "0", "proxy": "'http://h:1'", "framing": "lines",
+    "step": "1",
+    "pages.step": "2", "syslog.framing": "octets", "file.start": "end", "restart": "1s",
+    "framing.bytes": "2", "source syslog.tls": "{ certificate: a }",
+  ]
+
+  static func sample(_ entry: CatalogueEntry, _ path: String, _ shape: ParameterShape) -> String {
+    let name = path.split(separator: ".").last.map(String.init) ?? path
+    if let sample = samples["\(entry.kind.rawValue) \(entry.name).\(path)"] ?? samples["\(entry.name).\(path)"]
+      ?? samples[path] ?? samples[name]
+    {
+      return sample
+    }
+    func value(_ shape: ParameterShape) -> String {
+      switch shape {
+      case .bool: "true"
+      case .int(let range): String(max(1, range?.lowerBound ?? 1))
+      case .number: "2"
+      case .duration: "1s"
+      case .size: "1KiB"
+      case .choice(let choices): choices.last?.name ?? ""
+      case .list(let element): "[\(value(element))]"
+      case .oneOf(let shapes): shapes.first.map(value) ?? ""
+      case .expression, .mapping: "'1'"
+      default: "a"
+      }
+    }
+    return value(shape)
+  }
+
+  /// All parameters with conditions, by path.
+  static func conditional(_ infos: [ParameterInfo], _ prefix: String = "") -> [(
+    path: String, info: ParameterInfo, among: [ParameterInfo]
+  )] {
+    infos.flatMap { info -> [(path: String, info: ParameterInfo, among: [ParameterInfo])] in
+      (info.applies == nil ? [] : [(prefix + info.name, info, infos)])
+        + SpecText.records(info.shape).flatMap { conditional($0, "\(prefix)\(info.name).") }
+    }
+  }
+
+  static let entries = Catalogue.builtIn.components.filter { !conditional($0.parameters).isEmpty }
+
+  private static func text(_ base: String, _ path: String, _ value: String) -> String? {
+    let parts = path.split(separator: ".").map(String.init)
+    var filled: String
+    if parts.count == 1 {
+      filled = "\(base), \(path): \(value)"
+    } else {
+      let mark = "@\(parts[0])"
+      guard parts.count == 2, base.contains(mark) || !base.contains("\(parts[0]):") else { return nil }
+      filled =
+        base.contains(mark)
+        ? base.replacing(mark, with: "\(parts[1]): \(value)") : "\(base), \(parts[0]): { \(parts[1]): \(value) }"
+    }
+    for mark in ["@batch", "@pages", "@framing", "@compress", "@join"] { filled = filled.replacing(mark, with: "") }
+    return "{ \(filled) }".replacing("{ ,", with: "{").replacing(",  }", with: " }").replacing(", }", with: " }")
+  }
+
+  @Test(arguments: entries) func aSettingWithoutEffectIsAnError(_ entry: CatalogueEntry) throws {
+    let bases = try #require(Self.bases["\(entry.kind.rawValue) \(entry.name)"], "this component needs bases")
+    for (path, info, infos) in Self.conditional(entry.parameters) {
+      let condition = try #require(info.applies)
+      var refused = 0
+      var taken = 0
+      for base in bases {
+        guard let text = Self.text(base, path, Self.sample(entry, path, info.shape)) else { continue }
+        var diagnostics = Diagnostics()
+        guard let node = YAMLReader.read(SourceText(name: "test", text: text), into: &diagnostics) else {
+          // The base gives the parameter already.
+          continue
+        }
+        let parent = path.contains(".") ? node[String(path.prefix { $0 != "." })] : node
+        let holds = condition.holds { name in
+          let isRoot = name.hasPrefix("/") || !path.contains(".")
+          var at: YAMLNode? = isRoot ? node : parent
+          let name = name.hasPrefix("/") ? String(name.dropFirst()) : name
+          for part in name.split(separator: ".") { at = at?[String(part)] }
+          let siblings = isRoot ? entry.parameters : infos
+          return ParameterSetting(node: at, defaultText: siblings.first { $0.name == name }?.defaultText)
+        }
+        var context = DecodingContext(at: node.location)
+        _ = entry.decode(node, &context)
+        let complaint = context.diagnostics.all.first {
+          $0.message.contains("has no effect") && $0.code.name == "RX225"
+        }
+        #expect(
+          (complaint != nil) ? !holds : holds || context.diagnostics.hasErrors,
+          "\(path): \(text): \(context.diagnostics.all.map(\.message))")
+        if complaint?.message.hasPrefix("'\(info.name)' of") == true { refused += 1 }
+        if holds, !context.diagnostics.hasErrors { taken += 1 }
+      }
+      #expect(refused > 0, "\(path): no base shows the error")
+      #expect(taken > 0, "\(path): no base takes it")
+    }
+  }
+
+  /// A condition stands in the spec, where it is checked, and not in the help alone.
+  @Test(arguments: Catalogue.builtIn.components) func noConditionIsWordsAlone(_ entry: CatalogueEntry) {
+    func check(_ infos: [ParameterInfo]) {
+      for info in infos {
+        let isConditional = ["With `", "Without `", "Client: ", "Server: "].contains { info.help.hasPrefix($0) }
+        #expect(!isConditional || info.applies != nil, "\(info.name): \(info.help)")
+        for fields in SpecText.records(info.shape) { check(fields) }
+      }
+    }
+    check(entry.parameters)
+  }
+
+  /// The names of a condition are parameters.
+  @Test(arguments: entries) func conditionsNameParameters(_ entry: CatalogueEntry) {
+    for (path, info, infos) in Self.conditional(entry.parameters) {
+      for name in info.applies?.names ?? [] {
+        let siblings = name.hasPrefix("/") ? entry.parameters : infos
+        let first = name.drop { $0 == "/" }.prefix { $0 != "." }
+        #expect(siblings.contains { $0.name == first }, "\(path): \(name)")
+      }
+    }
+  }
+
+  @Test func theMessageSaysWhatToDo() throws {
+    var diagnostics = Diagnostics()
+    let node = try #require(
+      YAMLReader.read(SourceText(name: "test", text: "{ path: a, start: end }"), into: &diagnostics))
+    var context = DecodingContext(at: node.location)
+    _ = Catalogue.builtIn.component(.source, "file")?.decode(node, &context)
+    let diagnostic = try #require(context.diagnostics.all.first)
+    #expect(diagnostic.message == "'start' of 'file' has no effect without 'follow: true'")
+    #expect(diagnostic.help == "Write 'follow: true', or leave 'start' out")
+    #expect(diagnostic.location?.column == 19)
+  }
+
+  /// What is not known before the file runs may be anything.
+  @Test func aPlaceholderIsNoError() throws {
+    _ = try PipelineRun.compile(
+      """
+      name: t
+      sources:
+        a:
+          file:
+            path: a
+            follow: ${FOLLOW:-true}
+            start: end
+      sinks: { out: { from: a, discard: {} } }
+      """, catalogue: .builtIn)
+  }
+}

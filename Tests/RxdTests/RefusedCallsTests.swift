@@ -1,0 +1,140 @@
+import Foundation
+import Testing
+
+/// What the kernel refuses is an error with a name, and no end of the process. The calls are refused by `Tests/Faults/preload/refuse.c`.
+///
+/// The network library ends the process if its thread is refused at the start what was granted to another a moment before; that alone is not tried
+/// here, and `refuse.c` never does it.
+@Suite(.timeLimit(.minutes(15))) struct RefusedCallsTests {
+  private static let library: String? = {
+    let path = NSTemporaryDirectory() + "rxd-refuse-\(getpid()).so"
+    let compiler = Process()
+    compiler.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    compiler.arguments = [
+      "cc", "-O1", "-shared", "-fPIC", "-o", path, Rxd.root + "/Tests/Faults/preload/refuse.c", "-ldl",
+    ]
+    guard (try? compiler.run()) != nil else { return nil }
+    compiler.waitUntilExit()
+    return compiler.terminationStatus == 0 ? path : nil
+  }()
+
+  private func write(_ text: String, to path: String) throws {
+    try text.write(toFile: path, atomically: false, encoding: .utf8)
+  }
+
+  /// A folder with pipelines that together take every kind of descriptor.
+  private func pipelines(in folder: Scratch) throws -> String {
+    let path = folder.path + "/pipelines"
+    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+    try write("{\"n\":1}\n", to: folder.path + "/in.log")
+    let sources = [
+      "follow": "file: { path: '\(folder.path)/in.log', follow: true }", "directory": "directory: '\(folder.path)'",
+      "tcp": "tcp: { address: 127.0.0.1:0 }", "udp": "udp: { address: 127.0.0.1:0 }",
+      "unix": "unix: { path: '\(folder.path)/u.sock' }", "server": "httpServer: { address: 127.0.0.1:0 }",
+      "exec": "exec: { command: [sh, -c, 'echo 1; sleep 60'] }", "socket": "webSocket: { url: 'ws://127.0.0.1:9/' }",
+    ]
+    for (name, source) in sources {
+      try write(
+        "sources: { s: { \(source) } }\nsinks: { o: { from: s, discard: {} } }\n", to: "\(path)/\(name).yaml")
+    }
+    try write(
+      """
+      sources: { s: { interval: { every: 100ms } } }
+      sinks: { o: { from: s, file: { path: '\(folder.path)/out-{{ event }}' } } }
+      """, to: "\(path)/files.yaml")
+    return path
+  }
+
+  /// From the first call on, and from later ones.
+  @Test(
+    arguments: [
+      "inotify_init1:24", "inotify_add_watch:28", "inotify_add_watch:12", "eventfd:24", "timerfd_create:24",
+      "epoll_create1:24", "pipe2:24", "socket:24", "socket:23", "listen:98",
+    ], [1, 2, 4, 7])
+  func aRefusalIsAnError(_ call: String, _ first: Int) throws {
+    let library = try #require(Self.library)
+    let folder = try Scratch()
+    let process = try RunningRxd(
+      [
+        "run", "--daemon", "--log-format", "text", "--graceful-shutdown-limit-secs", "1", "-w", "-C",
+        try pipelines(in: folder),
+      ],
+      environment: ["LD_PRELOAD": library, "REFUSE": "\(call):\(first)", "SWIFT_BACKTRACE": "enable=no"])
+    // It has ended, with an error, or runs on with what it could have.
+    _ = Deadline(after: 5).waits(for: process.errors)
+    process.send(SIGTERM)
+    let status = try process.wait()
+    #expect([0, 1].contains(status) || (64...78).contains(status), "\(status)")
+  }
+
+  /// A process that is refused epoll before it listens says so.
+  @Test(arguments: 1...2) func aServerWithoutEpollSaysSo(_ first: Int) throws {
+    let library = try #require(Self.library)
+    let folder = try Scratch()
+    let file = folder.path + "/server.yaml"
+    try write(
+      "sources: { s: { httpServer: { address: 127.0.0.1:0 } } }\nsinks: { o: { from: s, discard: {} } }\n", to: file)
+    let process = try RunningRxd(
+      ["run", "--log-format", "text", file],
+      environment: ["LD_PRELOAD": library, "REFUSE": "epoll_ctl:12:\(first)", "SWIFT_BACKTRACE": "enable=no"])
+    try process.errorLine(with: "Cannot allocate memory")
+    #expect(try process.wait() == 1)
+  }
+
+  /// Without an instance of inotify files are looked at, and one line names the limit, however many pipelines need one.
+  @Test func withoutInstancesFilesAreLookedAt() throws {
+    let library = try #require(Self.library)
+    let folder = try Scratch()
+    let path = folder.path + "/pipelines"
+    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+    for name in ["a", "b", "c"] {
+      try write("", to: "\(folder.path)/\(name).log")
+      try write(
+        """
+        sources: { s: { file: { path: '\(folder.path)/\(name).log', follow: true, start: beginning } } }
+        sinks: { o: { from: s, stdout: lines } }
+        """, to: "\(path)/\(name).yaml")
+    }
+    let process = try RunningRxd(
+      ["run", "--daemon", "--log-format", "text", "-w", "-C", path],
+      environment: ["LD_PRELOAD": library, "REFUSE": "inotify_init1:24"])
+    for name in ["a", "b", "c"] {
+      try write("line of \(name)\n", to: "\(folder.path)/\(name).log")
+      #expect(try process.line() == "line of \(name)")
+    }
+    process.send(SIGTERM)
+    while try process.line(from: process.errors) != nil {}
+    #expect(try process.wait() == 0)
+    let said = process.transcript.filter { $0.contains("fs.inotify.max_user_instances") && $0.contains("cannot watch") }
+    #expect(said.count <= 2, "\(said)")
+  }
+
+  /// As many pipelines as a user has no instances for: 200, of which each follows a file.
+  @Test func manyFollowersShareAnInstance() throws {
+    let library = try #require(Self.library)
+    let folder = try Scratch()
+    let path = folder.path + "/pipelines"
+    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+    for number in 0..<200 {
+      try write("", to: "\(folder.path)/\(number).log")
+      try write(
+        """
+        sources: { s: { file: { path: '\(folder.path)/\(number).log', follow: true, start: beginning } } }
+        sinks: { o: { from: s, stdout: lines } }
+        """, to: "\(path)/p\(number).yaml")
+    }
+    // A second instance is refused, which the log would say.
+    let process = try RunningRxd(
+      ["run", "--daemon", "--log-format", "text", "-C", path],
+      environment: ["LD_PRELOAD": library, "REFUSE": "inotify_init1:24:2"])
+    for number in 0..<200 {
+      try write("line \(number)\n", to: "\(folder.path)/\(number).log")
+      #expect(try process.line() == "line \(number)")
+    }
+    process.send(SIGTERM)
+    while let line = try process.line(from: process.errors) {
+      #expect(!line.contains("max_user_instances") && !line.contains("cannot watch"), "\(line)")
+    }
+    #expect(try process.wait() == 0)
+  }
+}

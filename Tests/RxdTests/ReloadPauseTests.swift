@@ -1,0 +1,136 @@
+import Foundation
+import PipelineHost
+import Testing
+
+/// A reload of a busy pipeline holds up nobody: no client waits for what the old version waits for, and every answer comes.
+@Suite(.timeLimit(.minutes(10)))
+struct ReloadPauseTests {
+  /// Far below the 5 s after which a reload gives something up, and far above what a loaded machine needs.
+  private static let limit = 2000
+
+  private static let sinks = [
+    "discard: {}", "file: 'DIR/out'", "file: { path: 'DIR/out', sync: batch }", "file: 'DIR/{{ string(event.n) }}.out'",
+    // Waits a minute for more events.
+    "http: { url: 'URL', batch: { count: 10000, every: 1m } }",
+    "exec: { command: [cat] }", "udp: '127.0.0.1:PORT'", "tcp: '127.0.0.1:PORT'",
+    "sqlite: { path: 'DIR/db', table: t, columns: { n: event.n }, create: 'CREATE TABLE IF NOT EXISTS t (n INTEGER)', batch: { every: 1m } }",
+  ]
+
+  @Test(arguments: sinks, ["bestEffort", "light", "durable"])
+  func nobodyWaitsForAReload(_ sink: String, _ delivery: String) throws {
+    let folder = try Scratch()
+    let port = try FreePort().number
+    let socket = try #require(SocketClient.listening())
+    let open = socket.port
+    nonisolated(unsafe) let receiver = socket.0
+    let receiving = Thread {
+      while let one = receiver.accept(within: 240_000) { _ = one.receiveAll(within: 240_000) }
+    }
+    receiving.start()
+    let server = try folder.write(
+      "server.yaml",
+      """
+      sources: { posts: { httpServer: { address: "127.0.0.1:0", decode: ndjson } } }
+      sinks: { out: { from: posts, file: '\(folder.path)/received' } }
+
+      """)
+    let other = try RunningRxd(["--daemon", server, "--log-format", "text", "--log-level", "info"])
+    let listening = try other.errorLine(with: "listening on ")
+    let place = try #require(listening.split(separator: ":").last)
+    let target = sink.replacing("DIR", with: folder.path).replacing("URL", with: "http://127.0.0.1:\(place)/")
+      .replacing("PORT", with: "\(open)")
+    func text(_ number: Int) -> String {
+      """
+      delivery: \(delivery)
+      sources: { posts: { httpServer: { address: 127.0.0.1:\(port), decode: ndjson, replyTimeout: 1h, queueTimeout: 1h } } }
+      signals: { named: { from: posts, chain: [ { set: { v: \(number) } } ] } }
+      sinks: { out: { from: named, \(target) } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text(0))
+    let process = try RunningRxd([
+      "--daemon", file, "--log-format", "text", "--log-level", "info", "--state-dir", folder.path + "/state",
+    ])
+    try process.errorLine(with: "listening on")
+    let clients = (0..<3).map { Posting(port: port, isInParts: $0 == 0, first: $0 * 1_000_000) }
+    for client in clients { client.start() }
+    for number in 1...4 {
+      try folder.write("a.yaml", text(number))
+      process.send(SIGHUP)
+      let line = try process.errorLine(with: "reloaded in")
+      #expect(try #require(line.split(separator: " ").compactMap { Int($0) }.first) < Self.limit, "\(line)")
+    }
+    // What a batch still waits for is sent at the end.
+    for client in clients { client.askToEnd() }
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    var accepted: Set<Int> = []
+    for client in clients {
+      let (statuses, numbers) = client.end()
+      #expect(Set(statuses.keys).isSubset(of: [200]), "\(statuses)")
+      accepted.formUnion(numbers)
+    }
+    if delivery == "durable" { #expect(!accepted.isEmpty) }
+    other.send(SIGTERM)
+    #expect(try other.wait() == 0)
+    if sink.hasPrefix("http:"), delivery != "durable" {
+      let received = try String(contentsOfFile: folder.path + "/received", encoding: .utf8).split(separator: "\n")
+        .compactMap { line in (try? JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])?["n"] as? Int
+        }
+      #expect(accepted.isSubset(of: received))
+      #expect(received.count == Set(received).count, "no event came twice")
+    }
+  }
+}
+
+/// A client that posts one event after the other on one connection; some send the head of a request, and its body later.
+private final class Posting: @unchecked Sendable {
+  private let port: Int
+  private let isInParts: Bool
+  private let lock = NSLock()
+  private var isEnding = false
+  private var next: Int
+  private var statuses: [Int: Int] = [:]
+  private var accepted: [Int] = []
+  private let done = DispatchSemaphore(value: 0)
+
+  init(port: Int, isInParts: Bool, first: Int) {
+    (self.port, self.isInParts, next) = (port, isInParts, first)
+  }
+
+  func start() { Thread { [self] in run() }.start() }
+
+  private func run() {
+    defer { done.signal() }
+    guard let connection = try? Connection(port: port) else { return }
+    while !lock.withLock({ isEnding }) {
+      let body = "{\"n\":\(next)}\n"
+      connection.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.utf8.count)\r\n\r\n")
+      // As long as a body is on its way over a network.
+      if isInParts { poll(nil, 0, 30) }
+      connection.send(body)
+      // Nil: the process has ended.
+      guard let status = connection.status() else { return }
+      // What comes after the signal is refused.
+      if status == 503, lock.withLock({ isEnding }) { return }
+      statuses[status, default: 0] += 1
+      if status == 200 { accepted.append(next) }
+      next += 1
+    }
+  }
+
+  func askToEnd() { lock.withLock { isEnding = true } }
+
+  /// The answers by status, and the numbers of the events that were taken.
+  func end() -> ([Int: Int], [Int]) {
+    done.wait()
+    return (statuses, accepted)
+  }
+}
+
+extension String {
+  fileprivate func replacing(_ word: String, with text: String) -> String {
+    replacingOccurrences(of: word, with: text)
+  }
+}

@@ -1,0 +1,134 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Testing
+import Transport
+
+@testable import Sinks
+
+/// Every sink takes part in `--queue-memory`: what it has taken and not delivered counts, and holds its input back.
+@Suite struct SinkMemoryTests {
+  private let scratch = Scratch()
+  private static let limit = 1 << 20
+
+  /// How each sink may stand before a target that takes nothing. A new sink needs a line.
+  private func texts(_ name: String, _ port: Int) -> [String] {
+    switch name {
+    case "tcp": ["tcp: { address: '127.0.0.1:\(port)', reconnect: 5ms }"]
+    case "syslog": ["syslog: { address: '127.0.0.1:\(port)', transport: tcp }"]
+    case "unix": ["unix: '\(scratch("nobody"))'"]
+    case "webSocket": ["webSocket: 'ws://127.0.0.1:\(port)/'"]
+    case "http":
+      [
+        "http: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }",
+        "http: { url: 'http://h.example/', batch: 7, maxConcurrent: 3, retry: { delay: 1h, maxDelay: 1h } }",
+      ]
+    case "prometheusRemoteWrite":
+      [
+        "chain: [ { map: \"{'name': 'm', 'value': 1, 'labels': {'text': event}}\" } ], prometheusRemoteWrite: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }"
+      ]
+    case "exec": ["exec: { command: [sleep, '1000'], stopTimeout: 0s }"]
+    case "sqlite": ["sqlite: { path: '\(scratch("none.db"))', table: t, columns: { v: event } }"]
+    // A device that is always full.
+    case "file": ["file: /dev/full"]
+    case "journald": ["journald: '\(scratch("nowhere"))'"]
+    default: []
+    }
+  }
+
+  /// Sinks in which nothing waits: they deliver at once, or to whoever listens.
+  private static let passing: Set<String> = ["discard", "reply", "sse", "prometheusExporter", "udp"]
+  /// The same as `file`, on the streams of the tests.
+  private static let streams: Set<String> = ["stdout", "stderr"]
+
+  @Test(arguments: Catalogue.sinks.components.map(\.name).filter { !passing.union(streams).contains($0) })
+  func everySinkCounts(_ name: String) throws {
+    let (receiver, port) = try #require(SocketClient.listening())
+    receiver.end()
+    let texts = texts(name, port)
+    #expect(!texts.isEmpty, "say how '\(name)' may stand before a dead target")
+    for sink in texts {
+      let memory = MemoryBudget(Self.limit)
+      let source = TrackedSource()
+      let http = ScriptedHTTP()
+      http.script = { _, _ in ScriptedHTTP.status(503) }
+      let text = String(repeating: "x", count: 10_000)
+      let (chain, rest) =
+        sink.hasPrefix("chain: [ ") ? ("", String(sink.dropFirst("chain: [ ".count))) : ("", " ], \(sink)")
+      let separator = sink.hasPrefix("chain: [ ") ? ", " : ""
+      let pipeline = try RealPipeline(
+        "sources: { in: { never: {} } }\nsinks: { out: { from: in, chain: [ { map: \"string(event) + ':\(text)'\" }\(separator)\(chain)\(rest) } }",
+        http: http, memory: memory
+      ) { execution in
+        execution.sourceOverride = { $0 == "in" ? source : nil }
+        let executor = execution.executor
+        http.later = { work in executor.post(work) }
+      }
+      pipeline.run { source.feed.node != nil }
+      for number in 0..<400 { source.feed.send(number, [Int64(number)]) }
+      #expect(pipeline.run(within: .seconds(60)) { pipeline.executor.isInputPaused }, "\(sink): \(pipeline.log)")
+      // Half of the budget, and what one turn adds.
+      #expect(memory.held > Self.limit / 4 && memory.held < Self.limit / 2 + (128 << 10), "\(sink): \(memory.held)")
+      pipeline.inTurn { $0.execution.cancel() }
+      pipeline.run(within: .seconds(60)) { memory.held == 0 && pipeline.execution.outcome != nil }
+      #expect(memory.held == 0, "\(sink)")
+      #expect(!pipeline.executor.isInputPaused, "\(sink)")
+    }
+  }
+
+  /// However many pipelines there are, their queues stay within the budget together, and each may go on in turn.
+  @Test func manyPipelinesShareTheBudget() throws {
+    let memory = MemoryBudget(8 << 20)
+    let text = String(repeating: "x", count: 2000)
+    var pipelines: [(pipeline: VirtualPipeline, source: TrackedSource)] = []
+    for number in 0..<40 {
+      let source = TrackedSource()
+      let pipeline = try VirtualPipeline(
+        """
+        name: p\(number)
+        sources: { in: { never: {} } }
+        sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(text)'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h, maxDelay: 1h } } } }
+        """, memory: memory)
+      pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
+      pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+      pipeline.settle()
+      pipelines.append((pipeline, source))
+    }
+    // One fills what it may before the others begin.
+    for (pipeline, source) in pipelines {
+      for number in 0..<3000 { source.feed.send(number, [Int64(number)]) }
+      pipeline.settle()
+      #expect(pipeline.executor.isInputPaused)
+      #expect(pipeline.counters.received > 0)
+    }
+    #expect(memory.held <= 10 << 20, "\(memory.held)")
+    for (pipeline, _) in pipelines {
+      pipeline.inTurn { $0.execution.cancel() }
+      pipeline.settle()
+    }
+    #expect(memory.held == 0)
+  }
+
+  /// A pause for others' sake ends with them, although nothing of its own leaves.
+  @Test func aPauseForOthersEnds() throws {
+    let memory = MemoryBudget(8 << 20)
+    var others = MemoryShare(of: memory)
+    others.set(8 << 20)
+    let source = TrackedSource()
+    let pipeline = try VirtualPipeline(
+      """
+      sources: { in: { never: {} } }
+      sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(String(repeating: "x", count: 2000))'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h, maxDelay: 1h } } } }
+      """, memory: memory)
+    pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
+    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+    pipeline.settle()
+    for number in 0..<1500 { source.feed.send(number, [Int64(number)]) }
+    pipeline.settle()
+    #expect(pipeline.executor.isInputPaused)
+    #expect(pipeline.counters.received < 1500)
+    others.set(0)
+    pipeline.run(until: .seconds(5))
+    #expect(pipeline.counters.received > 500)
+  }
+}

@@ -1,0 +1,241 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Synchronization
+import Testing
+import Transport
+
+@testable import Storage
+
+/// Stores on file systems that are small or full, and files that are not what they were.
+@Suite struct FullDiskTests {
+  private let folder = Scratch()
+  private let lines = Lines()
+
+  private func open(_ path: String, _ room: StoreRoom? = nil) throws -> DiskStore {
+    let lines = lines
+    return try DiskStore(path, room: room) { level, message in lines.add("\(level): \(message)") }
+  }
+
+  private func row(_ number: Int64, _ count: Int) -> OutboxRow {
+    OutboxRow(number: number, sink: "out", events: 1, bytes: [UInt8](repeating: 7, count: count))
+  }
+
+  private func removed(_ number: Int64, _ count: Int) -> RemovedRow {
+    RemovedRow(number: number, sink: "out", events: 1, size: count)
+  }
+
+  /// Commits; false: it is not on the disk after `limit` seconds.
+  @discardableResult
+  private func commit(_ store: DiskStore, within limit: Double = 30, _ change: (inout StoreTransaction) -> Void) -> Bool
+  {
+    var transaction = StoreTransaction()
+    change(&transaction)
+    let done = DispatchSemaphore(value: 0)
+    store.commit(transaction) { done.signal() }
+    return done.wait(timeout: .now() + limit) == .success
+  }
+
+  private func size(_ path: String) -> Int64 { FileDescriptor.Status(path: path)?.size ?? 0 }
+
+  /// A store that holds little has a small log, however many commits there were.
+  @Test func theLogIsBoundedByWhatTheStoreHolds() throws {
+    let path = folder("a.db")
+    let store = try open(path)
+    for number in Int64(1)...1500 {
+      commit(store) {
+        $0.rows = [row(number, 60)]
+        if number > 1 { $0.removed = [removed(number - 1, 60)] }
+        $0.state = .replace(SavedState([UInt8](repeating: UInt8(truncatingIfNeeded: number), count: 300)))
+      }
+    }
+    #expect(size(path) + size(path + "-wal") < 3 << 20, "\(size(path)) and \(size(path + "-wal"))")
+    // While it is open, another process reads what is in the log and what is not any more.
+    #expect(try StoreReader(path).backlogs()["out"]?.rows == 1)
+    #expect(store.close(within: .seconds(30)))
+    #expect(access(path + "-wal", F_OK) != 0 && access(path + "-shm", F_OK) != 0)
+    #expect(try StoreReader(path).contents().rows.map(\.number) == [1500])
+    #expect(lines.all.isEmpty, "\(lines.all)")
+  }
+
+  /// A reader sees one moment of a store that is written to, whatever the log does meanwhile.
+  @Test func readersSeeOneMoment() throws {
+    let path = folder("a.db")
+    let store = try open(path)
+    commit(store) { $0.rows = [row(1, 60)] }
+    let reader = try StoreReader(path)
+    for number in Int64(2)...400 { commit(store) { $0.rows = [row(number, 3000)] } }
+    #expect(try reader.backlogs()["out"]?.rows == 1)
+    #expect(try reader.contents().rows.map(\.number) == [1])
+    #expect(try StoreReader(path).backlogs()["out"]?.rows == 400)
+    #expect(store.close(within: .seconds(30)))
+  }
+
+  /// A full file system: what is stored is said to have no room for more, what was delivered can be removed, the store can be closed and opened
+  /// again, and goes on when there is room.
+  @Test(.enabled(if: SmallSystem.canBeMade(isDisk: false), "needs to mount a tmpfs")) func fullMemoryFileSystem() throws
+  {
+    try full(isDisk: false)
+  }
+
+  /// Of blocks that are smaller than pages of memory a hole may be left in a page that has been written to.
+  @Test(.enabled(if: SmallSystem.canBeMade(isDisk: true), "needs mkfs.ext4 and to mount an image")) func fullDisk()
+    throws
+  {
+    try full(isDisk: true)
+  }
+
+  private func full(isDisk: Bool) throws {
+    let system = try #require(SmallSystem(folder, megabytes: isDisk ? 12 : 6, isDisk: isDisk))
+    defer { system.unmount() }
+    let path = system.path + "/a.db"
+    var room: StoreRoom? = try StoreRoom(system.path + "/room")
+    #expect(room?.isKept == true)
+    var store: DiskStore? = try open(path, room)
+    let reported = Guarded<[RoomOfStore]>([])
+    let report: @Sendable (RoomOfStore) -> Void = { room in
+      reported.withLock { $0.append(room) }
+      reported.notify()
+    }
+    store?.whenRoomChanges(report)
+    let limit = monotonicNow() + 60_000_000_000
+    var last: Int64 = 0
+    // The pipeline takes nothing more once it is told.
+    while last < 2000, reported.withLock(\.isEmpty), monotonicNow() < limit, let store {
+      last += 1
+      #expect(commit(store) { $0.rows = [row(last, 10_000)] })
+    }
+    #expect(reported.withLock(\.first) == .reserve && last < 2000)
+    // Another program takes what is left.
+    let rest = system.fill()
+    // What sinks have delivered leaves, and a state is saved.
+    let half = last / 2
+    if let store {
+      #expect(
+        commit(store) {
+          $0.removed = (1...half).map { removed($0, 10_000) }
+          $0.state = .replace(SavedState([1, 2, 3]))
+        })
+      #expect(store.close(within: .seconds(5)))
+    }
+    store = nil
+    room = nil
+    // The next start, while it is full.
+    room = try StoreRoom(system.path + "/room")
+    let again = try open(path, room)
+    again.whenRoomChanges(report)
+    #expect(again.savedState == [1, 2, 3])
+    #expect(again.backlogs["out"]?.rows == Int(last - half))
+    #expect(commit(again) { $0.removed = (half + 1...last).map { removed($0, 10_000) } })
+    unlink(rest)
+    #expect(
+      reported.wait(until: monotonicNow() + 30_000_000_000) { $0.last == .enough || again.hasRoom ? true : nil } != nil)
+    #expect(commit(again) { $0.rows = [row(last + 1, 10_000)] })
+    #expect(again.close(within: .seconds(30)))
+    #expect(try StoreReader(path).contents().rows.map(\.number) == [last + 1])
+  }
+
+  /// A store whose file is gone, beside a log that has all of it, is made again; what the log lacks is not passed over in silence.
+  @Test(arguments: [false, true]) func aLogWithoutItsFile(_ hasMoved: Bool) throws {
+    let path = folder("a.db")
+    do {
+      let file = try StoreFile(path)
+      for number in Int64(1)...(hasMoved ? 400 : 20) {
+        var transaction = StoreTransaction()
+        transaction.rows = [row(number, 500)]
+        transaction.state = .replace(SavedState([UInt8](repeating: 3, count: 2000)))
+        try file.write([transaction])
+        if hasMoved { try file.boundLog() }
+      }
+    }
+    #expect(size(path + "-wal") > 0)
+    unlink(path)
+    do {
+      let store = try open(path)
+      if !hasMoved {
+        #expect(store.backlogs["out"]?.rows == 20 && store.savedState?.count == 2000)
+      }
+      #expect(store.close(within: .seconds(30)))
+    } catch {
+      #expect(hasMoved && "\((error as? StoreRefusal)?.message ?? "")".contains("missing beside its log"), "\(error)")
+      #expect(size(path + "-wal") > 0)
+      return
+    }
+    #expect(lines.all.contains { $0.contains("was missing beside its log") }, "\(lines.all)")
+  }
+
+  /// A directory that is moved away while its stores are open: the process writes to them wherever they are, and nothing to another directory
+  /// that has the name now. No second process opens the moved one.
+  @Test func aDirectoryThatIsMoved() throws {
+    mkdir(folder("st"), 0o700)
+    let store = try open(folder("st/a.db"))
+    commit(store) { $0.rows = [row(1, 100)] }
+    #expect(rename(folder("st"), folder("moved")) == 0)
+    mkdir(folder("st"), 0o700)
+    for number in Int64(2)...300 { #expect(commit(store) { $0.rows = [row(number, 3000)] }) }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder("st")).isEmpty)
+    #expect(
+      lines.all.count == 1 && lines.all.first?.contains("was moved or removed while it was in use") == true,
+      "\(lines.all)")
+    // Another store of that name begins, and both go on.
+    let other = try open(folder("st/a.db"))
+    commit(other) { $0.rows = [row(1, 10)] }
+    for number in Int64(301)...600 { #expect(commit(store) { $0.rows = [row(number, 3000)] }) }
+    commit(other) { $0.rows = [row(2, 10)] }
+    #expect(store.close(within: .seconds(30)))
+    #expect(other.close(within: .seconds(30)))
+    #expect(try StoreReader(folder("moved/a.db")).backlogs()["out"]?.rows == 600)
+    #expect(try StoreReader(folder("st/a.db")).backlogs()["out"]?.rows == 2)
+  }
+}
+
+/// A file system of a few megabytes.
+private struct SmallSystem {
+  let path: String
+
+  static func canBeMade(isDisk: Bool) -> Bool {
+    guard geteuid() == 0, let system = SmallSystem(Scratch(), megabytes: 12, isDisk: isDisk) else { return false }
+    system.unmount()
+    return true
+  }
+
+  /// Nil: this user cannot mount one.
+  init?(_ folder: Scratch, megabytes: Int, isDisk: Bool) {
+    path = folder("small")
+    mkdir(path, 0o700)
+    var words = ["mount", "-t", "tmpfs", "-o", "size=\(megabytes)m,mode=700", "tmpfs", path]
+    if isDisk {
+      let image = folder("image")
+      guard Self.run(["truncate", "-s", "\(megabytes)M", image]),
+        Self.run(["mkfs.ext4", "-q", "-F", "-b", "1024", image])
+      else { return nil }
+      words = ["mount", "-o", "loop", image, path]
+    }
+    guard Self.run(words) else { return nil }
+  }
+
+  /// Writes a file until there is no room; returns its path.
+  func fill() -> String {
+    let file = path + "/rest"
+    let number = Glibc.open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+    defer { close(number) }
+    for bytes in [65_536, 512] {
+      let block = [UInt8](repeating: 1, count: bytes)
+      while write(number, block, block.count) > 0 {}
+    }
+    return file
+  }
+
+  func unmount() { _ = Self.run(["umount", path]) }
+
+  private static func run(_ words: [String]) -> Bool {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = words
+    process.standardError = FileHandle.nullDevice
+    guard (try? process.run()) != nil else { return false }
+    process.waitUntilExit()
+    return process.terminationStatus == 0
+  }
+}

@@ -1,0 +1,135 @@
+import CLinux
+import Glibc
+import PipelineHost
+import Testing
+import Transport
+
+/// Whose files are believed: nobody but root and the user may change the file, the way to it, or what stands beside it.
+@Suite struct TrustedFileTests {
+  private static let isRoot = geteuid() == 0
+  private static let other: uid_t = 65534
+  /// An access list that lets a user write, or a group.
+  private static func list(_ tag: UInt16, _ permissions: UInt16, mask: UInt16 = 7) -> [UInt8] {
+    var bytes: [UInt8] = [2, 0, 0, 0]
+    func add(_ tag: UInt16, _ permissions: UInt16, _ identity: UInt32 = .max) {
+      bytes += [UInt8(tag & 0xFF), UInt8(tag >> 8), UInt8(permissions), 0]
+      bytes += (0..<4).map { UInt8(truncatingIfNeeded: identity >> (8 * $0)) }
+    }
+    add(0x01, 7)
+    if tag == 0x02 { add(tag, permissions, other) }
+    add(0x04, 5)
+    if tag == 0x08 { add(tag, permissions, other) }
+    add(0x10, mask)
+    add(0x20, 5)
+    return bytes
+  }
+  private static func set(_ list: [UInt8], of path: String) -> Bool {
+    let number = open(path, O_RDONLY | O_CLOEXEC)
+    defer { close(number) }
+    return rx_set_attribute(number, "system.posix_acl_access", list, list.count) == 0
+  }
+  private static let hasLists: Bool = {
+    let scratch = Scratch()
+    scratch.append("x", to: "probe")
+    return set(list(0x02, 5), of: scratch("probe"))
+  }()
+
+  private let scratch: Scratch
+
+  init() {
+    scratch = Scratch()
+    mkdir(scratch("own"), 0o755)
+    scratch.append("content", to: "own/file")
+    chmod(scratch("own/file"), 0o644)
+  }
+
+  private func refusal(_ path: String) -> String? {
+    do throws(TrustedFile.Refusal) {
+      let file = try TrustedFile(path)
+      return file.contents().map { String(decoding: $0, as: UTF8.self) } == "content" ? nil : "it has other contents"
+    } catch { return error.message }
+  }
+
+  @Test func aFileOfTheUserIsTrusted() throws {
+    #expect(refusal(scratch("own/file")) == nil)
+    #expect(refusal(scratch("own/../own/./file")) == nil)
+    symlink("own", scratch("link"))
+    symlink(scratch("link"), scratch("far"))
+    #expect(refusal(scratch("far/file")) == nil)
+    #expect(refusal("/usr/bin/env") == "it has other contents")
+  }
+
+  @Test func whatIsNoFileIsRefused() throws {
+    symlink("loop", scratch("loop"))
+    mkfifo(scratch("fifo"), 0o600)
+    #expect(refusal(scratch("own"))?.hasSuffix("is no file") == true)
+    #expect(refusal(scratch("fifo"))?.hasSuffix("is no file") == true)
+    #expect(refusal(scratch("own/file/"))?.hasSuffix("own/file' cannot be opened: Not a directory") != true)
+    #expect(refusal(scratch("own/file/more"))?.contains("Not a directory") == true)
+    #expect(refusal(scratch("own/none"))?.contains("No such file or directory") == true)
+    #expect(refusal(scratch("loop"))?.contains("Too many levels of symbolic links") == true)
+  }
+
+  @Test func othersMayNotWriteByTheMode() throws {
+    chmod(scratch("own/file"), 0o646)
+    #expect(refusal(scratch("own/file"))?.hasPrefix("others may write '") == true)
+    chmod(scratch("own/file"), 0o644)
+    chmod(scratch("own"), 0o757)
+    #expect(refusal(scratch("own/file"))?.hasSuffix("own': use chmod go-w on it") == true)
+    // A link leads on over a directory that others may write to.
+    mkdir(scratch("other"), 0o755)
+    symlink("../own/file", scratch("other/link"))
+    #expect(refusal(scratch("other/link"))?.contains("own'") == true)
+    chmod(scratch("own"), 0o755)
+    #expect(refusal(scratch("other/link")) == nil)
+    chmod(scratch("other"), 0o757)
+    #expect(refusal(scratch("other/link"))?.contains("other'") == true)
+  }
+
+  /// Others cannot exchange what is in a directory with the sticky bit, and can put files beside it.
+  @Test func aStickyDirectoryMayStandOnTheWay() throws {
+    mkdir(scratch("shared"), 0o777)
+    chmod(scratch("shared"), 0o1777)
+    mkdir(scratch("shared/mine"), 0o755)
+    scratch.append("content", to: "shared/mine/file")
+    scratch.append("content", to: "shared/file")
+    #expect(refusal(scratch("shared/mine/file")) == nil)
+    #expect(refusal(scratch("shared/file"))?.hasPrefix("others may put files beside '") == true)
+  }
+
+  @Test(.enabled(if: hasLists, "needs a file system with access lists"))
+  func othersMayNotWriteByTheAccessList() throws {
+    for tag: UInt16 in [0x02, 0x08] {
+      try #require(Self.set(Self.list(tag, 7), of: scratch("own/file")))
+      #expect(refusal(scratch("own/file"))?.hasPrefix("others may write '") == true, "\(tag)")
+      // What the mask takes away is not given.
+      try #require(Self.set(Self.list(tag, 7, mask: 5), of: scratch("own/file")))
+      #expect(refusal(scratch("own/file")) == nil, "\(tag)")
+      try #require(Self.set(Self.list(tag, 5), of: scratch("own/file")))
+      #expect(refusal(scratch("own/file")) == nil, "\(tag)")
+    }
+    try #require(Self.set(Self.list(0x02, 7), of: scratch("own")))
+    #expect(refusal(scratch("own/file"))?.contains("own': use chmod") == true)
+  }
+
+  @Test(.enabled(if: isRoot, "needs root")) func thingsOfOtherUsersAreRefused() throws {
+    chown(scratch("own/file"), Self.other, 0)
+    #expect(refusal(scratch("own/file"))?.contains("belongs to the user 65534, who could replace it") == true)
+    chown(scratch("own/file"), 0, 0)
+    // The link of another user leads here, until it is exchanged.
+    symlink("own/file", scratch("link"))
+    lchown(scratch("link"), Self.other, 0)
+    #expect(refusal(scratch("link"))?.contains("link' belongs to the user 65534") == true)
+    chown(scratch("own"), Self.other, 0)
+    #expect(refusal(scratch("own/file"))?.contains("own' belongs to the user 65534") == true)
+  }
+
+  /// The members of a group are other people, also of the group that the process is in.
+  @Test(.enabled(if: isRoot, "needs root")) func groupsAreOthers() throws {
+    chmod(scratch("own/file"), 0o664)
+    chown(scratch("own/file"), 0, gid_t(Self.other))
+    #expect(refusal(scratch("own/file"))?.hasPrefix("others may write '") == true)
+    chown(scratch("own/file"), 0, 0)
+    #expect(refusal(scratch("own/file")) == nil)
+  }
+}
