@@ -61,7 +61,7 @@ struct LogCheck {
   }
 
   /// Makes the file of a store again from its log, which has every page that was written since the log was begun: a store whose log was
-  /// never moved into the file becomes whole, another one lacks pages. Returns whether there is a file now.
+  /// never moved into the file becomes whole, another one lacks pages. Returns whether it has made the file.
   static func makeFile(_ path: String, fromLog log: String) -> Bool {
     let file = open(log, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard file >= 0 else { return false }
@@ -96,9 +96,15 @@ struct LogCheck {
     }
     // Without the first page it is no database.
     guard pages[1] != nil else { return false }
-    let made = Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    // It gets its name when it is whole: SQLite would remove the log beside a file without pages.
+    let copy = path + ".copy"
+    unlink(copy)
+    let made = Glibc.open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard made >= 0 else { return false }
-    defer { close(made) }
+    defer {
+      close(made)
+      unlink(copy)
+    }
     for (page, index) in pages {
       guard page > 0, read(file, frame, at: headerBytes + index * frame.count) else { continue }
       let bytes = frame[frameBytes...]
@@ -107,7 +113,8 @@ struct LogCheck {
           == pageBytes
       else { return false }
     }
-    return fsync(made) == 0
+    guard fsync(made) == 0, rename(copy, path) == 0 else { return false }
+    return (try? StoreFile.syncDirectory(of: path)) != nil
   }
 
   /// False: the file ends before.
