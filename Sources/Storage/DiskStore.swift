@@ -383,7 +383,8 @@ package final class DiskStore: PipelineStore {
         }
       } catch {
         // Everything is in the log; the next commit tries again.
-        if error.isFull { set(.reserve) }
+        // Without a reserve nothing would find that there is room again.
+        if error.isFull, room != nil { set(.reserve) }
         guard !isFailing, !error.isFull else { return }
         log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")
       }
@@ -440,7 +441,7 @@ package final class DiskStore: PipelineStore {
       if let aside, rename(path, aside) != 0 {
         throw DatabaseError(code: 14, message: PosixError("rename", path).message)
       }
-      // Closing removes the log of that name, which must not meet the copy.
+      // The log of that name must not meet the copy.
       file = nil
       for suffix in ["-wal", "-shm"] { unlink(path + suffix) }
       guard chmod(copy, 0o600) == 0, rename(copy, path) == 0 else {
