@@ -70,13 +70,11 @@ package final class StoreRoom: Sendable {
       if state.kept == 0, state.nextTry > monotonicNow() { return false }
       state.nextTry = monotonicNow() + Self.pause
       var status = stat()
-      var system = statvfs()
-      guard fstat(file.number, &status) == 0, fstatvfs(file.number, &system) == 0 else { return state.kept > 0 }
-      let (free, isOver) = UInt64(system.f_bavail).multipliedReportingOverflow(by: UInt64(system.f_frsize))
+      guard fstat(file.number, &status) == 0 else { return state.kept > 0 }
       // What the file of an earlier run has is there.
       let (there, isWhole) = Int(status.st_blocks).multipliedReportingOverflow(by: 512)
       let missing = isWhole ? 0 : max(0, wanted - there)
-      let isFree = isOver || missing == 0 || free >= UInt64(missing + (state.kept == 0 ? wanted : 0))
+      let isFree = missing == 0 || free >= missing + (state.kept == 0 ? wanted : 0)
       if isFree, posix_fallocate(file.number, 0, off_t(wanted)) == 0 {
         state.kept = wanted
       } else if state.kept == 0 {
