@@ -97,10 +97,12 @@ extension HTTPSink.Node {
   /// Takes over what the execution before has left, in place of what the saved state has of it.
   func takeEstate() {
     awaitsEstate = false
-    let estates = Estate.all.take(execution.name(of: nodeContext.step))
     var known = restoredReceipts[...]
     restoredReceipts = []
-    guard !isOver, !estates.isEmpty else { return }
+    // What this sink does not take is discarded at the end of the reload.
+    guard !isOver else { return }
+    let estates = Estate.all.take(execution.name(of: nodeContext.step))
+    guard !estates.isEmpty else { return }
     let new = queue.removeAll(beside: []).dropFirst(known.count { $0 != nil })
     var taken: [ObjectIdentifier: Receipt] = [:]
     func bytes(_ item: HTTPSink.Item) -> Int { item.body.count + item.event.byteCount + Self.bytesOfItem }

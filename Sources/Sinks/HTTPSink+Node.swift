@@ -98,6 +98,8 @@ extension HTTPSink {
       if !execution.isDryRun, Estate.all.has(execution.name(of: nodeContext.step)) {
         awaitsEstate = true
         execution.whenBegun { [self] in takeEstate() }
+      } else {
+        restoredReceipts = []
       }
       guard let choice = parameters.compress.choice else { return }
       compressor = Compressor(choice.format, level: choice.level)
