@@ -57,6 +57,9 @@ final class PluginInput: Sendable {
     self.isAgain = isAgain
   }
 
+  /// The bytes of its event and of the values of its parameters.
+  var byteCount: Int { arguments.reduce(event.byteCount) { $0 + $1.byteCount } }
+
   /// The same with another number, for another instance or another attempt.
   func with(number: Int, isAgain: Bool = false) -> PluginInput {
     PluginInput(

@@ -164,7 +164,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       let input = PluginInput(
         number: first + entries.count, kind: kind, event: event, arguments: arguments, wallTime: executor.wallTime,
         time: executor.now.nanoseconds, wantsState: wantsState)
-      let bytes = event.byteCount
+      let bytes = input.byteCount
       hold(ack)
       entries.append(Entry(input: input, bytes: bytes, ack: ack, holds: ack != nil))
       waitingBytes += bytes
@@ -422,7 +422,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
         default: throw StateFault("an input has an unknown kind")
         }
         entries.append(
-          Entry(input: input, bytes: input.event.byteCount, isAnswered: entries.count < answered))
+          Entry(input: input, bytes: input.byteCount, isAnswered: entries.count < answered))
       }
       guard answered <= entries.count else { throw StateFault("more inputs are answered than there are") }
       self.answered = answered

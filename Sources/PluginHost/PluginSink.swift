@@ -103,18 +103,22 @@ struct PluginSink: SinkComponent, BoundComponent {
       do throws(PerEventArguments.Failure) {
         arguments = try perEvent.values(event, frame)
       } catch { return reject(event, error.message) }
-      let event = OwnedEvent(event)
-      let receipt = take(1, bytes: event.byteCount + Self.bytesOfEntry, joining: receipt)
+      let input = makeInput(OwnedEvent(event), arguments)
+      let receipt = take(1, bytes: input.byteCount + Self.bytesOfEntry, joining: receipt)
       self.receipt = receipt
-      append(event, arguments, receipt)
+      append(input, receipt)
       updatePressure()
     }
 
-    private func append(_ event: OwnedEvent, _ arguments: [OwnedValue], _ receipt: Receipt) {
-      bytes += event.byteCount
-      let input = PluginInput(
+    /// The input that comes next.
+    private func makeInput(_ event: OwnedEvent, _ arguments: [OwnedValue]) -> PluginInput {
+      PluginInput(
         number: first + entries.count, kind: .event, event: event, arguments: arguments, wallTime: executor.wallTime,
         time: executor.now.nanoseconds)
+    }
+
+    private func append(_ input: PluginInput, _ receipt: Receipt) {
+      bytes += input.byteCount
       entries.append(Entry(input: input, receipt: receipt))
     }
 
@@ -189,7 +193,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       var count = 0
       while count < entries.count, entries[count].isAnswered {
         let entry = entries[count]
-        bytes -= entry.input.event.byteCount
+        bytes -= entry.input.byteCount
         if !entry.isAcknowledged { entry.receipt.acknowledge(1) }
         count += 1
       }
@@ -390,7 +394,8 @@ struct PluginSink: SinkComponent, BoundComponent {
         }
       }
       for one in restored {
-        append(one.event, one.arguments, takeBack(1, bytes: one.event.byteCount + Self.bytesOfEntry))
+        let input = makeInput(one.event, one.arguments)
+        append(input, takeBack(1, bytes: input.byteCount + Self.bytesOfEntry))
       }
       updatePressure()
     }
