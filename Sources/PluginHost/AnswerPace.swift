@@ -35,7 +35,7 @@ struct AnswerPace {
     if took > limit.nanoseconds / 5 {
       window = max(1, window / 2)
     } else if took <= limit.nanoseconds / 10, timed.unanswered > window / 2 {
-      window = min(window > most / 2 ? most : window * 2, most)
+      window = window > most / 2 ? most : window * 2
     }
   }
 

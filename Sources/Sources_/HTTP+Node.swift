@@ -249,14 +249,14 @@ extension HTTP {
     /// The call that follows a page; nil: none, and no position is kept.
     private func follow(_ response: HTTPResponse, _ asked: Asked, _ origin: Origin) -> Next? {
       guard parameters.pages != nil || parameters.cursor != nil || parameters.conditional else { return nil }
+      let validators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
       var place = place
       place.pages += 1
       if place.page == nil {
         place.pages = 1
-        place.newValidators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
+        place.newValidators = validators
       }
       // Without a body there is nothing to ask for a cursor or a page.
-      let validators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
       guard parameters.pages != nil || parameters.cursor != nil, !response.body.isEmpty else {
         if parameters.pages != nil, let validators { place.add(.init(validators: validators)) }
         place.finishPages()
