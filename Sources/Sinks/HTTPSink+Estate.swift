@@ -20,7 +20,7 @@ extension HTTPSink {
       notify?()
     }
 
-    /// Calls `notify` when the answer comes, in place of an earlier one; at once if nobody has taken it.
+    /// Calls `notify`, in place of an earlier closure, when the answer comes; at once if the answer has come and was not taken.
     func lead(_ notify: @escaping @Sendable () -> Void) {
       let hasCome = state.withLock { state in
         state.notify = notify

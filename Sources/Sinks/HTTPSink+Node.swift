@@ -52,7 +52,7 @@ extension HTTPSink {
     var awaitsEstate = false
     /// The receipts of the events of the saved state, in its order; nil: no request can be made of the event any more.
     var restoredReceipts: [Receipt?] = []
-    /// Somebody waits for the events that no request has yet.
+    /// The pipeline ends while a sender may wait: no batch waits for more events.
     private var isHurried = false
     /// Holds the execution until the requests under way are answered, until this is due.
     private var patience = Wake.none

@@ -173,7 +173,7 @@ package struct SQLiteSink: SinkComponent {
     private var isRetry = false
     private var attempts: Attempts
     private var isFinishing = false
-    /// Somebody waits: no transaction waits for more rows.
+    /// The pipeline ends while a sender may wait: no transaction waits for more rows.
     private var isHurried = false
     private var isOver = false
 

@@ -239,11 +239,11 @@ package struct DirectorySource: SourceComponent {
         )
       case .overflow: log(.warning, "the kernel dropped events; everything was looked at")
       case .polling(let error):
-        log(Inotify.isNews(error) ? .warning : .debug, "\(error.message); looking once a second instead")
+        log(Inotify.isNews(error) ? .warning : .debug, "\(error.message); polling once a second instead")
       case .remote(let fileSystem):
         log(
           .info,
-          "\(parameters.path.text) is on a file system (\(fileSystem)) that other machines can change without an event; it is looked at once a second"
+          "\(parameters.path.text) is on a file system (\(fileSystem)) that other machines can change without an event; it is polled once a second"
         )
       case .unreadable(let error): log(.warning, "\(error.message); it is tried again")
       case .recovered(let path): log(.info, "\(path) can be read again")

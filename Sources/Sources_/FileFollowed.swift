@@ -329,12 +329,12 @@ extension File {
         // The same holds for every source of the process: one warning is enough.
         execution.services.log(
           Inotify.isNews(error) ? .warning : .debug, label,
-          "\(error.message); files are looked at once a second instead")
+          "\(error.message); polling files once a second instead")
       case .watching: execution.services.log(.info, label, "files are watched by the kernel again")
       case .remote(let path, let fileSystem):
         execution.services.log(
           .info, label,
-          "\(path) is on a file system (\(fileSystem)) that other machines can change without an event; it is looked at once a second"
+          "\(path) is on a file system (\(fileSystem)) that other machines can change without an event; it is polled once a second"
         )
       case .unended(let path, let bytes, let isWritten):
         let reason =

@@ -326,7 +326,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         } handOver: {
           if queue.attend() { feed.post() }
         } handler: { request in
-          // The input waits, and nobody knows for how long.
+          // The input waits until the disk has room, which may take for ever.
           if storage.isFull { request.reply.reply(.full) } else { queue.add(request) }
         }
         self.server = server

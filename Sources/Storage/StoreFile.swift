@@ -56,7 +56,7 @@ final class StoreFile {
     }
     if let refusal = try database.refusal() { throw StoreRefusal("\(path) cannot be used: \(refusal)") }
     try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864")
-    // An earlier version has mapped this file. This connection has the store alone, so nobody does.
+    // Earlier versions of rxd mapped this file. This connection has the store alone, so no process maps it now.
     unlink(path + "-shm")
     guard let identity = try database.meta("identity") else { throw StoreDamage("its identity is missing") }
     self.identity = UInt64(bitPattern: identity)
@@ -304,7 +304,7 @@ final class StoreFile {
     // A log that has another name now is emptied in place.
     guard isInPlace else { return try database.truncateLog() }
     guard try database.checkpoint() else { return }
-    // Who reads beside this connection must not take the pages of the log, which the next commits overwrite, for the newest ones.
+    // Without a header, a reader beside this connection ignores the pages of the old log, which the next commits overwrite.
     let number = Glibc.open(path + "-wal", O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
     guard number >= 0 else { return }
     let header = [UInt8](repeating: 0, count: 32)

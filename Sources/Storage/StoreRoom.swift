@@ -52,7 +52,7 @@ package final class StoreRoom: Sendable {
   }
   func leave() { state.withLock { $0.stores -= 1 } }
 
-  /// Gives the room up, for those who must write. Returns whether there was some.
+  /// Frees the room for stores that must write. Returns whether there was some.
   func giveUp() -> Bool {
     state.withLock { state in
       guard state.kept > 0 else { return false }

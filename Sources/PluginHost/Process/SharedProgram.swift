@@ -121,7 +121,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       return failed
     }
     deliver(failed)
-    // A sink may answer only when it is told that nothing more comes, which follows.
+    // A sink may answer only after the flush, which follows.
     if services.isImmediate, spec.kind != .sink { pump() }
   }
 
@@ -201,8 +201,8 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     shared.suspects = max(0, shared.suspects - (before - shared.waiting.count))
   }
 
-  /// Writes what may be handed over of what waits. A sink may gather what it is given: it is told behind each of these pieces that nothing more
-  /// comes for now, or it would wait for what is held back.
+  /// Writes the waiting inputs that may be handed over now. A sink may collect inputs for a batch, so a flush follows: without it the sink would
+  /// wait for inputs that are held back.
   private func advance(_ shared: inout Shared) {
     var given: Set<Int> = []
     while !shared.waiting.isEmpty, shared.suspects == 0 || Self.first(shared) == nil {
