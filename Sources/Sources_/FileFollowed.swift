@@ -354,19 +354,15 @@ extension File {
       state.write(parameters.paths.map(\.text))
       leaving.removeAll { $0.places.outstanding == 0 }
       let isAcknowledged = state.positions == .acknowledged
-      state.write(each: inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values))) {
-        state, input in
-        let place = isAcknowledged ? input.places.acknowledged : taken(of: input)
+      let places = inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values)).map { input in
+        isAcknowledged ? input.places.acknowledged : taken(of: input)
+      }
+      state.write(each: places) { state, place in
         state.write(place.position)
         state.write(place.memory)
       }
       state.write(parameters.decoding.dependence)
-      state.write(
-        each: inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values))
-      ) { state, input in
-        let place = isAcknowledged ? input.places.acknowledged : taken(of: input)
-        state.write(place.position.target)
-      }
+      state.write(each: places) { state, place in state.write(place.position.target) }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
