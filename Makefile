@@ -135,7 +135,7 @@ uninstall:
 	rm -f $(DESTDIR)$(UNITDIR)/rxd.service $(DESTDIR)$(UNITDIR)/rxd@.service
 	rm -rf $(DESTDIR)$(PREFIX)/share/rxd
 	for dir in $(PREFIX)/lib/rxd $(SYSCONFDIR)/rxd; do \
-	  if cd "$(DESTDIR)$$dir" 2> /dev/null; then find . -depth -type d -empty ! -path . -delete; rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$dir"; fi; \
+	  if [ -d "$(DESTDIR)$$dir" ]; then find "$(DESTDIR)$$dir" -depth -type d -empty -delete; fi; \
 	done
 ifneq ($(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),)
 	for dir in $(PREFIX)/bin $(PREFIX)/include $(PREFIX)/lib $(PREFIX)/share $(UNITDIR) $(SYSCONFDIR); do \
