@@ -44,7 +44,8 @@ final class ConfigWatch {
 
   private let files: () -> Files
   private let method: Method
-  /// Nil: the files are looked at each second.
+  private let polls: (String) -> Void
+  /// Nil: the files are checked each second.
   private var inotify: Inotify?
   /// The directories that the kernel watches.
   private var watches: [String: Int32] = [:]
@@ -54,8 +55,9 @@ final class ConfigWatch {
   /// When to check; nil: when the kernel reports an event.
   private(set) var checkAt: Instant?
 
-  /// - Parameter files: The files to watch; called at each check.
-  /// - Parameter polls: Told why `auto` looks at the files each second, a clause.
+  /// - Parameters:
+  ///   - polls: Called when `auto` turns to polling, with the reason, a clause.
+  ///   - files: The files to watch; called at each check.
   init(
     _ method: Method, polls: @escaping (String) -> Void = { _ in }, _ files: @escaping () -> Files
   ) throws(PosixError) {
@@ -69,9 +71,7 @@ final class ConfigWatch {
     }
   }
 
-  private let polls: (String) -> Void
-
-  /// Looks at the files each second from now on.
+  /// Checks the files each second from now on.
   private func poll(because reason: String) {
     inotify = nil
     watches = [:]
@@ -102,11 +102,12 @@ final class ConfigWatch {
 
   /// Checks the files; returns whether to load them.
   func check(at now: Instant) -> Bool {
-    checkAt = inotify == nil ? now + Self.pollInterval : nil
     // Every later change makes an event.
     _ = inotify?.read()
     let files = files()
     watch(files)
+    // After `watch`, which may have turned to polling.
+    checkAt = inotify == nil ? now + Self.pollInterval : nil
     let found = stamps(files)
     if found == loaded {
       candidate = nil
@@ -134,11 +135,11 @@ final class ConfigWatch {
     for directory in wanted {
       // A missing file appears in the nearest directory that exists.
       var present = directory
-      if method == .auto, let name = NetworkFileSystem.name(of: directory) {
-        return poll(
-          because: "\(directory) is on a file system (\(name)) that other machines can change without an event")
-      }
       while true {
+        if method == .auto, let name = NetworkFileSystem.name(of: present) {
+          return poll(
+            because: "\(present) is on a file system (\(name)) that other machines can change without an event")
+        }
         do throws(PosixError) {
           watches[present] = try inotify.watch(present, Inotify.contentEvents)
           break
