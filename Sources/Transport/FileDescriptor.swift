@@ -290,7 +290,7 @@ func removeLeftovers(of path: String) {
 }
 
 /// The entries of a directory with their inodes, unordered, including `.` and `..`.
-func directoryEntries(_ path: String) throws(PosixError) -> [(name: String, inode: UInt64)] {
+package func directoryEntries(_ path: String) throws(PosixError) -> [(name: String, inode: UInt64)] {
   guard let stream = opendir(path) else { throw PosixError("list", path) }
   defer { closedir(stream) }
   var result: [(name: String, inode: UInt64)] = []

@@ -29,9 +29,9 @@ enum UserSockets {
     return nil
   }
 
-  /// The sockets at which a process listens, in the order of their names.
+  /// The sockets at which a process listens, in the order of process ids.
   static func live() -> [String] {
-    directories.filter { isSafe($0.path, mask: 0o077) }.flatMap { sockets(in: $0.path) }.filter(isLive)
+    directories.filter { isSafe($0.path, mask: 0o077) }.flatMap { sockets(in: $0.path) }.map(\.path).filter(isLive)
   }
 
   /// Whether a process listens at `path`, and this one may connect.
@@ -42,27 +42,22 @@ enum UserSockets {
 
   /// Removes the sockets of processes that ended without doing so.
   private static func sweep(_ directory: String) {
-    for path in sockets(in: directory) {
-      let name = (path.split(separator: "/").last ?? "").dropLast(ending.count)
-      // A process with another view of the numbers of processes may be there all the same.
-      guard let pid = pid_t(name), pid > 0, kill(pid, 0) != 0, errno == ESRCH else { continue }
+    for (pid, path) in sockets(in: directory) where kill(pid, 0) != 0 && errno == ESRCH {
+      // A process of another PID namespace may listen all the same.
       do throws(PosixError) { _ = try LocalSocket.connect(to: path) } catch {
         if error.code == ECONNREFUSED { unlink(path) }
       }
     }
   }
 
-  private static func sockets(in directory: String) -> [String] {
-    guard let stream = opendir(directory) else { return [] }
-    defer { closedir(stream) }
-    var names: [String] = []
-    while let entry = readdir(stream) {
-      let name = withUnsafePointer(to: &entry.pointee.d_name) {
-        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      }
-      if name.hasSuffix(ending) { names.append(name) }
+  /// The sockets in a directory whose names are process ids. `control.sock` of a service in `/run/rxd` is none of them.
+  private static func sockets(in directory: String) -> [(pid: pid_t, path: String)] {
+    var found: [(pid: pid_t, path: String)] = []
+    for entry in (try? directoryEntries(directory)) ?? [] where entry.name.hasSuffix(ending) {
+      guard let pid = pid_t(entry.name.dropLast(ending.count)), pid > 0 else { continue }
+      found.append((pid, "\(directory)/\(entry.name)"))
     }
-    return names.sorted { ($0.utf8.count, $0) < ($1.utf8.count, $1) }.map { "\(directory)/\($0)" }
+    return found.sorted { $0.pid < $1.pid }
   }
 
   /// Whether `path` is a directory of this user, no link, in which others have none of the permissions in `mask`.

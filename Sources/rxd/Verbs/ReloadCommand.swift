@@ -91,7 +91,10 @@ struct ControlClient {
     }
     let usual: [String] = places.hasUsual && access(ControlSocket.usual, F_OK) == 0 ? [ControlSocket.usual] : []
     let live = usual.filter(UserSockets.isLive) + (places.hasUsual ? UserSockets.live() : [])
-    if live.count > 1 { Self.refuse(live) }
+    if live.count > 1 {
+      Self.list(live)
+      throw ExitStatus.usage
+    }
     guard let found = live.first ?? usual.first else {
       let all = places.named + (places.hasUsual ? [ControlSocket.usual] : [])
       Console.printError(
@@ -105,20 +108,21 @@ struct ControlClient {
     path = found
   }
 
-  /// Several processes run: names them, with their pipelines.
-  private static func refuse(_ paths: [String]) -> Never {
+  /// Several processes run: prints their sockets and pipelines.
+  private static func list(_ paths: [String]) {
     var text = "\(paths.count) rxd processes run here; say which:"
     for path in paths {
       var names: [String] = []
       do throws(Failure) {
         let answer = try ControlClient(at: path).ask("GET", "/status", within: .seconds(2))
         names = JSONView(answer.body)?["pipelines"]?.items.compactMap { $0["name"]?.text } ?? []
-      } catch { names = [] }
+      } catch {
+        // The process has no answer; its socket is listed without pipelines.
+      }
       let shown = names.prefix(4).joined(separator: ", ") + (names.count > 4 ? ", ... (\(names.count) pipelines)" : "")
       text += "\n  --socket \(path)" + (shown.isEmpty ? "" : "  \(shown)")
     }
     Console.printError(text)
-    _exit(ExitStatus.usage.rawValue)
   }
 
   func connect() throws(Failure) -> FileDescriptor {
