@@ -72,7 +72,8 @@ function take(message) {
   drawer.show(pipeline);
   const isRunning = pipeline.now.state === "running";
   const { failure } = pipeline.now;
-  const cause = !isRunning && failure ? `: ${failure.reason}${failure.nextTry ? `; the next try is at ${timeOfDay(failure.nextTry)}` : ""}` : "";
+  const isDown = ["failed", "restarting"].includes(pipeline.now.state);
+  const cause = isDown && failure ? `: ${failure.reason}${failure.nextTry ? `; the next try is at ${timeOfDay(failure.nextTry)}` : ""}` : "";
   state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""}${cause} · ${timeOfDay(model.at)}`);
 }
 

@@ -69,12 +69,12 @@ extension PipelineSlot {
   }
 
   /// The state of the pipeline, for `GET /status`.
-  var document: JSONText {
+  fileprivate var document: JSONText {
     var members: [(String, JSONText)] = [
       ("name", .string(name)), ("file", .string(path)), ("state", .string(stateName)),
       ("since", .string(StoredTime.text(since))),
     ]
-    if let failure { members.append(("failure", failure.document(waits: retryAt != nil))) }
+    if let failureDocument { members.append(("failure", failureDocument)) }
     let troubles = (run?.troubles.all ?? [:]).sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
     if !troubles.isEmpty {
       members.append(
@@ -82,6 +82,9 @@ extension PipelineSlot {
     }
     return .object(members)
   }
+
+  /// The last failure, for `GET /status` and `GET /stats`; nil: no run has failed.
+  var failureDocument: JSONText? { failure?.document(waits: retryAt != nil) }
 }
 
 extension PipelineSlot.Failure {

@@ -174,11 +174,3 @@ extension PipelineSlot {
     }
   }
 }
-
-extension PipelineSlot {
-  /// The last failure, as in `GET /status`; nil: no run has failed.
-  fileprivate var failureDocument: JSONText? {
-    let document = document
-    return document["failure"] ?? document["last_failure"].map { JSONText.object([("reason", $0)]) }
-  }
-}

@@ -94,7 +94,7 @@ struct WhyAnswer {
     var name: String
     var events: [StoppedEvent]
     var steps: [Step]
-    /// Why it does not run; nil: it does.
+    /// Why the pipeline does not run; nil: it runs, or has completed.
     var failure: JSONText?
   }
   fileprivate struct Step {
@@ -104,8 +104,6 @@ struct WhyAnswer {
     var kept: Int
     /// The number of stopped events, by verdict.
     var counts: [(verdict: Verdict, count: UInt64)]
-    /// Why a sink does not deliver, as in `GET /stats`; nil: it does.
-    var trouble: JSONText?
   }
   private let asked: WhyQuestion
   private var pipelines: [Pipeline] = []
@@ -126,20 +124,17 @@ struct WhyAnswer {
       all += found
       let kept = Dictionary(grouping: events.all) { $0.plan.id(of: $0.step) }.mapValues(\.count)
       let plan = pipeline.plan
-      let indexed = Dictionary(pipeline.index.steps.map { ($0.id, $0) }) { first, _ in first }
       let steps = plan.fileSteps(pipeline.statistics).filter { asked.means($0.step, of: plan) }.compactMap {
         (step) -> Step? in
         let counts = WhyQuestion.verdicts.map { (verdict: $0, count: step.count(of: $0)) }.filter { $0.count > 0 }
-        let trouble = indexed[step.step].flatMap { JSONText.object(step.members($0))["trouble"] }
-        if counts.isEmpty, step.holding == 0, trouble == nil { return nil }
+        if counts.isEmpty, step.holding == 0, step.trouble == nil { return nil }
         let id = plan.id(of: step.step)
         return Step(
-          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts,
-          trouble: trouble)
+          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
       }
-      let doesRun = ["running", "starting", "stopping"].contains(pipeline.state)
+      let isDown = ["failed", "restarting"].contains(pipeline.state)
       pipelines.append(
-        Pipeline(name: pipeline.name, events: found, steps: steps, failure: doesRun ? nil : pipeline.failure))
+        Pipeline(name: pipeline.name, events: found, steps: steps, failure: isDown ? pipeline.failure : nil))
     }
     // Keeps the newest events of all pipelines.
     if all.count > asked.limit {
@@ -221,7 +216,7 @@ extension WhyAnswer.Step {
       ("counts", .object(counts.map { ($0.verdict.rawValue, .count($0.count)) })), ("kept", .int(kept)),
       ("holding", .count(counted.holding)),
     ]
-    if let trouble { members.append(("trouble", trouble)) }
+    if let trouble = counted.trouble { members.append(("trouble", trouble.document)) }
     if counted.timers > 0, let next = counted.nextTimer {
       members.append(("next_timer_nanoseconds", .int(Int(next.nanoseconds))))
     }
@@ -235,9 +230,9 @@ extension WhyAnswer.Step {
       let parts = counts.map { "\(LiveRanking.number(Int(clamping: $0.count))) \($0.verdict.rawValue)" }
       text += "\(name) at \(place): \(parts.joined(separator: ", ")); \(kept) kept here\n"
     }
-    if let reason = trouble?["reason"]?.asText {
-      text += "\(name) at \(place) does not deliver: \(reason)"
-      text += (trouble?["since"]?.asText).map { ", since \($0)\n" } ?? "\n"
+    if let trouble = counted.trouble {
+      let reason = Printable.cut(trouble.reason, limit: 1000)
+      text += "\(name) at \(place) does not deliver: \(reason), since \(StoredTime.text(trouble.since))\n"
     }
     if counted.holding > 0 {
       text += "\(name) at \(place) holds \(LiveRanking.events(Int(clamping: counted.holding)))"
