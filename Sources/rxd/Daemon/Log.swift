@@ -28,7 +28,7 @@ final class LogWriter: Sendable {
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
   private let scratch = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
   private let output: LogOutput
-  /// Several pipelines run, so that a person at a terminal is also told which one a line is of.
+  /// Several pipelines run, so the lines at a terminal name theirs, too.
   let hasSeveral = Atomic(false)
 
   init(form: Form, minimum: Logger.Level?) {

@@ -1,6 +1,7 @@
 import PipelineCore
 
-/// What views say of a plan and what never changes: its steps and edges in their order, with their names. Used by one thread at a time.
+/// The steps and edges of a plan in their order, with their names, as views show them: made once, because a plan never changes. Used by one
+/// thread at a time.
 final class PlanIndex {
   struct Step {
     var id: StepID

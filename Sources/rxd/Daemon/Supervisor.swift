@@ -177,7 +177,8 @@ final class Supervisor {
     openStoresAhead()
     for slot in slots { launch(slot) }
     stores?.closeAhead()
-    stores?.reportLeftBehind(takers, except: Set(slots.filter { !$0.plan.sinksOfStore.isEmpty }.map(\.name)))
+    let opened = slots.filter { $0.plan.delivery(hasStateDirectory: true) != .bestEffort }
+    stores?.reportLeftBehind(takers, except: Set(opened.map(\.name)))
     watchdog = notify.flatMap { Watchdog($0, at: now) }
     reportIfReady()
     options.watch?.didLoad(at: now)
@@ -551,18 +552,18 @@ final class Supervisor {
     servesControl = true
     let post = poster()
     do throws(HTTPServerFailure) {
-      try ControlSocket.serve(control, notify: teller("control")) { post(.request($0)) }
+      try ControlSocket.serve(control, notify: noticeLogger("control")) { post(.request($0)) }
     } catch {
       logger.error("\(error.message); 'rxd reload' cannot reach this process")
     }
   }
 
-  /// Logs what a server of the process says of its connections.
-  func teller(_ component: String) -> @Sendable (HTTPServer.Notice) -> Void {
+  /// A closure that logs the notices of a server of the process, as of `component`.
+  func noticeLogger(_ component: String) -> @Sendable (HTTPServer.Notice) -> Void {
     let log = log
     return { notice in
       let line = notice.line
-      log.write(line.level.logLevel, component, line.text)
+      log.write(line.level.logLevel, "", line.text, component: component)
     }
   }
 
@@ -571,7 +572,7 @@ final class Supervisor {
     guard let metrics = options.metrics else { return true }
     let post = poster()
     do throws(HTTPServerFailure) {
-      let port = try metrics.start(notify: teller("--metrics-listen")) { post(.request($0)) }
+      let port = try metrics.start(notify: noticeLogger("--metrics-listen")) { post(.request($0)) }
       logger.debug("metrics are served on port \(port)")
       return true
     } catch {

@@ -35,7 +35,7 @@ struct RecordedTestRequest: Sendable {
           status = 422
           document = .object([("error", .string(error.message))])
         }
-        // Who has the answer may ask again at once.
+        // The client may ask again as soon as it has the answer.
         isBusy.withLock { $0 = false }
         request.answer(status, document)
       }

@@ -48,7 +48,7 @@ extension Supervisor {
     guard let gate = options.page else { return true }
     let post = poster()
     do throws(HTTPServerFailure) {
-      let port = try gate.start(notify: teller("--ui-listen")) { post(.request(ControlRequest($0, from: .page))) }
+      let port = try gate.start(notify: noticeLogger("--ui-listen")) { post(.request(ControlRequest($0, from: .page))) }
       pageURL = gate.url(port: port)
       if options.showsPage { Console.note("the live page of this run: \(gate.url(port: port))") }
       return true
