@@ -39,7 +39,7 @@ extension Supervisor {
 
   private func canStart(_ slot: PipelineSlot) -> Bool {
     if mustAwaitStore(slot) { return false }
-    do throws(StoreRefusal) { _ = try openStore(slot) } catch { return false }
+    do throws(StoreRefusal) { try openStore(slot, reports: false) } catch { return false }
     return Execution.dryRun(slot.plan, services: services, clock: SystemClock.shared, restoring: slot.saved).failure
       == nil
   }

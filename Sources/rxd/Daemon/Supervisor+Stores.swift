@@ -5,12 +5,14 @@ import Storage
 
 extension Supervisor {
   /// Opens the store of a slot unless it is open, and takes over the state of an earlier process.
+  /// - Parameter reports: Whether to log the events that the store keeps and that the slot does not deliver.
   /// - Returns: How the run keeps its state; nil: it keeps nothing.
-  func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
+  @discardableResult
+  func openStore(_ slot: PipelineSlot, reports: Bool = true) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores else { return nil }
     guard slot.plan.delivery(hasStateDirectory: true) != .bestEffort else {
-      // At the start all such stores are looked at together.
-      if isReady { for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) } }
+      // At the start all such stores are read together.
+      if reports, isReady { for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) } }
       return nil
     }
     if let other = holder(ofStoreOf: slot) {
@@ -29,7 +31,7 @@ extension Supervisor {
       slot.inHand = stores.inHand(slot.name)
       slot.saved = store.savedState
     }
-    for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) }
+    if reports { for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) } }
     // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
     var delivery = DeliveryOptions(
