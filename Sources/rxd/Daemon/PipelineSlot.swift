@@ -98,10 +98,10 @@ final class PipelineSlot {
   private(set) var restarts = 0
 
   private var pauses = RestartPauses()
-  /// When a pipeline that could not start is looked at; nil: it is not.
+  /// When a pipeline that could not start is checked; nil: it is not.
   var checkAt: Instant?
-  /// Looking can find out whether it could start.
-  var mayLook = true
+  /// A check can find out whether it could start.
+  var mayCheck = true
 
   var name: String { plan.name }
 
@@ -126,7 +126,7 @@ final class PipelineSlot {
   func adopt(_ version: Version) {
     current = version
     pauses = RestartPauses()
-    mayLook = true
+    mayCheck = true
     hasFailed = false
   }
 

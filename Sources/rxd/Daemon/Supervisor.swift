@@ -251,7 +251,7 @@ final class Supervisor {
       case .launched:
         decide(slot, run)
         slot.hasLaunched = true
-        slot.mayLook = true
+        slot.mayCheck = true
         slot.saved = nil
         slot.isMoved = false
         slot.previous = nil
@@ -303,7 +303,7 @@ final class Supervisor {
         slot.retryAt = nil
         launch(slot)
       }
-      if let at = slot.checkAt, now >= at { lookAgain(slot) }
+      if let at = slot.checkAt, now >= at { checkAgain(slot) }
       if let at = slot.drainDeadline, now >= at {
         if slot.isSuspending {
           slot.isSuspending = false

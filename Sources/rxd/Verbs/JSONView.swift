@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineTesting
 
 /// A JSON document that can be looked into: one that was read, or one that is to be written.
-protocol JSONLook {
+protocol JSONReadable {
   /// The member of that name; nil: there is none.
   subscript(_ name: String) -> Self? { get }
   /// The items of a list; of anything else none.
@@ -14,14 +14,14 @@ protocol JSONLook {
   var copied: JSONText { get }
 }
 
-extension JSONLook {
+extension JSONReadable {
   /// A count or a time that another process has measured: never negative, and so bounded that the difference of two and the sum of a few are in the
   /// range of `Int`.
   var count: Int? { int.map { min(max($0, 0), 1 << 60) } }
 }
 
-/// A JSON document that another process has sent. It may be as large as memory allows: whoever reads it has asked for it.
-struct JSONView: JSONLook {
+/// A JSON document that another process has sent. It may be as large as memory allows: its reader has asked for it.
+struct JSONView: JSONReadable {
   private let arena: Arena
   let value: Value
 
@@ -80,7 +80,7 @@ struct JSONView: JSONLook {
   var testValue: TestValue { withExtendedLifetime(document) { TestValue(value) } }
 }
 
-extension JSONText: JSONLook {
+extension JSONText: JSONReadable {
   subscript(_ name: String) -> JSONText? {
     guard case .object(let members) = self else { return nil }
     return members.first { $0.0 == name }?.1

@@ -296,7 +296,7 @@ struct RunSettings {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
     do throws(PosixError) {
-      let polls: (String) -> Void = { Console.printError("\($0); the files are looked at each second") }
+      let polls: (String) -> Void = { Console.printError("\($0); the files are checked each second") }
       return try ConfigWatch(method ?? .auto, polls: polls) { used.files }
     } catch {
       Console.printError("\(error.message); '--watch-config-method poll' needs no watches of the system")

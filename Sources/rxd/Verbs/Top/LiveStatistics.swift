@@ -9,7 +9,7 @@ struct LiveStatistics {
     /// Nanoseconds; nil: unknown, or nothing waits.
     var oldest: Int?
 
-    init?(_ document: (some JSONLook)?) {
+    init?(_ document: (some JSONReadable)?) {
       guard let document else { return nil }
       events = document["events"]?.count ?? 0
       bytes = document["bytes"]?.count ?? 0
@@ -58,7 +58,7 @@ struct LiveStatistics {
     /// How long events or requests took; nil: none did.
     var latency: Latency?
 
-    init(_ document: some JSONLook) {
+    init(_ document: some JSONReadable) {
       func number(_ name: String) -> Int { document[name]?.count ?? 0 }
       id = document["id"]?.asText ?? ""
       kind = document["kind"]?.asText ?? ""
@@ -108,7 +108,7 @@ struct LiveStatistics {
     var failure: (reason: String, nextTry: String)?
     var steps: [Step]
 
-    init(_ document: some JSONLook) {
+    init(_ document: some JSONReadable) {
       name = document["name"]?.asText ?? ""
       state = document["state"]?.asText ?? ""
       isCurrent = document["current"]?.bool ?? true
@@ -127,7 +127,7 @@ struct LiveStatistics {
   var pipelines: [Pipeline]
 
   /// Nil: the document is no such answer.
-  init?(_ document: some JSONLook) {
+  init?(_ document: some JSONReadable) {
     guard let nanoseconds = document["monotonic_nanoseconds"]?.count else { return nil }
     self.nanoseconds = nanoseconds
     at = document["at"]?.asText ?? ""
