@@ -95,14 +95,14 @@ struct ControlSocketTests {
     // Between two tries it is starting.
     let found = try Polling.until(within: 60) {
       document = try object(String(try curl("http://rxd/status").dropLast(3)))
-      return (pipeline("taken")["failure"] as? [String: Any])?["nextTry"] != nil && pipeline("dead")["sinks"] != nil
+      return (pipeline("taken")["failure"] as? [String: Any])?["next_try"] != nil && pipeline("dead")["sinks"] != nil
     }
     #expect(found)
     let failure = try #require(pipeline("taken")["failure"] as? [String: Any])
     #expect((failure["reason"] as? String)?.contains("another program listens there") == true)
     #expect((failure["attempt"] as? Int ?? 0) > 0)
     let time = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/
-    for name in ["at", "nextTry"] { #expect((failure[name] as? String)?.wholeMatch(of: time) != nil) }
+    for name in ["at", "next_try"] { #expect((failure[name] as? String)?.wholeMatch(of: time) != nil) }
     #expect(pipeline("a")["failure"] == nil && pipeline("a")["sinks"] == nil)
     let sinks = try #require(pipeline("dead")["sinks"] as? [[String: Any]])
     #expect(sinks.map { $0["name"] as? String } == ["out"])

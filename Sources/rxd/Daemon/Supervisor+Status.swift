@@ -93,7 +93,7 @@ extension PipelineSlot.Failure {
     var members: [(String, JSONText)] = [
       ("reason", .string(Printable.cut(reason, limit: 1000))), ("at", .string(StoredTime.text(at))),
     ]
-    if waits, let nextTry { members.append(("nextTry", .string(StoredTime.text(nextTry)))) }
+    if waits, let nextTry { members.append(("next_try", .string(StoredTime.text(nextTry)))) }
     members.append(("attempt", .int(attempt)))
     return .object(members)
   }

@@ -1053,7 +1053,7 @@ function take(message) {
   const isRunning = pipeline.now.state === "running";
   const { failure } = pipeline.now;
   const isDown = ["failed", "restarting"].includes(pipeline.now.state);
-  const cause = isDown && failure ? `: ${failure.reason}${failure.nextTry ? `; the next try is at ${timeOfDay(failure.nextTry)}` : ""}` : "";
+  const cause = isDown && failure ? `: ${failure.reason}${failure.next_try ? `; the next try is at ${timeOfDay(failure.next_try)}` : ""}` : "";
   state(isRunning ? "live" : "down", `${pipeline.now.state ?? ""}${cause} · ${timeOfDay(model.at)}`);
 }
 

@@ -199,7 +199,7 @@ struct WhyAnswer {
     for pipeline in pipelines {
       if let reason = pipeline.failure?["reason"]?.asText {
         text += "`\(pipeline.name)` does not run: \(reason)\n"
-        if let next = pipeline.failure?["nextTry"]?.asText { text += "It is started again at \(next).\n" }
+        if let next = pipeline.failure?["next_try"]?.asText { text += "It is started again at \(next).\n" }
       }
       for step in pipeline.steps {
         text += step.sentences(several ? "`\(step.id)` of `\(pipeline.name)`" : "`\(step.id)`")

@@ -113,7 +113,7 @@ struct LiveStatistics {
       state = document["state"]?.asText ?? ""
       isCurrent = document["current"]?.bool ?? true
       if let found = document["failure"], let reason = found["reason"]?.asText {
-        failure = (reason, found["nextTry"]?.asText ?? "")
+        failure = (reason, found["next_try"]?.asText ?? "")
       }
       steps = document["steps"]?.items.map { Step($0) } ?? []
     }
