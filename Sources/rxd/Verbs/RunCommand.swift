@@ -249,7 +249,7 @@ struct RunSettings {
       results = results.map(\.withOwnInput)
       return denied ? results.map(\.withoutWarnings) : results
     }
-    let watch = try watch(used)
+    let watch = try watch(used, log)
     watch?.willLoad()
     let loaded = options.load()
     try report(loaded, log, options)
@@ -292,11 +292,11 @@ struct RunSettings {
   }
 
   /// The method that notices changes of the files; nil: none.
-  private func watch(_ used: UsedFiles) throws -> ConfigWatch? {
+  private func watch(_ used: UsedFiles, _ log: LogWriter) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
     do throws(PosixError) {
-      let polls: (String) -> Void = { Console.printError("\($0); the files are checked each second") }
+      let polls: (String) -> Void = { log.write(.warning, "", "\($0); the files are checked each second") }
       return try ConfigWatch(method ?? .auto, polls: polls) { used.files }
     } catch {
       Console.printError("\(error.message); '--watch-config-method poll' needs no watches of the system")
