@@ -75,7 +75,7 @@ struct ControlClient {
     var isLate = false
   }
 
-  /// The limit of an answer: all counts of a million steps are within it.
+  /// The limit of an answer, so that one without an end is an error.
   private static let mostBytes = 2 << 30
   let path: String
 
