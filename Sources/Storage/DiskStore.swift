@@ -61,16 +61,20 @@ package final class DiskStore: PipelineStore {
   ) throws(StoreRefusal) {
     self.path = path
     self.log = log
-    if access(path, F_OK) != 0, let size = FileDescriptor.Status(path: path + "-wal")?.size, size > 0 {
+    let isMissing = access(path, F_OK) != 0
+    if isMissing || FileDescriptor.Status(path: path)?.size == 0,
+      let size = FileDescriptor.Status(path: path + "-wal")?.size, size > 0
+    {
       // SQLite would take the log of a file without pages for an old one, and remove it.
+      let what = isMissing ? "missing" : "empty"
       guard LogCheck.makeFile(path, fromLog: path + "-wal") else {
         throw StoreRefusal(
-          "the store \(path) is missing beside its log \(path)-wal, and cannot be made from it alone: put the file back, or move the log "
+          "the store \(path) is \(what) beside its log \(path)-wal, and cannot be made from it alone: put the file back, or move the log "
             + "away to begin anew")
       }
       log(
         .error,
-        "the store \(path) was missing beside its log, and has been made again from it: what had left the log is lost")
+        "the store \(path) was \(what) beside its log, and has been made again from it: what had left the log is lost")
     }
     if let damage = LogCheck.damage(ofLog: path + "-wal") {
       log(

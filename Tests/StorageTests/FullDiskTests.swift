@@ -136,8 +136,8 @@ import Transport
     #expect(try StoreReader(path).contents().rows.map(\.number) == [last + 1])
   }
 
-  /// A store whose file is gone, beside a log that has all of it, is made again; what the log lacks is not passed over in silence.
-  @Test(arguments: [false, true]) func aLogWithoutItsFile(_ hasMoved: Bool) throws {
+  /// A store whose file is gone or empty, beside a log that has all of it, is made again; what the log lacks is not passed over in silence.
+  @Test(arguments: [false, true], [false, true]) func aLogWithoutItsFile(_ hasMoved: Bool, _ isEmpty: Bool) throws {
     let path = folder("a.db")
     do {
       let file = try StoreFile(path)
@@ -150,7 +150,8 @@ import Transport
       }
     }
     #expect(size(path + "-wal") > 0)
-    unlink(path)
+    if isEmpty { #expect(truncate(path, 0) == 0) } else { unlink(path) }
+    let what = isEmpty ? "empty" : "missing"
     do {
       let store = try open(path)
       if !hasMoved {
@@ -158,11 +159,11 @@ import Transport
       }
       #expect(store.close(within: .seconds(30)))
     } catch {
-      #expect(hasMoved && "\((error as? StoreRefusal)?.message ?? "")".contains("missing beside its log"), "\(error)")
+      #expect(hasMoved && "\((error as? StoreRefusal)?.message ?? "")".contains("\(what) beside its log"), "\(error)")
       #expect(size(path + "-wal") > 0)
       return
     }
-    #expect(lines.all.contains { $0.contains("was missing beside its log") }, "\(lines.all)")
+    #expect(lines.all.contains { $0.contains("was \(what) beside its log") }, "\(lines.all)")
   }
 
   /// A directory that is moved away while its stores are open: the process writes to them wherever they are, and nothing to another directory
