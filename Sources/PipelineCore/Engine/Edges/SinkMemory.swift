@@ -57,9 +57,10 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   /// Counts bytes that the sink keeps no more. On any thread.
   func remove(_ count: Int) {
     if count == 0 { return }
-    let now = bytes.subtract(count, ordering: .acquiringAndReleasing).newValue
+    // In one order with `wait()`: either this sees the limit, or `wait()` sees that the bytes are gone.
+    let now = bytes.subtract(count, ordering: .sequentiallyConsistent).newValue
     if MemoryShare.units(now) < known.load(ordering: .relaxed) { update() }
-    let limit = resumesAt.load(ordering: .acquiring)
+    let limit = resumesAt.load(ordering: .sequentiallyConsistent)
     guard limit >= 0, now <= limit,
       resumesAt.compareExchange(expected: limit, desired: -1, ordering: .acquiringAndReleasing).exchanged
     else { return }
@@ -81,13 +82,15 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   /// Waits until half of the room is free.
   private func wait() {
     let limit = room / 2
-    resumesAt.store(limit, ordering: .releasing)
+    resumesAt.store(limit, ordering: .sequentiallyConsistent)
     // Nobody reports that others hold less.
     if let node, held <= node.memoryLimit / 2, !wake.isSet {
       wake = executor.wake(at: executor.now + Self.interval, self)
     }
     // The memory may have become free since it was counted.
-    if held <= limit, resumesAt.exchange(-1, ordering: .acquiringAndReleasing) >= 0 {
+    if bytes.load(ordering: .sequentiallyConsistent) <= limit,
+      resumesAt.exchange(-1, ordering: .acquiringAndReleasing) >= 0
+    {
       executor.post { [self] in goOn() }
     }
   }
