@@ -41,19 +41,17 @@ final class StatsDDecoder: EventDecoder {
     throws(RejectReason)
   {
     var rest = line
+    // Nil: the rest begins with the name.
+    var name: UnsafeRawBufferPointer?
     var count = 0
     while let cut = Self.nextValue(rest) {
       count += 1
       if count > Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
-      try read(rest.part(0, cut), offset, arena, rows)
-      // The name again, before the values that are left.
-      let name = (line.offset(of: UInt8(ascii: ":")) ?? 0) + 1
-      let size = name + rest.count - cut - 1
-      let copy = UnsafeMutableRawBufferPointer(start: arena.allocate(size), count: size)
-      for index in 0..<size { copy[index] = index < name ? line[index] : rest[cut + 1 + index - name] }
-      rest = UnsafeRawBufferPointer(copy)
+      try read(rest.part(0, cut), of: name, offset, arena, rows)
+      name = line.part(0, line.offset(of: UInt8(ascii: ":")) ?? 0)
+      rest = rest.part(cut + 1, rest.count)
     }
-    try read(rest, offset, arena, rows)
+    try read(rest, of: name, offset, arena, rows)
   }
 
   /// The colon behind a type or a sample rate, with which the next value begins.
@@ -73,13 +71,19 @@ final class StatsDDecoder: EventDecoder {
     return nil
   }
 
-  private func read(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch)
-    throws(RejectReason)
-  {
-    func fault(_ expected: String, _ at: Int) -> RejectReason { .malformed(.statsd, expected: expected, at: at) }
-    guard let colon = line.offset(of: UInt8(ascii: ":")), colon > 0 else { throw fault("a name and ':'", 0) }
+  /// - Parameter known: The name of the metric; nil: `line` begins with the name.
+  private func read(
+    _ line: UnsafeRawBufferPointer, of known: UnsafeRawBufferPointer?, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
+  ) throws(RejectReason) {
+    // As if each value followed the name.
+    let before = known.map { $0.count + 1 } ?? 0
+    func fault(_ expected: String, _ at: Int) -> RejectReason {
+      .malformed(.statsd, expected: expected, at: before + at)
+    }
+    let colon = known == nil ? line.offset(of: UInt8(ascii: ":")) ?? 0 : -1
+    guard colon != 0 else { throw fault("a name and ':'", 0) }
     // Events and service checks of DogStatsD.
-    if line[0] == UInt8(ascii: "_"),
+    if known == nil, line[0] == UInt8(ascii: "_"),
       line.part(0, min(3, line.count)).equals("_sc") || line.part(0, min(3, line.count)).equals("_e{")
     {
       throw fault("the name of a metric", 0)
@@ -133,7 +137,7 @@ final class StatsDDecoder: EventDecoder {
       values += 1
       if values > Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
       members.removeAll(keepingCapacity: true)
-      add("name", .string(line.part(0, colon)))
+      add("name", .string(known ?? line.part(0, colon)))
       add("type", .literal(type.name))
       add("labels", labels)
       if isSet {
