@@ -6,6 +6,16 @@ enum ASCII {
     (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7A || byte == 0x5F
   }
 
+  /// Whether a byte stands for itself everywhere in a URL (RFC 3986, unreserved): letters, digits and `-._~`.
+  @inline(__always)
+  static func isUnreserved(_ byte: UInt8) -> Bool {
+    isLetterOrUnderscore(byte) || isDigit(byte) || byte == 0x2D || byte == 0x2E || byte == 0x7E
+  }
+
+  /// The hexadecimal digit of a number below 16, in upper case.
+  @inline(__always)
+  static func hexDigit(_ number: UInt8) -> UInt8 { number < 10 ? 0x30 + number : 0x37 + number }
+
   /// The value of a hexadecimal digit; nil if it is none.
   static func hexValue(_ byte: UInt8) -> UInt32? {
     switch byte {

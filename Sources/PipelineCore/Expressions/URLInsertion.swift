@@ -1,29 +1,28 @@
 /// How the text of an expression goes into a URL.
 package enum URLInsertion: Sendable, Equatable {
-  /// A value: everything but letters, digits and `-._~` is percent-encoded, so it stays one value of the query, or one segment of the path.
+  /// Percent-encoded, except letters, digits and `-._~`: the text can neither add a parameter to the query nor a segment to the path.
   case data
-  /// Made by a form that the file itself gives, as that of `formatTime`: a `/` of the path stays.
+  /// The same, but a `/` in the path is kept: the file itself gives the format of the text, as for `formatTime`.
   case ownForm
-  /// As it is: `urlEncode(...)`, `raw(...)` and what the file writes.
+  /// Unchanged: `urlEncode(...)`, `raw(...)` and literals of the file.
   case asIs
 
-  /// For a text that consists of both, or is one of the two.
+  /// The encoding of a text that consists of two parts, or is one of the two.
   func joined(_ other: URLInsertion) -> URLInsertion {
     if self == .data || other == .data { return .data }
     return self == other ? self : .asIs
   }
 
-  /// Appends `text` as it goes into the path, or what is behind it.
+  /// Appends `text`, encoded for the path or for the query and fragment.
   func append(_ text: some Sequence<UInt8>, isPath: Bool, to url: inout [UInt8]) {
+    if self == .asIs { return url.append(contentsOf: text) }
     for byte in text {
-      let stays =
-        self == .asIs || ASCII.isLetterOrUnderscore(byte) || ASCII.isDigit(byte) || byte == 0x2D || byte == 0x2E
-        || byte == 0x7E || self == .ownForm && isPath && byte == UInt8(ascii: "/")
-      if stays {
+      if ASCII.isUnreserved(byte) || self == .ownForm && isPath && byte == UInt8(ascii: "/") {
         url.append(byte)
       } else {
         url.append(0x25)
-        for digit in [byte >> 4, byte & 15] { url.append(digit < 10 ? 0x30 + digit : 0x37 + digit) }
+        url.append(ASCII.hexDigit(byte >> 4))
+        url.append(ASCII.hexDigit(byte & 15))
       }
     }
   }

@@ -241,12 +241,12 @@ package enum URLConfinement {
       """ : nil
   }
 
-  /// The URL with what expressions have inserted encoded for its place.
+  /// The URL with the texts that expressions have inserted, each encoded for its position.
   ///
   /// - Parameter inserted: The ranges of `url` that expressions have filled, in order; then those of the result.
   package static func encoded(_ url: [UInt8], _ inserted: inout [Range<Int>], _ insertions: [URLInsertion]) -> [UInt8] {
-    // Insertions of secrets are shown as one mark.
-    guard inserted.count == insertions.count, insertions.contains(where: { $0 != .asIs }) else { return url }
+    precondition(inserted.count == insertions.count, "an insertion into a URL without its encoding")
+    guard insertions.contains(where: { $0 != .asIs }) else { return url }
     var result: [UInt8] = []
     result.reserveCapacity(url.count + 32)
     var at = 0

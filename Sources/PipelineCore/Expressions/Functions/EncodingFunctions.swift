@@ -42,13 +42,12 @@ extension FunctionRegistry {
         .global([.string], .string) { arguments in
           arguments.context.build { buffer in
             for byte in arguments[0].rawBytes {
-              if ASCII.isLetterOrUnderscore(byte) || ASCII.isDigit(byte) || byte == 0x2D
-                || byte == 0x2E || byte == 0x7E
-              {
+              if ASCII.isUnreserved(byte) {
                 buffer.append(byte)
               } else {
                 buffer.append(0x25)
-                for digit in [byte >> 4, byte & 15] { buffer.append(digit < 10 ? 0x30 + digit : 0x37 + digit) }
+                buffer.append(ASCII.hexDigit(byte >> 4))
+                buffer.append(ASCII.hexDigit(byte & 15))
               }
             }
           }
