@@ -70,14 +70,8 @@ final class Committer: TimerTarget {
 
   /// Called when the committer is the execution's.
   func begin() {
-    let (executor, link) = (executor, Link(self))
-    options.store.whenRoomChanges { room in executor.post { link.committer?.roomChanged(room) } }
-  }
-
-  /// Used in turns only.
-  private final class Link: @unchecked Sendable {
-    weak var committer: Committer?
-    init(_ committer: Committer) { self.committer = committer }
+    let (executor, committer) = (executor, Weak(self))
+    options.store.whenRoomChanges { room in executor.post { committer.object?.roomChanged(room) } }
   }
 
   /// Without room, the input waits: its events would be held in memory only. What was taken before is written from what is kept for that; if that

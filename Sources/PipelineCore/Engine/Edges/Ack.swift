@@ -139,7 +139,7 @@ public final class Ack: Sendable {
       precondition(state.holders > 0, "an acknowledgement was released more often than it was held")
       state.note(outcome)
       state.holders -= 1
-      guard state.holders == 0 else { return (nil, state.left > 0 ? state.takeHandover() : nil) }
+      guard state.holders == 0 else { return (nil, state.takeHandover()) }
       let ended = state
       state.done = nil
       state.members = []

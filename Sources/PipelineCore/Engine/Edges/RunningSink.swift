@@ -210,9 +210,6 @@ open class RunningSink: Downstream {
   /// its input waits, without any call of the sink.
   open var memoryLimit: Int { 16 << 20 }
 
-  /// The bytes that it keeps of the events that it has taken.
-  package final var memoryHeld: Int { memory.held }
-
   /// Whether its input waits: nothing more comes to fill a batch.
   package final var waitsForRoom: Bool { memory.isPaused || isBounded }
 

@@ -26,7 +26,6 @@ class SettlingNode: TriggeredNode {
   private var first: OwnedEvent?
   private var hasFirst = false
   private var rest: [OwnedEvent] = []
-  private var isWaiting: Bool { hasFirst }
   /// How many events wait for the trigger to settle.
   final var settlingCount: Int { hasFirst ? 1 + rest.count : 0 }
 
@@ -53,14 +52,14 @@ class SettlingNode: TriggeredNode {
   }
 
   override func resumed(_ token: Int) {
-    guard isWaiting else { return }
+    guard hasFirst else { return }
     // A node upstream may change the trigger once more.
     if execution.priorities.has(before: precedence) { later() } else { settle() }
   }
 
   /// Takes the events that wait.
   final func settle() {
-    guard isWaiting, let first else { return }
+    guard hasFirst, let first else { return }
     let others = rest
     leave()
     first.keep(in: arena)
