@@ -139,8 +139,8 @@ public final class Execution {
   var pauses: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
   var lastPause: UInt64 = 0
   package internal(set) var outcome: Outcome?
-  /// Whether the inputs of a step meet (``NodeContext/meeting(_:)``), as far as asked.
-  var meetings: [StepID: Bool] = [:]
+  /// The results of ``NodeContext/meeting(_:)``, which are the same for all instances of a step.
+  var meetings: [StepID: (meets: Bool, precedence: Int)] = [:]
   /// Work that nodes have deferred to later in the turn.
   @exclusivity(unchecked) var priorities = PriorityQueue()
   var onEnd: (Outcome) -> Void = { _ in }

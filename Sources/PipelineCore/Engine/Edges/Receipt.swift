@@ -88,7 +88,7 @@ public final class Receipt: Sendable {
       let before = state.left
       let count = change(&state)
       // As if its events were equally large.
-      let kept = before == 0 ? 0 : state.bytes / before * state.left
+      let kept = state.left == 0 ? 0 : state.bytes / before * state.left
       defer { state.bytes = kept }
       return (count, state.bytes - kept, count > 0 && state.left == 0 ? state.outcome : nil)
     }
