@@ -118,7 +118,10 @@ public struct Event {
     origin._withUnsafeGuaranteedRef { origin in
       switch origin.identity {
       case nil: return false
-      case .event(let name): print.add(name.utf8)
+      case .event(let name):
+        print.add(name.utf8)
+        // No position: names of both kinds differ, and each ends where eight bytes follow.
+        print.add(UInt64.max)
       case .origin(let name):
         guard position >= 0 else { return false }
         print.add(name.utf8)

@@ -194,6 +194,8 @@ open class RunningSink: Downstream {
   private lazy var fingerprint: Fingerprint = {
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
+    // The end of the name: that of another sink may begin with it.
+    print.add(UInt8(0))
     return print
   }()
 
