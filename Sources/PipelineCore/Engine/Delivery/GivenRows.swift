@@ -36,6 +36,9 @@ package final class GivenRows: Sendable {
     if let owner { for (row, outcome) in ended { owner(row, outcome) } }
   }
 
+  /// Whether no row is under way: nothing of these rows can end any more.
+  var isEmpty: Bool { state.withLock(\.rows.isEmpty) }
+
   /// The rows that need not be delivered again: under way, or acknowledged since nobody was told.
   var delivering: [RemovedRow] {
     state.withLock { state in

@@ -342,8 +342,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   func adopt(_ rows: [GivenRows]) {
     for rows in rows {
       for row in rows.delivering { underWay[row.number] = row.size }
-      given.append(rows)
       rows.lead(to: owner)
+      if !rows.isEmpty { given.append(rows) }
     }
   }
 
