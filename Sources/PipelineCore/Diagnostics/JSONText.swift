@@ -101,7 +101,7 @@ extension JSONText: Equatable {
     case (.string(let a), .string(let b)): a.utf8.elementsEqual(b.utf8)
     case (.document(let a), .document(let b)): a.utf8.elementsEqual(b.utf8)
     case (.array(let a), .array(let b)): a == b
-    case (.object(let a), .object(let b)): a.elementsEqual(b) { $0.0 == $1.0 && $0.1 == $1.1 }
+    case (.object(let a), .object(let b)): a.elementsEqual(b) { $0.0.utf8.elementsEqual($1.0.utf8) && $0.1 == $1.1 }
     default: false
     }
   }
