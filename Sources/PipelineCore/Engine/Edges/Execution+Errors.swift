@@ -76,7 +76,7 @@ extension Execution {
     if rejection.event.position >= 0 {
       members.append((.literal("offset"), .int(rejection.event.position)))
     }
-    members.append((.literal("event"), Self.part(rejection.event.value, arena)))
+    members.append((.literal("event"), part(rejection.event.value, arena)))
     let letter = rejection.event.with(arena.map(members))
     if let output = errorsByName[info.owner], output.isClaimed {
       output.send(letter)
@@ -84,6 +84,8 @@ extension Execution {
     }
     meters.step(step).pointee.deadLetters &+= 1
     let text = OutputBuffer()
+    // The event has been checked, and the other members are rxd's own.
+    text.checksParts = false
     JSONWriter.append(letter.value, to: text)
     if let committer {
       committer.add(
@@ -95,8 +97,11 @@ extension Execution {
   }
 
   /// The event as a part of a document: its text where it is malformed JSON.
-  private static func part(_ value: Value, _ arena: Arena) -> Value {
-    guard value.is(.jsonMap) || value.is(.jsonList) || value.is(.map) || value.is(.list) else { return value }
+  private func part(_ value: Value, _ arena: Arena) -> Value {
+    let isText = value.is(.jsonMap) || value.is(.jsonList)
+    // Most rejected events: nothing needs to be written to check them.
+    if isText, rejectionChecker.validate(value.rawBytes) == nil { return value }
+    guard isText || value.is(.map) || value.is(.list) else { return value }
     let text = OutputBuffer()
     guard JSONWriter.appendPart(value, to: text) == .malformed else { return value }
     text.clear()

@@ -95,6 +95,8 @@ public final class Execution {
   private(set) var errors: [ErrorsSignal] = []
   /// All errors outputs by the names of their owners; made at the first rejection.
   lazy var errorsByName = errorsOutputs()
+  /// Checks the JSON text of rejected events.
+  private(set) lazy var rejectionChecker = JSONParser()
   var sinks: [OpenSink] = []
   var openSinks = 0
   /// The subscribers of signals that execute commands and have no reader.
