@@ -26,7 +26,7 @@ package final class GivenRows: Sendable {
   }
 
   /// From now on `owner` is told; nil: nobody, until there is another one.
-  func lead(to owner: Owner?) {
+  func setOwner(_ owner: Owner?) {
     let ended = state.withLock { state in
       state.owner = owner
       guard owner != nil else { return state.ended }

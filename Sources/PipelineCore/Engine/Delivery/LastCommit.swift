@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Whether the last commit of an execution is on the disk, and who waits for it.
+/// Whether the last commit of an execution is on the disk, and the callbacks that wait for it.
 final class LastCommit: Sendable {
   private struct State {
     var isDone = false
@@ -8,7 +8,7 @@ final class LastCommit: Sendable {
   }
   private let state = Mutex(State())
 
-  /// Calls `body` once, on any thread.
+  /// Calls `body` once, on any thread, when the commit is on the disk.
   func whenDone(_ body: @escaping @Sendable () -> Void) {
     let isNow = state.withLock { state in
       if !state.isDone { state.waiting.append(body) }
@@ -17,7 +17,8 @@ final class LastCommit: Sendable {
     if isNow { body() }
   }
 
-  func isDone() {
+  /// The commit is on the disk.
+  func finish() {
     let waiting = state.withLock { state in
       state.isDone = true
       defer { state.waiting = [] }

@@ -96,7 +96,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   override func open() {
     target.index = index
     target.takesEvents = takesEvents
-    given[0].lead(to: owner)
+    given[0].setOwner(owner)
     target.open()
     updatePressure()
     if isSpilled { deliverSoon() }
@@ -342,7 +342,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   func adopt(_ rows: [GivenRows]) {
     for rows in rows {
       for row in rows.delivering { underWay[row.number] = row.size }
-      rows.lead(to: owner)
+      rows.setOwner(owner)
       if !rows.isEmpty { given.append(rows) }
     }
   }
@@ -432,7 +432,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     guard !isEnding else { return }
     isEnding = true
     if isHandingOver {
-      for rows in given { rows.lead(to: nil) }
+      for rows in given { rows.setOwner(nil) }
       target.leftRows = given
       target.suspend()
       return targetDrained()

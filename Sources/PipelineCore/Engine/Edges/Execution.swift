@@ -148,10 +148,10 @@ public final class Execution {
   var onEnd: (Outcome) -> Void = { _ in }
   /// How many activities outside the graph must end before `onEnd` is called.
   var holds = 0
-  /// Called when nothing can answer any more.
-  private var lastWords: [Int: () -> Void] = [:]
+  /// Called when nothing can answer any more, by the numbers of their holds.
+  private var finalCallbacks: [Int: () -> Void] = [:]
   private var lastHold = 0
-  private var isFallingSilent = false
+  private var awaitsLastCommit = false
   private var hasCommittedLast = false
   private let lastCommit = LastCommit()
   /// The state from which another execution can continue: set when this one was suspended, or failed with
@@ -244,8 +244,8 @@ public final class Execution {
   private func commitLast() {
     guard !hasCommittedLast else { return }
     hasCommittedLast = true
-    guard let committer else { return lastCommit.isDone() }
-    let done: @Sendable () -> Void = { [lastCommit] in lastCommit.isDone() }
+    guard let committer else { return lastCommit.finish() }
+    let done: @Sendable () -> Void = { [lastCommit] in lastCommit.finish() }
     if let savedParts, !hasLostEvents {
       committer.finish(.replace(savedParts), done)
     } else {
@@ -253,32 +253,34 @@ public final class Execution {
     }
   }
 
-  /// Holds the execution (``hold()``) for clients that wait for answers. `lastWord` is called in a turn, once, when the graph has ended and its
+  /// Holds the execution (``hold()``) for clients that wait for answers. `callback` is called in a turn, once, when the graph has ended and its
   /// last commit is on the disk: nothing can answer any more. ``endHold(_:)`` ends the hold.
-  package func hold(lastWord: @escaping () -> Void) -> Int {
+  package func hold(whenFinal callback: @escaping () -> Void) -> Int {
     hold()
     lastHold += 1
-    lastWords[lastHold] = lastWord
+    finalCallbacks[lastHold] = callback
     return lastHold
   }
 
   package func endHold(_ number: Int) {
-    lastWords[number] = nil
+    finalCallbacks[number] = nil
     release()
   }
 
-  /// The graph has ended: what clients wait for is the last commit, which must not wait for them.
-  private func fallSilent() {
-    guard outcome != nil, draft == nil, !lastWords.isEmpty, !isFallingSilent else { return }
-    isFallingSilent = true
+  /// Commits the last state as soon as the graph has ended, if clients wait for answers: the commit must not wait for them.
+  private func commitForClients() {
+    guard outcome != nil, draft == nil, !finalCallbacks.isEmpty, !awaitsLastCommit else { return }
+    awaitsLastCommit = true
     let executor = executor
     let execution = Weak(self)
-    finishCommits { executor.post { execution.object?.saySilence() } }
+    finishCommits { executor.post { execution.object?.callFinalCallbacks() } }
   }
 
-  private func saySilence() {
-    for word in lastWords.values { word() }
-    lastWords = [:]
+  private func callFinalCallbacks() {
+    let callbacks = finalCallbacks
+    finalCallbacks = [:]
+    awaitsLastCommit = false
+    for callback in callbacks.values { callback() }
   }
 
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
@@ -447,7 +449,7 @@ public final class Execution {
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }
-    fallSilent()
+    commitForClients()
     committer?.turnEnded()
     inHand?.turnEnded()
     if auditsSinks, outcome == nil {
