@@ -19,10 +19,10 @@ package struct FixedFile {
     self.loaded = loaded
   }
 
-  /// Makes one replacement after the other. One may bring to light what it hid, as a text that is no YAML hides everything behind it: then
-  /// the next ones are made, too, and all are kept if together they make the file better.
+  /// Makes one replacement after the other. A replacement may reveal errors, as an error in the YAML hides everything behind it; then further
+  /// replacements are made, and all are kept if together they make the file better.
   package mutating func make() {
-    // What begins no improvement of the present text.
+    // The diagnostics whose replacements begin no improvement of the present text.
     var useless: Set<String> = []
     while let first = improve(except: useless) {
       if first.isEmpty { useless = [] } else { useless.insert(first) }

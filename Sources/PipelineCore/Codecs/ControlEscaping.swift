@@ -54,7 +54,7 @@ final class ControlEscapingEncoder: EventEncoder {
 /// Text that comes from data, made safe for a terminal or a log line.
 package enum ControlEscaping {
   /// Appends `bytes` with control sequences for terminals escaped as `\u001b`, `\xff`, `\n`, `\r`.
-  /// - Parameter keepsStyles: Colours and bold pass, as reports have them; they can neither hide nor move anything.
+  /// - Parameter keepsStyles: Whether the colours, bold and faint text of reports are kept; they cannot move the cursor.
   package static func append(
     _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, keepsLineBreaks: Bool = false, keepsJoiners: Bool = false,
     keepsStyles: Bool = false
@@ -95,7 +95,7 @@ package enum ControlEscaping {
     output.append(bytes.part(plain, bytes.count))
   }
 
-  /// What a verb writes to a terminal: texts of files, names and events in it cannot move the cursor, reorder or hide what stands beside them.
+  /// Makes the output of a verb safe for a terminal: texts of files, names and events cannot move the cursor, reorder or hide other text.
   package static func forTerminal(_ bytes: [UInt8]) -> [UInt8] {
     let output = OutputBuffer(capacity: bytes.count + 64)
     bytes.withUnsafeBytes {
@@ -104,7 +104,7 @@ package enum ControlEscaping {
     return Array(output.bytes)
   }
 
-  /// The length of `ESC [ numbers m` at `at` with the numbers 0 (plain), 1 (bold), 2 (faint) and 30 to 37 (colours); nil: it is something else.
+  /// The length of `ESC [ numbers m` at `at` with the numbers 0 (plain), 1 (bold), 2 (faint) and 30 to 37 (colours); nil: `at` begins something else.
   private static func styleLength(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> Int? {
     var end = at + 2
     guard end < bytes.count, bytes[at + 1] == UInt8(ascii: "[") else { return nil }

@@ -35,7 +35,7 @@ enum DecoderAdvice {
       }
     case .logfmt, .regex, .syslog, .statsd, .prometheus:
       guard hasRejected else { return nil }
-      // The file says already what it does.
+      // Never advises the format that the file already gives.
       let own = "write 'decode: \(options.format.rawValue)'"
       return json(text)?.advice
         ?? (options.format == .regex ? nil : lineFormat(first, second).flatMap { $0.hasSuffix(own) ? nil : $0 })

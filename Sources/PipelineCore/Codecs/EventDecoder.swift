@@ -143,7 +143,7 @@ package struct DecoderOptions: Sendable, Equatable {
   package var csv = CSVDecoding()
   package var logfmt = LogfmtDecoding()
   package var regex = RegexDecoding()
-  /// Whether syslog messages must be as their RFC says.
+  /// Whether syslog messages that violate their RFC are rejected.
   package var isStrictSyslog = false
   /// The rule that joins lines to rows; nil: each line is a row.
   package var join: LineJoining?

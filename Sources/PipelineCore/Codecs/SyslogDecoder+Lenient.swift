@@ -1,6 +1,6 @@
-// Messages of devices that are near an RFC: without a priority, with a date of their own, with a number or a name before it, in another format
-// (CEF, key=value). What can be told is a member, the rest is `message`, and `guessed` names the members that no RFC makes certain. A
-// priority beyond 191 and a date that does not exist are mistakes, which nothing can be told from.
+// Messages of devices that almost follow an RFC: without a priority, with a date of their own, with a number or a name before the date, in
+// another format (CEF, key=value). Recognized parts become members, the rest is `message`, and `guessed` names the members that no RFC makes
+// certain. A message with a priority above 191 or a date that does not exist is rejected.
 
 extension SyslogDecoder.Message {
   mutating func readLeniently() throws(RejectReason) {
@@ -12,7 +12,7 @@ extension SyslogDecoder.Message {
     } else {
       try readOldLeniently()
     }
-    // Strictly, the message was refused.
+    // The strict reader refused the message, so something is guessed.
     if guessed.isEmpty { guessed.append("message") }
     add("guessed", arena.list(guessed.map { .literal($0) }))
   }
@@ -23,7 +23,7 @@ extension SyslogDecoder.Message {
 
   private func isDigit(_ place: Int) -> Bool { place < text.count && text[place] &- 0x30 < 10 }
 
-  /// `<189>`; without it the message is one of a user, a notice (RFC 3164, 4.3.3).
+  /// `<189>`; a message without a priority is a notice of the facility `user` (RFC 3164, 4.3.3).
   private mutating func readPriority() throws(RejectReason) {
     var end = 1
     var priority = 0
@@ -46,7 +46,7 @@ extension SyslogDecoder.Message {
 
   // MARK: RFC 5424
 
-  /// Whether a version 1 is followed by what only RFC 5424 has there.
+  /// Whether `-` or a date follows the version 1, as only in RFC 5424.
   private func isNew(_ start: Int) -> Bool {
     let time = text.part(start, word(start).end)
     return time.count == 1 && time[0] == UInt8(ascii: "-") || isDate(time)
@@ -64,7 +64,7 @@ extension SyslogDecoder.Message {
     if let time = TimeText.timestamp(word) {
       return add("timestamp", .timestamp(seconds: time.seconds, nanoseconds: time.nanoseconds))
     }
-    // A leap second is the one behind it, as for the clock of most systems.
+    // A leap second becomes the second after it, as on most systems.
     if word.count >= 19, word[17] == UInt8(ascii: "6"), word[18] == UInt8(ascii: "0") {
       let copy = UnsafeMutableRawBufferPointer(start: arena.allocate(word.count), count: word.count)
       copy.copyMemory(from: word)

@@ -18,7 +18,7 @@ package enum SyslogNames {
 /// `syslog`: each line or message is a message of RFC 5424 or RFC 3164, which its first bytes determine.
 ///
 /// In messages of RFC 3164 the host may be missing, as in those of local programs, and the date may be one of RFC 3339. A message that violates
-/// its RFC is read as far as it can be (`SyslogDecoder+Lenient.swift`), with the names of the guessed members as `guessed`; strictly, it is
+/// its RFC is read leniently (`SyslogDecoder+Lenient.swift`), with the names of the guessed members as `guessed`; with `strict` the message is
 /// rejected with the offset of the error.
 final class SyslogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
@@ -76,7 +76,7 @@ final class SyslogDecoder: EventDecoder {
     let arena: Arena
     private let members: ScratchBuffer<Entry>
     var at = 0
-    /// The members that the message does not say as its RFC wants it.
+    /// The members that the message does not give in the form of its RFC.
     var guessed: [StaticString] = []
 
     init(_ text: UnsafeRawBufferPointer, _ arena: Arena, _ members: ScratchBuffer<Entry>) {

@@ -1,4 +1,4 @@
-/// `movedFrom` beside a step: under which name a saved state has it.
+/// `movedFrom` beside a step: the name of the step in a saved state.
 extension Compilation {
   /// Notes the former name of the last step: its keyword or name, with the signal before it if that was another one, in the form of a state
   /// (`books/scan`) or of a message (`books/2 scan`).
@@ -25,7 +25,7 @@ extension Compilation {
     return name.first == "(" && name.last == ")" ? String(name.dropFirst().dropLast()) : String(name)
   }
 
-  /// Refuses a former name that a step of the file has, and one that two steps claim.
+  /// Reports former names that a step of the file still has, and former names that two steps claim.
   func checkMoves() {
     if moves.isEmpty { return }
     let present = Set(steps.map(\.key))

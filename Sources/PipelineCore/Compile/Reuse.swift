@@ -116,7 +116,7 @@ struct Reuse {
     if result[at].value.isNull {
       result[at].value = entry.value
     } else if var known = result[at].value.entries {
-      // The list is not shared while it grows: a list of many values adds to it as often.
+      // Emptied first, so that appending copies nothing: a list of many values appends as often.
       result[at].value.content = .mapping([])
       known += more
       result[at].value.content = .mapping(known)

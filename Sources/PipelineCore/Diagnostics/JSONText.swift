@@ -26,7 +26,7 @@ package enum JSONText: Sendable {
   /// Appends the text in one line, without a line feed. Line ends in texts are escaped.
   package func writeLine(to result: inout String) { write(to: &result, indent: nil) }
 
-  /// - Parameter indent: How deep the document stands in others; nil: the text has one line.
+  /// - Parameter indent: The depth of the document within others; nil: the text has one line.
   private func write(to result: inout String, indent: Int?) {
     switch self {
     case .document(let text): result += text
@@ -40,7 +40,7 @@ package enum JSONText: Sendable {
         return
       }
       result += "["
-      // Numbers stand beside each other.
+      // A list of numbers stays on one line.
       let indent = items.allSatisfy(\.isNumber) ? nil : indent
       for (index, item) in items.enumerated() {
         if index > 0 { result += indent == nil && item.isNumber ? ", " : "," }
@@ -92,7 +92,7 @@ package enum JSONText: Sendable {
 }
 
 extension JSONText: Equatable {
-  /// Whether both say the same in the same order.
+  /// Whether both have the same contents in the same order.
   package static func == (a: JSONText, b: JSONText) -> Bool {
     switch (a, b) {
     case (.null, .null): true

@@ -113,7 +113,7 @@ public struct Event {
     }
   }
 
-  /// Adds what ``id`` consists of; false: the event has no name.
+  /// Adds the parts of ``id``; false: the event has no name.
   func addID(to print: inout Fingerprint) -> Bool {
     origin._withUnsafeGuaranteedRef { origin in
       switch origin.identity {

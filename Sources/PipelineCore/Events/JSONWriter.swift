@@ -19,8 +19,8 @@ import CJSON
 /// | key of a map | strings as they are; int, uint and bool as their text |
 /// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
 ///
-/// JSON text is not checked completely when it is read. A whole event of it is passed on as it came; as a part of a larger document, which its
-/// faults would spoil, it is checked (``EncodingFailure/malformed``).
+/// JSON text is not checked completely when it is read. An event that is JSON text as a whole is passed on as it came; JSON text within a larger
+/// document, which its errors would spoil, is checked (``EncodingFailure/malformed``).
 package enum JSONWriter {
   /// The layout of the text.
   package enum Layout: Sendable, Equatable {
@@ -46,7 +46,7 @@ package enum JSONWriter {
     return appendSlow(value, to: output, layout: layout)
   }
 
-  /// The same for a value that stands within a larger document.
+  /// The same for a value within a larger document.
   @discardableResult
   package static func appendPart(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     fault(ofPart: value, output) ?? append(value, to: output)

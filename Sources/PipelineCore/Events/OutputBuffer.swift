@@ -14,7 +14,7 @@ package final class OutputBuffer: @unchecked Sendable {
   /// Whether JSON text that becomes a part of a larger document is checked.
   @exclusivity(unchecked) var checksParts = true
   @exclusivity(unchecked) private var madeChecker: JSONParser?
-  /// Checks that text. Made when there is some.
+  /// Checks such text; made at the first one.
   var checker: JSONParser {
     if let madeChecker { return madeChecker }
     let checker = JSONParser()

@@ -28,12 +28,12 @@ package final class EvaluationFrame {
     let indexed: UnsafePointer<rx_lines_row>
     /// The document for which the slots were last filled, if several frames share them.
     let filled: UnsafeMutablePointer<SlotBank.Document>?
-    /// Whether functions keep to the language where events are read more leniently.
+    /// See ``EvaluationFrame/isStrict``.
     var isStrict = false
   }
 
-  /// Whether functions keep to the language where events are read more leniently: an IPv4 address that is mapped to IPv6 (`::ffff:10.0.0.1`) is
-  /// then no address.
+  /// Whether functions follow the specification of CEL where they otherwise accept more: an IPv4 address that is mapped to IPv6
+  /// (`::ffff:10.0.0.1`) is then no address.
   package var isStrict: Bool {
     get { state.pointee.isStrict }
     set { state.pointee.isStrict = newValue }

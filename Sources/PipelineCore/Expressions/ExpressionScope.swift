@@ -84,7 +84,7 @@ package struct TextOrigin: Sendable, Equatable {
   /// The replacement with which the source reads JSON; nil: no single replacement.
   package internal(set) var remedy: Diagnostic.FixIt?
 
-  /// The decoders that give events fields: which of them the input needs, the file does not say.
+  /// One replacement for each decoder that gives events fields; the file does not say which decoder the input needs.
   var remedies: [Diagnostic.FixIt] {
     guard let remedy else { return [] }
     return ["json", "logfmt"].map { .init(remedy.location, remedy.replacement.replacing("json", with: $0)) }

@@ -120,7 +120,7 @@ package struct ExpressionTemplate: Sendable {
     return nil
   }
 
-  /// The places where `urlEncode(...)` is only a part of an expression whose whole text a URL gets encoded.
+  /// The locations of expressions with `urlEncode(...)` in a part, whose whole text is encoded for the URL.
   var encodedTwice: [SourceLocation] {
     parts.compactMap { part in
       if case .expression(let syntax) = part, syntax.tree.encodesTwice { return syntax.text.location }

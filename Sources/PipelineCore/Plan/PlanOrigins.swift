@@ -1,8 +1,8 @@
-/// Where the events of signals begin.
+/// The origin of a signal's events.
 private enum Beginning: Hashable {
   case source(StepID)
   case sink(Int)
-  /// The input that a step feeds into a chain, which may come from anywhere.
+  /// The input that a step feeds into a chain; its events may have any origin.
   case fed
 }
 

@@ -22,8 +22,8 @@ struct SignalReach {
     walk(named, sinks).map { $0.map(\.by) }
   }
 
-  /// The signals that only readers of their errors outputs make run. An errors output starts nothing itself, so each of these signals gets a
-  /// subscriber of its own, which drops its events: whoever reads what a source rejects expects the source to run.
+  /// The signals that run only because their errors outputs are read. Reading an errors output does not subscribe the signal, so each of these
+  /// signals gets a root subscriber that drops its events: the reader of the events that a source rejects expects the source to run.
   ///
   /// - Parameter roots: The signals that run without a reader.
   static func readOnlyForErrors(_ named: [NamedPlan], _ sinks: [SinkPlan], besides roots: [Int]) -> [Int] {
@@ -32,8 +32,8 @@ struct SignalReach {
     var runs: Set<Int> = []
     var waiting: [Int] = []
     func start(_ signal: Int) { if runs.insert(signal).inserted { waiting.append(signal) } }
-    // Visits everything that runs now, and what it makes run.
-    func settle() {
+    // Visits the started signals and starts the signals that they read.
+    func visitStarted() {
       while let next = waiting.popLast() {
         walk.reached = []
         walk.visit(named[next].body, by: .named(next), isLate: false)
@@ -43,16 +43,16 @@ struct SignalReach {
     for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
     let bySinks = walk.reached
     for signal in bySinks + roots { start(signal) }
-    settle()
+    visitStarted()
     var next = 0
     while next < walk.ownersOfErrors.count {
       let owner = walk.ownersOfErrors[next]
       next += 1
-      // A command runs when it is executed, and a cold signal for each of its readers.
+      // A command runs when it is executed, a cold signal once for each reader.
       guard named[owner].kind != .command, !named[owner].isCold, !runs.contains(owner) else { continue }
       found.append(owner)
       start(owner)
-      settle()
+      visitStarted()
     }
     return found
   }

@@ -19,7 +19,7 @@ package final class MemoryBudget: Sendable {
   /// The present limit of a queue whose usual limit is `usual` bytes.
   package func room(_ usual: Int) -> Int { min(usual, max(0, limit - held)) }
 
-  /// The limit of the blocks of all readers together: what a turn takes at once comes to a queue that is full already.
+  /// The limit of the blocks of all readers together. A turn may add a whole block to a queue that is already full.
   package var ofReaders: Int { min(4 << 20, limit / 64) }
 
   /// The usual limit of the queues of one pipeline's steps together.

@@ -22,16 +22,16 @@ package protocol PipelineStore: AnyObject, Sendable {
   /// A number that no other store has; part of the identity of rows.
   var identity: UInt64 { get }
 
-  /// Calls `report` with what room there is now, unless there is enough, and with every change; on any thread.
+  /// Calls `report` now, unless there is enough room, and at every change; on any thread.
   func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void)
 }
 
-/// What room a store has on its file system.
+/// The room of a store on its file system.
 package enum RoomOfStore: Sendable {
   case enough
-  /// Only what is kept for the end and for removing what was delivered: it must get no new events.
+  /// Only the reserve for the shutdown and for removing delivered events: the store must get no new events.
   case reserve
-  /// Not even for what it was given.
+  /// Not even for the events that the store was given.
   case none
 }
 
@@ -150,7 +150,7 @@ package struct StoredDeadLetter: Sendable {
   }
 }
 
-/// Whether what a pipeline must store before it delivers it has room; from any thread.
+/// Whether the store has room for events that must be stored before they are delivered. Thread-safe.
 package final class StorageRoom: Sendable {
   private let full = Atomic(false)
   package var isFull: Bool { full.load(ordering: .relaxed) }

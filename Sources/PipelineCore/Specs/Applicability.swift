@@ -1,5 +1,5 @@
-/// When a parameter has an effect, by what the file gives for others of the same component. Outside of it the parameter is an error
-/// (RX225), so that no setting is silently ignored; the reference, `rxd describe` and the JSON schema say the same.
+/// The condition under which a parameter has an effect: values of other parameters of the same component. If it is not met, the parameter is an
+/// error (RX225), so that no setting is silently ignored; the reference, `rxd describe` and the JSON schema give the condition.
 ///
 /// The names are those of parameters beside this one; in a record, `/NAME` is a parameter of the component.
 public indirect enum Applicability: Sendable, Equatable {
@@ -22,7 +22,7 @@ public indirect enum Applicability: Sendable, Equatable {
   package static func on(_ name: String) -> Applicability { .word(name, ["true"]) }
   package static func off(_ name: String) -> Applicability { .word(name, ["false"]) }
 
-  /// The condition as a phrase: "with `follow: true`". `quote` stands around YAML.
+  /// The condition as a phrase: "with `follow: true`". `quote` surrounds YAML.
   package func phrase(_ quote: String = "`") -> String {
     func quoted(_ text: String) -> String { quote + text + quote }
     func plain(_ name: String) -> String { name.hasPrefix("/") ? String(name.dropFirst()) : name }
@@ -71,7 +71,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// In small letters: schemes of URLs may have capitals.
+  /// Whether `text` begins with one of `starts`, which are in lower case. Ignores case, as URL schemes do.
   private static func begins(_ text: String, _ starts: [String]) -> Bool {
     let text = text.lowercased()
     return starts.contains { text.hasPrefix($0) }

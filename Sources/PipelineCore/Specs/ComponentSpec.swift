@@ -120,7 +120,7 @@ public struct Parameter<C: Component>: Sendable {
   ///     the primary parameter as a whole.
   ///   - variables: Further variables of the parameter's expressions.
   ///   - expecting: The type that the expressions must have.
-  ///   - applies: When the parameter has an effect; nil: always. Outside of it the parameter is an error.
+  ///   - applies: When the parameter has an effect; nil: always. Otherwise the parameter is an error.
   ///   - nested: The same for fields of its value, beside the conditions that they have wherever the record is used.
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,

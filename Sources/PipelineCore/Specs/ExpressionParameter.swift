@@ -58,7 +58,7 @@ public struct ExpressionParameter: ParameterValue {
     }
     found = Diagnostics()
     guard let template = ExpressionTemplate.parse(text, into: &found), !template.isConstant else { return nil }
-    // Without its braces the text may be an expression, too: which one is meant, only its author knows.
+    // Without its braces the text may be an expression, too; only the author knows which one is meant.
     let bare = template.withoutBraces
     var unused = Diagnostics()
     let isExpression = ExpressionSyntax.parse(LocatedText(bare), into: &unused) != nil

@@ -1,4 +1,4 @@
-/// Which names a server answers to, and the pages of which web sites may send it requests.
+/// The names that a server answers to, and the web sites whose pages may send requests to it.
 ///
 /// A browser sends requests of any page to the loopback address of its own machine, also under the name of the page's site, which that site can
 /// have resolved to the address (DNS rebinding). It says the name in `Host` and the site of the page in `Origin`. So a server on a loopback
@@ -18,7 +18,7 @@ package struct PageAccess: Sendable, Equatable {
 
   package init(isLocal: Bool = false) { self.isLocal = isLocal }
 
-  /// The headers that count, as far as a request has them.
+  /// The headers that decide, as far as a request has them.
   package struct Headers {
     package var host: UnsafeRawBufferPointer?
     package var origin: UnsafeRawBufferPointer?

@@ -12,11 +12,11 @@ public protocol TimerTarget: AnyObject {
 
 /// What a timer waits for beside its time: nothing that sends events may go on while what receives them cannot.
 public enum TimerKind: Sendable {
-  /// It reads or makes input, and no inner signal reads it: it waits while anything pauses the input.
+  /// The timer reads or makes input that no inner signal reads: it waits while anything pauses the input.
   case input
-  /// It may send events: it waits while a sink pauses the input.
+  /// The timer may send events: it waits while a sink pauses the input.
   case step
-  /// It sends none, and may even end a pause: it waits for nothing.
+  /// The timer sends no events, and may even end a pause: it waits for nothing.
   case output
 }
 

@@ -10,7 +10,7 @@ struct StepCounters {
   var superseded: UInt64 = 0
   var undecided: UInt64 = 0
   var rejected: UInt64 = 0
-  /// Of the rejected events, those that no reader of an errors output got.
+  /// Rejected events that no reader of an errors output received.
   var deadLetters: UInt64 = 0
   var failed: UInt64 = 0
   /// Events held when the subscription ended: lost, or part of a saved state.

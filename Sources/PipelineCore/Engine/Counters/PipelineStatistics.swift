@@ -48,7 +48,7 @@ public struct PipelineStatistics: Sendable {
     package var superseded: UInt64 = 0
     package var undecided: UInt64 = 0
     package var rejected: UInt64 = 0
-    /// Of the rejected events, those that no reader of an errors output got.
+    /// Rejected events that no reader of an errors output received.
     package var deadLetters: UInt64 = 0
     package var failed: UInt64 = 0
     /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
@@ -89,7 +89,7 @@ public struct PipelineStatistics: Sendable {
     package var stateBytes: Int?
     /// Bytes of the keys, events and values that it keeps now; nil: it has kept none so far.
     package var keptBytes: Int?
-    /// Events of which it will make others: those in its windows and buffers, the newest of its inputs; nil: it has kept none so far.
+    /// Events kept to make later events of: those in windows and buffers, and the newest of each input; nil: the step has kept none so far.
     package var keptEvents: Int?
     /// Keys that it remembers now; nil: it has remembered none so far.
     package var keys: Int?
@@ -102,7 +102,7 @@ public struct PipelineStatistics: Sendable {
     package var samples: UInt64 = 0
     /// The connections of a component that has its own.
     package var connections: Connections?
-    /// What keeps a sink from delivering; nil: nothing does, as far as it knows.
+    /// What keeps a sink from delivering; nil: the sink knows of nothing.
     package var trouble: SinkTrouble?
     /// The plugin behind the step.
     package var plugin: Plugin?

@@ -22,7 +22,7 @@ final class Committer: TimerTarget {
   private var transaction = StoreTransaction()
   /// The callbacks that the next commit calls.
   private var waiting: [() -> Void] = []
-  /// The acknowledgements of clients that wait for an answer, of the next commit and of the one under way; others are among the callbacks.
+  /// The acknowledgements that answer clients, of the next commit and of the one under way; other acknowledgements are among the callbacks.
   private var clients: [Ack] = []
   private var clientsUnderWay: [Ack] = []
   /// Whether the store takes no new events, because its file system is full.
@@ -68,14 +68,14 @@ final class Committer: TimerTarget {
     nextUrgent = executor.now
   }
 
-  /// Called when the committer is the execution's.
+  /// Called once, when the execution refers to the committer.
   func begin() {
     let (executor, committer) = (executor, Weak(self))
     options.store.whenRoomChanges { room in executor.post { committer.object?.roomChanged(room) } }
   }
 
-  /// Without room, the input waits: its events would be held in memory only. What was taken before is written from what is kept for that; if that
-  /// does not suffice, clients are told, since they wait.
+  /// Pauses the input while the store has no room, because new events would be in memory only. Events taken before are written to the store's
+  /// reserve. If the reserve is full too, the waiting clients receive the failure.
   private func roomChanged(_ room: RoomOfStore) {
     guard isDurable else { return }
     turnIsOwn()
@@ -143,7 +143,7 @@ final class Committer: TimerTarget {
   }
 
   /// Without outboxes a commit waits for acknowledgements, and these may wait for timers of steps and inner signals, such as the pause before a
-  /// request is repeated: they go on.
+  /// request is repeated. So these timers must not be held back.
   private var pressure: Executor.Pressure { isDurable ? .output : .queue }
 
   /// What rows in no finished commit may usually have: as much as the state, which each commit takes anew, so that a large state is not

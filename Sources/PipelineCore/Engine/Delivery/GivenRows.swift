@@ -1,14 +1,15 @@
 import Synchronization
 
-/// The rows that an outbox has given to its sink and that are not acknowledged. In a reload the next version of the sink may have their
-/// events: then the next outbox is told.
+/// The rows that an outbox has given to its sink and that are not acknowledged. In a reload the next version of the sink may take over their
+/// events; then the outbox of that version becomes the owner.
 package final class GivenRows: Sendable {
   typealias Owner = @Sendable (_ row: RemovedRow, _ outcome: Ack.Outcome) -> Void
 
   private struct State {
     var rows: [Int64: RemovedRow] = [:]
-    /// Those that ended while nobody was told.
+    /// The rows that ended while there was no owner.
     var ended: [(row: RemovedRow, outcome: Ack.Outcome)] = []
+    /// Called with each row that ends.
     var owner: Owner?
   }
   private let state = Mutex(State())
@@ -25,7 +26,7 @@ package final class GivenRows: Sendable {
     owner?(row, outcome)
   }
 
-  /// From now on `owner` is told; nil: nobody, until there is another one.
+  /// Notifies `owner` of the rows that end from now on, and of those that ended without an owner; nil: rows that end wait for the next owner.
   func setOwner(_ owner: Owner?) {
     let ended = state.withLock { state in
       state.owner = owner
@@ -39,7 +40,7 @@ package final class GivenRows: Sendable {
   /// Whether no row is under way: nothing of these rows can end any more.
   var isEmpty: Bool { state.withLock(\.rows.isEmpty) }
 
-  /// The rows that need not be delivered again: under way, or acknowledged since nobody was told.
+  /// The rows that must not be delivered again: those under way, and those acknowledged without an owner.
   var delivering: [RemovedRow] {
     state.withLock { state in
       Array(state.rows.values) + state.ended.filter { $0.outcome == .acknowledged }.map(\.row)

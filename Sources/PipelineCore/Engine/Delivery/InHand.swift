@@ -1,4 +1,4 @@
-/// Records the event that a pipeline is processing in a place that outlives the process, so that an event that repeatedly ends the process
+/// Records the event that a pipeline is processing where the record outlives the process, so that an event that repeatedly ends the process
 /// is found and rejected.
 ///
 /// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
@@ -57,7 +57,7 @@ package final class InHand: @unchecked Sendable {
   /// - Parameters:
   ///   - memory: ``byteCount`` bytes, as an earlier process recorded them; zero at first.
   ///   - owner: Keeps the memory.
-  ///   - record: Records bytes of the memory, from an offset on. Called in turns; nothing if the memory itself outlives the process.
+  ///   - record: Records bytes of the memory, from an offset on. Called in turns. The default does nothing: the memory itself outlives the process.
   package init(
     _ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject,
     record: @escaping @Sendable (_ from: Int, _ count: Int) -> Void = { _, _ in }

@@ -39,9 +39,9 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var ages = QueueAges()
   /// The bytes of the rows that the sink has been given and not acknowledged.
   private var underWay: [Int64: Int] = [:]
-  /// The same rows, for those who hold their events; also of the outboxes before, whose sinks have left them to this one.
+  /// The same rows, for the acknowledgements of their events: first those of this outbox, then those left by outboxes of earlier executions.
   private var given = [GivenRows()]
-  /// The next execution gets the rows under way, and what the sink has of them.
+  /// Whether the next execution takes over the rows under way, with the events that the sink has.
   private var isHandingOver = false
   /// The sink's mark after each row that it has been given and that no commit has removed.
   private var marks: [Int64: Int64] = [:]
@@ -287,7 +287,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     guard !isEnding else { return }
     for row in rows {
       lastKnown = row.number
-      // The sink has the events of the row from the execution before.
+      // The sink already has the events of the row, from the previous execution.
       if underWay[row.number] != nil { continue }
       ready.append(row)
       readyBytes += row.bytes.count
@@ -329,7 +329,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
   }
 
-  /// Is told of rows that have ended.
+  /// Receives the rows that end: all events acknowledged, or one failed.
   private var owner: GivenRows.Owner {
     let (executor, node, removed) = (executor, Weak(self), committer.removed)
     return { row, outcome in
@@ -338,7 +338,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
   }
 
-  /// Takes over rows whose events the sink has from the execution before.
+  /// Takes over rows whose events the sink has from the previous execution.
   func adopt(_ rows: [GivenRows]) {
     for rows in rows {
       for row in rows.delivering { underWay[row.number] = row.size }

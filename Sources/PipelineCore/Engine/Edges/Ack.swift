@@ -42,10 +42,10 @@ public final class Ack: Sendable {
     var members: [Ack] = []
     /// The checkpoint that waits for it, too.
     var checkpoint: Ack?
-    /// Of the holders, those that another execution releases.
+    /// The number of holders that the next execution releases; negative: the members have been notified of it.
     var left = 0
 
-    /// The acknowledgements that are told, once, that only the next execution decides over the events.
+    /// The members to notify that only the next execution decides the outcome; nil: not yet, or they have been notified.
     mutating func takeHandover() -> [Ack]? {
       guard left > 0, holders <= left, holders > 0 else { return nil }
       left = .min
@@ -149,7 +149,7 @@ public final class Ack: Sendable {
     if let ended { report(ended) } else if let handover { announce(to: handover) }
   }
 
-  /// The next execution ends one of the holds: it gets the events of this holder. Called once by the holder.
+  /// Notes that the next execution releases one of the holds, because it takes over the events of that holder. Called once by the holder.
   func handOver() {
     let handover = state.withLock { state -> [Ack]? in
       guard state.left >= 0 else { return nil }

@@ -108,7 +108,7 @@ extension Execution {
       sink.node.willSuspend()
     }
     if holds == 0 { return freeze() }
-    // Somebody waits, perhaps for what a sink keeps for its next batch.
+    // A client may wait for events that a sink keeps for its next batch.
     for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 

@@ -96,7 +96,7 @@ extension Execution {
     }
   }
 
-  /// The event as a part of a document: its text where it is malformed JSON.
+  /// The event as a part of a document; malformed JSON becomes its text.
   private func part(_ value: Value, _ arena: Arena) -> Value {
     let isText = value.is(.jsonMap) || value.is(.jsonList)
     // Most rejected events: nothing needs to be written to check them.

@@ -176,7 +176,7 @@ extension Execution {
     }
     let version = component.persistence.version
     guard version > 0, let record = restoration.record(sink.step, version: version) else { return }
-    // With an outbox a sink keeps nothing of its own; an earlier version has said so by an empty record.
+    // With an outbox a sink keeps nothing of its own; earlier versions of rxd wrote an empty record for it.
     if record.reader.remaining == 0 { return }
     var reader = record.reader.reader(
       version: record.version, target: nil, hasOtherParameters: restoration.hasChanged(sink.step))

@@ -57,7 +57,7 @@ public final class Execution {
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
   private(set) var committer: Committer?
-  /// Whether what must be stored before it is delivered has room.
+  /// Whether the store has room for events that must be stored before they are delivered.
   package let storage = StorageRoom()
   private var delivery: DeliveryOptions?
   /// The record of the event in hand, which outlives the process; nil: none is kept.
@@ -460,7 +460,7 @@ public final class Execution {
   /// A source has ended with a piece: `isAcknowledged` tells whether everything that it sent is acknowledged.
   func ended(_ isAcknowledged: @escaping () -> Bool) {
     guard outcome == nil else { return }
-    // Of many that end in one turn, none is acknowledged before the turn ends.
+    // A sweep at each end would be quadratic: of many sources that end in one turn, none is acknowledged before the turn ends.
     if endedSources.count >= endedToSweep {
       endedSources.removeAll { $0() }
       endedToSweep = max(16, endedSources.count * 2)

@@ -74,7 +74,7 @@ public final class Receipt: Sendable {
     return LeftReceipt(ack, count, bytes: bytes)
   }
 
-  /// The memory of its events is free, although they may be acknowledged later: they are written, and not on the disk. From any thread.
+  /// Reports that the sink keeps the events no more, although it acknowledges them later: they are written, but not on the disk. From any thread.
   package func freeMemory() {
     book.memory?.remove(
       state.withLock { state in
@@ -87,7 +87,7 @@ public final class Receipt: Sendable {
     let (count, bytes, outcome) = state.withLock { state -> (Int, Int, Ack.Outcome?) in
       let before = state.left
       let count = change(&state)
-      // As if its events were equally large.
+      // Takes its events for equally large.
       let kept = state.left == 0 ? 0 : state.bytes / before * state.left
       defer { state.bytes = kept }
       return (count, state.bytes - kept, count > 0 && state.left == 0 ? state.outcome : nil)
@@ -109,7 +109,7 @@ public final class Receipt: Sendable {
   }
 }
 
-/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). One that nobody takes has failed.
+/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). A left receipt that no sink takes has failed.
 package final class LeftReceipt: Sendable {
   private let hold: Mutex<Ack?>
   package let events: Int

@@ -28,7 +28,7 @@ open class RunningSink: Downstream {
   private let book: ReceiptBook
   /// What it keeps of the events that it has taken.
   private let memory: SinkMemory
-  /// The input waits for the sink's number of events.
+  /// Whether the input is paused because too many events wait (``bound(_:_:)``).
   private var isBounded = false
   /// The acknowledgement of its receipts under `delivery: bestEffort`, in place of the turn's: nothing waits for it.
   private let unfollowed: Ack?
@@ -102,10 +102,10 @@ open class RunningSink: Downstream {
   open func handOverQueue() -> Bool { false }
   /// The rows whose events the sink leaves to its next version; set before ``suspend()``.
   package final var leftRows: [GivenRows] = []
-  /// Takes over rows whose events the version before has left.
+  /// Takes over rows whose events the previous version has left.
   package final func take(_ rows: [GivenRows]) { outbox?.adopt(rows) }
-  /// The pipeline is about to end, and somebody may wait for the events that the sink has: send at once what waits for more events. Called
-  /// between two turns, or in one.
+  /// The pipeline is about to end: send incomplete batches at once, because a client may wait for their events. Called between two turns, or in
+  /// one.
   open func hurry() { acknowledgeSoon() }
   /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their receipts, write nothing
   /// more. A sink that the next execution does not have gets ``finish()`` in its place.
@@ -190,7 +190,7 @@ open class RunningSink: Downstream {
     return DeliveryID(store: store, row: Int64(bitPattern: row), index: -1)
   }
 
-  /// That of its name, which begins the identity of each event.
+  /// The fingerprint of the sink's name, with which the identity of each event begins.
   private lazy var fingerprint: Fingerprint = {
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
@@ -208,11 +208,11 @@ open class RunningSink: Downstream {
 
   // MARK: What waits in the sink
 
-  /// How many bytes it may usually keep of the events that it has taken; less while the queues of all pipelines exceed `--queue-memory`. Beyond,
-  /// its input waits, without any call of the sink.
+  /// How many bytes it may usually keep of the events that it has taken; less while the queues of all pipelines leave less of
+  /// `--queue-memory`. Above the limit its input pauses; the sink need not call anything.
   open var memoryLimit: Int { 16 << 20 }
 
-  /// Whether its input waits: nothing more comes to fill a batch.
+  /// Whether its input is paused, so that no more events come to fill a batch.
   package final var waitsForRoom: Bool { memory.isPaused || isBounded }
 
   /// Pauses the input while more than `most` events wait, until half of them do. Beside ``memoryLimit``; call it whenever the number has
@@ -227,7 +227,7 @@ open class RunningSink: Downstream {
     }
   }
 
-  /// The sink has ended: it holds up no input any more.
+  /// The sink has ended: ends its pauses of the input.
   final func left() {
     memory.end()
     bound(0, 0)
@@ -291,7 +291,7 @@ open class RunningSink: Downstream {
     return take(events, bytes: bytes)
   }
 
-  /// A receipt for events that the execution before has left; nil: they were taken already.
+  /// A receipt for events that the previous execution has left; nil: they were taken already.
   package final func take(_ left: LeftReceipt) -> Receipt? {
     guard let receipt = book.take(left, at: executor.now) else { return nil }
     restored += left.events

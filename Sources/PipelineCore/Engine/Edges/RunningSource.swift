@@ -97,7 +97,7 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
-  /// Whether a full queue of a step holds its timers back. The script of a test says itself when its events come.
+  /// Whether a full queue of a step holds its timers back; false for the script of a test, which gives the times of its events.
   package final var waitsForSteps = true
 
   public final override var timerKind: TimerKind {
@@ -233,7 +233,7 @@ open class RunningSource: OperatorNode {
       because: failure, "input")
   }
 
-  /// Drops input that the file leaves out.
+  /// Counts input that the parameters of the source leave out.
   package final func dropInput(
     _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
   ) {

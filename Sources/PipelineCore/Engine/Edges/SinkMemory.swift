@@ -1,9 +1,9 @@
 import Synchronization
 
-/// The memory of the events that one sink has taken: its share of the process's ``MemoryBudget``. Beyond its room there, the sink's input waits.
+/// The memory of the events that one sink has taken: its share of the process's ``MemoryBudget``. Above its room there, the sink's input pauses.
 ///
-/// The bytes of each receipt are counted here until it is acknowledged or given up, or its memory is free before that. So every sink takes part
-/// by taking events, and a sink only says how many bytes it keeps for them.
+/// The bytes of each receipt are counted here until the receipt is acknowledged or given up, or its memory is freed earlier. A sink only gives
+/// the number of bytes when it takes events.
 final class SinkMemory: TimerTarget, @unchecked Sendable {
   var mayGoOn: Bool { false }
   var timerKind: TimerKind { .output }
@@ -14,14 +14,14 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   /// The part of `bytes` that the budget knows, in units of it.
   private let known = Atomic(0)
   private let share: Mutex<Share>
-  /// While the input waits, the number of bytes at which it goes on; otherwise -1.
+  /// While the input is paused, the number of bytes at which it resumes; otherwise -1.
   private let resumesAt = Atomic(-1)
   // In turns.
   private weak var node: RunningSink?
-  /// Whether the input waits.
+  /// Whether the input is paused.
   private(set) var isPaused = false
   private var wake = Wake.none
-  /// How often it checks whether others have freed memory.
+  /// The time between checks whether other queues have freed memory.
   private static let interval = TimeSpan.seconds(1)
 
   private struct Share: ~Copyable, @unchecked Sendable {
@@ -83,7 +83,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   private func wait() {
     let limit = room / 2
     resumesAt.store(limit, ordering: .sequentiallyConsistent)
-    // Nobody reports that others hold less.
+    // Other queues do not report that they hold less.
     if let node, held <= node.memoryLimit / 2, !wake.isSet {
       wake = executor.wake(at: executor.now + Self.interval, self)
     }

@@ -23,7 +23,7 @@ package final class SinkTroubles: Sendable {
 
   fileprivate func forget(_ sink: String) { found.withLock { _ = $0.removeValue(forKey: sink) } }
 
-  /// Notes the trouble of one sink; for its threads.
+  /// Notes the trouble of one sink. From any thread.
   package struct Note: Sendable {
     fileprivate let troubles: SinkTroubles
     fileprivate let sink: String

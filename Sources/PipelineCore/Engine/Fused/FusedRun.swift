@@ -374,7 +374,7 @@ public class FusedRun: OperatorNode {
     return frame
   }
 
-  /// What a step that completes has instead of an event.
+  /// Stands for the event of a step that completes: null, with the key of the group.
   final var nothing: Event { Event(.null, key: completingKey) }
 
   // MARK: Steps that send later

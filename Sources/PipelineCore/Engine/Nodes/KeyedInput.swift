@@ -1,5 +1,5 @@
-/// A shared signal or an errors output as it is read in a group or in an inner signal: its events, which were made outside, get the key that
-/// the events there have.
+/// A shared signal or an errors output that is read in a group or in an inner signal: gives its events, which were made outside, the key of the
+/// events inside.
 final class KeyedInput: Downstream, Subscription {
   private let key: OwnedValue
   private let downstream: Unmanaged<Downstream>

@@ -87,7 +87,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Whether events may come of its timers, or its end. A node whose timers repeat themselves says here when they send nothing, and that
   /// they hold up no stop.
   open var mayGoOn: Bool { true }
-  /// What its timers wait for; a node that only sends at a time need not override it.
+  /// What its timers wait for.
   open var timerKind: TimerKind { .step }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
@@ -120,8 +120,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     if !isClosed { edge.pass(batch) }
   }
 
-  /// An event of the step's own: of several events, of a time or of an end. It has the key of the group, and no other metadata; an event that
-  /// is sent for one that came has that one's (``Event/with(_:)``).
+  /// An event that the step makes of several events, at a time or at an end: it has the key of the group and no other metadata. An event that
+  /// the step sends for one received event keeps the metadata of that event (``Event/with(_:)``).
   package final func made(_ value: Value) -> Event { Event(value, key: nodeContext.scope.keyValue) }
 
   /// Sends one event, unless the node has ended.

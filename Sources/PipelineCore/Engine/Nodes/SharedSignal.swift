@@ -19,7 +19,7 @@ final class SharedSignal: Downstream {
   /// The subscribers as an event meets them: those that were there when it came. A replaced list, like a removed subscriber, lives to the
   /// end of the turn.
   @exclusivity(unchecked) private var receivers = Receivers([])
-  /// The list is made anew for the next event: once for thousands that subscribe one after the other.
+  /// Whether the next event must rebuild `receivers`: once for thousands of subscriptions in a row.
   @exclusivity(unchecked) private var isStale = false
   private var connection: (any Subscription)?
   private let sharing: Sharing

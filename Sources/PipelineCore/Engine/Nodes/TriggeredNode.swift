@@ -16,13 +16,13 @@ class TriggeredNode: MultiInletNode {
 
 /// A node with a trigger that reads each event together with the newest of the trigger.
 ///
-/// Where one event of a source may reach both, an event of the input waits until everything that the source's event changes has changed. So it
-/// makes no difference in which order the two ways were subscribed, for whichever other readers.
+/// Where one event of a source may reach both, an event of the input waits until everything that the source's event changes has changed. So the
+/// result does not depend on the order in which the two paths, or other readers of the source, were subscribed.
 class SettlingNode: TriggeredNode {
   /// Whether one event may reach the input and the trigger.
   private let meets: Bool
   private let precedence: Int
-  /// The events that wait, in order: the first in memory that is used again, and the rest.
+  /// The waiting events, in order: the first in reused memory, then the rest.
   private var first: OwnedEvent?
   private var hasFirst = false
   private var rest: [OwnedEvent] = []

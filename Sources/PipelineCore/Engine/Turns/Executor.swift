@@ -44,14 +44,14 @@ public final class Executor: @unchecked Sendable {
   private var timerRow = 0
   /// Timers that were due before this instant come first, however many they are: those of a restored state.
   var restoredAt = Instant(nanoseconds: .min)
-  /// How long timers that are late by ``late`` or more wait for input: nil in virtual time, where none is late. The process was stopped, or got no
-  /// processor, and input that has come meanwhile is older than what such a timer would say of its absence.
+  /// How long timers that are late by ``late`` or more wait, so that input comes first: after the process was stopped or got no processor, a timer
+  /// must not report the absence of input that has arrived meanwhile. Nil in virtual time, where no timer is late.
   package var graceOfTimers: TimeSpan?
   package static let grace = TimeSpan.milliseconds(250)
   package static let late = TimeSpan.seconds(1)
-  /// Until then timers wait.
+  /// Timers wait until this instant.
   private var graceEnd: Instant?
-  /// Timers that were due before have waited.
+  /// Timers that were due before this instant have waited already.
   private var graceGiven = Instant(nanoseconds: .min)
   /// The most turns of one kind in a row before the next kind gets one: no kind starves.
   private static let rowLimit = 1024
@@ -65,7 +65,7 @@ public final class Executor: @unchecked Sendable {
   private var stride = 8
   private var lastCheck = Instant(nanoseconds: 0)
   private var turnEnd = Instant(nanoseconds: 0)
-  /// When another pipeline of the same thread needs it: turns end soon after.
+  /// When another pipeline needs the thread: turns end soon after this instant.
   private var bound = Instant.distantFuture
   private var eventsLeft = 0
   /// The value that `credit` started from.
@@ -112,8 +112,8 @@ public final class Executor: @unchecked Sendable {
   func needsNoTurn() { asksForTurn = false }
 
   private var inputPause = InputPause()
-  /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: what its steps
-  /// hold is bounded then, and the sinks get it before they end.
+  /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: the events that
+  /// its steps hold are bounded then, and the sinks receive them before they end.
   var holdsBack = true { didSet { timers.releaseHeld() } }
   /// A sink pauses the input.
   private var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
