@@ -322,3 +322,10 @@ func splitPath(_ path: String) -> (directory: String, name: String) {
   let name = String(path[path.index(after: slash)...])
   return (slash == bytes.startIndex ? "/" : String(path[..<slash]), name)
 }
+
+/// The names between the slashes of a path. Bytes are compared: for `Character`, a slash before a combining mark is no slash.
+func pathNames(_ path: String, omittingEmpty: Bool = true) -> [String] {
+  path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: omittingEmpty).map {
+    String(decoding: $0, as: UTF8.self)
+  }
+}

@@ -67,7 +67,8 @@ struct FileTrails {
       }
       trail.links.append(full)
       trail.directories.append(place)
-      let rest = self[link.hasPrefix("/") ? link : place == "." ? link : "\(place)/\(link)", count + trail.links.count]
+      let isWhole = place == "." || link.utf8.first == UInt8(ascii: "/")
+      let rest = self[isWhole ? link : "\(place)/\(link)", count + trail.links.count]
       trail.target = rest.target
       trail.links += rest.links
       trail.directories += rest.directories
@@ -116,9 +117,9 @@ extension FileDescriptor {
   {
     if links == .always { return try openForReading(path) }
     var directory = try entered(AT_FDCWD, base, path)
-    let start = base == "." ? path[...] : path.dropFirst(base.count)
+    let start = base == "." ? path : String(decoding: path.utf8.dropFirst(base.utf8.count), as: UTF8.self)
     // The next name last.
-    var names = start.split(separator: "/").map(String.init).reversed() as [String]
+    var names = pathNames(start).reversed() as [String]
     var count = 0
     while let name = names.popLast() {
       if name == "." { continue }
@@ -135,8 +136,8 @@ extension FileDescriptor {
         guard count <= FileTrail.mostLinks, let text = FileTrails.text({ readlinkat(number, "", $0, $1) }) else {
           throw PosixError("open", path, code: ELOOP)
         }
-        if text.hasPrefix("/") { directory = try entered(AT_FDCWD, "/", path) }
-        names += text.split(separator: "/").map(String.init).reversed()
+        if text.utf8.first == UInt8(ascii: "/") { directory = try entered(AT_FDCWD, "/", path) }
+        names += pathNames(text).reversed()
       case S_IFDIR: directory = entry
       default:
         guard names.isEmpty else { throw PosixError("open", path, code: ENOTDIR) }

@@ -57,7 +57,7 @@ package struct FileTree: Sendable {
   ) throws(PosixError) -> (directory: FileDescriptor, name: String) {
     var directory = try openRoot()
     var shown = root
-    var names = path.split(separator: "/", omittingEmptySubsequences: false).map { String($0) }
+    var names = pathNames(path, omittingEmpty: false)
     let last = names.removeLast()
     for name in names + [last] where name.isEmpty || name == "." || name == ".." || name.utf8.contains(0) {
       throw PosixError("open", self.name(path), code: EINVAL, detail: "it is not a path below \(root)")

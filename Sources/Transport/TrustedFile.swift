@@ -139,7 +139,7 @@ private struct Walk {
       TrustedFile.Refusal(message: TrustedFile.cannotOpen(name), isMissing: true)
     }
     try begin(path)
-    if !path.hasPrefix("/") {
+    if path.utf8.first != UInt8(ascii: "/") {
       guard let current = getcwd(nil, 0) else { throw missing(path) }
       defer { free(current) }
       push(String(cString: current))
@@ -169,7 +169,7 @@ private struct Walk {
           throw missing(shown)
         }
         let text = String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        if text.hasPrefix("/") { places.removeLast(places.count - 1) }
+        if text.utf8.first == UInt8(ascii: "/") { places.removeLast(places.count - 1) }
         push(text)
       case S_IFDIR:
         guard !isLast else { throw TrustedFile.Refusal(message: "'\(shown)' is no file") }
@@ -185,7 +185,7 @@ private struct Walk {
   }
 
   private mutating func push(_ path: String) {
-    rest += path.split(separator: "/").reversed().map(String.init).filter { $0 != "." }
+    rest += pathNames(path).reversed().filter { $0 != "." }
   }
 
   private mutating func begin(_ path: String) throws(TrustedFile.Refusal) {

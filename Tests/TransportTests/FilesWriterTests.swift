@@ -37,4 +37,16 @@ import Testing
     writer.close()
     #expect(writer.queuedBytes == 0)
   }
+
+  /// A slash before a combining mark ends a name, too: a link there is not followed.
+  @Test func aLinkBeforeACombiningMarkIsNotFollowed() throws {
+    let directory = ScratchDirectory()
+    for name in ["other", "root", "root/own"] { mkdir(directory(name), 0o755) }
+    #expect(symlink(directory("other"), directory("root/link")) == 0)
+    let tree = FileTree(directory("root"))
+    #expect(throws: PosixError.self) { _ = try tree.openForAppending("link/\u{301}x") }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory("other")).isEmpty)
+    _ = try tree.openForAppending("own/\u{301}x")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory("root/own")).count == 1)
+  }
 }

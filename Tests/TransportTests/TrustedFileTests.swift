@@ -70,6 +70,16 @@ import Transport
     #expect(refusal(scratch("loop"))?.contains("Too many levels of symbolic links") == true)
   }
 
+  /// A slash before a combining mark ends a name, too.
+  @Test func aCombiningMarkHidesNoDirectory() throws {
+    let path = scratch("own/\u{301}file")
+    scratch.append("content", to: "own/\u{301}file")
+    chmod(path, 0o644)
+    #expect(refusal(path) == nil)
+    chmod(scratch("own"), 0o757)
+    #expect(refusal(path)?.hasSuffix("own': use chmod go-w on it") == true)
+  }
+
   @Test func othersMayNotWriteByTheMode() throws {
     chmod(scratch("own/file"), 0o646)
     #expect(refusal(scratch("own/file"))?.hasPrefix("others may write '") == true)

@@ -5,24 +5,29 @@ import Glibc
 package enum PathPattern {
   /// Whether a part of the pattern is `**`.
   package static func hasLevels(_ pattern: String) -> Bool {
-    pattern.utf8.contains(UInt8(ascii: "*")) && pattern.split(separator: "/").contains("**")
+    pattern.utf8.contains(UInt8(ascii: "*")) && names(pattern).contains("**")
   }
 
   /// The parts of a pattern, each `**` once.
   /// - Parameter directoriesOnly: Otherwise a last `**` stands for files at all levels.
   package static func parts(_ pattern: String, directoriesOnly: Bool) -> [String] {
     var parts: [String] = []
-    for part in pattern.split(separator: "/", omittingEmptySubsequences: true).map(String.init) {
+    for part in names(pattern) {
       if part != "**" || parts.last != "**" { parts.append(part) }
     }
     if !directoriesOnly, parts.last == "**" { parts.append("*") }
     return parts
   }
 
+  /// What stands between the slashes. Bytes are compared: for `Character`, a slash before a combining mark is no slash.
+  private static func names(_ path: String) -> [String] {
+    path.utf8.split(separator: UInt8(ascii: "/")).map { String(decoding: $0, as: UTF8.self) }
+  }
+
   package static func matches(_ pattern: String, _ path: String) -> Bool {
     guard hasLevels(pattern) else { return fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0 }
     guard (pattern.utf8.first == UInt8(ascii: "/")) == (path.utf8.first == UInt8(ascii: "/")) else { return false }
-    let names = path.split(separator: "/").map(String.init)
+    let names = Self.names(path)
     // The numbers of names that the parts so far can stand for.
     var ends: Set<Int> = [0]
     for part in parts(pattern, directoriesOnly: false) {
