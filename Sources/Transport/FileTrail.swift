@@ -79,7 +79,8 @@ struct FileTrails {
   /// The text of a link; nil: it is none.
   static func link(_ path: String) -> String? { text { readlink(path, $0, $1) } }
 
-  fileprivate static func text(_ read: (UnsafeMutablePointer<CChar>, Int) -> Int) -> String? {
+  /// What `read` writes, as readlink(2) and readlinkat(2) do; nil: nothing.
+  static func text(_ read: (UnsafeMutablePointer<CChar>, Int) -> Int) -> String? {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { space in
       guard let start = space.baseAddress, case let count = read(start, space.count), count > 0 else { return nil }
       return String(decoding: UnsafeRawBufferPointer(UnsafeBufferPointer(space)).prefix(count), as: UTF8.self)
@@ -171,7 +172,7 @@ extension FileDescriptor {
     let why: String
     if links == .never {
       why = "it is a symbolic link, or below one"
-    } else if owner != 0, owner != geteuid() {
+    } else if !TrustedFile.isKnown(owner) {
       why = "user \(owner) owns the symbolic link on the way"
     } else {
       var status = stat()

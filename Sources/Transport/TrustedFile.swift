@@ -51,7 +51,7 @@ package struct TrustedFile {
 
   // MARK: The rule
 
-  private static func isKnown(_ user: uid_t) -> Bool { user == 0 || user == geteuid() }
+  static func isKnown(_ user: uid_t) -> Bool { user == 0 || user == geteuid() }
 
   fileprivate static func strangeOwner(_ status: stat, _ name: String) -> String? {
     isKnown(status.st_uid) ? nil : "'\(name)' belongs to the user \(status.st_uid), who could replace it"
@@ -132,7 +132,6 @@ private struct Walk {
   private var places: [Place] = []
   /// What is left, the next one last.
   private var rest: [String] = []
-  private static let mostLinks = 40
 
   mutating func open(_ path: String) throws(TrustedFile.Refusal) -> FileDescriptor {
     func missing(_ name: String) -> TrustedFile.Refusal {
@@ -162,13 +161,10 @@ private struct Walk {
       switch status.st_mode & S_IFMT {
       case S_IFLNK:
         links += 1
-        var target = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
-        let count = readlinkat(number, "", &target, target.count - 1)
-        guard count >= 0, links <= Self.mostLinks else {
-          if count >= 0 { errno = ELOOP }
+        if links > FileTrail.mostLinks { errno = ELOOP }
+        guard links <= FileTrail.mostLinks, let text = FileTrails.text({ readlinkat(number, "", $0, $1) }) else {
           throw missing(shown)
         }
-        let text = String(decoding: target[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
         if text.utf8.first == UInt8(ascii: "/") { places.removeLast(places.count - 1) }
         push(text)
       case S_IFDIR:
