@@ -27,7 +27,8 @@ package final class SharedThreads: @unchecked Sendable {
   // Guarded by the lock.
   private var queue: [(work: SerialWork, since: Int64)] = []
   private var head = 0
-  private var timers: [(time: Int64, work: SerialWork, number: UInt64)] = []
+  /// Work that waits for its time, the earliest first: a binary heap.
+  private var timers: [SerialWork] = []
   /// When a thread has last taken work.
   private var lastTaken: Int64 = 0
   private var threads = 0
@@ -109,7 +110,7 @@ package final class SharedThreads: @unchecked Sendable {
   /// Queues work that rests; returns whether a thread must be started, which is counted already.
   private func add(_ work: SerialWork) -> Bool {
     work.phase = .queued
-    work.timer &+= 1
+    cancelTimer(of: work)
     let now = monotonicNow()
     queue.append((work, now))
     if idle > 0 {
@@ -190,8 +191,7 @@ package final class SharedThreads: @unchecked Sendable {
       queue.append((work, monotonicNow()))
     case (_, .at(let time)):
       work.phase = .resting
-      work.timer &+= 1
-      insert(time, work)
+      setTimer(of: work, time)
       if time < keeperSleepsUntil { pthread_cond_signal(hasDuty) }
     case (_, .whenWoken): work.phase = .resting
     }
@@ -221,12 +221,10 @@ package final class SharedThreads: @unchecked Sendable {
     while true {
       let now = monotonicNow()
       var starts = 0
-      while let first = timers.first, first.time <= now {
-        removeFirstTimer()
-        guard first.work.phase == .resting, first.work.timer == first.number else { continue }
-        if add(first.work) { starts += 1 }
+      while let first = timers.first, first.due <= now {
+        if add(first) { starts += 1 }
       }
-      var next = timers.first?.time ?? .max
+      var next = timers.first?.due ?? .max
       if head < queue.count {
         let due = max(max(queue[head].since, lastTaken) &+ Self.patience, refusedUntil)
         if due <= now, starts == 0, threads < most {
@@ -252,29 +250,52 @@ package final class SharedThreads: @unchecked Sendable {
     }
   }
 
-  private func insert(_ time: Int64, _ work: SerialWork) {
-    timers.append((time, work, work.timer))
-    var child = timers.count - 1
-    while child > 0, timers[child].time < timers[(child - 1) / 2].time {
-      timers.swapAt(child, (child - 1) / 2)
+  private func setTimer(of work: SerialWork, _ time: Int64) {
+    work.due = time
+    work.timer = timers.count
+    timers.append(work)
+    moveUp(work.timer)
+  }
+
+  /// Does nothing if the work has no timer.
+  private func cancelTimer(of work: SerialWork) {
+    let index = work.timer
+    guard index >= 0 else { return }
+    work.timer = -1
+    let last = timers.removeLast()
+    guard last !== work else { return }
+    timers[index] = last
+    last.timer = index
+    moveUp(index)
+    moveDown(index)
+  }
+
+  private func moveUp(_ start: Int) {
+    var child = start
+    while child > 0, timers[child].due < timers[(child - 1) / 2].due {
+      swapTimers(child, (child - 1) / 2)
       child = (child - 1) / 2
     }
   }
 
-  private func removeFirstTimer() {
-    timers.swapAt(0, timers.count - 1)
-    timers.removeLast()
-    var parent = 0
+  private func moveDown(_ start: Int) {
+    var parent = start
     while true {
       var least = parent
       for child in [2 * parent + 1, 2 * parent + 2]
-      where child < timers.count && timers[child].time < timers[least].time {
+      where child < timers.count && timers[child].due < timers[least].due {
         least = child
       }
       if least == parent { return }
-      timers.swapAt(parent, least)
+      swapTimers(parent, least)
       parent = least
     }
+  }
+
+  private func swapTimers(_ one: Int, _ other: Int) {
+    timers.swapAt(one, other)
+    timers[one].timer = one
+    timers[other].timer = other
   }
 }
 
@@ -300,7 +321,10 @@ package final class SerialWork: @unchecked Sendable {
   private let place: Place
   // Guarded by the lock of the shared threads.
   var phase = Phase.resting
-  var timer: UInt64 = 0
+  /// The time of its timer.
+  var due: Int64 = 0
+  /// The index of its timer among those of the threads; -1: it has none.
+  var timer = -1
   var body: Body?
 
   /// Work for shared threads. Nothing is done before ``wake()``.

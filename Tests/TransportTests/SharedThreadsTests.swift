@@ -93,6 +93,29 @@ import Testing
     #expect(turns.wait(until: limit) { $0.count == 3 ? true : nil } != nil)
   }
 
+  /// Work that is woken before its time has one timer at most, and each comes.
+  @Test func timersAreReplaced() throws {
+    let threads = SharedThreads("rxd test", usual: 2, most: 2)
+    let start = monotonicNow() + 100_000_000
+    let ended = Guarded<[Int]>([])
+    let works = try (0..<100).map { index -> SerialWork in
+      let due = start + Int64(index * 37 % 100) * 1_000_000
+      return try SerialWork(on: threads) {
+        guard monotonicNow() >= due else { return .at(due) }
+        ended.withLock { $0.append(index) }
+        ended.notify()
+        return .over
+      }
+    }
+    for work in works { work.wake() }
+    while monotonicNow() < start {
+      for work in works { work.wake() }
+      sched_yield()
+    }
+    #expect(ended.wait(until: start + 30_000_000_000) { $0.count == 100 ? true : nil } != nil)
+    #expect(ended.withLock { Set($0).count == 100 })
+  }
+
   /// The files of many sinks are written by the threads that they share.
   @Test func filesShareThreads() throws {
     let folder = Scratch()
