@@ -63,6 +63,7 @@ let package = Package(
       name: "Transport",
       dependencies: [
         "PipelineCore", "CCompress", "CCurl", "CDigest", "CJournal", "CLinux", "CSQLite", "CTLS",
+        .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "NIOCore", package: "swift-nio"),
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),

@@ -1,3 +1,4 @@
+internal import DequeModule
 import Glibc
 import PipelineCore
 
@@ -25,8 +26,7 @@ package final class SharedThreads: @unchecked Sendable {
   private let hasDuty: UnsafeMutablePointer<pthread_cond_t>
 
   // Guarded by the lock.
-  private var queue: [(work: SerialWork, since: Int64)] = []
-  private var head = 0
+  private var queue = Deque<(work: SerialWork, since: Int64)>()
   /// Work that waits for its time, the earliest first: a binary heap.
   private var timers: [SerialWork] = []
   /// When a thread has last taken work.
@@ -140,24 +140,10 @@ package final class SharedThreads: @unchecked Sendable {
     }
   }
 
-  private func takeFirst() -> SerialWork? {
-    guard head < queue.count else { return nil }
-    let work = queue[head].work
-    head += 1
-    if head == queue.count {
-      queue.removeAll(keepingCapacity: queue.capacity <= 1024)
-      head = 0
-    } else if head >= 64, head * 2 > queue.count {
-      queue.removeFirst(head)
-      head = 0
-    }
-    return work
-  }
-
   private func run() {
     pthread_mutex_lock(lock)
     while true {
-      guard let work = takeFirst() else {
+      guard let work = queue.popFirst()?.work else {
         idle += 1
         let end = monotonicNow() &+ Self.idleTime
         while signals == 0, monotonicNow() < end { Self.wait(hasWork, lock, until: end) }
@@ -177,7 +163,7 @@ package final class SharedThreads: @unchecked Sendable {
   /// Runs a turn. The lock is held before and after it.
   private func perform(_ work: SerialWork) {
     work.phase = .running
-    if head < queue.count { lastTaken = monotonicNow() }
+    if !queue.isEmpty { lastTaken = monotonicNow() }
     pthread_mutex_unlock(lock)
     let next = work.turn()
     pthread_mutex_lock(lock)
@@ -225,8 +211,8 @@ package final class SharedThreads: @unchecked Sendable {
         if add(first) { starts += 1 }
       }
       var next = timers.first?.due ?? .max
-      if head < queue.count {
-        let due = max(max(queue[head].since, lastTaken) &+ Self.patience, refusedUntil)
+      if let first = queue.first {
+        let due = max(max(first.since, lastTaken) &+ Self.patience, refusedUntil)
         if due <= now, starts == 0, threads < most {
           threads += 1
           starts += 1
@@ -240,7 +226,7 @@ package final class SharedThreads: @unchecked Sendable {
         continue
       }
       // Where the system refuses every thread, this one works; the times wait meanwhile.
-      if threads == 0, refusedUntil > now, let work = takeFirst() {
+      if threads == 0, refusedUntil > now, let work = queue.popFirst()?.work {
         perform(work)
         continue
       }
