@@ -72,7 +72,7 @@ package final class Inotify {
 private final class InotifyMailbox: Sendable {
   private struct Pending {
     var events: [Inotify.Event] = []
-    /// The files with an event of a write among them: one more says nothing new.
+    /// The files with an event of a write among them and none of a close behind it: one more write says nothing new.
     var written: Set<Int32> = []
     var isOverfull = false
   }
@@ -89,6 +89,7 @@ private final class InotifyMailbox: Sendable {
     pending.withLock { pending in
       if pending.isOverfull { return }
       if event.mask == UInt32(IN_MODIFY), event.name.isEmpty, !pending.written.insert(event.watch).inserted { return }
+      if event.has(Int(IN_CLOSE_WRITE)) { pending.written.remove(event.watch) }
       if pending.events.count >= Self.limit {
         pending.isOverfull = true
         pending.events = [Inotify.Event(watch: -1, mask: UInt32(IN_Q_OVERFLOW), cookie: 0, name: "")]
