@@ -79,7 +79,9 @@ extension FollowerWork {
     let notice = reported ? nil : file.lastChange &+ options.unendedNotice.nanoseconds
     let end: Int64?
     switch options.lastLine {
-    case .after(let wait): end = file.lastChange.addingReportingOverflow(wait.nanoseconds).partialValue
+    case .after(let wait):
+      let (time, isNever) = file.lastChange.addingReportingOverflow(wait.nanoseconds)
+      end = isNever ? nil : time
     case .whenClosed:
       // Without events, whoever has it open is asked about again.
       switch file.writers {
@@ -113,10 +115,7 @@ extension FollowerWork {
       file.isDirty = true
       return false
     }
-    guard case .whenClosed = options.lastLine else {
-      guard case .after(let wait) = options.lastLine else { return false }
-      return now &- file.lastChange >= wait.nanoseconds
-    }
+    if case .after(let wait) = options.lastLine { return now &- file.lastChange >= wait.nanoseconds }
     guard now &- file.lastChange >= options.closedWait.nanoseconds else { return false }
     switch rx_has_writer(file.file.number) {
     case 0:
