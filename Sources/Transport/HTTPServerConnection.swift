@@ -420,6 +420,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     switch listener.way(path: head[head.path], method: head[head.method], files) {
     case .server(let next):
       guard enter(next) else { return write(.busy) }
+      // Credentials and names may have changed with the server.
+      if let refusal = next.refusal(of: head) { return write(refusal) }
       if body.count > next.options.rules.maxBodyBytes { return write(ServerAnswer(413)) }
       pass(head, to: next)
     case .held(let time):
