@@ -143,6 +143,11 @@ final class FilesWork: @unchecked Sendable {
         return result
       } catch {
         guard error.isShortage else { throw error }
+        // Closed files that wait for a sync still have their descriptors.
+        if !error.isFull, !leaving.isEmpty {
+          sync()
+          continue
+        }
         if !reported { trouble(error) }
         reported = true
         var entry = pollfd(fd: cancellation.descriptor, events: Int16(POLLIN), revents: 0)
