@@ -83,8 +83,9 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private let underWay = Atomic<Int>(0)
   /// These, and those of the message that comes in, for the budget of the server.
   private let charge = MessageCharge()
-  /// Bytes of the message that comes in; used on the network thread.
+  /// Bytes of the message that comes in, and the server that counts them; used on the network thread.
   private var unfinished = 0
+  private weak var unfinishedAt: HTTPServer?
   private let isPaused = Atomic<Bool>(false)
 
   package init(isServer: Bool, _ options: Options, _ listener: Listener) {
@@ -249,7 +250,9 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     let isMore = bytes > unfinished
     charge.add(bytes - unfinished)
     unfinished = bytes
-    guard let server = link.withLock({ $0 })?.server() else { return }
+    // The connection may have left its server before it ends.
+    guard let server = unfinishedAt ?? link.withLock({ $0 })?.server() else { return }
+    unfinishedAt = bytes == 0 ? nil : server
     server.unfinished.set(bytes, of: ObjectIdentifier(self))
     if bytes == 0 {
       server.holders[ObjectIdentifier(self)] = nil
