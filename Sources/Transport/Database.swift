@@ -134,10 +134,10 @@ package final class Database {
   fileprivate func error(_ code: Int32) -> DatabaseError {
     var message = String(cString: rx_sqlite_message(handle))
     let number = rx_sqlite_errno(handle)
-    if number != 0, [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xFF), let text = strerror(number) {
+    let isOfSystem = [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xFF)
+    if isOfSystem, number != 0, let text = strerror(number) {
       message += ": \(String(cString: text))"
     }
-    let isOfSystem = [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xFF)
     return DatabaseError(code: code, message: message, errno: isOfSystem ? number : 0)
   }
 

@@ -59,13 +59,13 @@ extension PageAccess {
     }
   }
 
-  package static func validate(origins: [String], at path: String = "origins", _ context: inout DecodingContext) {
+  package static func validate(origins: [String], _ context: inout DecodingContext) {
     for origin in origins
     where origin != "*" && origin != "null"
       && (!origin.contains("://") || origin.hasSuffix("/") || !origin.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F })
     {
       context.badValue(
-        at: context.location(of: path), "'\(Printable.cut(origin))' is no origin",
+        at: context.location(of: "origins"), "'\(Printable.cut(origin))' is no origin",
         help: "Write scheme and host, such as https://example.org, or '*'")
     }
   }

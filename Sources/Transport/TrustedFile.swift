@@ -17,8 +17,6 @@ package struct TrustedFile {
   package struct Refusal: Error, Sendable {
     /// A clause that begins with the path.
     package var message: String
-    /// It could not be opened; otherwise it is not trusted.
-    package var isMissing = false
   }
 
   /// Follows the path, one directory after the other, and opens the regular file at its end.
@@ -135,7 +133,7 @@ private struct Walk {
 
   mutating func open(_ path: String) throws(TrustedFile.Refusal) -> FileDescriptor {
     func missing(_ name: String) -> TrustedFile.Refusal {
-      TrustedFile.Refusal(message: TrustedFile.cannotOpen(name), isMissing: true)
+      TrustedFile.Refusal(message: TrustedFile.cannotOpen(name))
     }
     try begin(path)
     if path.utf8.first != UInt8(ascii: "/") {
@@ -186,7 +184,7 @@ private struct Walk {
 
   private mutating func begin(_ path: String) throws(TrustedFile.Refusal) {
     let root = uninterrupted { Glibc.open("/", RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }
-    guard root >= 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen("/"), isMissing: true) }
+    guard root >= 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen("/")) }
     let found = FileDescriptor(root, name: "/")
     var status = stat()
     guard fstat(root, &status) == 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen("/")) }
@@ -211,9 +209,7 @@ private struct Walk {
     let number = uninterrupted {
       openat(directory.descriptor.number, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     }
-    guard number >= 0 else {
-      throw TrustedFile.Refusal(message: TrustedFile.cannotOpen(shown), isMissing: true)
-    }
+    guard number >= 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen(shown)) }
     let file = FileDescriptor(number, name: shown)
     var status = stat()
     guard fstat(number, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
