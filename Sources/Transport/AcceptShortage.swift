@@ -9,7 +9,7 @@ package struct AcceptShortage: Sendable {
     case acceptPaused(String)
     /// Connections are accepted again.
     case acceptResumed
-    /// A connection has been set up with less than it should have, or not at all, and why.
+    /// A connection was set up without an option, or not at all, and the reason.
     case fault(String)
   }
 

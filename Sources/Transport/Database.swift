@@ -88,7 +88,7 @@ package final class Database {
   package enum Mode {
     /// Creates the file if there is none, and has it alone.
     case writing
-    /// For a file that another connection of mode `writing` may have. The caller keeps that one from making checkpoints meanwhile.
+    /// For a file that another connection of mode `writing` may have. The caller keeps the other from making checkpoints meanwhile.
     case readingBeside
     /// For a file that no process writes to: changes nothing beside it.
     case quietReading

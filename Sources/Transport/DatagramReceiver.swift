@@ -27,7 +27,7 @@ package final class DatagramReceiver: Sendable {
     case dropped(UInt64)
     /// The socket cannot be read; it is tried again.
     case failed(String)
-    /// What the socket has to do without.
+    /// The system refuses an option of the socket.
     case fault(String)
   }
 
@@ -46,7 +46,7 @@ package final class DatagramReceiver: Sendable {
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
   private let counted = Mutex(Counts())
-  /// What the socket has to do without.
+  /// The options that the system has refused, a sentence each.
   private let faults: [String]
   private static let slots = 64
 

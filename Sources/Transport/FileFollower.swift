@@ -35,7 +35,7 @@ extension FileBlock {
 /// - A file with two names is read once.
 /// - Where symbolic links lead to a file, the directories that decide it are watched, too: a file that was renamed in the directory
 ///   of a link's target is read to its end, and the link's new target is read.
-/// - Where the kernel reports nothing, because it has no watches left or other machines change the file system, files are looked at
+/// - Where the kernel reports nothing, because it has no watches left or other machines change the file system, files are polled
 ///   once a second.
 /// - While a directory cannot be listed, its files keep their names: only a successful listing shows that a file has
 ///   lost its name.
@@ -76,7 +76,7 @@ package final class FileFollower: Sendable {
     var list: Glob.Lister = Glob.system
     /// The name of a path's file system, if events are missing there; replaced in tests.
     var networkFileSystem: @Sendable (String) -> String? = { NetworkFileSystem.name(of: $0) }
-    /// How long files are not looked at where there are no events.
+    /// The pause between two polls where there are no events.
     var pollInterval: TimeSpan = .seconds(1)
     /// How often watches are asked for again that the system has refused.
     var rewatchInterval: TimeSpan = .seconds(60)

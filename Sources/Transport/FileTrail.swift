@@ -22,7 +22,7 @@ struct FileTrail {
   static let mostLinks = 40
 }
 
-/// Finds out where paths lead; the directories of one are looked at once.
+/// Finds out where paths lead; each directory is examined once.
 struct FileTrails {
   private var known: [String: FileTrail] = [:]
 
@@ -91,13 +91,13 @@ struct FileTrails {
 extension PosixError {
   /// The operation of a link that the policy refuses.
   static let followingLink = "follow"
-  /// A link on the way is not followed, because of who owns it or where it is.
+  /// A link on the way is not followed, because of its owner or its directory.
   package var isRefusedLink: Bool { operation == Self.followingLink && code == ELOOP }
 }
 
 extension FileDescriptor {
-  /// Opens a regular file that is one of the paths, or that one of them as a pattern has found: links behind the first wildcard are followed as
-  /// `links` says. The directory of another path is taken as it is.
+  /// Opens a regular file that is one of the paths, or that matches one of them as a pattern: links behind the first wildcard are followed as
+  /// `links` says. The directory of any other path is taken as it is.
   package static func openForReading(
     _ path: String, foundBy paths: [String], _ links: LinkPolicy
   ) throws(PosixError) -> FileDescriptor {

@@ -23,7 +23,7 @@ final class FollowedFile {
   var watch: Int32 = -1
   /// Whether a program has it open for writing, as far as events have said.
   var writers = Writers.unknown
-  /// When it is asked again who has it open, on the monotonic clock.
+  /// When the system is asked again whether a program has it open, on the monotonic clock.
   var askAgainAt = Int64.min
   /// The wait for the end of this line was reported.
   var reportedLine: Int64 = -1

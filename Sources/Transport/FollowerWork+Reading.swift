@@ -72,7 +72,7 @@ extension FollowerWork {
 
   // MARK: Last lines
 
-  /// When to look whether the line within which the file ends is its last one, on the monotonic clock.
+  /// When to check whether the line within which the file ends is its last one, on the monotonic clock.
   func nextEndOfLine(_ file: FollowedFile) -> Int64? {
     guard file.isNamed else { return nil }
     let reported = file.reportedLine == file.lines.offset
@@ -83,7 +83,7 @@ extension FollowerWork {
       let (time, isNever) = file.lastChange.addingReportingOverflow(wait.nanoseconds)
       end = isNever ? nil : time
     case .whenClosed:
-      // Without events, whoever has it open is asked about again.
+      // Without events the system is asked again whether a program has it open.
       switch file.writers {
       case .closed: end = file.lastChange &+ options.closedWait.nanoseconds
       case .unknown: end = max(file.lastChange &+ options.closedWait.nanoseconds, file.askAgainAt)
@@ -128,7 +128,7 @@ extension FollowerWork {
       if file.writers == .closed { return true }
       file.writers = file.watch >= 0 ? file.writers : .unknown
     }
-    // Where nothing tells, only time does.
+    // Without that knowledge only time decides.
     file.askAgainAt = now &+ max(options.closedWait.nanoseconds, 1_000_000_000)
     guard file.writers == .unknown else { return false }
     let rest = file.modified &+ options.unknownWait.nanoseconds &- wallNow()

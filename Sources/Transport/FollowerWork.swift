@@ -52,7 +52,7 @@ final class FollowerWork: @unchecked Sendable {
   /// Directories that the patterns can lead through.
   lazy var ancestors = options.paths.flatMap(Glob.ancestors)
   lazy var resumedTargets = Set(options.resume.compactMap(\.target))
-  /// There are no events of some files or directories: all are looked at from time to time.
+  /// There are no events of some files or directories: all are polled.
   var isPolling = false
   /// When that is next, on the monotonic clock.
   var nextLook: Int64 = 0
@@ -97,7 +97,7 @@ final class FollowerWork: @unchecked Sendable {
   func prepare() {
     begin()
     watchDirectories()
-    // The directories of links are watched, too, before a file is looked for.
+    // The directories of links are watched, too, before the first search for files.
     _ = matchingPathsAndTargets()
     resume(options.resume)
     scan(isFirst: true)

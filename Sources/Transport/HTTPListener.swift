@@ -223,7 +223,7 @@ final class HTTPListener: @unchecked Sendable {
   /// What connections were set up without, and why connections were closed before their first request.
   private lazy var faults = OncePerSecond { [weak self] in self?.tell(.fault($0)) }
 
-  /// Sets a new connection up. One that has to be closed is never closed without a word.
+  /// Sets up a new connection. The reason is reported if it has to be closed.
   private func begin(_ channel: any Channel, isTCP: Bool) throws {
     if isTCP { SocketOption.set(options?.socketOptions ?? [.noDelay], channel) { faults.write($0) } }
     do {

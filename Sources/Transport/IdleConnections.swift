@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Connections make room for new ones where a server's limit is not the user's to raise (`HTTPServer.Options.makesRoom`): clients that
-/// connect and say nothing keep nobody out.
+/// Idle connections make room for new ones where users cannot raise a server's limit (`HTTPServer.Options.makesRoom`): clients that connect
+/// and send nothing do not lock others out.
 enum IdleConnections {
   /// Closes one that is idle, those first that have shown no credentials, and of them the one that has been idle for the longest
   /// time. Called on the network thread.

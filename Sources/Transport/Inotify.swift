@@ -113,7 +113,7 @@ private final class InotifyMailbox: Sendable {
   }
 }
 
-/// The instance of the process, and who watches what by it.
+/// The inotify instance of the process, and the readers of its watches.
 private final class InotifyHub: Sendable {
   static let shared = InotifyHub()
 

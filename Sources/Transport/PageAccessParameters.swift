@@ -35,7 +35,7 @@ extension PageAccessComponent {
 extension PageAccess {
   package static let helpOfHosts = "The \(namesHelp)"
 
-  /// The same behind another word.
+  /// The same without the first word.
   package static let namesHelp = """
     names under which it is served, without ports, or `*`. On a loopback address it is always served as `localhost` and \
     under loopback addresses, and by default under no other name, as pages of other sites could use it; on another address by \

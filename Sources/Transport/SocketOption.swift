@@ -3,8 +3,8 @@ import Glibc
 import NIOCore
 import PipelineCore
 
-/// An option of a socket, with its level and its name. Connections do without one that the system refuses: the owner is told, which
-/// logs it, and the connection goes on.
+/// An option of a socket, with its level and its name. If the system refuses one, the owner of the connection logs that, and the connection
+/// goes on.
 struct SocketOption: Sendable {
   let name: String
   let level: Int32
@@ -34,16 +34,16 @@ struct SocketOption: Sendable {
     return "the socket option \(name) cannot be set: \(PosixError.text(errno))"
   }
 
-  /// Sets several, and tells of each that the system refuses.
-  static func set(_ options: [SocketOption], _ descriptor: Int32, _ tell: (String) -> Void) {
+  /// Sets several, and reports each that the system refuses.
+  static func set(_ options: [SocketOption], _ descriptor: Int32, _ report: (String) -> Void) {
     for option in options {
-      if let fault = option.set(descriptor) { tell(fault) }
+      if let fault = option.set(descriptor) { report(fault) }
     }
   }
 
   /// The same for the socket of a channel. Called on its event loop.
-  static func set(_ options: [SocketOption], _ channel: any Channel, _ tell: (String) -> Void) {
+  static func set(_ options: [SocketOption], _ channel: any Channel, _ report: (String) -> Void) {
     let operations = channel.pipeline.syncOperations
-    _ = try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in set(options, socket, tell) }
+    _ = try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in set(options, socket, report) }
   }
 }

@@ -63,7 +63,7 @@ package final class BoundSocket: Sendable {
   let descriptor: Int32
   /// The actual place, once it is open: with the port that the system has chosen.
   package let text: String
-  /// What it has to do without.
+  /// The options that the system has refused, a sentence each.
   let faults: [String]
   private let local: LocalSocket?
   private let isOpen = Mutex(true)
@@ -168,7 +168,7 @@ package final class BoundSocket: Sendable {
       return
     }
     guard let address = place.address, !KeptListeners.hasOwn(place.exclusive, address) else { return }
-    // The socket tells nobody what it has to do without: whoever takes it is served all the same.
+    // Not reported: the next receiver works without these options, too.
     var faults: [String] = []
     switch place {
     case .network(let host, let port, let isDatagram):

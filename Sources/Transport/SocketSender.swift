@@ -40,7 +40,7 @@ package final class SocketSender: Sendable {
     case tooLong(bytes: Int)
     /// Nothing can be sent, and why, and no further attempt would help.
     case ended(String)
-    /// What a connection has to do without.
+    /// The system refuses an option of a connection.
     case fault(String)
   }
 

@@ -67,7 +67,7 @@ package final class StreamReceiver: Sendable {
     case full
     /// A connection ended early, and why.
     case lost(peer: String, reason: String)
-    /// What the socket or a connection has to do without.
+    /// The system refuses an option of the socket or of a connection.
     case fault(String)
   }
 

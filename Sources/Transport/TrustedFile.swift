@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// Whose files rxd believes: the one rule for everything that decides what it runs and for what it keeps.
+/// A file that rxd trusts: the one rule for the programs and libraries that it runs and for the state that it keeps.
 ///
 /// A file is trusted if nobody but root and the user of the process can change it, or what its path leads to. So every directory of the way, and every
 /// symbolic link, belongs to one of the two, and nobody else may write to it: neither by its mode, nor as a member of its group, nor by its access
@@ -118,7 +118,7 @@ package struct TrustedFile {
   }
 }
 
-/// Follows a path without the system's help, so that each part is looked at before the next one is.
+/// Follows a path part by part, so that each is checked before the next one is opened.
 private struct Walk {
   private struct Place {
     var descriptor: FileDescriptor

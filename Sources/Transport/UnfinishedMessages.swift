@@ -1,5 +1,5 @@
 /// The bytes of messages that have begun and not ended, on all connections of one receiver. Each is bounded by itself; together they are bounded
-/// by a budget, beyond which the connection with the largest one is ended: whoever sends whole messages is not the one. Used on one thread.
+/// by a budget, beyond which the connection with the largest one is ended, so connections that send whole messages stay. Used on one thread.
 struct UnfinishedMessages<Connection: Hashable> {
   /// As much as all requests to a server may have.
   static var usualLimit: Int { 64 << 20 }

@@ -1,9 +1,9 @@
 /// How changes of files are noticed.
 package enum WatchMethod: String, Sendable, CaseIterable {
-  /// By events of the kernel, and by looking once a second where there are none.
+  /// By events of the kernel, and by polling once a second where there are none.
   case auto
   /// By events of the kernel, on every file system.
   case inotify
-  /// By looking once a second.
+  /// By polling once a second.
   case poll
 }

@@ -97,7 +97,7 @@ package enum WebSocketClient {
   /// - Parameters:
   ///   - http: Fetches access tokens.
   ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed` and `warned`.
-  ///   - warned: What the connection has to do without.
+  ///   - warned: The system refuses an option of the connection.
   /// - Returns: Ends the attempt, as long as it is one.
   package static func connect(
     _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,

@@ -29,7 +29,7 @@ int rx_eventfd(void);
 /// The type of the file system of a path, as statfs(2) has it; 0 where it is not known.
 uint32_t rx_file_system(const char *path);
 
-/// Whether any program has the regular file open for writing: 1, 0, or -1 where the system does not tell. The descriptor is open for
+/// Whether any program has the regular file open for writing: 1, 0, or -1 where the system does not say. The descriptor is open for
 /// reading only. Changes nothing; a program that opens the file meanwhile waits for some microseconds.
 int rx_has_writer(int descriptor);
 /// A new Unix stream socket, close-on-exec and non-blocking; -1 and errno on failure.

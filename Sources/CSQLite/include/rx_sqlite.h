@@ -15,7 +15,7 @@ bool rx_sqlite_load(char *why, size_t size);
 /// reading on this connection alone has the file, and it maps no memory that the file system may fail to back. `*frames` is how many pages
 /// the log had after the last commit; the log grows until ``rx_sqlite_checkpoint``. `*db` is set where memory was left for it, also after a failure.
 int rx_sqlite_open(const char *path, int *frames, sqlite3 **db);
-/// Opens such a file for reading, without locks, while another connection may have it. The result is undefined if that one makes a checkpoint or
+/// Opens such a file for reading, without locks, while another connection may have it. The result is undefined if the other makes a checkpoint or
 /// begins its log anew meanwhile. Neither the file nor its log is changed.
 int rx_sqlite_open_beside(const char *path, sqlite3 **db);
 /// Opens a file that no process writes to, for reading: without locks, and without the two files that SQLite keeps beside
