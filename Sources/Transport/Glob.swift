@@ -78,7 +78,7 @@ package enum Glob {
       var last: String?
       found.paths.removeAll { path in
         defer { last = path }
-        return path == last
+        return last.map { path.utf8.elementsEqual($0.utf8) } ?? false
       }
     }
     return found
