@@ -1,3 +1,5 @@
+import Synchronization
+
 /// The bytes of messages that have begun and not ended, on all connections of one receiver. Each is bounded by itself; together they are bounded
 /// by a budget, beyond which the connection with the largest one is ended, so connections that send whole messages stay. Used on one thread.
 struct UnfinishedMessages<Connection: Hashable> {
@@ -20,7 +22,7 @@ struct UnfinishedMessages<Connection: Hashable> {
 /// The bytes of one connection that count against the budget of its server: of a message under way, and of messages that are delivered and not
 /// handled. Thread-safe; what is left is returned with the object.
 final class MessageCharge: Sendable {
-  private let state = Guarded((budget: ByteBudget?.none, bytes: 0))
+  private let state = Mutex((budget: ByteBudget?.none, bytes: 0))
 
   deinit { move(to: nil) }
 
