@@ -132,7 +132,7 @@ struct CombineLatest: CombiningOperator {
     private func unsettle(_ number: Int) {
       if changed == nil {
         execution.priorities.add(precedence)
-        later()
+        whenSettled()
       }
       changed = number
     }
@@ -140,7 +140,7 @@ struct CombineLatest: CombiningOperator {
     override func resumed(_ token: Int) {
       guard changed != nil else { return }
       // A node upstream may change an input once more.
-      if execution.priorities.has(before: precedence) { later() } else { settle() }
+      if execution.priorities.has(before: precedence) { whenSettled() } else { settle() }
     }
 
     private func settle() {

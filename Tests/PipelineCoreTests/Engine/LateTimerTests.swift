@@ -60,6 +60,18 @@ import Testing
     #expect(order.seen == ["timer 1", "a"])
   }
 
+  /// Timers that a full sink has held back are due as soon as it has room.
+  @Test func heldTimersWaitForNoInput() {
+    executor.pauseInput(.output)
+    time.advance(to: Instant(nanoseconds: 61_000_000_000))
+    executor.run()
+    #expect(order.seen.isEmpty)
+    executor.resumeInput(.output)
+    executor.run()
+    #expect(order.seen == ["timer 1", "timer 2"])
+    #expect(time.now == Instant(nanoseconds: 61_000_000_000))
+  }
+
   /// Input that never ends does not keep timers from firing.
   @Test func endlessInputDoesNotStarveTimers() {
     time.advance(to: Instant(nanoseconds: 61_000_000_000))

@@ -114,14 +114,16 @@ public final class Executor: @unchecked Sendable {
   private var inputPause = InputPause()
   /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: the events that
   /// its steps hold are bounded then, and the sinks receive them before they end.
-  var holdsBack = true { didSet { timers.releaseHeld() } }
+  var holdsBack = true { didSet { releaseTimers() } }
   /// A sink pauses the input.
   private var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
   /// A sink had paused the input before this turn: deferred steps wait.
   private var defersLonger = false
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
-  private var deferred: [(node: OperatorNode, token: Int)] = []
+  private var deferred: [(node: OperatorNode, token: Int, settles: Bool)] = []
   private var deferredHead = 0
+  /// Where the steps begin in `deferred` that the innermost start of a source has deferred; those before belong to outer events.
+  private var nestedHead = Int.max
   /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
   package private(set) var deferrals: UInt64 = 0
   /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
@@ -453,6 +455,9 @@ public final class Executor: @unchecked Sendable {
   private func runDeferred(yielding: Bool) {
     if defersLonger { return }
     depth += 1
+    let outer = nestedHead
+    nestedHead = .max
+    defer { nestedHead = outer }
     drain &+= 1
     var steps = 0
     while deferredHead < deferred.count, steps < Self.deferredLimit {
@@ -530,20 +535,52 @@ public final class Executor: @unchecked Sendable {
   /// `yielding`: the next event may wait for another turn (``spend()``).
   @inline(__always)
   func finishEvent(yielding: Bool = false) {
-    if deferredHead < deferred.count, depth == 0 { runDeferred(yielding: yielding) }
+    guard deferredHead < deferred.count else { return }
+    if depth == 0 { runDeferred(yielding: yielding) } else if nestedHead < deferred.count { settleNested() }
   }
 
-  /// Starts a source from inside a node: what the start defers waits until the outer event has been processed.
+  /// Runs the steps that wait until an event of a starting source has settled, so that it makes no difference whether the source starts at the
+  /// launch or within an outer event. What else the start defers waits for the outer event.
+  @inline(never)
+  private func settleNested() {
+    var goesOn = true
+    while goesOn {
+      goesOn = false
+      var index = max(nestedHead, deferredHead)
+      var end = deferred.count
+      while index < end {
+        guard deferred[index].settles else {
+          index += 1
+          continue
+        }
+        let (node, token, _) = deferred.remove(at: index)
+        end -= 1
+        let count = deferred.count
+        if !node.isClosed { node.resumed(token) }
+        // One that waits again waits for a step upstream, of this source or of an outer event.
+        let waits = count < deferred.count && deferred[count...].contains { $0.node === node }
+        if !waits { goesOn = true }
+      }
+    }
+  }
+
+  /// Starts a source from inside a node: what the start defers waits until the outer event has been processed, unless it waits for an event of
+  /// the source to settle.
   func nested(_ start: () -> Void) {
     depth += 1
+    let outer = nestedHead
+    nestedHead = deferred.count
     start()
+    nestedHead = outer
     depth -= 1
   }
 
   /// Calls `resumed` of `node` with an empty stack, later in this turn or, if the turn is spent, in the next.
-  func `defer`(_ node: OperatorNode, _ token: Int) {
+  ///
+  /// - Parameter settles: The node waits until everything that an event of a source changes has changed, not for anything else.
+  func `defer`(_ node: OperatorNode, _ token: Int, settles: Bool = false) {
     deferrals &+= 1
-    deferred.append((node, token))
+    deferred.append((node, token, settles))
   }
 
   /// The deferred steps of `node`: positions in the queue and tokens.
@@ -605,7 +642,13 @@ public final class Executor: @unchecked Sendable {
 
   package func resumeInput(_ pressure: Pressure) {
     inputPause.end(pressure, at: now)
-    if inputPause.outputs == 0, timers.holdsSome { timers.releaseHeld() }
+    if inputPause.outputs == 0, timers.holdsSome { releaseTimers() }
+  }
+
+  /// Lets held timers fire. They are late because they were held, not because the process was stopped.
+  private func releaseTimers() {
+    timers.releaseHeld()
+    graceGiven = now
   }
 
   /// How long the input has been paused, until `time`.
