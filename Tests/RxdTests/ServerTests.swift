@@ -109,7 +109,8 @@ struct ServerTests {
       / Double(sysconf(Int32(_SC_CLK_TCK)))
   }
 
-  /// Nor does it hold up the end of the process: it gets 408, or 503 if the pipeline has ended before.
+  /// Nor does it hold up the end of the process: it gets 503 when the pipeline has ended, and 408 where the pipeline ends after its clients, as
+  /// with a state.
   @Test(arguments: [false, true]) func aStalledBodyDoesNotHoldUpTheEnd(_ hasState: Bool) throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -129,7 +130,7 @@ struct ServerTests {
     stalled.send("{}")
     process.send(SIGTERM)
     let answer = stalled.readAll()
-    #expect(["HTTP/1.1 408", "HTTP/1.1 503"].contains { answer.hasPrefix($0) }, "\(answer)")
+    #expect(answer.hasPrefix(hasState ? "HTTP/1.1 408" : "HTTP/1.1 503"), "\(answer)")
     #expect(try process.wait() == 0)
   }
 

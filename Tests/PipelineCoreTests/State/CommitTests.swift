@@ -254,7 +254,9 @@ import Testing
     #expect(full.outbox?.oldest.map { $0 >= .zero && $0 <= .seconds(2) } == true)
     #expect(full.isPausing == (policy == .block))
     switch policy {
-    case .block: #expect(run.executor.isInputPaused)
+    case .block:
+      #expect(run.executor.isInputPaused)
+      #expect(kept == 11, "the row that is over the limit is the last that comes")
     case .dropOldest, .dropNewest:
       #expect(!run.executor.isInputPaused)
       #expect(kept == (policy == .dropOldest ? 10 : 11), "the row that is over the limit is the last that comes")
