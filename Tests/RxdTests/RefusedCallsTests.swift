@@ -106,7 +106,8 @@ import Testing
     while try process.line(from: process.errors) != nil {}
     #expect(try process.wait() == 0)
     let said = process.transcript.filter { $0.contains("fs.inotify.max_user_instances") && $0.contains("cannot watch") }
-    #expect(said.count <= 2, "\(said)")
+    // One of the watch on the directory, one of the pipelines.
+    #expect((1...2).contains(said.count), "\(said)")
   }
 
   /// As many pipelines as a user has no instances for: 200, of which each follows a file.

@@ -161,7 +161,8 @@ import Transport
   @Test func knowsMistakes() {
     #expect(complaints("columns: {}").first?.contains("nothing to write") == true)
     #expect(complaints("columns: { v: event }, mode: upsert").first?.contains("needs 'key'") == true)
-    #expect(complaints("columns: { v: event }, key: v").first?.contains("no effect") == true)
+    #expect(
+      complaints("columns: { v: event }, key: v").first?.contains("has no effect without 'mode: upsert'") == true)
     #expect(complaints("columns: { v: event }, mode: upsert, key: w").first?.contains("'w'") == true)
     #expect(complaints("columns: { v: event }").isEmpty)
   }

@@ -213,7 +213,7 @@ import Transport
   @Test func knowsMistakes() {
     #expect(complaints("query: ''").first?.contains("'query' of 'sqlite' is empty") == true)
     #expect(complaints("query: \"SELECT '{{ event }}'\"").first?.contains("has no templates") == true)
-    #expect(complaints("query: SELECT 1, start: 3").first?.contains("no effect") == true)
+    #expect(complaints("query: SELECT 1, start: 3").first?.contains("no effect without 'key'") == true)
     #expect(complaints("query: SELECT 1, key: [a, b], start: 3").first?.contains("has 1 value") == true)
     #expect(complaints("query: SELECT 1, key: [a, a]").first?.contains("twice") == true)
     #expect(

@@ -53,6 +53,7 @@ import Transport
   @Test func aFileOfTheUserIsTrusted() throws {
     #expect(refusal(scratch("own/file")) == nil)
     #expect(refusal(scratch("own/../own/./file")) == nil)
+    #expect(refusal(scratch("own/file/")) == nil)
     symlink("own", scratch("link"))
     symlink(scratch("link"), scratch("far"))
     #expect(refusal(scratch("far/file")) == nil)
@@ -64,7 +65,6 @@ import Transport
     mkfifo(scratch("fifo"), 0o600)
     #expect(refusal(scratch("own"))?.hasSuffix("is no file") == true)
     #expect(refusal(scratch("fifo"))?.hasSuffix("is no file") == true)
-    #expect(refusal(scratch("own/file/"))?.hasSuffix("own/file' cannot be opened: Not a directory") != true)
     #expect(refusal(scratch("own/file/more"))?.contains("Not a directory") == true)
     #expect(refusal(scratch("own/none"))?.contains("No such file or directory") == true)
     #expect(refusal(scratch("loop"))?.contains("Too many levels of symbolic links") == true)

@@ -234,7 +234,7 @@ def pair(options, source, sink, mode):
                 for code, count in client.codes.items():
                     codes[code] = codes.get(code, 0) + count
             report.figure("answers", codes)
-            report.require("only 200", set(codes) <= {"200"}, codes)
+            report.require("only 200", set(codes) == {"200"} or not codes and sink in UNANSWERED, codes)
             if sink in ("http", "slow"):
                 accepted = [n for client in clients for n in client.accepted]
                 wait_until(lambda: all(n in receiver.numbers for n in accepted), 20)
