@@ -17,8 +17,8 @@ struct FailingServerTests {
   }
 
   /// Posts until the port is open, and returns the status.
-  private func post(_ body: String, to port: Int) throws -> Int? {
-    try Polling.first(within: 120) {
+  private func post(_ body: String, to port: Int) -> Int? {
+    Polling.first(within: 120) {
       guard let client = try? Connection(port: port) else { return nil }
       client.post(body)
       return client.status()
@@ -45,9 +45,9 @@ struct FailingServerTests {
     #expect(sink == "discard: {}" || delivery == "durable" ? first == 200 : first == 503, "\(first ?? 0)")
     try process.errorLine(with: "starting again in")
     if sink == "discard: {}" {
-      #expect(try post("{\"p\":\"5\"}\n", to: port) == 200)
+      #expect(post("{\"p\":\"5\"}\n", to: port) == 200)
     } else {
-      _ = try Polling.until { (try? Connection(port: port)) != nil }
+      #expect(Polling.until { (try? Connection(port: port)) != nil })
     }
     process.send(SIGQUIT)
     _ = try process.wait()

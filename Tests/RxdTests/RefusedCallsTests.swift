@@ -31,7 +31,8 @@ import Testing
       "follow": "file: { path: '\(folder.path)/in.log', follow: true }", "directory": "directory: '\(folder.path)'",
       "tcp": "tcp: { address: 127.0.0.1:0 }", "udp": "udp: { address: 127.0.0.1:0 }",
       "unix": "unix: { path: '\(folder.path)/u.sock' }", "server": "httpServer: { address: 127.0.0.1:0 }",
-      "exec": "exec: { command: [sh, -c, 'echo 1; sleep 60'] }", "socket": "webSocket: { url: 'ws://127.0.0.1:9/' }",
+      "exec": "exec: { command: [sh, -c, 'echo 1; exec sleep 60'] }",
+      "socket": "webSocket: { url: 'ws://127.0.0.1:9/' }",
     ]
     for (name, source) in sources {
       try write(

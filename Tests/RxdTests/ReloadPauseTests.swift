@@ -128,9 +128,3 @@ private final class Posting: @unchecked Sendable {
     return (statuses, accepted)
   }
 }
-
-extension String {
-  fileprivate func replacing(_ word: String, with text: String) -> String {
-    replacingOccurrences(of: word, with: text)
-  }
-}

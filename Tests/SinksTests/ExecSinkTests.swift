@@ -75,7 +75,7 @@ import Testing
   }
 
   @Test func isEndedIfItDoesNotEnd() throws {
-    let pipeline = try pipeline("shell: 'cat > /dev/null; sleep 600', stopTimeout: 50ms")
+    let pipeline = try pipeline("shell: 'cat > /dev/null; exec sleep 600', stopTimeout: 50ms")
     #expect(pipeline.runToEnd() == .completed)
     #expect(
       pipeline.log.contains { $0.contains("'/bin/sh' had not ended 50ms after the end of its input") },

@@ -84,7 +84,7 @@ import Testing
 
   @Test func anAnswerThatDoesNotCome() throws {
     let running = try pipeline(
-      "[1, 2, 3]", shell("[ $line = 2 ] && sleep 1000; echo $line", "timeout: 200ms, delay: 1ms"))
+      "[1, 2, 3]", shell("[ $line = 2 ] && exec sleep 1000; echo $line", "timeout: 200ms, delay: 1ms"))
     #expect(running.runToEnd() == .completed)
     // A busy machine may need longer for others, too: nothing is lost without a word.
     #expect(running.probe("lost").events.contains(#"["RX551","'/bin/sh' has not answered within 200ms",2]"#))
@@ -92,7 +92,7 @@ import Testing
   }
 
   @Test func aLineThatNobodyAskedForEndsIt() throws {
-    let running = try pipeline("[1, 2]", shell("echo $line; echo $line; sleep 1000", "delay: 1ms, timeout: 500s"))
+    let running = try pipeline("[1, 2]", shell("echo $line; echo $line; exec sleep 1000", "delay: 1ms, timeout: 500s"))
     running.run {
       running.log.contains { $0.contains("a line that no event has asked for") } || running.events.count == 2
     }
