@@ -13,9 +13,7 @@ struct LeftBehindTests {
   }
 
   private func rxd(_ arguments: String...) throws -> Rxd.Outcome {
-    try Rxd.run(
-      arguments: arguments + ["--state-dir", state], input: "",
-      environment: ["RXD_STATE_DIR": "", "STATE_DIRECTORY": ""])
+    try Rxd.run(arguments: arguments, state: state)
   }
 
   @discardableResult
@@ -51,7 +49,7 @@ struct LeftBehindTests {
     _ = try process.wait()
   }
 
-  @Test func aCheckTellsThemBefore() throws {
+  @Test func aCheckReportsStoredEvents() throws {
     try end(fillOutbox(write()))
     let same = try rxd("check", write())
     #expect(same.status == 0 && !same.output.contains("RX534"), "\(same.output)")
@@ -70,7 +68,7 @@ struct LeftBehindTests {
     }
   }
 
-  @Test(arguments: ["other", "send"]) func aStartTellsThem(_ name: String) throws {
+  @Test(arguments: ["other", "send"]) func aStartReportsStoredEvents(_ name: String) throws {
     try end(fillOutbox(write()))
     let process = try start(write(name, encode: "ndjson", name == "send" ? "delivery: bestEffort" : ""))
     try process.errorLine(with: "3 events for the sink 'web' wait in the state of 'send'")
@@ -86,8 +84,8 @@ struct LeftBehindTests {
       left["events"] as? Int == 3 && left["reason"] as? String == (name == "send" ? "best_effort" : "no_pipeline"))
   }
 
-  /// The verdict of a reload tells what a renamed sink leaves, and nothing of a loss where the sink has only changed.
-  @Test func aReloadTellsThem() throws {
+  /// The verdict of a reload reports what a renamed sink leaves, and no loss where the sink has only changed.
+  @Test func aReloadReportsStoredEvents() throws {
     let process = try fillOutbox(write())
     try write(encode: "json")
     let changed = try rxd("reload", "--wait")

@@ -63,6 +63,13 @@ enum Rxd {
     return Outcome(status: status, output: output.text(), errors: errors.text())
   }
 
+  /// Runs a verb with a state directory, whatever the environment of the tests names.
+  static func run(arguments: [String], state directory: String, input: String = "") throws -> Outcome {
+    try run(
+      arguments: arguments + ["--state-dir", directory], input: input,
+      environment: ["RXD_STATE_DIR": "", "STATE_DIRECTORY": ""])
+  }
+
   private final class Reader: @unchecked Sendable {
     private let descriptor: Int32
     private var bytes: [UInt8] = []

@@ -15,9 +15,7 @@ struct StateVerbTests {
   }
 
   private func rxd(_ arguments: String..., input: String = "") throws -> Rxd.Outcome {
-    try Rxd.run(
-      arguments: arguments + ["--state-dir", state], input: input,
-      environment: ["RXD_STATE_DIR": "", "STATE_DIRECTORY": ""])
+    try Rxd.run(arguments: arguments, state: state, input: input)
   }
 
   private func json(_ text: String) throws -> Any { try JSONSerialization.jsonObject(with: Data(text.utf8)) }

@@ -11,43 +11,6 @@ import Testing
 @Suite struct CompressedFilesTests {
   let directory = ScratchDirectory()
 
-  /// Follows until the test ends.
-  private final class Running {
-    let follower: FileFollower
-    let seen = Collector()
-
-    init(
-      _ paths: [String], resuming positions: [FilePosition] = [],
-      change: (inout FileFollower.Options) -> Void = { _ in }, deliver: (@Sendable (FileBlock) -> Void)? = nil
-    ) throws {
-      var options = FileFollower.Options(paths: paths)
-      options.start = .beginning
-      options.resume = positions
-      options.rotateWait = .milliseconds(150)
-      change(&options)
-      follower = try FileFollower(options)
-      try follower.start(
-        deliver: { [seen] in
-          deliver?($0)
-          seen.take($0)
-        }, notice: { [seen] in seen.note($0) }, end: { [seen] in seen.end($0) })
-    }
-
-    func stop() -> [FilePosition] {
-      follower.stop()
-      follower.join()
-      return seen.state.withLock { $0.positions ?? [] }
-    }
-
-    var notices: [FileFollower.Notice] { seen.state.withLock { $0.notices } }
-
-    func isFinished(_ name: String) -> Bool {
-      seen.wait { $0.notices.contains { if case .finished(let path, _) = $0 { path.hasSuffix(name) } else { false } } }
-    }
-
-    deinit { _ = stop() }
-  }
-
   private func run(_ arguments: String...) throws { try run(arguments) }
 
   private func run(_ arguments: [String]) throws {
@@ -82,7 +45,7 @@ import Testing
   /// The positions after the text was read and the follower has ended.
   private func read(_ text: String, _ pattern: String = "a.log") throws -> [FilePosition] {
     directory.append(text, to: "a.log")
-    let running = try Running([directory(pattern)])
+    let running = try Following([directory(pattern)])
     #expect(running.seen.wait(for: text))
     return running.stop()
   }
@@ -97,7 +60,7 @@ import Testing
     move("a.log", to: name)
     try run(program + [directory(name)])
     directory.append("5\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     let ending = program[0] == "gzip" ? ".gz" : ".zst"
     #expect(running.isFinished(name + ending))
     // The last line is one without a newline.
@@ -129,7 +92,7 @@ import Testing
     }
     move("a.log", to: "a.log.1")
     directory.append("5\n", to: "a.log")
-    let running = try Running([directory(pattern)], resuming: positions)
+    let running = try Following([directory(pattern)], resuming: positions)
     #expect(running.seen.wait(for: "2\n3\n4\n5\n"))
     #expect(running.isFinished("a.log.2.gz") && running.isFinished("a.log.3.gz"))
     directory.append("6\n", to: "a.log")
@@ -142,7 +105,7 @@ import Testing
     directory.append("2\n", to: "a.log")
     move("a.log", to: "a.log.1")
     directory.append("3\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "2\n3\n"))
     #expect(running.isFinished("a.log.1"))
     move("a.log.1", to: "a.log.2")
@@ -153,7 +116,7 @@ import Testing
     directory.append("5\n", to: "a.log")
     #expect(running.seen.wait(for: "2\n3\n4\n5\n"))
     let last = running.stop()
-    let next = try Running([directory("a.log")], resuming: last)
+    let next = try Following([directory("a.log")], resuming: last)
     directory.append("6\n", to: "a.log")
     #expect(next.seen.wait(for: "6\n"))
   }
@@ -165,7 +128,7 @@ import Testing
     move("a.log", to: "a.log.1")
     try run("gzip", "-k", directory("a.log.1"))
     directory.append("3\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "2\n3\n"))
     unlink(directory("a.log.1"))
     #expect(running.isFinished("a.log.1"))
@@ -183,7 +146,7 @@ import Testing
     directory.append("end\n", to: "a.log")
     let left = Guarded(blocks)
     let isStopped = Guarded(false)
-    let first = try Running(
+    let first = try Following(
       [directory("a.log")], resuming: positions, change: { $0.blockBytes = 1024 },
       deliver: { _ in
         if left.withLock({ rest -> Bool in
@@ -207,7 +170,7 @@ import Testing
     move("a.log", to: "a.log.1")
     try gzip("a.log.1")
     directory.append("new\n", to: "a.log")
-    let second = try Running([directory("a.log")], resuming: ended)
+    let second = try Following([directory("a.log")], resuming: ended)
     #expect(second.seen.wait(for: String(text.dropFirst(read.utf8.count)) + "end\nnew\n"))
   }
 
@@ -221,7 +184,7 @@ import Testing
     let compressed = bytes("a.log.gz")
     unlink(directory("a.log.gz"))
     write(compressed[..<count], to: "a.log.1.gz")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(
       running.seen.wait { $0.notices.contains { if case .waiting = $0 { true } else { false } } })
     write(compressed[count...], to: "a.log.1.gz")
@@ -243,7 +206,7 @@ import Testing
     unlink(directory("a.log.gz"))
     write(compressed[..<30_000], to: "a.log.1.gz")
     directory.append("new\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions) { $0.unfinishedWait = .milliseconds(100) }
+    let running = try Following([directory("a.log")], resuming: positions) { $0.unfinishedWait = .milliseconds(100) }
     try damagedAfterAPart(running, of: text, from: head, as: .unfinished)
   }
 
@@ -259,12 +222,12 @@ import Testing
     for at in 30_000..<30_100 { compressed[at] = 0xFF }
     write(compressed[...], to: "a.log.1.gz")
     directory.append("new\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     try damagedAfterAPart(running, of: text, from: head, as: .damaged)
   }
 
   private func damagedAfterAPart(
-    _ running: Running, of text: String, from head: String, as damage: FileFollower.Damage
+    _ running: Following, of text: String, from head: String, as damage: FileFollower.Damage
   ) throws {
     #expect(running.isFinished("a.log.1.gz"))
     #expect(running.seen.wait { $0.bytes.suffix(4) == Array("new\n".utf8) })
@@ -290,7 +253,7 @@ import Testing
     compressed[compressed.count - 8] ^= 1
     write(compressed[...], to: "a.log.1.gz")
     directory.append("new\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "2\nnew\n"))
     #expect(running.isFinished("a.log.1.gz"))
     #expect(running.notices.contains { if case .damaged(let at, .damaged) = $0 { at.offset == 4 } else { false } })
@@ -302,7 +265,7 @@ import Testing
     unlink(directory("a.log"))
     write([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 0xFF, 0xFF, 0xFF, 0xFF], to: "a.log.1.gz")
     directory.append("new\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "new\n"))
     let failure = PosixError("decompress", directory("a.log.1.gz"), code: EINVAL, detail: "it is damaged")
     #expect(try running.notices.contains(.failed(failure)) && running.notices.contains(.lost(positions.item(0))))
@@ -326,7 +289,7 @@ import Testing
     move("a.log", to: "a.log.1")
     try gzip("a.log.1")
     directory.append(head + "3\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "2\n" + head + "3\n"))
     #expect(running.isFinished("a.log.1.gz"))
   }
@@ -349,7 +312,7 @@ import Testing
     truncate(directory("a.log"), 0)
     directory.append(new, to: "a.log")
     try gzip("a.log.1")
-    let running = try Running([directory("a.log")], resuming: positions) { $0.savedAt = before }
+    let running = try Following([directory("a.log")], resuming: positions) { $0.savedAt = before }
     #expect(running.seen.wait(for: "4\n" + new))
   }
 
@@ -357,7 +320,7 @@ import Testing
   @Test(arguments: ["a.log", "a.log*"]) func neverOpened(_ pattern: String) throws {
     let isHeld = Guarded(true)
     let hasBegun = Guarded(false)
-    let running = try Running(
+    let running = try Following(
       [directory(pattern)],
       deliver: { _ in
         hasBegun.withLock { $0 = true }
@@ -389,7 +352,7 @@ import Testing
     directory.append("not of the log\n", to: "a.log.backup")
     try gzip("a.log.backup")
     directory.append("3\n", to: "a.log")
-    let running = try Running([directory("a.log")], resuming: positions)
+    let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "2\n3\n"))
     #expect(running.isFinished("a.log.1"))
     directory.append("4\n", to: "a.log")
@@ -408,7 +371,7 @@ import Testing
     try gzip("c")
     unlink(directory("a.log"))
     write(bytes("c.gz")[...] + bytes("b.gz")[...], to: "a.log.1.gz")
-    let running = try Running([directory("a.log")], resuming: positions) { $0.blockBytes = 64 }
+    let running = try Following([directory("a.log")], resuming: positions) { $0.blockBytes = 64 }
     #expect(running.seen.wait(for: text))
   }
 
@@ -417,7 +380,7 @@ import Testing
     let isHeld = Guarded(true)
     let hasBegun = Guarded(false)
     directory.append("1\n", to: "a.log")
-    let running = try Running(
+    let running = try Following(
       [directory("*.log")],
       deliver: { _ in
         hasBegun.withLock { $0 = true }

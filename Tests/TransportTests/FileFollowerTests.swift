@@ -11,34 +11,9 @@ import Testing
 @Suite struct FileFollowerTests {
   let directory = ScratchDirectory()
 
-  /// Follows until the test ends.
-  private final class Running {
-    let follower: FileFollower
-    let seen = Collector()
-
-    init(_ paths: [String], _ change: (inout FileFollower.Options) -> Void = { _ in }) throws {
-      var options = FileFollower.Options(paths: paths)
-      options.start = .beginning
-      options.rotateWait = .milliseconds(150)
-      change(&options)
-      follower = try FileFollower(options)
-      try follower.start(
-        deliver: { [seen] in seen.take($0) }, notice: { [seen] in seen.note($0) },
-        end: { [seen] in seen.end($0) })
-    }
-
-    func stop() -> [FilePosition] {
-      follower.stop()
-      follower.join()
-      return seen.state.withLock { $0.positions ?? [] }
-    }
-
-    deinit { _ = stop() }
-  }
-
   @Test func deliversLinesAsTheyAreCompleted() throws {
     directory.append("one\ntw", to: "a.log")
-    let running = try Running([directory("a.log")])
+    let running = try Following([directory("a.log")])
     #expect(running.seen.wait(for: "one\n"))
     for byte in "o\nthree\n" { directory.append(String(byte), to: "a.log") }
     #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
@@ -48,7 +23,7 @@ import Testing
 
   @Test func startsAtTheEndWithWholeLines() throws {
     directory.append("old\nhal", to: "a.log")
-    let running = try Running([directory("*.log")]) { $0.start = .end }
+    let running = try Following([directory("*.log")]) { $0.start = .end }
     #expect(running.seen.wait { !$0.notices.isEmpty })
     directory.append("f\nnew\n", to: "a.log")
     directory.append("other\n", to: "b.log")
@@ -58,7 +33,7 @@ import Testing
 
   /// Lines are delivered at once until many have come quickly; then they wait for the next look. Stopping does not.
   @Test func readsAtAPaceWhileLinesComeFast() throws {
-    let running = try Running([directory("a.log")]) { $0.pace = .seconds(3600) }
+    let running = try Following([directory("a.log")]) { $0.pace = .seconds(3600) }
     let fast = String(repeating: "line\n", count: ReadingPace.finds)
     for count in 1...ReadingPace.finds {
       directory.append("line\n", to: "a.log")
@@ -108,7 +83,7 @@ import Testing
   }
 
   @Test func reportsThatAFileHasBeenReadToItsEnd() throws {
-    let running = try Running([directory("a.log")]) { $0.blockBytes = 8 }
+    let running = try Following([directory("a.log")]) { $0.blockBytes = 8 }
     directory.append("one\ntwo\nthree\n", to: "a.log")
     #expect(running.seen.wait(for: "one\ntwo\nthree\n"))
     let newest = running.seen.state.withLock { $0.files.map(\.isNewest) }
@@ -138,7 +113,7 @@ import Testing
 
   /// A writer that rotates by renaming, 100 times, through three generations of old files.
   @Test(arguments: ["app.log", "app.log*"]) func losesNothingToRotation(_ pattern: String) throws {
-    let running = try Running([directory(pattern)])
+    let running = try Following([directory(pattern)])
     var next = 0
     for round in 0..<100 {
       for _ in 0..<(round % 7) * 20 + 1 {
@@ -166,7 +141,7 @@ import Testing
 
   @Test func noticesTruncation() throws {
     directory.append("first\nsecond\n", to: "a.log")
-    let running = try Running([directory("a.log")])
+    let running = try Following([directory("a.log")])
     #expect(running.seen.wait(for: "first\nsecond\n"))
     truncate(directory("a.log"), 0)
     directory.append("third\n", to: "a.log")
@@ -183,7 +158,7 @@ import Testing
 
   @Test func deliversTheLastLineOfARotatedFile() throws {
     directory.append("one\nrest", to: "a.log")
-    let running = try Running([directory("a.log")])
+    let running = try Following([directory("a.log")])
     #expect(running.seen.wait(for: "one\n"))
     rename(directory("a.log"), directory("a.old"))
     #expect(running.seen.wait(for: "one\nrest"))
@@ -198,7 +173,7 @@ import Testing
   @Test func readsADeletedFileToItsEnd() throws {
     let writer = open(directory("a.log"), O_WRONLY | O_CREAT, 0o600)
     defer { close(writer) }
-    let running = try Running([directory("a.log")])
+    let running = try Following([directory("a.log")])
     #expect(running.seen.wait { !$0.notices.isEmpty })
     unlink(directory("a.log"))
     write(writer, "late\n", 5)
@@ -209,7 +184,7 @@ import Testing
     directory.append("one\n", to: "a.log")
     link(directory("a.log"), directory("b.log"))
     symlink("a.log", directory("c.log"))
-    let running = try Running([directory("*.log"), directory("a.*")])
+    let running = try Following([directory("*.log"), directory("a.*")])
     directory.append("two\n", to: "b.log")
     #expect(running.seen.wait(for: "one\ntwo\n"))
     directory.append("three\n", to: "end.log")
@@ -217,7 +192,7 @@ import Testing
   }
 
   @Test func findsDirectoriesThatAppear() throws {
-    let running = try Running([directory("logs/*/app.log")])
+    let running = try Following([directory("logs/*/app.log")])
     for name in ["logs", "logs/x", "logs/y"] { mkdir(directory(name), 0o700) }
     directory.append("x\n", to: "logs/x/app.log")
     #expect(running.seen.wait(for: "x\n"))
@@ -235,7 +210,7 @@ import Testing
     let isFailing = Guarded(false)
     let looks = Guarded(0)
     directory.append("one\n", to: "a.log")
-    let running = try Running([directory("*.log")]) {
+    let running = try Following([directory("*.log")]) {
       $0.list = { path throws(PosixError) in
         guard isFailing.withLock({ $0 }) else { return try Glob.system(path) }
         looks.withLock { $0 += 1 }
@@ -265,7 +240,7 @@ import Testing
     let isFailing = Guarded(false)
     directory.append("one\n", to: "a.log")
     directory.append("x\n", to: "b.log")
-    let running = try Running([directory("*.log")]) {
+    let running = try Following([directory("*.log")]) {
       $0.list = { path throws(PosixError) in
         if isFailing.withLock({ $0 }) { throw PosixError("list", path, code: EMFILE) }
         return try Glob.system(path)
@@ -287,7 +262,7 @@ import Testing
     #expect(FileManager.default.createFile(atPath: directory("a.log.1"), contents: Data(zipped)))
     directory.append("", to: "a.log.2")
     directory.append("one\n", to: "a.log")
-    let running = try Running([directory("a.log*")])
+    let running = try Following([directory("a.log*")])
     #expect(running.seen.wait(for: "one\n"))
     // As a rotation does it that compresses what it has renamed.
     let file = open(directory("a.log.2"), O_WRONLY | O_CLOEXEC)
@@ -304,7 +279,7 @@ import Testing
 
   @Test func refusesWhatIsNoFile() throws {
     mkfifo(directory("a.log"), 0o600)
-    let running = try Running([directory("a.log")])
+    let running = try Following([directory("a.log")])
     #expect(running.seen.wait { !$0.notices.isEmpty })
     let notice = try running.seen.state.withLock { $0.notices }.item(0)
     guard case .failed(let error) = notice else { throw PosixError("expect", "a failure") }
@@ -316,7 +291,7 @@ import Testing
 
   @Test func resumesThroughRotationsThatItDidNotSee() throws {
     directory.append("1\n2\n", to: "a.log")
-    let first = try Running([directory("a.log")])
+    let first = try Following([directory("a.log")])
     #expect(first.seen.wait(for: "1\n2\n"))
     let positions = first.stop()
     #expect(positions.map(\.offset) == [4])
@@ -326,7 +301,7 @@ import Testing
     rename(directory("a.log.1"), directory("a.log.2"))
     rename(directory("a.log"), directory("a.log.1"))
     directory.append("5\n", to: "a.log")
-    let second = try Running([directory("a.log")]) {
+    let second = try Following([directory("a.log")]) {
       $0.resume = positions
       $0.start = .end
     }
@@ -336,14 +311,14 @@ import Testing
   /// The positions were noted when a file had been found and an older one, which had lost its name meanwhile, had not.
   @Test(arguments: [false, true]) func resumesBetweenTwoFilesThatItKnew(_ isCompressed: Bool) throws {
     directory.append("1\n", to: "a.log")
-    let first = try Running([directory("a.log")])
+    let first = try Following([directory("a.log")])
     #expect(first.seen.wait(for: "1\n"))
     let oldest = first.stop()
     rename(directory("a.log"), directory("a.log.2"))
     directory.append("2\n", to: "a.log.2")
     directory.append("3\n", to: "a.log.1")
     directory.append("4\n", to: "a.log")
-    let second = try Running([directory("a.log")])
+    let second = try Following([directory("a.log")])
     #expect(second.seen.wait(for: "4\n"))
     var youngest = second.stop()
     youngest[0].offset = 0
@@ -360,7 +335,7 @@ import Testing
       #expect(rename(directory(name), directory(next)) == 0)
     }
     directory.append("5\n", to: "a.log")
-    let last = try Running([directory("a.log")]) { $0.resume = oldest + youngest }
+    let last = try Following([directory("a.log")]) { $0.resume = oldest + youngest }
     #expect(last.seen.wait { $0.bytes.count >= 8 })
     #expect(last.seen.text == "2\n3\n4\n5\n")
   }
@@ -376,19 +351,19 @@ import Testing
 
   @Test func startsAnewWhenThePositionIsOfAnotherFile() throws {
     directory.append("old old old\n", to: "a.log")
-    let first = try Running([directory("a.log")])
+    let first = try Following([directory("a.log")])
     #expect(first.seen.wait(for: "old old old\n"))
     let positions = first.stop()
     truncate(directory("a.log"), 0)
     directory.append("new\n", to: "a.log")
-    let second = try Running([directory("a.log")]) { $0.resume = positions }
+    let second = try Following([directory("a.log")]) { $0.resume = positions }
     #expect(second.seen.wait(for: "new\n"))
     let position = try positions.item(0)
     #expect(second.seen.wait { $0.notices.contains(.lost(position)) })
   }
 
   @Test func cutsLinesThatAreTooLong() throws {
-    let running = try Running([directory("a.log")]) {
+    let running = try Following([directory("a.log")]) {
       $0.maxLine = 10
       $0.blockBytes = 64
     }

@@ -6,30 +6,6 @@ import Testing
 
 @testable import Transport
 
-/// Follows until the test ends.
-private final class Following {
-  let follower: FileFollower
-  let seen = Collector()
-
-  init(_ paths: [String], _ change: (inout FileFollower.Options) -> Void = { _ in }) throws {
-    var options = FileFollower.Options(paths: paths)
-    options.start = .beginning
-    options.rotateWait = .milliseconds(150)
-    change(&options)
-    follower = try FileFollower(options)
-    try follower.start(
-      deliver: { [seen] in seen.take($0) }, notice: { [seen] in seen.note($0) }, end: { [seen] in seen.end($0) })
-  }
-
-  func stop() -> [FilePosition] {
-    follower.stop()
-    follower.join()
-    return seen.state.withLock { $0.positions ?? [] }
-  }
-
-  deinit { _ = stop() }
-}
-
 /// Files to which symbolic links lead, and files of which the kernel reports nothing.
 @Suite struct FollowedLinksTests {
   let directory = ScratchDirectory()

@@ -92,6 +92,43 @@ final class Collector: Sendable {
   }
 }
 
+/// Follows files until the test ends.
+final class Following {
+  let follower: FileFollower
+  let seen = Collector()
+
+  init(
+    _ paths: [String], resuming positions: [FilePosition] = [],
+    change: (inout FileFollower.Options) -> Void = { _ in }, deliver: (@Sendable (FileBlock) -> Void)? = nil
+  ) throws {
+    var options = FileFollower.Options(paths: paths)
+    options.start = .beginning
+    options.resume = positions
+    options.rotateWait = .milliseconds(150)
+    change(&options)
+    follower = try FileFollower(options)
+    try follower.start(
+      deliver: { [seen] in
+        deliver?($0)
+        seen.take($0)
+      }, notice: { [seen] in seen.note($0) }, end: { [seen] in seen.end($0) })
+  }
+
+  func stop() -> [FilePosition] {
+    follower.stop()
+    follower.join()
+    return seen.state.withLock { $0.positions ?? [] }
+  }
+
+  var notices: [FileFollower.Notice] { seen.state.withLock { $0.notices } }
+
+  func isFinished(_ name: String) -> Bool {
+    seen.wait { $0.notices.contains { if case .finished(let path, _) = $0 { path.hasSuffix(name) } else { false } } }
+  }
+
+  deinit { _ = stop() }
+}
+
 /// Both ends of a pipe.
 struct Pipe {
   let input: FileDescriptor
