@@ -142,7 +142,8 @@ let package = Package(
       name: "TransportTests",
       dependencies: ["Transport", "CCurl", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     .testTarget(
-      name: "PipelineRuntimeTests", dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime"]),
+      name: "PipelineRuntimeTests",
+      dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime", "PipelineTestSupport"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(
       name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
