@@ -32,7 +32,7 @@ def collector(bench, events):
 
 
 @contextlib.contextmanager
-def reader(bench, events, address):
+def reader(address):
     """Reads all that comes over connections to a socket."""
     buffer = bytearray(1 << 20)
 
@@ -56,6 +56,12 @@ def reader(bench, events, address):
             listener.shutdown(socket.SHUT_RDWR)
 
 
+@contextlib.contextmanager
+def local_reader(bench, events):
+    with tempfile.TemporaryDirectory() as folder, reader(os.path.join(folder, "socket")) as place:
+        yield place
+
+
 def nothing(bench, events):
     return contextlib.nullcontext("")
 
@@ -72,10 +78,9 @@ SINKS = {
     "http, 1000 a request": (
         collector, EVENTS, "http: {{ url: 'http://127.0.0.1:{place}/', encode: ndjson, batch: {{ count: 1000, every: 1s }} }}"),
     "http, 1 a request": (collector, EVENTS // 30, "http: {{ url: 'http://127.0.0.1:{place}/', encode: ndjson }}"),
-    "tcp": (lambda bench, events: reader(bench, events, ("127.0.0.1", 0)), EVENTS,
+    "tcp": (lambda bench, events: reader(("127.0.0.1", 0)), EVENTS,
             "tcp: {{ address: '127.0.0.1:{place}', encode: ndjson }}"),
-    "unix": (lambda bench, events: reader(bench, events, os.path.join(tempfile.mkdtemp(), "socket")), EVENTS,
-             "unix: {{ path: '{place}', encode: ndjson }}"),
+    "unix": (local_reader, EVENTS, "unix: {{ path: '{place}', encode: ndjson }}"),
     "exec": (nothing, EVENTS, "exec: {{ command: [sh, -c, 'cat > /dev/null'], encode: ndjson }}"),
     "sqlite": (
         nothing, EVENTS,
