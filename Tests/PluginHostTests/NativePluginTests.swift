@@ -201,7 +201,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
     #expect(pipeline.counters.sent == 5)
     // It asks for three pauses. The first batch is one event, which is delivered, so nothing comes again; then 0.5 s each, because each
-    // delivery begins anew.
+    // delivery resets the pauses.
     #expect(pipeline.time.now == Instant(nanoseconds: 1_000_000_000))
     #expect(pipeline.log.contains { $0.contains("not now; trying again") })
     #expect(pipeline.log.contains { $0.contains("delivers again") })

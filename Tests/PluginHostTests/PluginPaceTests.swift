@@ -9,7 +9,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginPaceTests {
   private static let operators = #"[{"kind": "operator", "name": "work", "summary": "Works."}]"#
   private static let sinks = #"[{"kind": "sink", "name": "work", "summary": "Works.", "confirmation": "disk"}]"#
-  /// A sink that answers a whole batch when it is told that nothing more comes.
+  /// A sink that acknowledges a whole batch at `flush` or `complete`.
   private static let gathering = """
     elif 'event' in f:
         EACH
@@ -37,7 +37,7 @@ import Testing
     return pipeline
   }
 
-  /// After the end of a process each event that it had comes alone, with a word behind it that nothing more comes: a sink that gathers answers.
+  /// After a crash each unacknowledged event is sent alone, followed by `flush`, so a sink that gathers events acknowledges it.
   @Test func aGatheringSinkGoesOnAfterOneCrash() throws {
     let mark = PluginFixtures.scratch("gathering-crashed")
     try? FileManager.default.removeItem(atPath: mark)

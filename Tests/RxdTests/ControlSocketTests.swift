@@ -278,9 +278,9 @@ struct ControlSocketTests {
     try end(process)
   }
 
-  // MARK: Without a place of its own
+  // MARK: Without a socket of its own
 
-  /// A process of a user without a service manager and a state directory is found, and two are told apart.
+  /// A process of a user without a service manager and a state directory is found, and two are distinguished.
   @Test func theProcessesOfAUserAreFound() throws {
     let runtime = folder.path + "/runtime"
     #expect(mkdir(runtime, 0o700) == 0)
@@ -319,7 +319,7 @@ struct ControlSocketTests {
     #expect(sockets() == ["\(third.pid).sock"])
     try end(third)
     #expect(sockets() == [])
-    // A directory that others may look into or write to is no place for a socket.
+    // No socket is made in a directory that others may read or write.
     for mode in [0o755, 0o777, 0o770] as [mode_t] {
       #expect(chmod(runtime + "/rxd", mode) == 0)
       let fourth = try RunningRxd(

@@ -9,7 +9,7 @@ struct PluginLifeTests {
 
   init() throws { folder = try Scratch() }
 
-  /// A source that sends one number and ends by `end`. It notes what it is told, and that its input has been closed.
+  /// A source that sends one number and ends by `end`. It records the frames that it receives, and the end of its input.
   private func source(_ end: String, token: String = "") throws -> String {
     let path = try folder.write(
       "finite.py",
@@ -47,7 +47,7 @@ struct PluginLifeTests {
     return try Rxd.run(file)
   }
 
-  /// A process that nobody closes would be killed with rxd, and note nothing.
+  /// A process that is never closed would be killed with rxd, and record nothing.
   @Test func aSourceThatHasCompletedIsClosed() throws {
     let outcome = try run(
       try source(#""complete": True"#), "sources: { in: { finite: {} } }\nsinks: { out: { from: in, stdout: text } }\n")
@@ -81,7 +81,7 @@ struct PluginLifeTests {
     #expect(notes.count { $0 == "closed" } == 5, "\(notes)")
   }
 
-  /// A source that has completed hears what becomes of its events before it is closed.
+  /// A completed source receives its acknowledgements before it is closed.
   @Test func acknowledgementsComeBeforeTheClose() throws {
     let outcome = try run(
       try source(#""complete": True"#, token: #", "token": 5"#),

@@ -3,8 +3,7 @@ import Testing
 
 /// What the kernel refuses is an error with a name, and no end of the process. The calls are refused by `Tests/Faults/preload/refuse.c`.
 ///
-/// The network library ends the process if its thread is refused at the start what was granted to another a moment before; that alone is not tried
-/// here, and `refuse.c` never does it.
+/// The network library ends the process if a call is refused at the start of one of its threads: `refuse.c` grants those calls.
 @Suite(.timeLimit(.minutes(15))) struct RefusedCallsTests {
   private static let library: String? = {
     let path = NSTemporaryDirectory() + "rxd-refuse-\(getpid()).so"
@@ -82,8 +81,8 @@ import Testing
     #expect(try process.wait() == 1)
   }
 
-  /// Without an instance of inotify files are looked at, and one line names the limit, however many pipelines need one.
-  @Test func withoutInstancesFilesAreLookedAt() throws {
+  /// Without an inotify instance files are polled, and one line names the limit, however many pipelines need an instance.
+  @Test func withoutInstancesFilesArePolled() throws {
     let library = try #require(Self.library)
     let folder = try Scratch()
     let path = folder.path + "/pipelines"

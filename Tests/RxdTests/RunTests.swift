@@ -353,7 +353,7 @@ struct RunTests {
     #expect(wrong.last?.contains("NUL") == true)
   }
 
-  /// A person who has asked for the end learns what it waits for, and what asking again does.
+  /// After SIGINT the log says what the process waits for, and what a second signal does.
   @Test func aStopSaysWhatItWaitsFor() throws {
     let folder = try Scratch()
     let file = try folder.write(

@@ -21,7 +21,7 @@ enum Rxd {
     return root + "/.build/debug/rxd"
   }()
 
-  /// Where processes have their sockets that name no other place, so that they find none of this machine's and leave none behind.
+  /// The directory for sockets of processes that name none: tests find no other process of this machine there, and leave no socket behind.
   static let runtime: String = {
     let path = FileManager.default.temporaryDirectory.appendingPathComponent("rxd-runtime-\(getpid())").path
     mkdir(path, 0o700)

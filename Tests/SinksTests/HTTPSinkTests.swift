@@ -386,7 +386,7 @@ import Testing
       ], "\(sending.log)")
   }
 
-  /// Whoever looks at the process sees the present trouble, its newest reason and its beginning.
+  /// The current trouble of a sink is reported with its newest reason and its beginning.
   @Test func troubleIsSeenWhileItLasts() throws {
     let sending = try pipeline("retry: { delay: 100ms, maxDelay: 1s }", events: "[1, 2, 3]")
     sending.http.script = { number, _ in

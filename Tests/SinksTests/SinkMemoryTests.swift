@@ -36,7 +36,7 @@ import Transport
     }
   }
 
-  /// Sinks in which nothing waits: they deliver at once, or to whoever listens.
+  /// Sinks in which nothing waits: they deliver at once, or to connected clients.
   private static let passing: Set<String> = ["discard", "reply", "sse", "prometheusExporter", "udp"]
   /// The same as `file`, on the streams of the tests.
   private static let streams: Set<String> = ["stdout", "stderr"]

@@ -101,7 +101,7 @@ import Transport
     store?.whenRoomChanges(report)
     let limit = monotonicNow() + 60_000_000_000
     var last: Int64 = 0
-    // The pipeline takes nothing more once it is told.
+    // The pipeline takes no further events after the report.
     while last < 2000, reported.withLock(\.isEmpty), monotonicNow() < limit, let store {
       last += 1
       #expect(commit(store) { $0.rows = [row(last, 10_000)] })

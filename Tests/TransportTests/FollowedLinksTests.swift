@@ -98,7 +98,7 @@ import Testing
     #expect(running.seen.wait(for: "0\n1\n"))
   }
 
-  /// Who may write to a directory must not have files of others read by a link.
+  /// A user who may write to a directory cannot have other users' files read through a link.
   @Test(.enabled(if: geteuid() == 0, "needs root")) func linksOfOthersAreNotFollowed() throws {
     directory.append("secret\n", to: "secret")
     chmod(directory.path, 0o755)
@@ -128,7 +128,7 @@ import Testing
   }
 
   /// Where other machines change files there are no events.
-  @Test(arguments: [WatchMethod.auto, .poll]) func filesWithoutEventsAreLookedAt(_ method: WatchMethod) throws {
+  @Test(arguments: [WatchMethod.auto, .poll]) func filesWithoutEventsArePolled(_ method: WatchMethod) throws {
     directory.append("one\n", to: "a.log")
     let running = try Following([directory("*.log")]) {
       $0.watch = method

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// Whom a server answers: decided by the head of a request, before anything of its body is read.
+/// A server decides by the head of a request whether it is refused, before anything of its body is read.
 @Suite struct ServerAccessTests {
   private final class Site {
     let server: HTTPServer
@@ -58,7 +58,7 @@ import Testing
     let chunked = try site.connect()
     chunked.send("POST / HTTP/1.1\r\n\(headers)\r\nTransfer-Encoding: chunked\r\n\r\n")
     #expect(Site.status(chunked.message()?.head) == status)
-    // What was announced cannot be told from a further request.
+    // The announced body could not be distinguished from a further request.
     #expect(chunked.byte() == nil)
     #expect(site.server.bufferedBytes == 0)
     #expect(site.paths == [])

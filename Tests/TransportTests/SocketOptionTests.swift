@@ -35,7 +35,7 @@ import Testing
     #expect(SocketOption.noDelay.set(local)?.hasPrefix("the socket option TCP_NODELAY cannot be set: ") == true)
   }
 
-  /// A system that refuses an option, as a filter of system calls may do: clients are served, and the owner is told the option's name.
+  /// A system that refuses an option, as a filter of system calls may do: clients are served, and a notice names the option.
   @Test func aRefusedOptionEndsNoConnection() throws {
     var options = HTTPServer.Options()
     options.socketOptions = [SocketOption(name: "TCP_UNKNOWN", level: Int32(IPPROTO_TCP), number: 12_345)]

@@ -4,7 +4,7 @@ import PipelineHost
 import Testing
 import Transport
 
-/// Whose files are believed: nobody but root and the user may change the file, the way to it, or what stands beside it.
+/// A file is trusted if nobody but root and the user may change it, the way to it, or the files beside it.
 @Suite struct TrustedFileTests {
   private static let isRoot = geteuid() == 0
   private static let other: uid_t = 65534

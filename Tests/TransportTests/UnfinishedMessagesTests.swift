@@ -46,7 +46,7 @@ import Testing
       }
       #expect(!answers.isEmpty)
     }
-    // Whoever was answered first may have been ended since.
+    // A client that was answered first may have been ended since.
     for client in clients {
       client.send(9, [2])
       var isOpen = false

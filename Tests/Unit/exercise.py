@@ -1,4 +1,4 @@
-"""What the service must do, whoever starts it: one event must come out of everything that a component can open."""
+"""Checks a running service: one event must come out of everything that a component can open."""
 import json
 import time
 import urllib.error

@@ -12,7 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/types.h>
 
-// Of what the network library asks for at the start of its thread, each call was granted to another thread a moment before: these are not refused.
+// The network library ends the process if these calls are refused at the start of one of its threads, so they are granted there.
 static int is_start_of_network(const char *name) {
   char thread[16] = "";
   if (strcmp(name, "eventfd") != 0 && strcmp(name, "timerfd_create") != 0 && strncmp(name, "epoll_create", 12) != 0) return 0;

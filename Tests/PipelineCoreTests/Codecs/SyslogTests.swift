@@ -74,7 +74,7 @@ import Testing
     #expect(try self.reason(message) == (reason.isEmpty ? "" : "no syslog message: " + reason))
   }
 
-  /// What devices send: what can be told is read, and what was guessed is said.
+  /// Messages of devices: known parts are decoded, and `guessed` names the guessed members.
   @Test(arguments: [
     (
       "<189>82: 00:20:10: %SYS-5-CONFIG_I: Configured",
@@ -147,7 +147,7 @@ import Testing
     #expect(try read(message) == priority + members + "}@0", "\(message)")
   }
 
-  /// Mistakes from which nothing can be told.
+  /// A priority or a time out of its range is rejected, not guessed.
   @Test(arguments: [
     ("<999>1 - - - - - - x", "a priority from 0 to 191"),
     ("<13>1 2026-02-30T00:00:00Z h a - - - x", "a time as in RFC 3339"),

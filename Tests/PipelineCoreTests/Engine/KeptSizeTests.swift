@@ -94,7 +94,7 @@ import Testing
     if Self.keepsWithinTurns.contains(entry.name) { return }
     #expect((most.bytes > 0) != Self.keepsNumbers.contains(entry.name), "'\(entry.name)' keeps \(most)")
     if ["distinct", "groupBy", "join"].contains(entry.name) { #expect(most.keys > 0) }
-    // What is collected for a list, a pair or a window is held, for everybody who looks.
+    // Events that are collected for a list, a pair or a window count as held.
     if ["bufferWithCount", "bufferWithTime", "collect", "join", "window", "zip"].contains(entry.name) {
       #expect(most.events > 0)
     }

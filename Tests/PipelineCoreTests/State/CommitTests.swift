@@ -424,7 +424,7 @@ import Testing
     }
   }
 
-  /// While the store has no room, the input waits; clients whose events it cannot take are told at once, others keep waiting, and all goes on when there
+  /// While the store has no room, the input waits; clients whose events it cannot take are answered at once, others keep waiting, and all goes on when there
   /// is room.
   @Test func aStoreWithoutRoom() throws {
     let script = SignalHistory([.init(at: .seconds(60), .complete)])
