@@ -123,7 +123,7 @@ def promises(bench):
             figures[name][promise] = {"wall": [run.wall for run in runs[promise]], "ratio": ratio, "bar": bar}
             text += f"   {promise} {statistics.median(run.wall for run in runs[promise]):.2f},"
             text += f" {ratio.median:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
-            if ratio.low > bar:
+            if ratio.at_most(bar) is False:
                 worse.append(f"{name}: {promise} takes {ratio.median:.2f} times as long as bestEffort, more than {bar}")
         say(text)
     for line in worse:

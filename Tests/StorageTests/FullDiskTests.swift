@@ -196,9 +196,13 @@ private struct SmallSystem {
   let path: String
 
   static func canBeMade(isDisk: Bool) -> Bool {
-    guard geteuid() == 0, let system = SmallSystem(Scratch(), megabytes: 12, isDisk: isDisk) else { return false }
-    system.unmount()
-    return true
+    // The folder goes after the file system in it.
+    let folder = Scratch()
+    return withExtendedLifetime(folder) {
+      guard geteuid() == 0, let system = SmallSystem(folder, megabytes: 12, isDisk: isDisk) else { return false }
+      system.unmount()
+      return true
+    }
   }
 
   /// Nil: this user cannot mount one.

@@ -62,7 +62,7 @@ import Testing
       guard let plan, !diagnostics.hasErrors else { return relevant(diagnostics.all) }
       return tests.flatMap { relevant(TestRunner(plan).run($0).failures.map(\.diagnostic)) }
     }
-    if ["RX701", "RX702", "RX703"].contains(wanted) {
+    if ["RX701", "RX702"].contains(wanted) {
       var diagnostics = Diagnostics()
       if let root = YAMLReader.read(SourceText(name: "t.yaml", text: file), into: &diagnostics) {
         _ = Interpolation(variable: { _ in .missing }, secret: { _ in .missing }).apply(to: root, into: &diagnostics)
