@@ -8,7 +8,8 @@ import Synchronization
 /// of one server leaves those of the others alone.
 ///
 /// A server that is handed over in a reload is remembered until the reload is over: requests for it wait for the next server of
-/// their path, and the listener and its connections stay open even if no server is there meanwhile.
+/// their path, and the listener and its connections stay open even if no server is there meanwhile. A server that ended otherwise is
+/// remembered as long as its listener is open: requests for it are refused as by a program that stops, not as for an unknown path.
 final class HTTPListener: @unchecked Sendable {
   /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])
@@ -19,6 +20,16 @@ final class HTTPListener: @unchecked Sendable {
     /// The server is being replaced: the request waits, at most this long.
     case held(TimeSpan)
     case answer(ServerAnswer)
+  }
+
+  /// What a server serves, and with which certificate.
+  private struct Served {
+    let rules: ServingRules
+    let files: TLSServing.Files?
+
+    init(_ server: HTTPServer) { (rules, files) = (server.options.rules, server.options.tls?.files) }
+
+    func isCovered(by other: Served) -> Bool { rules.isCovered(by: other.rules) && files == other.files }
   }
 
   private let address: String
@@ -36,6 +47,9 @@ final class HTTPListener: @unchecked Sendable {
   private var servers: [HTTPServer] = []
   /// Servers that are handed over, the newest first.
   private var held: [HTTPServer] = []
+  /// What servers served that have ended, the newest first, at most `mostEnded`.
+  private var ended: [Served] = []
+  private static let mostEnded = 64
   private var connections: [ObjectIdentifier: ServerConnection] = [:]
   /// No request is served any more.
   private(set) var isClosed = false
@@ -157,7 +171,12 @@ final class HTTPListener: @unchecked Sendable {
         server.isServing = false
         server.state.withLock { $0.isHandedOver = keeps }
         listener.servers.removeAll { $0 === server }
-        if keeps { listener.held.insert(server, at: 0) } else { listener.wake() }
+        if keeps {
+          listener.held.insert(server, at: 0)
+        } else {
+          listener.remember(Served(server))
+          listener.wake()
+        }
       }
       close(unlessUsed: &listeners)
     }
@@ -169,6 +188,7 @@ final class HTTPListener: @unchecked Sendable {
       for listener in listeners.values {
         listener.answer { listener in
           listener.held = []
+          listener.ended = []
           listener.wake()
         }
         listener.close(unlessUsed: &listeners)
@@ -209,10 +229,15 @@ final class HTTPListener: @unchecked Sendable {
     server.isServing = true
     servers.insert(server, at: 0)
     // An old server with the same paths and methods waits for no other.
-    held.removeAll {
-      $0.options.rules.isCovered(by: server.options.rules) && $0.options.tls?.files == server.options.tls?.files
-    }
+    held.removeAll { Served($0).isCovered(by: Served(server)) }
+    ended.removeAll { $0.isCovered(by: Served(server)) }
     wake()
+  }
+
+  private func remember(_ served: Served) {
+    ended.removeAll { $0.isCovered(by: served) }
+    ended.insert(served, at: 0)
+    if ended.count > Self.mostEnded { ended.removeLast() }
   }
 
   /// Tries requests that wait again.
@@ -273,29 +298,27 @@ final class HTTPListener: @unchecked Sendable {
   /// - Parameter files: The certificate of the connection: servers with other rules for clients' certificates are left out.
   func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
     if isClosed { return .answer(.stopped) }
-    if servers.count == 1, held.isEmpty, servers[0].options.tls?.files == files {
+    if servers.count == 1, held.isEmpty, ended.isEmpty, servers[0].options.tls?.files == files {
       let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)
       return refusal.map(Way.answer) ?? .server(servers[0])
     }
-    if let server = best(servers, path, method, files) { return .server(server) }
-    if let server = best(held, path, method, files) { return .held(server.options.rules.queueTimeout) }
-    let there = servers.filter { $0.options.rules.serves(path: path) }
-    if there.contains(where: { $0.options.tls?.files == files }) {
-      let methods = there.filter { $0.options.tls?.files == files }.flatMap { $0.options.rules.methods ?? [] }
-      return .answer(.notAllowed(methods))
+    func takes(_ served: Served) -> Bool {
+      served.files == files && served.rules.refusal(ofPath: path, method: method) == nil
     }
+    if let server = best(servers, where: takes) { return .server(server) }
+    if let server = best(held, where: takes) { return .held(server.options.rules.queueTimeout) }
+    let there = servers.filter { $0.options.rules.serves(path: path) }
+    let same = there.filter { $0.options.tls?.files == files }
     // The connection has another certificate than its servers have now.
-    if !there.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
+    if same.isEmpty, !there.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
+    if ended.contains(where: takes) { return .answer(.stopped) }
+    if !same.isEmpty { return .answer(.notAllowed(same.flatMap { $0.options.rules.methods ?? [] })) }
     return .answer(ServerAnswer(404))
   }
 
-  private func best(
-    _ servers: [HTTPServer], _ path: UnsafeRawBufferPointer, _ method: UnsafeRawBufferPointer,
-    _ files: TLSServing.Files?
-  ) -> HTTPServer? {
+  private func best(_ servers: [HTTPServer], where takes: (Served) -> Bool) -> HTTPServer? {
     var found: HTTPServer?
-    for server in servers
-    where server.options.tls?.files == files && server.options.rules.refusal(ofPath: path, method: method) == nil {
+    for server in servers where takes(Served(server)) {
       if server.options.rules.path != nil { return server }
       if found == nil { found = server }
     }

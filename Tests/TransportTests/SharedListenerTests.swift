@@ -96,10 +96,14 @@ import Testing
     other.send("GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n")
     let held = try second.request()
     first.server.stop(within: .seconds(60))
-    #expect(ask(one, "GET /a") == "404 ")
+    #expect(ask(one, "GET /a") == "503 ", "as of a program that stops; the path may come back")
     held.reply.reply(status: 200, headers: [], body: Array("late".utf8))
     #expect(other.message().map { String(decoding: $0.body, as: UTF8.self) } == "late")
-    #expect(ask(other, "GET /a") == "404 ")
+    #expect(ask(other, "GET /a") == "503 ")
+    #expect(ask(other, "GET /c") == "404 ")
+    let again = try Site(port, "again", path: "/a")
+    #expect(ask(other, "GET /a") == "200 again")
+    again.server.stop(within: .seconds(60))
     // The last one closes the address.
     second.server.stop(within: .seconds(60))
     #expect(one.byte() == nil && other.byte() == nil)
@@ -202,7 +206,7 @@ import Testing
     // The same server, as a reload does it: the connection of the client stays.
     let other = try Site(port, "other", path: "/other") { $0.tls = first }
     old.server.stop(within: .seconds(5))
-    #expect(ask().hasPrefix("404"))
+    #expect(ask().hasPrefix("503"))
     let new = try keepingListeners.withLock { _ in
       KeptListeners.begin()
       defer { KeptListeners.end() }
