@@ -86,7 +86,8 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
 
       Several sources and sinks can share an address, also those of several pipelines: `httpServer`, `sse`, `webSocket` and \
       `prometheusExporter`, each with its own `path`, or with other `methods` of the same path. A path that none of them has is \
-      answered 404, a method that none of them takes there 405 with `Allow`. Without `path` a server gets what no other one has. \
+      answered 404, that of a pipeline that has ended 503, a method that none of them takes there 405 with `Allow`. Without \
+      `path` a server gets what no other one has. \
       All of them need the same `tls`; the other parameters are each server's own. A connection counts towards the \
       `maxConnections` of the server of its last request; the address takes as many as all of them together.
 

@@ -56,7 +56,7 @@ import Transport
     // The end of one pipeline leaves the other one alone.
     one.inTurn { $0.execution.drain() }
     #expect(one.runToEnd() == .completed)
-    #expect(try ask(port, "POST /orders").readAll().hasPrefix("HTTP/1.1 404"))
+    #expect(try ask(port, "POST /orders").readAll().hasPrefix("HTTP/1.1 503"))
     let again = try ask(port, "POST /other", "y")
     other.run { again.waits(milliseconds: 0) }
     #expect(again.readAll().hasPrefix("HTTP/1.1 200"))
