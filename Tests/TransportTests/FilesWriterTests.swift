@@ -28,6 +28,8 @@ import Testing
     }
     add(150)
     #expect(written.wait(until: monotonicNow() + 60_000_000_000) { $0 == 150 ? true : nil } == true)
+    // A block counts until its completion has returned.
+    #expect(Polling.until { writer.queuedBytes == 0 })
     // The file is full: the next block has it renamed, which does not happen yet.
     for _ in 0..<5 { add(300_000) }
     #expect(writer.queuedBytes == 1_500_000)
