@@ -1,5 +1,6 @@
 import Foundation
 import PipelineCore
+import PipelineHost
 import Testing
 
 @testable import Transport

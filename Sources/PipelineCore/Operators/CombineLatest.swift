@@ -132,7 +132,7 @@ struct CombineLatest: CombiningOperator {
     private func unsettle(_ number: Int) {
       if changed == nil {
         execution.priorities.add(precedence)
-        whenSettled()
+        later()
       }
       changed = number
     }
@@ -140,7 +140,7 @@ struct CombineLatest: CombiningOperator {
     override func resumed(_ token: Int) {
       guard changed != nil else { return }
       // A node upstream may change an input once more.
-      if execution.priorities.has(before: precedence) { whenSettled() } else { settle() }
+      if execution.priorities.has(before: precedence) { waitLonger() } else { settle() }
     }
 
     private func settle() {

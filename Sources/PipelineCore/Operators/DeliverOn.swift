@@ -80,7 +80,7 @@ struct DeliverOn: OperatorComponent {
 
     override func resumed(_ token: Int) {
       if execution.priorities.has(before: precedence) {
-        later()
+        waitLonger()
         return
       }
       guard let item = waiting.popFirst() else { return }

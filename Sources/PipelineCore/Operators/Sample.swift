@@ -108,12 +108,12 @@ struct Sample: OperatorComponent {
       due += 1
       guard due == 1 else { return }
       execution.priorities.add(precedence)
-      whenSettled()
+      later()
     }
 
     override func resumed(_ token: Int) {
       guard due > 0 else { return }
-      if execution.priorities.has(before: precedence) { whenSettled() } else { settle() }
+      if execution.priorities.has(before: precedence) { waitLonger() } else { settle() }
     }
 
     private func settle() {

@@ -56,7 +56,7 @@ struct SubscribeOn: OperatorComponent {
     override func resumed(_ token: Int) {
       guard isWaiting else { return }
       if execution.priorities.has(before: precedence) {
-        later()
+        waitLonger()
         return
       }
       isWaiting = false

@@ -241,8 +241,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   /// Calls `resumed` with an empty stack, later in this turn or in the next.
   public final func later(_ token: Int = 0) { executor.defer(self, token) }
-  /// Has ``resumed(_:)`` called when everything that the present event of a source changes has changed.
-  final func whenSettled() { executor.defer(self, 0, settles: true) }
+  /// The same, called in ``resumed(_:)`` because a step upstream has yet to run.
+  final func waitLonger() { executor.waitLonger(self) }
 
   /// Subscribes one of `nodeContext.inputs` for this node itself and cancels it when the node ends. Inner signals need
   /// inlets.

@@ -46,7 +46,7 @@ class SettlingNode: TriggeredNode {
       hasFirst = true
       if first == nil { first = OwnedEvent(event) } else { first?.assign(event, retiring: arena) }
       execution.priorities.add(precedence)
-      return whenSettled()
+      return later()
     }
     rest.append(OwnedEvent(event))
   }
@@ -54,7 +54,7 @@ class SettlingNode: TriggeredNode {
   override func resumed(_ token: Int) {
     guard hasFirst else { return }
     // A node upstream may change the trigger once more.
-    if execution.priorities.has(before: precedence) { whenSettled() } else { settle() }
+    if execution.priorities.has(before: precedence) { waitLonger() } else { settle() }
   }
 
   /// Takes the events that wait.

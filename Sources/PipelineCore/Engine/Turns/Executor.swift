@@ -120,12 +120,16 @@ public final class Executor: @unchecked Sendable {
   /// A sink had paused the input before this turn: deferred steps wait.
   private var defersLonger = false
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
-  private var deferred: [(node: OperatorNode, token: Int, settles: Bool)] = []
+  private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
-  /// Where the steps begin in `deferred` that the innermost start of a source has deferred; those before belong to outer events.
+  /// Where the steps begin in `deferred` that the innermost start of sources has deferred; those before belong to outer events.
   private var nestedHead = Int.max
+  /// The nodes whose deferred steps are on the stack, the innermost last.
+  private var resuming: [OperatorNode] = []
   /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
   package private(set) var deferrals: UInt64 = 0
+  /// How many of these were by a step that ran too early: a step upstream of it has yet to run.
+  private var waits: UInt64 = 0
   /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
   /// nothing comes from outside.
   private(set) var drain: UInt64 = 0
@@ -463,7 +467,7 @@ public final class Executor: @unchecked Sendable {
     while deferredHead < deferred.count, steps < Self.deferredLimit {
       let step = deferred[deferredHead]
       deferredHead += 1
-      if !step.node.isClosed { step.node.resumed(step.token) }
+      resume(step.node, step.token)
       steps += 1
       if spend(), yielding, steps >= Self.deferredLeast { break }
     }
@@ -536,36 +540,42 @@ public final class Executor: @unchecked Sendable {
   @inline(__always)
   func finishEvent(yielding: Bool = false) {
     guard deferredHead < deferred.count else { return }
-    if depth == 0 { runDeferred(yielding: yielding) } else if nestedHead < deferred.count { settleNested() }
+    if depth == 0 { runDeferred(yielding: yielding) } else if nestedHead < deferred.count { runNested() }
   }
 
-  /// Runs the steps that wait until an event of a starting source has settled, so that it makes no difference whether the source starts at the
-  /// launch or within an outer event. What else the start defers waits for the outer event.
+  private func resume(_ node: OperatorNode, _ token: Int) {
+    if node.isClosed { return }
+    resuming.append(node)
+    node.resumed(token)
+    resuming.removeLast()
+  }
+
+  /// Runs the steps that the innermost start of sources has deferred, after an event of one of these, so that it makes no difference whether
+  /// sources start at the launch or within an outer event. Two kinds wait for the outer event: steps of a node that is on the stack, so that
+  /// a `repeat` does not nest its rounds, and those that wait for a step upstream that the outer event has deferred.
   @inline(never)
-  private func settleNested() {
-    var goesOn = true
-    while goesOn {
-      goesOn = false
-      var index = max(nestedHead, deferredHead)
-      var end = deferred.count
-      while index < end {
-        guard deferred[index].settles else {
-          index += 1
-          continue
-        }
-        let (node, token, _) = deferred.remove(at: index)
-        end -= 1
-        let count = deferred.count
-        if !node.isClosed { node.resumed(token) }
-        // One that waits again waits for a step upstream, of this source or of an outer event.
-        let waits = count < deferred.count && deferred[count...].contains { $0.node === node }
-        if !waits { goesOn = true }
+  private func runNested() {
+    if defersLonger { return }
+    var waiting = max(nestedHead, deferredHead)
+    var (steps, idle) = (0, 0)
+    while waiting < deferred.count, steps < Self.deferredLimit {
+      let (node, token) = deferred[waiting]
+      if resuming.contains(where: { $0 === node }) {
+        waiting += 1
+        continue
       }
+      deferred.remove(at: waiting)
+      let before = (deferrals, waits)
+      resume(node, token)
+      steps += 1
+      idle = waits != before.1 && deferrals == before.0 &+ 1 ? idle + 1 : 0
+      // All that are left wait for a step of the outer event.
+      if idle > deferred.count - waiting { break }
+      if spend() { break }
     }
   }
 
-  /// Starts a source from inside a node: what the start defers waits until the outer event has been processed, unless it waits for an event of
-  /// the source to settle.
+  /// Starts sources from inside a node: what an event of theirs defers runs after it (``runNested()``).
   func nested(_ start: () -> Void) {
     depth += 1
     let outer = nestedHead
@@ -576,11 +586,15 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Calls `resumed` of `node` with an empty stack, later in this turn or, if the turn is spent, in the next.
-  ///
-  /// - Parameter settles: The node waits until everything that an event of a source changes has changed, not for anything else.
-  func `defer`(_ node: OperatorNode, _ token: Int, settles: Bool = false) {
+  func `defer`(_ node: OperatorNode, _ token: Int) {
     deferrals &+= 1
-    deferred.append((node, token, settles))
+    deferred.append((node, token))
+  }
+
+  /// Calls `resumed` of `node` again, which has run before a step upstream of it.
+  func waitLonger(_ node: OperatorNode) {
+    waits &+= 1
+    self.defer(node, 0)
   }
 
   /// The deferred steps of `node`: positions in the queue and tokens.
@@ -648,6 +662,7 @@ public final class Executor: @unchecked Sendable {
   /// Lets held timers fire. They are late because they were held, not because the process was stopped.
   private func releaseTimers() {
     timers.releaseHeld()
+    graceEnd = nil
     graceGiven = now
   }
 
