@@ -39,48 +39,6 @@ extension ExpressionType {
     return self == unwrapped ? changed : .wrapper(changed)
   }
 
-  /// The common type of values of these types.
-  static func either(_ types: [ExpressionType]) -> ExpressionType {
-    let mayBeNull = types.contains(.null) || types.contains { $0 != $0.unwrapped }
-    let others = types.filter { $0 != .null }.map(\.unwrapped)
-    guard let first = others.first else { return types.isEmpty ? .dyn : .null }
-    var joined = first
-    for other in others.dropFirst() where other != joined {
-      guard case .object(let fields, let open) = joined, case .object(let more, let moreOpen) = other else {
-        return .dyn
-      }
-      joined = .object(fields: either(fields, more, open || moreOpen), open: open || moreOpen)
-    }
-    return mayBeNull ? joined.orNull : joined
-  }
-
-  private static func either(_ a: [Field], _ b: [Field], _ isOpen: Bool) -> [Field] {
-    var fields: [Field] = []
-    for field in a {
-      var field = field
-      if let other = b.first(where: { $0.name == field.name }) {
-        field.mayBeAbsent = field.mayBeAbsent || other.mayBeAbsent
-        if field.type != other.type || field.isDeclared != other.isDeclared {
-          // A declared type applies when the field is read; the other's does not.
-          field.type = field.isDeclared == other.isDeclared ? either([field.type, other.type]) : .dyn
-          field.isDeclared = field.isDeclared && other.isDeclared
-        }
-        if field.choices != other.choices { field.choices = [] }
-      } else {
-        field.mayBeAbsent = true
-        if isOpen { field.type = .dyn }
-      }
-      fields.append(field)
-    }
-    for field in b where !a.contains(where: { $0.name == field.name }) {
-      var field = field
-      field.mayBeAbsent = true
-      if isOpen { field.type = .dyn }
-      fields.append(field)
-    }
-    return fields
-  }
-
   /// The type of a value written in the pipeline file.
   package static func of(_ value: Value) -> ExpressionType {
     switch value.what {
@@ -103,19 +61,6 @@ extension ExpressionType {
       return .object(fields: fields, open: false)
     default: return .dyn
     }
-  }
-}
-
-extension EventType {
-  /// The type of events that come from several signals.
-  static func either(_ inputs: [EventType]) -> EventType {
-    if let first = inputs.first, inputs.allSatisfy({ $0 == first }) { return first }
-    return EventType(.either(inputs.map(\.type)))
-  }
-
-  /// The type of the lists that `combineLatest` and `zip` send.
-  static func list(_ inputs: [EventType]) -> EventType {
-    EventType(.list(inputs.isEmpty ? .dyn : .either(inputs.map(\.type))))
   }
 }
 

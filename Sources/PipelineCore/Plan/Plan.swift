@@ -269,39 +269,6 @@ extension SignalPlan {
   }
 }
 
-/// The compiler's knowledge about the events of a signal.
-public struct EventType: Sendable, Equatable {
-  package var type: ExpressionType
-  /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.
-  package var tuple: [String]?
-  package var elements: [ExpressionType] = []
-  /// The source that reads the events as texts, while they are unchanged; nil: they may be anything.
-  package var text: TextOrigin?
-
-  /// Events of this type.
-  public init(_ type: ExpressionType, tuple: [String]? = nil, elements: [ExpressionType] = []) {
-    self.type = type
-    self.tuple = tuple
-    self.elements = elements
-  }
-  /// Events of any type.
-  public static let dyn = EventType(.dyn)
-
-  /// Facts beside the type, for messages.
-  var form: ExpressionScope.EventForm {
-    if let tuple { return .parts(tuple) }
-    return text.map { .text($0) } ?? .any
-  }
-
-  /// Events that a source reads as texts. Their type is not `string`, because a test of the pipeline may send other
-  /// values in place of the source; but a text never has fields.
-  static let text: EventType = {
-    var type = EventType.dyn
-    type.text = TextOrigin()
-    return type
-  }()
-}
-
 /// The expressions of one or several steps that see the same event: they share the slots of one projection of the
 /// event.
 package final class Segment: @unchecked Sendable {

@@ -237,7 +237,7 @@ struct HTTPRequestReader {
     var size = 0
     var digits = 0
     for byte in text {
-      guard let digit = Self.hexadecimal(byte) else { break }
+      guard let digit = FormText.hexadecimal(byte) else { break }
       digits += 1
       guard digits <= 15 else { return nil }
       size = size << 4 | Int(digit)
@@ -248,12 +248,6 @@ struct HTTPRequestReader {
     guard rest.isEmpty || rest.first == UInt8(ascii: ";"), rest.allSatisfy(Self.isInValue) else { return nil }
     extra += rest.count
     return extra <= maxHeadBytes ? size : nil
-  }
-
-  static func hexadecimal(_ byte: UInt8) -> UInt8? {
-    if byte &- 48 < 10 { return byte &- 48 }
-    let letter = (byte | 0x20) &- 97
-    return letter < 6 ? letter + 10 : nil
   }
 
   /// A visible character, space, tab, or a byte beyond ASCII.

@@ -27,8 +27,8 @@ package enum FormText {
     var rest = text
     while let byte = rest.popFirst() {
       if byte == UInt8(ascii: "%"), rest.count >= 2,
-        let high = HTTPRequestReader.hexadecimal(rest[rest.startIndex]),
-        let low = HTTPRequestReader.hexadecimal(rest[rest.startIndex + 1])
+        let high = hexadecimal(rest[rest.startIndex]),
+        let low = hexadecimal(rest[rest.startIndex + 1])
       {
         bytes.append(high << 4 | low)
         rest = rest.dropFirst(2)
@@ -55,8 +55,8 @@ package enum FormText {
       if byte == UInt8(ascii: "+") {
         bytes.append(32)
       } else if byte == UInt8(ascii: "%"), rest.count >= 2,
-        let high = HTTPRequestReader.hexadecimal(rest[rest.startIndex]),
-        let low = HTTPRequestReader.hexadecimal(rest[rest.startIndex + 1])
+        let high = hexadecimal(rest[rest.startIndex]),
+        let low = hexadecimal(rest[rest.startIndex + 1])
       {
         bytes.append(high << 4 | low)
         rest = rest.dropFirst(2)
@@ -65,5 +65,12 @@ package enum FormText {
       }
     }
     return String(decoding: bytes, as: UTF8.self)
+  }
+
+  /// The value of a hexadecimal digit; nil: it is none.
+  static func hexadecimal(_ byte: UInt8) -> UInt8? {
+    if byte &- 48 < 10 { return byte &- 48 }
+    let letter = (byte | 0x20) &- 97
+    return letter < 6 ? letter + 10 : nil
   }
 }

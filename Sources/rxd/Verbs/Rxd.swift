@@ -24,8 +24,3 @@ struct Rxd: ParsableCommand {
     ],
     defaultSubcommand: Run.self)
 }
-
-enum Version {
-  static let number = "0.1.0"
-  static let line = "rxd \(number)"
-}

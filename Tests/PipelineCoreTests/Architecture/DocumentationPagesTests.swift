@@ -115,4 +115,57 @@ import Testing
     #expect(words > most / 2)
     #expect(words <= most)
   }
+
+  /// A decision: its file, number and title, and what stands before its question.
+  private struct Decision {
+    var file: String
+    var number: Int
+    var title: String
+    var head: [String]
+  }
+
+  private static func decisions() throws -> [Decision] {
+    let folder = packageRoot.appending(path: "docs/decisions")
+    let files = try FileManager.default.contentsOfDirectory(atPath: folder.path).filter {
+      $0.hasSuffix(".md") && $0 != "README.md"
+    }
+    return try files.sorted().map { file in
+      let lines = try text("docs/decisions/\(file)").components(separatedBy: "\n")
+      let found = try #require(
+        lines.first?.wholeMatch(of: #/# (\d+)\. (.+)/#), "\(file): the first line is '# NUMBER. TITLE'")
+      let number = try #require(Int(found.1))
+      #expect(Int(file.prefix(4)) == number, "\(file): the number of the file is that of the title")
+      return Decision(
+        file: file, number: number, title: String(found.2),
+        head: Array(lines.dropFirst().prefix { !$0.hasPrefix("**") && !$0.hasPrefix("|") }))
+    }
+  }
+
+  @Test func everyDecisionIsInTheIndexOnce() throws {
+    let decisions = try Self.decisions()
+    #expect(decisions.count > 130)
+    #expect(Set(decisions.map(\.number)).count == decisions.count)
+    let index = try Self.text("docs/decisions/README.md").components(separatedBy: "\n").filter { $0.hasPrefix("- ") }
+    let wanted = decisions.map { "- [\($0.number)](\($0.file)) \($0.title)" }
+    #expect(index.sorted() == wanted.sorted(), "docs/decisions/README.md has one line for each decision")
+  }
+
+  /// A decision that changes another one is named at the top of that one.
+  @Test func aChangedDecisionSaysSo() throws {
+    let decisions = try Self.decisions()
+    var changes = 0
+    for decision in decisions {
+      for line in decision.head
+      where ["Changes", "Replaces", "Supersedes", "Amends", "Extends"].contains(where: line.hasPrefix) {
+        for link in line.prefix(while: { $0 != ";" }).matches(of: #/\]\((\d{4}-[^)#]+)\)/#) {
+          let changed = try #require(decisions.first { $0.file == link.1 }, "\(decision.file): \(link.1)")
+          changes += 1
+          #expect(
+            changed.head.contains { $0.contains("(\(decision.file))") },
+            "\(changed.file) does not name \(decision.file)")
+        }
+      }
+    }
+    #expect(changes > 10)
+  }
 }

@@ -1,11 +1,3 @@
-/// The progress of a sink in a saved state.
-enum SinkStatus: UInt8 {
-  case open
-  /// Its input had ended; some of it was not written.
-  case ended
-  case drained
-}
-
 extension SinkPlan {
   /// The key of the sink's place in a saved state.
   var placeReference: String { "\(reference).place" }

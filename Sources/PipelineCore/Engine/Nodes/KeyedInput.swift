@@ -42,13 +42,3 @@ final class KeyedInput: Downstream, Subscription {
     downstream._withUnsafeGuaranteedRef { $0.fail(failure) }
   }
 }
-
-extension SignalPlan {
-  /// Whether its events are made outside of the scope in which it is read.
-  var isShared: Bool {
-    switch kind {
-    case .named, .errors: true
-    case .source, .input, .node, .run: false
-    }
-  }
-}

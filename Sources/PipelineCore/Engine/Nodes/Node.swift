@@ -481,9 +481,3 @@ package final class Scope {
     Scope(outer: outer, error: error, origin: origin, key: key, subject: subject, work: work)
   }
 }
-
-/// Identifies a step of the plan.
-package struct StepID: Sendable, Hashable {
-  package var number: Int
-  package init(_ number: Int) { self.number = number }
-}

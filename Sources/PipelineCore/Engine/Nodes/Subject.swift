@@ -71,18 +71,6 @@ final class Subject: Downstream {
   }
 }
 
-extension SignalPlan {
-  /// Whether the signal begins with the input that the node around a chain feeds.
-  var isFed: Bool {
-    switch kind {
-    case .input: true
-    case .run(_, let input): input.isFed
-    case .node(_, _, let inputs): inputs.count == 1 && inputs[0].isFed
-    case .named, .errors, .source: false
-    }
-  }
-}
-
 extension OperatorNode {
   /// Whether subscribing the input again can bring events: a group's events come once.
   final var canRunAgain: Bool {

@@ -1,0 +1,111 @@
+import Foundation
+
+/// The files of one folder of `Sources`, sorted into rooms: its folders, or the parts of their paths that a list names.
+struct SourceRooms {
+  struct Use: Hashable {
+    var file: String
+    /// A type, or `.member`.
+    var name: String
+  }
+
+  struct Way: Hashable {
+    var from: String
+    var to: String
+  }
+
+  private struct File {
+    var path: String
+    var room: String
+    var names: SwiftNames
+  }
+
+  private var files: [File] = []
+
+  /// - Parameter rooms: Folders below `folder`. A file belongs to the longest that its path begins with, or to none: it then only joins
+  ///   the parts of the target, as `main.swift`.
+  init(_ folder: String, rooms: [String]) throws {
+    let root = packageRoot.appending(path: "Sources/\(folder)")
+    for path in try FileManager.default.subpathsOfDirectory(atPath: root.path).sorted() where path.hasSuffix(".swift") {
+      let room = rooms.filter { path.hasPrefix($0 + "/") }.max { $0.count < $1.count }
+      guard let room else { continue }
+      let text = try String(contentsOf: root.appending(path: path), encoding: .utf8)
+      files.append(File(path: path, room: room, names: SwiftNames(text)))
+    }
+  }
+
+  var count: Int { files.count }
+
+  /// Folders with files that no room holds.
+  static func foldersWithoutRoom(_ folder: String, rooms: [String]) throws -> Set<String> {
+    let root = packageRoot.appending(path: "Sources/\(folder)")
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: root.path).filter {
+      $0.hasSuffix(".swift") && $0.contains("/")
+    }
+    return Set(
+      paths.filter { path in !rooms.contains { path.hasPrefix($0 + "/") } }.map { String($0[..<$0.lastIndex(of: "/")!]) })
+  }
+
+  /// What files use of each other. A name that several of the parts declare cannot be told apart and is left out, and so is one that the
+  /// part declares itself.
+  private func uses(by part: (File) -> String) -> [Way: Set<Use>] {
+    var types: [String: Set<String>] = [:]
+    var values: [String: Set<String>] = [:]
+    var additions: [String: Set<String>] = [:]
+    var own: [String: Set<String>] = [:]
+    for file in files {
+      let part = part(file)
+      for name in file.names.offeredTypes { types[name, default: []].insert(part) }
+      for name in file.names.values { values[name, default: []].insert(part) }
+      for name in file.names.additions { additions[name, default: []].insert(part) }
+      own[part, default: []].formUnion(file.names.types)
+    }
+    var result: [Way: Set<Use>] = [:]
+    for file in files {
+      let part = part(file)
+      for name in file.names.usedTypes where own[part]?.contains(name) != true {
+        guard let found = types[name], found.count == 1, let other = found.first else { continue }
+        result[Way(from: part, to: other), default: []].insert(Use(file: file.path, name: name))
+      }
+      for name in file.names.usedValues where !Self.names.contains(name) {
+        guard let found = additions[name], found.count == 1, values[name] == found, let other = found.first, other != part
+        else { continue }
+        result[Way(from: part, to: other), default: []].insert(Use(file: file.path, name: "." + name))
+      }
+    }
+    return result
+  }
+
+  /// Members of the standard library and of Foundation that an extension may also have.
+  private static let names: Set<String> = [
+    "contains", "count", "decode", "description", "elements", "encode", "first", "hash", "init", "isEmpty", "kill", "map", "prefix",
+    "reduce", "sorted", "suffix", "write",
+  ]
+
+  var usesOfRooms: [Way: Set<Use>] { uses { $0.room }.filter { $0.key.from != $0.key.to } }
+
+  /// Groups of types that cannot be understood one by one: each uses each other one, by way of others, too. A type is the file that has
+  /// its name, with those of its extensions (`Name+Part.swift`).
+  var knots: [Set<String>] {
+    var next: [String: Set<String>] = [:]
+    for way in uses(by: Self.unit).keys where way.from != way.to { next[way.from, default: []].insert(way.to) }
+    func reached(from start: String) -> Set<String> {
+      var found: Set<String> = []
+      var open = [start]
+      while let unit = open.popLast() {
+        for other in next[unit] ?? [] where found.insert(other).inserted { open.append(other) }
+      }
+      return found
+    }
+    let reachable = Dictionary(uniqueKeysWithValues: Set(files.map(Self.unit)).map { ($0, reached(from: $0)) })
+    var result: [Set<String>] = []
+    for (unit, found) in reachable where found.contains(unit) && !result.contains(where: { $0.contains(unit) }) {
+      result.append(found.filter { reachable[$0]?.contains(unit) == true })
+    }
+    return result
+  }
+
+  private static func unit(_ file: File) -> String {
+    let name = file.path.split(separator: "/").last ?? ""
+    return String(name.dropLast(".swift".count).prefix { $0 != "+" })
+  }
+}
