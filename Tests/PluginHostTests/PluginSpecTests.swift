@@ -54,6 +54,9 @@ import Testing
     let (spec, problems) = read(text)
     #expect(spec == nil)
     #expect(problems.contains(problem), "\(problems)")
+    var diagnostics = Diagnostics()
+    _ = PluginSpecReader.read(SourceText(name: "spec", text: text), into: &diagnostics)
+    #expect(Set(diagnostics.all.map(\.code.name)) == ["RX713"])
   }
 
   @Test(

@@ -47,6 +47,15 @@ import Testing
     #expect(running.events == [#""0""#, #""1""#, #""2""#, #""3""#])
   }
 
+  /// A periodic run that fails is an error, with what the program wrote; it is no event.
+  @Test func aRunThatFailsIsAnError() throws {
+    let running = try pipeline("{ shell: 'echo out; exit 3', every: 1h, immediate: true }")
+    #expect(running.run { running.probe("lost").events.count == 1 })
+    let lost = try #require(running.probe("lost").events.first)
+    #expect(lost.hasPrefix(#"["RX527","#) && lost.contains("3") && lost.contains("out"), "\(lost)")
+    #expect(running.events == [])
+  }
+
   @Test func takesLongInput() throws {
     let long = String(repeating: "x", count: 60_000)
     let running = try pipeline("{ command: [wc, -c], input: '\(long)' }")

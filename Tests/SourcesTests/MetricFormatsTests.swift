@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineHost
+import PipelineTestSupport
 import Testing
 
 /// `decode: statsd` and `decode: prometheus`: what lines mean, and what is refused at which byte.
@@ -142,15 +143,30 @@ import Testing
     #expect(events.count == 1)
   }
 
-  /// No bytes trap, and every line is an event or refused.
+  /// The starts of the lines of which a decoder says something.
+  private func starts(_ format: DecoderFormat, _ bytes: [UInt8]) -> Set<Int64> {
+    var starts: Set<Int64> = []
+    var at = 0
+    for line in bytes.split(separator: 0x0A, omittingEmptySubsequences: false) {
+      let isComment =
+        format == .prometheus && line.first == UInt8(ascii: "#") && String(validating: line, as: UTF8.self) != nil
+      if !isComment, line.contains(where: { ![0x20, 0x09, 0x0D].contains($0) }) { starts.insert(Int64(at)) }
+      at += line.count + 1
+    }
+    return starts
+  }
+
+  /// No bytes trap; every line is a metric or refused, at its place; and decoding twice gives the same.
   @Test(arguments: [DecoderFormat.statsd, .prometheus], 0..<20) func takesAnything(_ format: DecoderFormat, _ seed: Int)
     throws
   {
-    var random = SystemRandomNumberGenerator()
+    var random = SplitMix(UInt64(seed))
     let good =
       format == .statsd
       ? "a.b:1:2|ms|@0.5|#x:y,z|c:d|T17\n"
       : "# TYPE a histogram\na_bucket{le=\"+Inf\",b=\"\\\\\\n\\\"\"} 1e3 17 # {x=\"y\"} 1 2\n# EOF\n"
+    var events = 0
+    var refused = 0
     for _ in 0..<500 {
       var bytes = Array(good.utf8)
       for _ in 0...Int.random(in: 0..<4, using: &random) {
@@ -162,11 +178,22 @@ import Testing
         }
         if bytes.isEmpty { bytes = [0x0A] }
       }
-      let rows = RowBatch()
-      let arena = Arena()
-      try DecoderOptions(format, unit: .body).decoder().decode(Slab(bytes), arena: arena, into: rows)
-      _ = rows.rows.map { OwnedValue($0.value).json }
+      var results: [[String]] = []
+      for _ in 0..<2 {
+        let rows = RowBatch()
+        let arena = Arena()
+        let slab = Slab(bytes)
+        try DecoderOptions(format, unit: .body).decoder().decode(slab, arena: arena, into: rows)
+        let said = Set(rows.rows.map(\.offset) + rows.rejected.map(\.offset))
+        #expect(said == starts(format, bytes), "\(String(decoding: bytes, as: UTF8.self))")
+        results.append(rows.rows.map { OwnedValue($0.value).json } + rows.rejected.map { "\($0.reason)" })
+        events += rows.rows.count
+        refused += rows.rejected.count
+      }
+      #expect(results.first == results.last)
+      #expect(results.joined().allSatisfy { !$0.isEmpty })
     }
+    #expect(events > 100 && refused > 100, "\(events) events, \(refused) lines refused")
   }
 
   /// Metrics over each transport.

@@ -131,9 +131,7 @@ import Testing
       """)
     #expect(pipeline.run { pipeline.probe("ticks").events.count >= 5 })
     pipeline.inTurn { $0.execution.drain() }
-    let start = ContinuousClock.now
     #expect(pipeline.runToEnd() == .completed)
-    #expect(ContinuousClock.now - start < .seconds(10))
   }
 }
 

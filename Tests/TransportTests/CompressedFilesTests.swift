@@ -38,7 +38,7 @@ import Testing
 
   /// Lines that do not compress to nothing.
   private func lines(_ numbers: Range<Int>) -> String {
-    var random = SystemRandomNumberGenerator()
+    var random = SplitMix(1)
     return numbers.map { "\($0) \(random.next())\n" }.joined()
   }
 

@@ -1,4 +1,5 @@
 import Foundation
+import PipelineRuntime
 import PipelineTestSupport
 import Testing
 
@@ -41,7 +42,8 @@ import Testing
       }
       return
     }
-    let (wrong, right) = (try Self.codes(example, example.wrong, name), try Self.codes(example, example.right, name))
+    let wrong = try Self.reports(example, example.wrong, name).map(\.code)
+    let right = try Self.reports(example, example.right, name).map(\.code)
     #expect(wrong.contains(name), "\(example.file(example.wrong))\n\(wrong)")
     #expect(!right.contains(name), "\(example.file(example.right))\n\(right)")
     if !"7".contains(name.dropFirst(2).first ?? " ") {
@@ -49,12 +51,32 @@ import Testing
     }
   }
 
-  /// The codes of the errors, and of the code `wanted`, that a file brings: when it is checked, run with the events, or
-  /// tested.
-  private static func codes(_ example: CodeExample, _ text: String, _ wanted: String) throws -> [String] {
+  private struct Report {
+    var code: String
+    /// The location, the message and the help.
+    var text: String
+
+    init(_ diagnostic: Diagnostic) {
+      code = diagnostic.code.name
+      text =
+        (diagnostic.location.map { "\($0.line):\($0.column): " } ?? "") + diagnostic.message
+        + (diagnostic.help.map { "\n  help: \($0)" } ?? "")
+    }
+
+    /// What a dead letter says of its event.
+    init?(letter: String) throws {
+      guard let document = try JSONSerialization.jsonObject(with: Data(letter.utf8)) as? [String: Any],
+        let code = document["code"] as? String, let error = document["error"] as? String
+      else { return nil }
+      (self.code, text) = (code, error)
+    }
+  }
+
+  /// The errors, and what has the code `wanted`, that a file brings: when it is checked, run with the events, or tested.
+  private static func reports(_ example: CodeExample, _ text: String, _ wanted: String) throws -> [Report] {
     let file = example.file(text)
-    func relevant(_ diagnostics: [Diagnostic]) -> [String] {
-      diagnostics.filter { $0.severity == .error || $0.code.name == wanted }.map(\.code.name)
+    func relevant(_ diagnostics: [Diagnostic]) -> [Report] {
+      diagnostics.filter { $0.severity == .error || $0.code.name == wanted }.map(Report.init)
     }
     if wanted.hasPrefix("RX6") {
       var diagnostics = Diagnostics()
@@ -80,9 +102,92 @@ import Testing
       uniqueKeysWithValues: try zip(letters, example.events).map { (String($0), try MarbleCase.value($1)) })
     let script = SignalHistory(try Marbles("-\(letters.map(String.init).joined())-|"), values: values).script
     let run = try PipelineRun(yaml, sources: ["s": ScriptedSource(script)])
-    return run.deadLetters.compactMap { letter in
-      letter.firstMatch(of: /"code":"(RX[0-9]+)"/).map { String($0.1) }
+    return try run.deadLetters.compactMap { try Report(letter: $0) }
+  }
+
+  private static let tests = packageRoot.appending(path: "Tests")
+
+  /// The messages of all codes that a file shows, kept in Tests/Golden/Codes; RXD_UPDATE_GOLDEN=1 writes them anew.
+  @Test func messagesAreAsKept() throws {
+    var text = ""
+    for code in Diagnostic.Code.all {
+      guard let example = CodeExample.of(code), example.place != .situation else { continue }
+      let reports = try Self.reports(example, example.wrong, code.name).filter { $0.code == code.name }
+      for report in reports { text += "\(report.code) \(report.text)\n" }
     }
+    let file = Self.tests.appending(path: "Golden/Codes/messages.txt")
+    if ProcessInfo.processInfo.environment["RXD_UPDATE_GOLDEN"] == "1" { try Data(text.utf8).write(to: file) }
+    #expect(text == (try? String(contentsOf: file, encoding: .utf8)))
+  }
+
+  /// Codes that nothing reports any more, or only a machine without memory.
+  private static let unreported: Set<String> = ["RX109", "RX212", "RX232", "RX240", "RX308", "RX901"]
+
+  /// Each code stands with its message in `messages.txt`, another golden file or a test.
+  @Test func everyCodeIsTested() throws {
+    var tested: Set<String> = []
+    var files = 0
+    for path in try FileManager.default.subpathsOfDirectory(atPath: Self.tests.path)
+    where [".swift", ".txt", ".expect", ".yaml", ".py", ".json"].contains(where: path.hasSuffix) {
+      guard let text = try? String(contentsOf: Self.tests.appending(path: path), encoding: .utf8) else { continue }
+      files += 1
+      // The lists of this file test nothing.
+      let counted =
+        path.hasSuffix("/CodesTests.swift") ? text.components(separatedBy: "// MARK: Situations").last ?? "" : text
+      for match in counted.matches(of: /RX[0-9]{3}/) { tested.insert(String(match.output)) }
+    }
+    #expect(files > 400)
+    let codes = Set(Diagnostic.Code.all.map(\.name))
+    #expect(codes.subtracting(tested).sorted() == Self.unreported.sorted())
+  }
+
+  // MARK: Situations
+
+  private static func found(_ diagnostics: [Diagnostic]) -> [String] {
+    diagnostics.map { "\($0.code.name) \($0.message)" }
+  }
+
+  @Test(arguments: [
+    ("sources.typed.stdin.decode", "RX215 there is no '=' behind the path"),
+    ("sources..stdin=lines", "RX215 a part of the path is empty"),
+  ]) func anOverrideIsAPathAndAValue(_ text: String, _ message: String) {
+    var diagnostics = Diagnostics()
+    #expect(Override(text, into: &diagnostics) == nil)
+    #expect(Self.found(diagnostics.all) == [message])
+  }
+
+  @Test(arguments: [16, 17]) func innerSignalsAreNested16Deep(_ depth: Int) {
+    var signal = "{ from: s }"
+    for _ in 0..<depth { signal = "{ merge: [s, \(signal)] }" }
+    let file = "sources: { s: { stdin: {} } }\nsinks: { out: { from: \(signal), stdout: {} } }\n"
+    let errors = CheckingTests.check(Array(file.utf8)).diagnostics.filter { $0.severity == .error }
+    #expect(Self.found(errors) == (depth == 16 ? [] : ["RX321 inner signals are nested more than 16 deep"]))
+  }
+
+  @Test func partsOfSchemasThatAreNoTypes() {
+    let file =
+      "sources: { s: { stdin: { decode: json }, schema: outside.schema.json } }\nsinks: { out: { from: s, stdout: {} } }\n"
+    let diagnostics = CheckingTests.check(Array(file.utf8)).diagnostics
+    #expect(
+      Self.found(diagnostics) == [
+        "RX325 the reference 'other.json#/$defs/customer' leads out of the file, so this part is taken for any value"
+      ])
+    #expect(diagnostics.first?.severity == .warning)
+  }
+
+  @Test func aPluginThatNothingLoads() {
+    let file = "plugins: [./a.so]\nsources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }\n"
+    #expect(
+      Self.found(CheckingTests.check(Array(file.utf8)).diagnostics) == [
+        "RX711 the plugin './a.so' cannot be loaded: this program loads none"
+      ])
+  }
+
+  @Test func aFileThatIsNotThere() {
+    let loaded = PipelineLoader().load("/nowhere/a.yaml")
+    #expect(loaded.plan == nil)
+    #expect(loaded.diagnostics.map(\.code.name) == ["RX710"])
+    #expect(loaded.diagnostics.first?.message.contains("/nowhere/a.yaml") == true)
   }
 
   @Test func everyCodeOfTheSourcesIsInTheTable() throws {

@@ -1,6 +1,7 @@
 import Foundation
 import PipelineCore
 import PipelineTestSupport
+import Synchronization
 import Testing
 
 /// No text and no event may bring the process down; random, but the same in every run.
@@ -26,17 +27,20 @@ import Testing
 
   @Test func randomTokens() {
     var dice = SplitMix(1)
+    var evaluated = 0
     for _ in 0..<6000 {
       var text = ""
       for _ in 0..<Int.random(in: 1...14, using: &dice) {
         text += Self.words.randomElement(using: &dice) ?? ""
       }
-      run(text, Self.events.randomElement(using: &dice) ?? "{}")
+      evaluated += run(text, Self.events.randomElement(using: &dice) ?? "{}")
     }
+    #expect(evaluated > 500, "too few of the texts are expressions")
   }
 
   @Test func randomBytes() {
     var dice = SplitMix(2)
+    var reported = 0
     for _ in 0..<3000 {
       let bytes = (0..<Int.random(in: 0...40, using: &dice)).map { _ in UInt8.random(in: 0...255, using: &dice) }
       var diagnostics = Diagnostics()
@@ -44,7 +48,12 @@ import Testing
         text: bytes, source: SourceText(name: "f", bytes: bytes), offsets: (0...Int32(bytes.count)).map { $0 })
       _ = ExpressionSyntax.parse(text, into: &diagnostics)?.check(in: ExpressionScope(), into: &diagnostics)
       _ = ExpressionTemplate.parse(text, into: &diagnostics)?.check(in: ExpressionScope(), into: &diagnostics)
+      for location in diagnostics.all.compactMap(\.location) {
+        #expect(location.offset >= 0 && location.length >= 0 && location.offset + location.length <= bytes.count)
+      }
+      if !diagnostics.all.isEmpty { reported += 1 }
     }
+    #expect(reported > 2000, "random bytes are hardly ever an expression")
   }
 
   @Test func damagedEvents() {
@@ -78,12 +87,14 @@ import Testing
       ("true ? ", "event.a", " : 1"), ("{'a': ", "event.a", "}"), ("", "event.a", " + 1"), ("!", "event.b", ""),
       ("[1].map(x, ", "event.a", ")"), ("optional.of(1).optMap(y, ", "event.a", ")"), ("", "event", ".a"),
     ]
+    let evaluated = Mutex(0)
     let thread = Thread {
       for (open, inner, close) in shapes {
         for depth in [60, 120, 245] {
-          run(
+          let count = run(
             String(repeating: open, count: depth) + inner + String(repeating: close, count: depth),
             #"{"a": 1, "b": true}"#)
+          evaluated.withLock { $0 += count }
         }
       }
     }
@@ -91,6 +102,7 @@ import Testing
     thread.stackSize = 6 << 20
     thread.start()
     while !thread.isFinished { sched_yield() }
+    #expect(evaluated.withLock { $0 } > shapes.count)
   }
 
   @Test func memoryIsBounded() {
@@ -104,7 +116,9 @@ import Testing
   }
 }
 
-private func run(_ text: String, _ event: String) {
+/// Evaluates a text as an expression and as a condition, in all modes, which must agree. Returns how many of the modes accept it.
+private func run(_ text: String, _ event: String) -> Int {
+  var evaluated = 0
   var diagnostics = Diagnostics()
   for mode in [ExpressionScope.Mode.lenient, .strict] {
     for checks in [true, false] {
@@ -120,16 +134,20 @@ private func run(_ text: String, _ event: String) {
         variables: 1, slots: projection.slotCount, arena: Arena(), json: JSONParser())
       let slab = Slab(Array(event.utf8))
       frame[0] = frame.json.open(slab.bytes)
-      if frame[0].isError { return }
+      if frame[0].isError { return evaluated }
       _ = projection.fill(frame[0], frame)
       let value = program.evaluate(frame)
+      let written = OutputBuffer()
       if value.isError {
-        _ = program.failureMessage(value, frame)
+        #expect(!program.failureMessage(value, frame).isEmpty)
         _ = program.failureLocation(value)
       } else {
-        JSONWriter.append(value, to: OutputBuffer())
+        JSONWriter.append(value, to: written)
       }
-      _ = program.evaluateBool(frame)
+      let shown = String(decoding: written.bytes, as: UTF8.self)
+      #expect(program.evaluateBool(frame) == (shown == "true" ? .yes : shown == "false" ? .no : .failed), "\(text)")
+      evaluated += 1
     }
   }
+  return evaluated
 }
