@@ -1,6 +1,6 @@
 import Foundation
 
-/// The files of one folder of `Sources`, sorted into rooms: its folders, or the parts of their paths that a list names.
+/// The files of one folder of `Sources`, sorted into rooms: its folders.
 struct SourceRooms {
   struct Use: Hashable {
     var file: String
@@ -20,30 +20,41 @@ struct SourceRooms {
   }
 
   private var files: [File] = []
+  /// Files with the path of a folder, and of none of the rooms.
+  private(set) var strangers: [String] = []
+  /// What the targets declare that this one can use: a member with such a name may be theirs.
+  private var known: Set<String> = []
 
-  /// - Parameter rooms: Folders below `folder`. A file belongs to the longest that its path begins with, or to none: it then only joins
-  ///   the parts of the target, as `main.swift`.
-  init(_ folder: String, rooms: [String]) throws {
-    let root = packageRoot.appending(path: "Sources/\(folder)")
-    for path in try FileManager.default.subpathsOfDirectory(atPath: root.path).sorted() where path.hasSuffix(".swift") {
-      let room = rooms.filter { path.hasPrefix($0 + "/") }.max { $0.count < $1.count }
-      guard let room else { continue }
-      let text = try String(contentsOf: root.appending(path: path), encoding: .utf8)
-      files.append(File(path: path, room: room, names: SwiftNames(text)))
+  /// All Swift files of the package's targets, by their paths below `Sources`.
+  private static let all: [String: SwiftNames] = {
+    let root = packageRoot.appending(path: "Sources")
+    var all: [String: SwiftNames] = [:]
+    for path in (try? FileManager.default.subpathsOfDirectory(atPath: root.path)) ?? [] where path.hasSuffix(".swift") {
+      if let text = try? String(contentsOf: root.appending(path: path), encoding: .utf8) {
+        all[path] = SwiftNames(text)
+      }
+    }
+    return all
+  }()
+
+  /// - Parameters:
+  ///   - rooms: Folders below `folder`. A file belongs to the longest that its path begins with. A file beside the rooms joins the
+  ///     parts, as `main.swift`, and belongs to none.
+  ///   - targets: Those that code of the folder can use.
+  init(_ folder: String, rooms: [String], using targets: [String]) {
+    for (path, names) in Self.all.sorted(by: { $0.key < $1.key }) {
+      if targets.contains(where: { path.hasPrefix($0 + "/") }) { known.formUnion(names.values) }
+      guard path.hasPrefix(folder + "/") else { continue }
+      let rest = String(path.dropFirst(folder.count + 1))
+      if let room = rooms.filter({ rest.hasPrefix($0 + "/") }).max(by: { $0.count < $1.count }) {
+        files.append(File(path: rest, room: room, names: names))
+      } else if rest.contains("/") {
+        strangers.append(path)
+      }
     }
   }
 
   var count: Int { files.count }
-
-  /// Folders with files that no room holds.
-  static func foldersWithoutRoom(_ folder: String, rooms: [String]) throws -> Set<String> {
-    let root = packageRoot.appending(path: "Sources/\(folder)")
-    let paths = try FileManager.default.subpathsOfDirectory(atPath: root.path).filter {
-      $0.hasSuffix(".swift") && $0.contains("/")
-    }
-    return Set(
-      paths.filter { path in !rooms.contains { path.hasPrefix($0 + "/") } }.map { String($0[..<$0.lastIndex(of: "/")!]) })
-  }
 
   /// What files use of each other. A name that several of the parts declare cannot be told apart and is left out, and so is one that the
   /// part declares itself.
@@ -66,8 +77,9 @@ struct SourceRooms {
         guard let found = types[name], found.count == 1, let other = found.first else { continue }
         result[Way(from: part, to: other), default: []].insert(Use(file: file.path, name: name))
       }
-      for name in file.names.usedValues where !Self.names.contains(name) {
-        guard let found = additions[name], found.count == 1, values[name] == found, let other = found.first, other != part
+      for name in file.names.usedValues where !Self.names.contains(name) && !known.contains(name) {
+        guard let found = additions[name], found.count == 1, values[name] == found, let other = found.first,
+          other != part
         else { continue }
         result[Way(from: part, to: other), default: []].insert(Use(file: file.path, name: "." + name))
       }
@@ -77,7 +89,8 @@ struct SourceRooms {
 
   /// Members of the standard library and of Foundation that an extension may also have.
   private static let names: Set<String> = [
-    "contains", "count", "decode", "description", "elements", "encode", "first", "hash", "init", "isEmpty", "kill", "map", "prefix",
+    "contains", "count", "decode", "description", "elements", "encode", "first", "hash", "init", "isEmpty", "kill",
+    "map", "prefix",
     "reduce", "sorted", "suffix", "write",
   ]
 

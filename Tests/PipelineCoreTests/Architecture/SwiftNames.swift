@@ -123,7 +123,8 @@ struct SwiftTokens {
   private func byte(_ offset: Int = 0) -> UInt8 { at + offset < bytes.count ? bytes[at + offset] : 0 }
 
   private static func isWord(_ byte: UInt8) -> Bool {
-    byte == UInt8(ascii: "_") || byte >= 0x80 || (byte | 0x20) >= UInt8(ascii: "a") && (byte | 0x20) <= UInt8(ascii: "z")
+    byte == UInt8(ascii: "_") || byte >= 0x80
+      || (byte | 0x20) >= UInt8(ascii: "a") && (byte | 0x20) <= UInt8(ascii: "z")
       || byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9")
   }
 
@@ -159,12 +160,16 @@ struct SwiftTokens {
         continue
       case UInt8(ascii: "("): depth += 1
       case UInt8(ascii: ")"):
-        if untilParenthesis, depth == 0 { return at += 1 }
+        if untilParenthesis, depth == 0 {
+          at += 1
+          return
+        }
         depth -= 1
       default: break
       }
       switch current {
-      case UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "("), UInt8(ascii: ")"), UInt8(ascii: ","), UInt8(ascii: ":"):
+      case UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "("), UInt8(ascii: ")"), UInt8(ascii: ","),
+        UInt8(ascii: ":"):
         // A colon behind a space belongs to `? :` or to a list of protocols.
         if current != UInt8(ascii: ":") || at > 0 && Self.isWord(bytes[at - 1]) {
           tokens.append(Token(text: String(UnicodeScalar(current)), isBehindDot: false))
@@ -172,7 +177,9 @@ struct SwiftTokens {
       default: break
       }
       // `0..<count` is a range and no member.
-      isBehindDot = current == UInt8(ascii: ".") && (at == 0 || bytes[at - 1] != UInt8(ascii: ".")) || isBehindDot && current == UInt8(ascii: "`")
+      isBehindDot =
+        current == UInt8(ascii: ".") && (at == 0 || bytes[at - 1] != UInt8(ascii: "."))
+        || isBehindDot && current == UInt8(ascii: "`")
       at += 1
     }
   }
