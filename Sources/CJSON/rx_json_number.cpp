@@ -30,7 +30,7 @@ inline const uint8_t *read_digits(const uint8_t *at, const uint8_t *end, uint64_
     uint64_t bytes;
     memcpy(&bytes, at, 8);
     bytes ^= 0x3030303030303030u;
-    // The lowest high bit is that of the first byte that is no digit; what carries goes to those behind it.
+    // The lowest high bit is that of the first byte that is not a digit; what carries goes to those behind it.
     const uint64_t others = (bytes | (bytes + 0x7676767676767676u)) & 0x8080808080808080u;
     if (others) {
       const int count = __builtin_ctzll(others) / 8;

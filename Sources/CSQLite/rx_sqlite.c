@@ -161,7 +161,7 @@ int rx_sqlite_prepare_one(sqlite3 *db, const char *sql, sqlite3_stmt **statement
   while (code == SQLITE_OK && rest && *rest && !*has_more) {
     while (isspace((unsigned char)*rest) || *rest == ';') rest++;
     if (!*rest) break;
-    // A comment is no statement.
+    // A comment is not a statement.
     sqlite3_stmt *next = NULL;
     if (lib.prepare_v2(db, rest, -1, &next, &rest) != SQLITE_OK || next) *has_more = true;
     lib.finalize(next);

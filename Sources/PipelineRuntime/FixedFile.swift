@@ -22,7 +22,7 @@ package struct FixedFile {
   /// Makes one replacement after the other. A replacement may reveal errors, as an error in the YAML hides everything behind it; then further
   /// replacements are made, and all are kept if together they make the file better.
   package mutating func make() {
-    // The diagnostics whose replacements begin no improvement of the present text.
+    // The diagnostics whose replacements begin no improvement of the current text.
     var useless: Set<String> = []
     while let first = improve(except: useless) {
       if first.isEmpty { useless = [] } else { useless.insert(first) }

@@ -94,7 +94,7 @@ package struct ScriptedSource: SourceComponent {
       }
     }
 
-    /// The event's name; nil: it is not needed. Its position is no name, because the source that it replaces may have none.
+    /// The event's name; nil: it is not needed. Its position is not a name, because the source that it replaces may have none.
     private func identity(of index: Int) -> EventIdentity? {
       guard case .origin(let name)? = origin.identity else { return nil }
       return .event("\(name):\(index)")

@@ -136,7 +136,7 @@ package final class TestCoverage {
         components[signal.step.number] = component
         for inner in component.innerPlans { visit(inner) }
       case .node(let component, _, let inputs):
-        // The outputs of a command are no steps, nor is the node that holds it.
+        // The outputs of a command are not steps, nor is the node that holds it.
         if CoveredBranches.isStep(component) { components[signal.step.number] = component }
         for input in inputs { visit(input) }
         for inner in component.innerPlans { visit(inner) }

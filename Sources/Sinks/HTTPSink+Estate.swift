@@ -52,7 +52,7 @@ extension HTTPSink {
     }
     let requests: [Request]
     let events: [Item]
-    /// The rows of the outbox that these events are of.
+    /// The rows of the outbox that hold these events.
     let rows: [GivenRows]
 
     init(_ requests: [Request], _ events: [Item], _ rows: [GivenRows]) {

@@ -6,7 +6,7 @@ extension HTTPSink {
   /// request alone, the probe, until a probe succeeds. From then on each response allows one more request, up to all: a
   /// recovering server is not overloaded.
   ///
-  /// Requests started before continue meanwhile. Their success says nothing about the server's present state; their
+  /// Requests started before continue meanwhile. Their success says nothing about the server's current state; their
   /// failure makes the pause longer.
   struct Pace {
     private let most: Int

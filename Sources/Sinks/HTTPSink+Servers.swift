@@ -70,7 +70,7 @@ extension HTTPSink {
       return all.indices.min { all[$0].closedUntil < all[$1].closedUntil } ?? 0
     }
 
-    /// Returns whether the server had been down. An answer that comes while the server gets no requests says nothing about its present state.
+    /// Returns whether the server had been down. An answer that comes while the server gets no requests says nothing about its current state.
     mutating func succeeded(_ index: Int, _ now: Instant) -> Bool {
       guard all[index].closedUntil <= now else { return false }
       defer { all[index] = Server() }

@@ -124,7 +124,7 @@ final class MetricStore: Sendable {
     guard let (typed, observes) = Self.kind(of: metric.type, isPart: isPart) else {
       return Self.unknown(metric).message
     }
-    // The time at which a counter began is no counter.
+    // The time at which a counter began is not a counter.
     let kind = typed == .counter && isPart && metric.name.hasSuffix("_created") ? .gauge : typed
     let name = Self.name(metric.name)
     let family = kind == .histogram || kind == .summary ? Self.name(metric.family ?? metric.name) : name

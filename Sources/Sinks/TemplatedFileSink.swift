@@ -29,7 +29,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var filled: [Target] = []
   private var order: UInt64 = 0
   private var idle = Wake.none
-  /// The end of the present period of `rotate`.
+  /// The end of the current period of `rotate`.
   private var boundary = Wake.none
   /// A turn whose only purpose is a state, and how many there were since the last period.
   private var forStates = Wake.none

@@ -238,7 +238,7 @@ extension File {
       super.drain()
     }
 
-    /// The file of `block`, under its present name.
+    /// The file of `block`, under its current name.
     private func input(of block: FileBlock) -> Input {
       let key = FileKey(block.position)
       if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }

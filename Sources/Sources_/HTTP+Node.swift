@@ -7,7 +7,7 @@ extension HTTP {
     private var options = HTTPOptions()
     private let requests = HTTPConnections()
     private lazy var frame = makeFrame()
-    /// How many pages of the present poll have come.
+    /// How many pages of the current poll have come.
     private var pagesOfPoll = 0
     /// The call that follows the answer that is being sent.
     private var next: Next?

@@ -215,7 +215,7 @@ package struct Interval: SourceComponent {
       return count
     }
 
-    /// Sends what is due by the present clock, which may have been set since the last check. `isSkipped`: leaves it out.
+    /// Sends what is due by the current clock, which may have been set since the last check. `isSkipped`: leaves it out.
     private func runDue(_ schedule: CronSchedule, isSkipped: Bool = false) {
       let wallTime = executor.wallTime
       let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds

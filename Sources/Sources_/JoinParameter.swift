@@ -84,7 +84,7 @@ package struct JoinParameter: RecordParameter {
       .conflictingParameters, help: "Leave one of them out")
   }
 
-  /// Reports a format whose rows are no lines.
+  /// Reports a format whose rows are not lines.
   func check(_ options: DecoderOptions, _ context: inout DecodingContext) {
     let isCombined = options.format == .regex && options.regex.pattern == RegexDecoding.combined
     if LineJoining.formats.contains(options.format), !isCombined { return }

@@ -39,7 +39,7 @@ struct PollPlace: Sendable, Equatable {
   var validators: Validators?
   /// The validators of the first page, while further pages are being read.
   var newValidators: Validators?
-  /// The pages of the last complete answer, and those that have come of the present one.
+  /// The pages of the last complete answer, and those that have come of the current one.
   var knownPages: [KnownPage] = []
   var newPages: [KnownPage] = []
 

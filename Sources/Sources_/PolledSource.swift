@@ -73,7 +73,7 @@ class PolledSource: DecodingSource {
   /// Whether calls wait for the end of a pause.
   final var hasPause: Bool { pause.isSet }
 
-  /// Called in a turn with the answer of the call under way; false: it is not awaited any more. ``end()``, ``endFailed()`` or
+  /// Called in a turn with the answer of the call under way; false: it is no longer awaited. ``end()``, ``endFailed()`` or
   /// ``sendBody(_:_:_:)`` follows.
   final func take() -> Bool {
     guard !isClosed, call != nil else { return false }

@@ -94,7 +94,7 @@ struct LogCheck {
       }
       index += 1
     }
-    // Without the first page it is no database.
+    // Without the first page it is not a database.
     guard pages[1] != nil else { return false }
     // It gets its name when it is whole: SQLite would remove the log beside a file without pages.
     let copy = path + ".copy"

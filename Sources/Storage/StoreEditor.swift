@@ -77,7 +77,7 @@ package final class StoreEditor {
     try change { file throws(DatabaseError) in
       try file.database.execute("DELETE FROM outbox; DELETE FROM deadletter")
       try file.write(transaction)
-      // No number is used twice, whichever of the two used it.
+      // A number is never reused, by either of the two.
       file.lastRow = max(file.lastRow, contents.lastRow)
       try file.database.setMeta("identity", Int64(bitPattern: contents.identity))
     }

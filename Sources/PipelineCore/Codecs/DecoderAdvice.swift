@@ -67,7 +67,7 @@ enum DecoderAdvice {
       return "looks like UTF-16: write 'charset: utf-16be'"
     }
     if sample.count >= 16, controls * 10 > sample.count { return "is no text: write 'decode: bytes'" }
-    // A character that is cut at the end of the sample is no error.
+    // A character that is cut at the end of the sample is not an error.
     if let at = UTF8Text.firstError(sample), at + 4 < sample.count, controls == 0 {
       return "is no UTF-8: write 'charset: windows-1252', or whichever it has"
     }

@@ -159,7 +159,7 @@ final class JSONDocumentsDecoder: EventDecoder {
         switch byte {
         case 0x20, 0x09, 0x0A, 0x0D, Self.separator, UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "["),
           UInt8(ascii: "]"), UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "\""):
-          // A word that is none of JSON begins no value.
+          // A word other than true, false and null begins no value.
           if open.isEmpty, !Self.words.contains(word) { failed(at) } else { valueEnded(at) }
         default:
           if word != 0 { word = word << 8 | UInt64(byte) }

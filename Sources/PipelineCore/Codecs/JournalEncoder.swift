@@ -113,7 +113,7 @@ package final class JournalEncoder: EventEncoder {
 
   private func isName(_ text: StaticString) -> Bool { name.withUnsafeBytes { $0.equals(text) } }
 
-  /// The number of a priority that is written as a number or by name; nil: the text is no priority.
+  /// The number of a priority that is written as a number or by name; nil: the text is not a priority.
   private static func priority(_ text: UnsafeRawBufferPointer) -> Int? {
     if text.count == 1, text[0] &- 0x30 < 8 { return Int(text[0] - 0x30) }
     if let number = SyslogNames.number(of: text, in: SyslogNames.severities) { return number }

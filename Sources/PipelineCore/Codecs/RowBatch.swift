@@ -21,7 +21,7 @@ package final class RowBatch {
   @exclusivity(unchecked) package private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
 
-  /// Rows that are no events. A rejected row does not affect the others.
+  /// Rows that are not events. A rejected row does not affect the others.
   package private(set) var rejected: [RejectedRow] = []
 
   /// The tokens of a piece with one JSON document a line: found once, used by the decoder for the outline of each
@@ -205,7 +205,7 @@ package final class RowBatch {
   }
 }
 
-/// A row of input that is no event.
+/// A row of input that is not an event.
 package struct RejectedRow {
   /// The row's bytes, of kind `.bytes`; valid until the end of the turn.
   package var bytes: Value
@@ -216,7 +216,7 @@ package struct RejectedRow {
   package var reason: RejectReason
 }
 
-/// Why a row of input is no event.
+/// Why a row of input is not an event.
 package enum RejectReason: Error, Sendable, Equatable {
   case json(JSONFailure)
   /// `at` counts bytes from the start of the row, here and below.

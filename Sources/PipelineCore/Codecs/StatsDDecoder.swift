@@ -180,7 +180,7 @@ final class StatsDDecoder: EventDecoder {
 
 /// Numbers as formats of metrics write them.
 enum MetricText {
-  /// Nil: it is no number. Prometheus also writes `NaN`, `+Inf` and `-Inf`.
+  /// Nil: it is not a number. Prometheus also writes `NaN`, `+Inf` and `-Inf`.
   static func number(_ text: UnsafeRawBufferPointer, special: Bool = false) -> Double? {
     guard let first = text.first, text.count <= 64 else { return nil }
     if special {

@@ -255,7 +255,7 @@ final class SyslogDecoder: EventDecoder {
     private mutating func readOld() throws(RejectReason) {
       let start = at
       if isShortDate {
-        // It has neither a year nor a zone, so it is no instant.
+        // It has neither a year nor a zone, so it is not an instant.
         add("localTime", .string(text.part(start, start + 15)))
         at += 15
       } else {

@@ -105,7 +105,7 @@ package final class SyslogEncoder: EventEncoder {
     }
   }
 
-  /// The text of a value, unescaped; empty for what is no text.
+  /// The text of a value, unescaped; empty for a value that is not text.
   private func bare(_ value: Value) -> UnsafeRawBufferPointer {
     value.is(.string) ? JSONParser.unescape(value, into: arena).rawBytes : UnsafeRawBufferPointer(start: nil, count: 0)
   }

@@ -54,7 +54,7 @@ final class BytesDecoder: EventDecoder {
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
-    // The end of a stream is no event; an empty body is one.
+    // The end of a stream is not an event; an empty body is one.
     if range.isEmpty, offset > 0 { return }
     rows.append(.bytes(slab.bytes.part(range.lowerBound, range.upperBound)), offset: offset)
   }

@@ -10,7 +10,7 @@ extension Compilation {
       diagnostics.report(
         Diagnostic(
           .raisedDelivery,
-          "'\(node.keyword.value)' cannot be '\(text)' by itself: all events of a pipeline are kept alike",
+          "'\(node.keyword.value)' cannot choose '\(text)' for itself: the delivery mode applies to the whole pipeline",
           at: option.location,
           help: "Write 'delivery: \(text)' at the top of the file; here it can only be bestEffort"))
     case .success where context.depth > 0:

@@ -45,7 +45,7 @@ extension Compilation {
       .errors(owner), step: StepID(0), type: .dyn, reference: key("\(context.path)/@\(name.name.value).errors"))
   }
 
-  /// Resolves a name that is no source, signal or command.
+  /// Resolves a name that is not a source, signal or command.
   private func sinkErrors(_ name: ReferenceNode, _ context: SignalContext) -> SignalPlan? {
     if let sink = file.sinks.firstIndex(where: { $0.name.value == name.name.value }) {
       guard let output = name.output else {

@@ -36,7 +36,7 @@ struct EventSchema {
     return type(node, into: &diagnostics)
   }
 
-  /// A type that is no file, such as that of a function's parameter; nil after an error, which is reported.
+  /// A type that is not a file, such as that of a function's parameter; nil after an error, which is reported.
   static func type(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> ExpressionType? {
     var reader = EventSchema()
     let type = reader.type(node, 0)

@@ -32,7 +32,7 @@ package struct FrontEnd: Sendable {
     self.values = values
   }
 
-  /// One text after the front end. There is a plan exactly if there are no errors, and the text is no library.
+  /// One text after the front end. There is a plan exactly if there are no errors, and the text is not a library.
   package struct Result: Sendable {
     package var source: SourceText?
     /// The text as nodes, values filled in; nil if it is not YAML.

@@ -244,7 +244,7 @@ struct Meaning {
     return print.value
   }
 
-  /// The hash of an expression by its meaning; that of the text if it is no expression.
+  /// The hash of an expression by its meaning; that of the text if it is not an expression.
   private func expression(_ scalar: YAMLScalar) -> UInt64 {
     var diagnostics = Diagnostics()
     guard !scalar.containsSecret, let syntax = ExpressionSyntax.parse(scalar.text, into: &diagnostics) else {

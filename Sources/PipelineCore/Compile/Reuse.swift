@@ -307,7 +307,7 @@ struct Reuse {
       }
       for entry in entries where !["use", "with"].contains(entry.name) {
         report(
-          .templateArgument, "'\(entry.key.shown)' cannot stand beside 'use' in a chain", entry.key.location,
+          .templateArgument, "'\(entry.key.shown)' cannot be combined with 'use' in a chain", entry.key.location,
           help: "Parameters of the template stand inside 'with: { ... }'")
       }
       guard let (template, made) = instantiate(item, [.chain], stack) else { continue }

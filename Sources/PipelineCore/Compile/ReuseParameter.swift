@@ -12,7 +12,7 @@ struct ReuseParameter {
   var fallback: YAMLNode?
   var help: String?
 
-  /// Why `node` is no value of the type; nil if it is one.
+  /// Why `node` is not a value of the type; nil if it is one.
   func refusal(of node: YAMLNode) -> Diagnostic? {
     func failure<Value>(_ result: Result<Value, Diagnostic>) -> Diagnostic? {
       if case .failure(let diagnostic) = result { diagnostic } else { nil }

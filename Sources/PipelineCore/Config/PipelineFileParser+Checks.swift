@@ -134,7 +134,7 @@ extension PipelineFileParser {
       return
     }
     report(
-      .misplacedKey, "'\(entry.key.shown)' cannot stand beside the origin of a signal",
+      .misplacedKey, "'\(entry.key.shown)' cannot be combined with the origin of a signal",
       entry.key.location,
       help: "If it is an operator, write '- \(entry.key.shown): ...' below 'chain:'")
   }

@@ -68,7 +68,7 @@ public final class SourceText: Sendable {
     return nil
   }
 
-  /// The text that leads to this copy through all templates and included files; the text itself if it is no copy.
+  /// The text that leads to this copy through all templates and included files; the text itself if it is not a copy.
   package var outermost: SourceText {
     var text = self
     while let other = text.origin?.location?.text { text = other }

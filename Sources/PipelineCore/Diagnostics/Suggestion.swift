@@ -5,7 +5,7 @@ package enum Suggestion {
   /// The distance counts insertions, deletions, substitutions and swaps of neighbours; a change of
   /// case, or of `_` and `-`, costs nothing. Near is up to a third of the length.
   package static func nearest(to name: String, among known: some Sequence<String>) -> String? {
-    // A text this long is no misspelt name.
+    // A text this long is not a misspelt name.
     guard name.utf8.count <= 64 else { return nil }
     let wanted = folded(name)
     var best: (name: String, distance: Int)?

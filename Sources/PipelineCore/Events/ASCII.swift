@@ -28,7 +28,7 @@ enum ASCII {
 }
 
 extension Sequence<UInt8> {
-  /// Whether the text contains `{{`, without which it is no template. Faster than the standard library's search, which prepares a table.
+  /// Whether the text contains `{{`, without which it is not a template. Faster than the standard library's search, which prepares a table.
   var hasOpeningBraces: Bool {
     var followsBrace = false
     for byte in self {

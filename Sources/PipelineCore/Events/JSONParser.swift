@@ -70,7 +70,7 @@ package final class JSONParser {
   }
 
   /// Parses a scalar document; a map or a list becomes `.jsonMap` or `.jsonList` over its exact range, without
-  /// surrounding white space. An `.error` value says why the text is no document.
+  /// surrounding white space. An `.error` value says why the text is not a document.
   @inline(__always)
   package func open(_ text: UnsafeRawBufferPointer, checking check: Check = .outline) -> Value {
     var value = Value.null

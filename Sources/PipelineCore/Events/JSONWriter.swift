@@ -429,12 +429,12 @@ package enum EncodingFailure: Error, Sendable, Equatable {
   case key(Value.Kind)
   /// The format cannot represent a value of this kind.
   case kind(Value.Kind)
-  /// The event has a key that is no column; the first event determines the columns unless they are named.
+  /// The event has a key that is not a column; the first event determines the columns unless they are named.
   case unknownColumn
   /// The format needs text, but the value has bytes that are not UTF-8.
   case invalidUTF8
   case tooManyFields(limit: Int)
-  /// The event is no point of InfluxDB.
+  /// The event is not a point of InfluxDB.
   case influx(InfluxFault)
 }
 

@@ -242,7 +242,7 @@ struct HeldValue {
   /// The bytes of the memory that the value points to.
   var byteCount: Int { rx_memory_size(memory) }
 
-  /// Frees the memory; the value must not be used any more.
+  /// Frees the memory; the value must no longer be used.
   func free() {
     #if DEBUG
       if let memory { memset(memory, Arena.poisonByte, OwnedValue.size(of: value)) }

@@ -197,7 +197,7 @@ extension Value {
     pointer?.assumingMemoryBound(to: Value.self).pointee
   }
 
-  /// Whether it is no value: what a missing field is.
+  /// Whether it is not a value: what a missing field is.
   @inline(__always) public var isAbsent: Bool { kind == Kind.absent.rawValue }
   /// Whether it is JSON's `null`.
   @inline(__always) public var isNull: Bool { kind == Kind.null.rawValue }

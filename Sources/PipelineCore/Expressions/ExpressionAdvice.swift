@@ -25,7 +25,7 @@ extension CheckedExpression {
     }
   }
 
-  /// The read with a default with which the condition is true for an absent field.
+  /// The read with a default that makes the condition true where the field is absent.
   private func guarded(_ read: ReadPath) -> Diagnostic.FixIt? {
     guard !text.isSecret, read.node >= 0, syntax.tree[read.node].text == 0, types[Int(read.node)].isDyn,
       !read.fields.isEmpty, let parent = syntax.tree.parent(of: read.node)

@@ -262,7 +262,7 @@ public final class Program: @unchecked Sendable {
   static let memberLimit = 8
 
   /// Evaluates the members of such an expression, in source order, without building the map. False: a member failed or
-  /// is no scalar; `target` is then invalid.
+  /// is not a scalar; `target` is then invalid.
   @inline(__always)
   func evaluateMembers(
     _ state: UnsafeMutablePointer<EvaluationFrame.State>, into target: UnsafeMutablePointer<Value>

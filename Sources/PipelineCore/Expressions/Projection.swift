@@ -186,7 +186,7 @@ package final class Projection: @unchecked Sendable {
     return .null
   }
 
-  /// Fills the slots for an event that is no row of the block that was indexed last.
+  /// Fills the slots for an event that is not a row of the block that was indexed last.
   @inline(never)
   private func fillFromOther(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
     guard let nodes = trie.pointee.nodes else {

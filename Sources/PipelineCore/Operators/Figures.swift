@@ -254,7 +254,7 @@ final class Figures {
   /// Keeps returned values valid until the end of the turn.
   func keep(in arena: Arena) { arena.keep(self) }
 
-  /// Adds the figures of `other`, which is not used any more. Figures that cannot be added or compared stay unchanged.
+  /// Adds the figures of `other`, which is no longer used. Figures that cannot be added or compared stay unchanged.
   func merge(_ other: Figures, _ context: Context) {
     events += other.events
     for (index, call) in form.calls.enumerated() where other.cells[index].count > 0 {

@@ -33,7 +33,7 @@ package struct DeliveryPath: Sendable, Equatable {
     package var cause: String?
     /// The remedy, a sentence.
     package var remedy: String
-    /// Nil: the reason is no line of the file.
+    /// Nil: the reason is not a line of the file.
     package var location: SourceLocation?
   }
 

@@ -162,7 +162,7 @@ package struct StepPlan: Sendable {
   /// The step's name in a saved state: signal and keywords, or the names that the file gives to steps. It stays the
   /// same when another step is inserted.
   var key: String
-  /// The names in a saved state that the step may have had (`movedFrom`), which no present step has.
+  /// The names in a saved state that the step may have had (`movedFrom`), which no current step has.
   var formerKeys: [String] = []
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64

@@ -33,7 +33,7 @@ extension Plan {
       let step = steps[source.step.number]
       return Diagnostic(
         .endlessSource,
-        "'\(step.keyword)' waits for others to send, so it has no present end",
+        "'\(step.keyword)' waits for others to send, so reading it once never ends",
         at: step.location,
         help: "Leave --once out, and end the run with --limit; or put 'values' or 'file' in its place")
     }

@@ -76,7 +76,7 @@ struct SignalReach {
     isCold = plan.named.map(\.isCold)
   }
 
-  /// The present state of the graph.
+  /// The current state of the graph.
   struct State {
     /// Whether a sink still takes events.
     var isOpen: (Int) -> Bool

@@ -16,7 +16,7 @@ package final class MemoryBudget: Sendable {
   /// The bytes that queues hold.
   package var held: Int { used.load(ordering: .relaxed) }
 
-  /// The present limit of a queue whose usual limit is `usual` bytes.
+  /// The current limit of a queue whose usual limit is `usual` bytes.
   package func room(_ usual: Int) -> Int { min(usual, max(0, limit - held)) }
 
   /// The limit of the blocks of all readers together. A turn may add a whole block to a queue that is already full.

@@ -90,7 +90,7 @@ package struct OutboxRow: Sendable {
   }
 }
 
-/// A row that is not needed any more.
+/// A row that is no longer needed.
 package struct RemovedRow: Sendable {
   package var number: Int64
   package var sink: String

@@ -51,7 +51,7 @@ public struct CatalogueEntry: Sendable {
   let changesValue: Bool
   let decode: @Sendable (YAMLNode?, inout DecodingContext) -> DecodedComponent
   private let description: Memo<Description>
-  /// ``SourceComponent/savedPositions(_:)``; nil: the component is no source.
+  /// ``SourceComponent/savedPositions(_:)``; nil: the component is not a source.
   let savedPositions: (@Sendable (inout StateReader) throws(StateFault) -> [SavedPosition])?
 
   /// The part of the spec that the reference, the schema and suggestions need.
@@ -255,7 +255,7 @@ extension ComponentSpec {
       guard let parameter = parameters.first(where: { $0.info.name == key }), parameter.info.isBeside else {
         context.diagnostics.report(
           Diagnostic(
-            .misplacedKey, "'\(key)' cannot stand beside '\(name)'", at: option.key.location,
+            .misplacedKey, "'\(key)' cannot be combined with '\(name)'", at: option.key.location,
             help: parameters.contains { $0.info.name == key }
               ? "It is a parameter: write '\(name): { \(key): ... }'" : "'\(name)' has no such parameter: remove it"))
         continue

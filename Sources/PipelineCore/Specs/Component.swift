@@ -72,7 +72,7 @@ public protocol SourceComponent: Component {
   var recovery: SourceRecovery { get }
   /// Whether its events have names that come again with them (``Event/id``): their positions in it, in a file, in a request.
   var namesEvents: Bool { get }
-  /// The source that sends the existing input once and then completes: a file up to its present end, the answer of one request. Nil: the
+  /// The source that sends the existing input once and then completes: a file up to its current end, the answer of one request. Nil: the
   /// source waits for events that others send, which have no end.
   var once: (any SourceComponent)? { get }
   /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.

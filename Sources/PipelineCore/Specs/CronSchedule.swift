@@ -16,7 +16,7 @@ package struct CronSchedule: Sendable, Equatable {
   package private(set) var followsClock = false
   package let text: String
 
-  /// Why a text is no schedule.
+  /// Why a text is not a schedule.
   package struct Mistake: Error, Sendable, Equatable {
     package var message: String
   }
@@ -143,7 +143,7 @@ package struct CronSchedule: Sendable, Equatable {
       let day = Self.floor(local, Self.day)
       if !fits(day: day) {
         time += max(60, (day + 1) * Self.day - local)
-        // After a change of the clock the minute may not be whole any more.
+        // After a change of the clock the minute may no longer be whole.
         time = Self.floor(time + 59, 60) * 60
         continue
       }

@@ -480,7 +480,7 @@ public struct LiteralParameter: ParameterValue {
       context.diagnostics.report(
         Diagnostic(
           .templateInLiteral,
-          "'\(context.parameter)' of '\(context.component)' is used literally, so '\(scalar.shown)' is no template",
+          "'\(context.parameter)' of '\(context.component)' is used literally, so '\(scalar.shown)' is not a template",
           at: scalar.location, help: "Put 'map: EXPRESSION' behind it"))
     }
   }

@@ -51,7 +51,7 @@ public struct FilePathParameter: ParameterValue {
     {
       context.diagnostics.report(
         Diagnostic(
-          .templateInLiteral, "\(name) is used literally, so \(path.shown) is no template", at: node.location,
+          .templateInLiteral, "\(name) is used literally, so \(path.shown) is not a template", at: node.location,
           severity: .error, help: "Write the path; '*' stands for any part of a name"))
       return nil
     }

@@ -112,7 +112,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       submit(atLeast: repeated)
     }
 
-    /// Updates the present counts.
+    /// Updates the current counts.
     private func updateCounts() {
       let inHand = instance == nil ? 0 : max(0, submitted - answered)
       guard let all = share.set(isOpen: instance != nil, inHand: inHand) else { return }

@@ -67,7 +67,7 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     private var label: String { nodeContext.label }
 
-    /// Updates the present counts.
+    /// Updates the current counts.
     private func updateCounts() {
       counted.set(isOpen: instance != nil, inHand: instance == nil ? 0 : min(submitted, entries.count))
     }

@@ -183,7 +183,7 @@ struct PluginSourceBatch: @unchecked Sendable {
   var tokens: [UInt64] = []
   /// The position behind the last event; nil: unchanged.
   var position: [UInt8]?
-  /// Input that is no event, and why; each comes before the event with its index.
+  /// Input that is not an event, and why; each comes before the event with its index.
   var rejections: [(index: Int, input: [UInt8], message: String)] = []
 
   var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil }

@@ -197,7 +197,7 @@ package struct ContractSuite {
       do throws(ContractBreach) {
         program = try TestedProgram(command(directory.path, ["--contract", "\(contract)"]), contract: contract)
       } catch  where error.isEnd && !error.isCrash {
-        // It refuses, which is an answer.
+        // A refusal is a valid answer.
         continue
       } catch {
         throw ContractBreach(

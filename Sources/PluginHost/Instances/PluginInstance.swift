@@ -201,7 +201,7 @@ struct PluginServices: @unchecked Sendable {
   }
 }
 
-/// The share of one node in the present counts of its step.
+/// The share of one node in the current counts of its step.
 struct PluginShare {
   private let meter: PluginMeter?
   private var counted = (isOpen: false, inHand: 0)

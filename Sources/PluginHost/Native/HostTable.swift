@@ -115,7 +115,7 @@ enum HostTable {
     }
   }
 
-  /// A list or a map that is no text any more.
+  /// A list or a map that is no longer text.
   private static func tree(_ value: Value, _ scope: UnsafeMutablePointer<rxd_scope>) -> Value {
     guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
     let parsed = NativeParser.current.expand(value, into: scope.memory)

@@ -97,7 +97,7 @@ final class NativeAnswers {
   func send(_ index: Int, _ value: Value) {
     guard isTaken(index) else { return }
     reached = max(reached, min(index, inputs.count - 1))
-    // Values made by the plugin are in this arena; values of the input live as long as the input. An absent value is no event.
+    // Values made by the plugin are in this arena; values of the input live as long as the input. An absent value is not an event.
     if !value.isAbsent, !value.isError { answers[reached].events.append(value) }
   }
 

@@ -91,7 +91,7 @@ final class PluginProcess: @unchecked Sendable {
     text.withUTF8 { send(UnsafeRawBufferPointer($0)) }
   }
 
-  /// Ends it; the handler is not called any more.
+  /// Ends it; the handler is no longer called.
   func close() {
     shared.withLock { $0.isClosing = true }
     awake?.wake()

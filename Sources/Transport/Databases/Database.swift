@@ -22,10 +22,10 @@ package struct DatabaseError: Error {
     isFullSystem = errno == ENOSPC || errno == EDQUOT
   }
 
-  /// The code of a file that is no database.
+  /// The code of a file that is not a database.
   package static let notADatabase = SQLITE_NOTADB
 
-  /// The file is no database, or damaged.
+  /// The file is not a database, or damaged.
   package var isDamage: Bool { [SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FORMAT].contains(code & 0xFF) }
 
   /// The file system has no room.

@@ -18,7 +18,7 @@ struct ReadingPace {
   /// delayed.
   static let finds = 16
   static let intervals: Int64 = 4
-  /// The number of polls before events are awaited again, which shows the present rate.
+  /// The number of polls before events are awaited again, which shows the current rate.
   static let pollsByClock = 64
 
   init(nanoseconds interval: Int64) { self.interval = min(max(0, interval), 1 << 60) }

@@ -61,7 +61,7 @@ package struct TrustedFile {
     "'\(name)' cannot be opened: \(PosixError.text(errno))"
   }
 
-  /// Whether others than root and the user may write. The mode's bits of the group are also the most that an access list gives to anybody
+  /// Whether anyone other than root and the user may write. The mode's bits of the group are also the most that an access list gives to anybody
   /// but the owner.
   fileprivate static func isOpen(_ descriptor: Int32, _ status: stat) -> Bool {
     if status.st_mode & 0o002 != 0 { return true }

@@ -76,7 +76,7 @@ package final class DirectoryWatcher: Sendable {
 
   package struct Change: Sendable, Equatable {
     package enum What: Sendable { case created, changed, removed, found }
-    /// `found`: it is there at the start, which is no event.
+    /// `found`: it is there at the start, which is not an event.
     package var what: What
     /// Below the root.
     package var path: String
@@ -152,7 +152,7 @@ private final class DirectoryWork: @unchecked Sendable {
   /// The names in `table` by the directory that has them.
   private var names: [String: Set<String>] = [:]
   private var root: DirectoryEntry?
-  /// Whether this is the first scan, so that new entries are no events.
+  /// Whether this is the first scan, so that new entries are not events.
   private var isFirstLook: Bool
   private var isPolling = false
   private var hasReportedPolling = false
@@ -168,7 +168,7 @@ private final class DirectoryWork: @unchecked Sendable {
   private var hasReportedDirectories = false
 
   private static let batchLimit = 256
-  /// The pauses between scans of the root, because a rename of a directory above it is no event, and between scans of all directories without
+  /// The pauses between scans of the root, because a rename of a directory above it is not an event, and between scans of all directories without
   /// events. In milliseconds.
   private static let (pause, pollPause): (Int32, Int32) = (60_000, 1000)
 

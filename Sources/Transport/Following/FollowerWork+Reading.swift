@@ -146,7 +146,7 @@ extension FollowerWork {
   /// Ends a file, after its last line.
   func close(_ file: FollowedFile) {
     if let damage = damage(of: file) {
-      // The start of a line is no line.
+      // The start of a line is not a line.
       notice(.damaged(file.position, damage))
     } else {
       file.finish { deliver($0, of: file) }

@@ -34,7 +34,7 @@ final class FollowerWork: @unchecked Sendable {
   var reported: Set<String> = []
   /// Directories that have existed.
   var seenDirectories: Set<String> = []
-  /// Paths that could not be read in the present scan, and those already reported.
+  /// Paths that could not be read in the current scan, and those already reported.
   var failing: Set<String> = []
   var troubled: Set<String> = []
   /// Positions of files that could not be checked so far.
@@ -335,7 +335,7 @@ final class FollowerWork: @unchecked Sendable {
       }
       if let known = byKey[Key(status)] {
         known.isDirty = true
-        // Its position among the new files depends on its present path.
+        // Its position among the new files depends on its current path.
         if known.order == .max { known.path = path }
         continue
       }

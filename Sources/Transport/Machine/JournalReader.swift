@@ -26,7 +26,7 @@ package final class JournalReader: Sendable {
   /// The start of reading.
   package enum Start: Sendable, Equatable {
     case beginning, end
-    /// With the first entry of the present boot; at the end if there is none.
+    /// Starts at the first entry of the current boot; at the end if there is none.
     case boot
     /// In microseconds since 1970.
     case time(UInt64)
@@ -319,7 +319,7 @@ package final class JournalReader: Sendable {
     return String(cString: text)
   }
 
-  /// The present boot, as entries name it.
+  /// The current boot, as entries name it.
   private static var boot: String? {
     guard let text = SystemFile.read("/proc/sys/kernel/random/boot_id", limit: 64) else { return nil }
     return String(decoding: text.filter { $0 != UInt8(ascii: "-") && $0 > 0x20 }, as: UTF8.self)

@@ -60,7 +60,7 @@ struct LineAssembler {
   private var discarded: Int64 = -1
   /// The bytes up to the next newline belong to a line that started before the first offset.
   private var skipping = false
-  /// The last line was delivered without its newline, which is no line of its own if it comes now.
+  /// The last line was delivered without its newline, which is not a line of its own if it comes now.
   private var awaitsNewline = false
 
   init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0, pool: SlabPool? = nil) {

@@ -10,7 +10,7 @@ package final class ReadingDemand: @unchecked Sendable {
   private let used = Atomic<Int64>(0)
   private var threads: Int64 = 1
   private var isMet = false
-  /// The values at the start of the present span.
+  /// The values at the start of the current span.
   private var began: Int64 = 0
   private var usedBefore: Int64 = 0
   private var blocks = 0

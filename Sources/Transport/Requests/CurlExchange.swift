@@ -6,7 +6,7 @@ import Synchronization
 final class CurlExchange: HTTPStream, @unchecked Sendable {
   let request: HTTPRequest
   private let loop: CurlLoop
-  /// Whether the completion has been called or must not be called any more; read on any thread.
+  /// Whether the completion has been called or must no longer be called; read on any thread.
   private let completed = Atomic<Bool>(false)
   private var completion: (@Sendable (Result<HTTPResponse, HTTPFailure>) -> Void)?
 
@@ -31,7 +31,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   var headerLines = 0
   var inHeaders = false
   var body: [UInt8] = []
-  /// The received part of the response is enough.
+  /// The caller needs no more of the response than has come.
   var isCut = false
   /// Why a callback ended the exchange.
   var failure: HTTPFailure?

@@ -62,7 +62,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Accounts for the memory of the request.
   @exclusivity(unchecked) private var charge: ByteCharge?
   @exclusivity(unchecked) private var body = IncomingBody()
-  /// Whether the time limit of the present body runs.
+  /// Whether the time limit of the current body runs.
   @exclusivity(unchecked) private var isBodyLimited = false
   /// Bytes of the body so far, including discarded ones.
   @exclusivity(unchecked) private var received = 0
@@ -81,7 +81,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var isChunking = false
   /// The deadline for an answer.
   @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture
-  /// Limits the present phase.
+  /// Limits the current phase.
   private let timer: PhaseTimer
 
   /// - Parameter server: The only server of the address; nil: the first request says which one.
@@ -666,7 +666,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - Time
 
-  /// Limits the present phase.
+  /// Limits the current phase.
   private func limit(_ span: TimeSpan) {
     limit(until: (round.instant ?? .now()) + .nanoseconds(max(span.nanoseconds, 1_000_000)))
   }

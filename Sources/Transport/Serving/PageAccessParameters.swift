@@ -42,7 +42,7 @@ extension PageAccess {
     default under all names.
     """
 
-  /// Why a text is no name of a server; nil: it is one.
+  /// Why a text is not a name of a server; nil: it is one.
   package static func fault(ofHost host: String) -> String? {
     if host == "*" { return nil }
     let isAddress = host.hasPrefix("[") && host.hasSuffix("]")

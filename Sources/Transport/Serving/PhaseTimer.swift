@@ -10,7 +10,7 @@ final class PhaseTimer {
 
   init(_ loop: any EventLoop) { self.loop = loop }
 
-  /// - Parameter expired: Called then, unless the limit changes before. Must be the same for all limits.
+  /// - Parameter expired: Called when the limit has passed, unless it changes before. Must be the same for all limits.
   func limit(until instant: NIODeadline, _ expired: @escaping () -> Void) {
     deadline = instant
     self.expired = expired
@@ -18,7 +18,7 @@ final class PhaseTimer {
     if timer == nil || timerDeadline > deadline { schedule() }
   }
 
-  /// Shortens the limit of the present phase.
+  /// Shortens the limit of the current phase.
   func shorten(to instant: NIODeadline) {
     guard instant < deadline, expired != nil else { return }
     deadline = instant

@@ -48,7 +48,7 @@ package final class TLSServing: Sendable {
   /// The same for a connection whose bytes another owner reads and writes.
   func sessionApart() throws(SocketFailure) -> TLSSession { try TLSSession(apart: current(), isServer: true) }
 
-  /// The settings that new connections share, from the present files.
+  /// The settings that new connections share, from the current files.
   private func current() -> TLSContext {
     let now = monotonicNow()
     let (context, message) = state.withLock { state -> (TLSContext, String?) in

@@ -90,7 +90,7 @@ package final class OwnThread: @unchecked Sendable {
 }
 
 extension Guarded {
-  /// Waits until the work of another thread is done. After `limit` its present call is cancelled; 2 s later it is left behind, because a device
+  /// Waits until the work of another thread is done. After `limit` its current call is cancelled; 2 s later it is left behind, because a device
   /// that hangs in the kernel keeps it until the process ends.
   ///
   /// - Parameter hasEnded: Whether the work is done.

@@ -114,7 +114,7 @@ package final class SharedThreads: @unchecked Sendable {
     let now = monotonicNow()
     queue.append((work, now))
     if idle > 0 {
-      // A thread that is woken is not idle any more, so that the next work wakes another one.
+      // A thread that is woken is no longer idle, so that the next work wakes another one.
       idle -= 1
       signals += 1
       pthread_cond_signal(hasWork)
@@ -339,7 +339,7 @@ package final class SerialWork: @unchecked Sendable {
     }
   }
 
-  /// Has a turn follow, soon and after the present one. From any thread.
+  /// Has a turn follow, soon and after the current one. From any thread.
   package func wake() {
     switch place {
     case .shared(let threads): threads.wake(self)

@@ -165,7 +165,7 @@ package final class FileWriter: Sendable {
   private let turns: SerialWork
   /// Whether blocks may be left to a thread that calls `write()`.
   package let mayBeLeft: Bool
-  /// Woken when the thread must stop its present call.
+  /// Woken when the thread must stop its current call.
   private let cancellation: WakeEvent
   /// The outcome of ``Options/resume``; nil without.
   package let resumption: Resumption?

@@ -38,7 +38,7 @@ final class WriterWork: @unchecked Sendable {
   private var waitsForDevice = false
   /// Whether writing may wait for a reader.
   var mayBlock: Bool { if case .replace = target { false } else { !waitsForDevice } }
-  /// The bytes that the system has taken in the present `write`.
+  /// The bytes that the system has taken in the current `write`.
   private var taken = 0
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or syncing is off.
   private(set) var nextSync: Int64?
@@ -335,7 +335,7 @@ final class WriterWork: @unchecked Sendable {
     guard let opened = file?.descriptor else { return }
     let isShared = stretches.last?.isShared == true || status.size > end
     needsNewline = status.size < end && opened.endsWithinLine(size: status.size)
-    // Earlier stretches of this file are not valid any more.
+    // Earlier stretches of this file are no longer valid.
     stretches = []
     begin(
       Stretch(opened, status, path, after: written, needsNewline: needsNewline, isShared: isShared, isSameFile: true))

@@ -5,7 +5,7 @@ import Synchronization
 /// Writes blocks of bytes to many files below one directory, by one thread at a time, in order for each file. The caller says which files are open.
 ///
 /// It keeps the promises of ``FileWriter``: it waits while the disk or the table of descriptors is full, and after any other failure of a
-/// write or a sync it has failed for good. Only a file that cannot be opened because of its path is no failure: its blocks are refused.
+/// write or a sync it has failed for good. Only a file that cannot be opened because of its path is not a failure: its blocks are refused.
 package final class FilesWriter: Sendable {
   package struct Options: Sendable {
     /// The limit of waiting bytes, for the caller.

@@ -58,7 +58,7 @@ package struct FileRotation: Sendable, Equatable {
     return digits(order[0], 8) + "-" + digits(order[1], 6) + (order[2] == 0 ? "" : ".\(order[2])")
   }
 
-  /// The time and the number in a name after `NAME-`, and whether the file is compressed. Nil: it is no full file of `name`.
+  /// The time and the number in a name after `NAME-`, and whether the file is compressed. Nil: it is not a full file of `name`.
   static func parse(_ candidate: String, of name: String) -> (order: [Int], isCompressed: Bool)? {
     guard candidate.utf8.starts(with: (name + "-").utf8) else { return nil }
     var rest = Array(candidate.utf8.dropFirst(name.utf8.count + 1))
@@ -82,7 +82,7 @@ package struct FileRotation: Sendable, Equatable {
     return ([day, second, index], isCompressed)
   }
 
-  /// Nil: it is no number, or larger than any in a name: anybody may have made the file.
+  /// Nil: it is not a number, or larger than any in a name: anybody may have made the file.
   private static func number(_ digits: ArraySlice<UInt8>) -> Int? {
     guard (1...15).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
     return digits.reduce(0) { $0 * 10 + Int($1 - 0x30) }
@@ -313,7 +313,7 @@ final class RotationKeeper: Sendable {
     if flock(number, LOCK_EX | LOCK_NB) == 0 { unlinkat(directory.number, entry, 0) }
   }
 
-  /// For the names of half compressed files: an execution that ends may still compress while the next one begins.
+  /// Makes the names of partly compressed files unique: an execution that ends may still compress while the next one begins.
   private static let count = Atomic<UInt64>(0)
 
   /// Replaces a full file by its compressed form, which has its times and its mode. At each moment one of them is whole.

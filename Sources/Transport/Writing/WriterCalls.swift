@@ -1,12 +1,12 @@
 import PipelineCore
 import Synchronization
 
-/// The present system calls of file writers: a hanging device blocks a writer without any other sign.
+/// The current system calls of file writers: a hanging device blocks a writer without any other sign.
 package enum WriterCalls {
   /// The calls of one writer.
   final class Clock: Sendable {
     fileprivate let name: String
-    /// When the present call started, on the monotonic clock; 0: there is none.
+    /// When the current call started, on the monotonic clock; 0: there is none.
     private let began = Atomic<Int64>(0)
 
     init(_ name: String) { self.name = name }
@@ -34,7 +34,7 @@ package enum WriterCalls {
     all.withLock { $0.removeAll { $0 === clock } }
   }
 
-  /// The longest present call, and its target; nil if no writer is in a call.
+  /// The longest current call, and its target; nil if no writer is in a call.
   package static func longest() -> (name: String, duration: TimeSpan)? {
     let first = all.withLock { clocks in
       clocks.map { (name: $0.name, start: $0.start) }.filter { $0.start > 0 }.min { $0.start < $1.start }

@@ -25,7 +25,7 @@ extension Supervisor {
     reloadAll(for: request)
   }
 
-  /// Reads all files again and changes to their present versions; if any has errors, everything stays as it is.
+  /// Reads all files again and changes to their current versions; if any has errors, everything stays as it is.
   /// Pipelines whose files and inserted values have the same meaning are not touched; others continue from their state,
   /// as far as their steps are the same.
   ///

@@ -102,7 +102,7 @@ final class Supervisor {
   var servesControl = false
   var stopDeadline: Instant?
   var stoppedAt: Instant?
-  /// When the log says what the stop waits for.
+  /// The time at which the log reports what the stop waits for.
   var saysLeftAt: Instant?
   /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
   private static let patience = TimeSpan.seconds(1)

@@ -5,7 +5,7 @@ import PipelineCore
 struct Trial: Sendable {
   /// Sinks print their events instead of sending them; nothing is acknowledged and nothing is stored.
   var isDry = false
-  /// Every source reads its present content once.
+  /// Every source reads its current content once.
   var isOnce = false
   /// Each pipeline ends when its sinks have received this many events.
   var limit: Int?

@@ -69,7 +69,7 @@ final class LogWriter: Sendable {
 
   func whenHeldBack(_ body: @escaping @Sendable () -> Void) { onHeldBack.withLock { $0 = body } }
 
-  /// The logger of the process. A record's metadata may have the `pipeline` that it is of.
+  /// The logger of the process. The metadata of a record may name its `pipeline`.
   var logger: Logger {
     var logger = Logger(label: "rxd") { _ in Handler(writer: self) }
     logger.logLevel = minimum ?? .critical

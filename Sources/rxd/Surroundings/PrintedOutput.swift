@@ -5,7 +5,7 @@ import Transport
 /// Standard output for sinks that print instead of sending: whole events of all pipelines, in the order in which they came.
 final class PrintedOutput: Sendable {
   private struct State {
-    /// The output of the present turns.
+    /// The output of the current turns.
     var pending: [UInt8] = []
     /// How many blocks have been handed to the writer and are not written.
     var blocks = 0

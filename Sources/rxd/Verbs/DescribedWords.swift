@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// A word of the pipeline file that is no component: a key, an option, an output, a variable, a format.
+/// A word of the pipeline file that is not a component: a key, an option, an output, a variable, a format.
 struct DescribedWord {
   var name: String
   /// The kind, shown after the name: `option of a signal`.

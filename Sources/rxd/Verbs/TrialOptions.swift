@@ -15,7 +15,7 @@ struct TrialOptions: ParsableArguments {
 
   @Flag(
     help: """
-      Read the present content, and end: files up to their present end, one request, one run or one tick instead of a periodic one. \
+      Read the current content, and end: files up to their current end, one request, one run or one tick instead of a periodic one. \
       (RXD_ONCE)
       """)
   var once = false

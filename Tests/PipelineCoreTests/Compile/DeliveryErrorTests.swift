@@ -123,12 +123,12 @@ import Testing
   private static let besides: [(String, String, String)] = [
     (
       "sources: { a: { file: a.log, delivery: durable } }\nsinks: { out: { from: a, discard: {} } }",
-      "p.yaml:1:40: error[RX339]: 'file' cannot be 'durable' by itself: all events of a pipeline are kept alike",
+      "p.yaml:1:40: error[RX339]: 'file' cannot choose 'durable' for itself: the delivery mode applies to the whole pipeline",
       "Write 'delivery: durable' at the top of the file; here it can only be bestEffort"
     ),
     (
       "sources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {}, delivery: light } }",
-      "p.yaml:2:49: error[RX339]: 'discard' cannot be 'light' by itself: all events of a pipeline are kept alike",
+      "p.yaml:2:49: error[RX339]: 'discard' cannot choose 'light' for itself: the delivery mode applies to the whole pipeline",
       "Write 'delivery: light' at the top of the file; here it can only be bestEffort"
     ),
     (

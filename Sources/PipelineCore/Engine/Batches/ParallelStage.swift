@@ -4,7 +4,7 @@
 /// A source has a stage if all its events go through pure steps, and nowhere else, to sinks that write a stream
 /// (``Plan/stage(of:)``). ``StagePlacement`` decides at run time on which threads the stage runs.
 ///
-/// A block that needs a turn (a line is no event, an expression fails, an event cannot be encoded) is left to its turn
+/// A block that needs a turn (a line is not an event, an expression fails, an event cannot be encoded) is left to its turn
 /// unchanged; the turn processes the whole block itself.
 package struct ParallelStage: Sendable {
   /// The way from the source to one sink.

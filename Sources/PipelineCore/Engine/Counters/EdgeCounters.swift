@@ -244,7 +244,7 @@ final class EdgeObservers {
     if count > from { notify { $0.missed(Int(clamping: count &- from)) } }
   }
 
-  /// Calls `body` for each observer. `body` may attach and detach observers; a detached one is not called any more.
+  /// Calls `body` for each observer. `body` may attach and detach observers; a detached one is no longer called.
   func notify(_ body: (EdgeObserver) -> Void) {
     for observer in list where list.contains(where: { $0 === observer }) { body(observer) }
   }

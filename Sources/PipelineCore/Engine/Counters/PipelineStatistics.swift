@@ -121,7 +121,7 @@ public struct PipelineStatistics: Sendable {
       dueTimers.insert(left, at: dueTimers.firstIndex { left < $0 } ?? dueTimers.count)
     }
 
-    /// Adds the counts of an earlier execution; present values stay.
+    /// Adds the counts of an earlier execution; current values stay.
     package mutating func add(_ earlier: Step) {
       received &+= earlier.received
       receivedInner &+= earlier.receivedInner
@@ -226,7 +226,7 @@ public struct PipelineStatistics: Sendable {
       self.init(open: counts.open, opened: counts.opened, broken: counts.broken, reused: counts.reused)
     }
 
-    /// Adds earlier counts; present values stay.
+    /// Adds earlier counts; current values stay.
     mutating func add(_ earlier: Connections) {
       opened &+= earlier.opened
       refused &+= earlier.refused
@@ -335,7 +335,7 @@ extension Execution {
     return statistics
   }
 
-  /// Adds the present state: queues, timers, inner signals, connections.
+  /// Adds the current state: queues, timers, inner signals, connections.
   private func addPresent(to statistics: inout PipelineStatistics) {
     let now = executor.instant
     statistics.instant = now

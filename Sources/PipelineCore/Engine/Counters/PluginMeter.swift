@@ -57,7 +57,7 @@ extension PipelineStatistics {
 
     package init() {}
 
-    /// Adds the counts of an earlier execution; present values stay.
+    /// Adds the counts of an earlier execution; current values stay.
     mutating func add(_ earlier: Plugin) {
       restarts &+= earlier.restarts
       poisoned &+= earlier.poisoned

@@ -8,7 +8,7 @@ struct SampledTotal {
   /// The events that were measured before the last look.
   private var earlier: UInt64 = 0
   private var total: UInt64 = 0
-  /// How many events the total is of.
+  /// The number of events in the total.
   private var events: UInt64 = 0
   /// The last mean, as a fraction.
   private var mean: (sum: UInt64, count: UInt64) = (0, 0)

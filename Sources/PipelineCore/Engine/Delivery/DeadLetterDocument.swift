@@ -20,7 +20,7 @@ package struct DeadLetterDocument {
   package let time: String?
   package let pipeline: String?
 
-  /// Nil: it is no dead letter.
+  /// Nil: it is not a dead letter.
   package init?(_ document: [UInt8]) {
     let arena = Arena()
     let output = OutputBuffer()

@@ -45,7 +45,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var isHandingOver = false
   /// The sink's mark after each row that it has been given and that no commit has removed.
   private var marks: [Int64: Int64] = [:]
-  /// The sink's mark after the rows that commits have removed, the present one included.
+  /// The sink's mark after the rows that commits have removed, the current one included.
   private var removedMark: Int64 = 0
   private var isDelivering = false
   /// Whether input waits: the next row is delivered after the next turn.

@@ -35,7 +35,7 @@ struct AckOrder {
 /// The positions of a source, or of one of its inputs: up to where turns have taken the input, and up to where it is acknowledged.
 ///
 /// A *piece* is the input that one turn takes. It ends at the last row that the turn has sent, not where the input was read or decoded to. The
-/// acknowledged position is the end of the last piece of an unbroken sequence of acknowledged ones: earlier input is not needed any more,
+/// acknowledged position is the end of the last piece of an unbroken sequence of acknowledged ones: earlier input is no longer needed,
 /// because steps have kept events in their state. After a failed piece the position does not advance.
 public final class PositionLedger<Position: Sendable>: Sendable {
   private struct State {

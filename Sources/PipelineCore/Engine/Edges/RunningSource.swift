@@ -211,7 +211,7 @@ open class RunningSource: OperatorNode {
     if execution.hasReachedLimit { endAtLimit() }
   }
 
-  /// Rejects input that is no event.
+  /// Rejects input that is not an event.
   package final func rejectInput(
     _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
   ) {

@@ -32,7 +32,7 @@ extension KeyText {
 
 extension EventFrame {
   /// The text of a scalar for a place outside of the pipeline, such as a URL: numbers without an exponent, unless JSON text gave
-  /// them one. Nil: the value is no scalar.
+  /// them one. Nil: the value is not a scalar.
   package func text(of value: Value) -> String? {
     let buffer = OutputBuffer(capacity: 64)
     if value.is(.double) {

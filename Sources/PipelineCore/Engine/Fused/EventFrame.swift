@@ -7,7 +7,7 @@ public final class EventFrame {
   /// Nil off the pipeline thread, where there is no pipeline time and no origin of events.
   private unowned(unsafe) let execution: Execution?
 
-  /// - Parameter knowsEvent: The frame must know which event its slots are of (``EvaluationFrame/State/filled``).
+  /// - Parameter knowsEvent: The frame must know the event of its slots (``EvaluationFrame/State/filled``).
   init(_ segment: Segment, _ scope: Scope, _ execution: Execution, knowsEvent: Bool = false) {
     self.segment = segment
     self.execution = execution
@@ -72,7 +72,7 @@ public final class EventFrame {
   private let sharesReading: Bool
   private let state: UnsafeMutablePointer<EvaluationFrame.State>
   private let time: UnsafePointer<Int64>
-  /// The wall-clock time of the present value of `now`.
+  /// The wall-clock time of the current value of `now`.
   @exclusivity(unchecked) private var timeOfNow: Int64
 
   /// Why the running pure step failed.

@@ -35,7 +35,7 @@ struct FusedSteps: RandomAccessCollection {
 
   /// - Parameters:
   ///   - counters: Of a step, and its place among these steps.
-  ///   - frame: Of a segment; whether it must know which event its slots are of.
+  ///   - frame: Of a segment; whether it must know the event of its slots.
   init(
     _ plan: FusedRunPlan, counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
     frame: (Segment, Bool) -> EventFrame
@@ -79,7 +79,7 @@ struct FusedSteps: RandomAccessCollection {
     nonmutating set { steps[index] = newValue }
   }
 
-  /// Releases the steps, which must not be used any more.
+  /// Releases the steps, which must no longer be used.
   func deallocate() {
     for step in steps {
       step.step.release()

@@ -26,7 +26,7 @@ struct LeadingCondition {
     return condition
   }
 
-  /// Nil: the frame does not know which event its slots are of. The program and the frame must outlive the condition.
+  /// Nil: the frame does not know the event of its slots. The program and the frame must outlive the condition.
   init?(_ condition: Program, _ frame: EventFrame) {
     guard let comparisons = condition.comparisons, let read = frame.evaluation.pointee.filled else { return nil }
     (tests, count, last) = comparisons

@@ -7,7 +7,7 @@ package struct SavedStateReport {
     /// The version of its state format.
     package var version: Int
     package var bytes: Int
-    /// How far a source has read; empty: the step is no source, or its positions cannot be interpreted.
+    /// How far a source has read; empty: the step is not a source, or its positions cannot be interpreted.
     package var positions: [SavedPosition]
     /// Whether the state is used even if the step's parameters have changed.
     package var fitsOtherParameters: Bool

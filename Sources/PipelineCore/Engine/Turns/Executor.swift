@@ -448,7 +448,7 @@ public final class Executor: @unchecked Sendable {
     if deferredHead == deferred.count { acks.turnEnded() }
   }
 
-  /// Ends the turn after the present event: the rest of its batch is for another turn.
+  /// Ends the turn after the current event: the rest of its batch is for another turn.
   func endTurn() {
     isSpent = true
     credit.pointee = 0
@@ -646,7 +646,7 @@ public final class Executor: @unchecked Sendable {
     clockWatchers.append(Weak(source))
   }
 
-  /// The clock's present reading, not the turn's instant; for measuring only.
+  /// The clock's current reading, not the turn's instant; for measuring only.
   var instant: Instant { clock.now }
 
   func releaseLater(_ object: AnyObject) { deferredReleases.append(object) }

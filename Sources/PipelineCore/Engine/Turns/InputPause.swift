@@ -10,7 +10,7 @@ extension Executor {
 
 /// Counts the causes that pause the input of a pipeline, and the time of the pauses.
 struct InputPause {
-  /// How many sinks, and how many full queues, pause the input.
+  /// The numbers of sinks and of full queues that pause the input.
   private(set) var outputs = 0
   private(set) var queues = 0
   private var since = Instant(nanoseconds: 0)

@@ -187,7 +187,7 @@ final class TapSession: Sendable {
     if isLast { finish() }
   }
 
-  /// Sends a line that is no event.
+  /// Sends a line that is not an event.
   func send(_ line: [UInt8]) { state.withLock { _ = $0.stream?.send(line) } }
 
   /// Ends the answer with the counts.
