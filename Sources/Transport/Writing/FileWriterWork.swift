@@ -38,7 +38,7 @@ final class WriterWork: @unchecked Sendable {
   private var waitsForDevice = false
   /// Whether writing may wait for a reader.
   var mayBlock: Bool { if case .replace = target { false } else { !waitsForDevice } }
-  /// The bytes that the system has taken in the current `write`.
+  /// The bytes that the system has taken in the present `write`.
   private var taken = 0
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or syncing is off.
   private(set) var nextSync: Int64?
