@@ -136,7 +136,7 @@ let package = Package(
       name: "PipelineCoreTests",
       dependencies: [
         "PipelineCore", "PipelineDiagnostics", "PipelineRuntime", "PipelineTesting", "PipelineTestSupport", "Sources_",
-        "Sinks", "Measuring",
+        "Sinks", "Measuring", "PipelineHost",
       ]),
     .testTarget(
       name: "TransportTests",
