@@ -1,20 +1,25 @@
 /// Firewalls and network monitors.
 extension GrokLibrary {
   static let firewalls = #"""
-    NETSCREENSESSIONLOG %{SYSLOGTIMESTAMP:date|timestamp} %{IPORHOST:device|observer.hostname} %{NOTSPACE:|observer.name}: (?<|observer.product>NetScreen) device_id=%{WORD:device_id|netscreen.device_id} .*?(?:system-\w+-%{NONNEGINT:|event.code}\(%{WORD:|netscreen.session.type}\))?: start_time=%{_nsstart} duration=%{INT:duration|netscreen.session.duration:int} policy_id=%{INT:policy_id|netscreen.policy_id} service=%{DATA:service|netscreen.service} proto=%{INT:proto|netscreen.protocol_number:int} src zone=%{WORD:src_zone|observer.ingress.zone} dst zone=%{WORD:dst_zone|observer.egress.zone} action=%{WORD:action|event.action} sent=%{INT:sent|source.bytes:int} rcvd=%{INT:rcvd|destination.bytes:int} src=%{IPORHOST:src_ip|source.address} dst=%{IPORHOST:dst_ip|destination.address}(?: src_port=%{INT:src_port|source.port:int} dst_port=%{INT:dst_port|destination.port:int})?(?: src-xlated ip=%{IP:src_xlated_ip|source.nat.ip} port=%{INT:src_xlated_port|source.nat.port:int} dst-xlated ip=%{IP:dst_xlated_ip|destination.nat.ip} port=%{INT:dst_xlated_port|destination.nat.port:int})?(?: session_id=%{INT:session_id|netscreen.session.id} reason=%{GREEDYDATA:reason|netscreen.session.reason})?
+    NETSCREENSESSIONLOG %{SYSLOGTIMESTAMP:date|timestamp} %{IPORHOST:device|observer.hostname} %{NOTSPACE:|observer.name}: (?<|observer.product>NetScreen) device_id=%{WORD:device_id|netscreen.device_id}.*?(?:system-\w+-%{NONNEGINT:|event.code}\(%{WORD:|netscreen.session.type}\))?: start_time=%{_nsstart} duration=%{INT:duration|netscreen.session.duration:int} policy_id=%{INT:policy_id|netscreen.policy_id} service=%{DATA:service|netscreen.service} proto=%{INT:proto|netscreen.protocol_number:int} src zone=%{WORD:src_zone|observer.ingress.zone} dst zone=%{WORD:dst_zone|observer.egress.zone} action=%{WORD:action|event.action} sent=%{INT:sent|source.bytes:int} rcvd=%{INT:rcvd|destination.bytes:int} src=%{IPORHOST:src_ip|source.address} dst=%{IPORHOST:dst_ip|destination.address}(?: src_port=%{INT:src_port|source.port:int} dst_port=%{INT:dst_port|destination.port:int})?(?: src-xlated ip=%{IPORHOST:src_xlated_ip|source.nat.ip} port=%{INT:src_xlated_port|source.nat.port:int} dst-xlated ip=%{IPORHOST:dst_xlated_ip|destination.nat.ip} port=%{INT:dst_xlated_port|destination.nat.port:int})?(?: session_id=%{INT:session_id|netscreen.session.id} reason=%{GREEDYDATA:reason|netscreen.session.reason})?
     _nsstart %{QUOTEDSTRING:start_time|}
     _ecs__nsstart "%{DATA:|netscreen.session.start_time}"
-    IPTABLES_TCP_FLAGS (?:(?:CWR|ECE|URG|ACK|PSH|RST|SYN|FIN) ?)*
+    IPTABLES_TCP_FLAGS (?:(?:CWR|ECE|URG|ACK|PSH|RST|SYN|FIN) )*
     IPTABLES_TCP_PART (?:SEQ=%{INT:nf_seq|iptables.tcp.seq:int}\s+)?(?:ACK=%{INT:nf_ack|iptables.tcp.ack:int}\s+)?WINDOW=%{INT:nf_window|iptables.tcp.window:int}\s+RES=0x%{_hex:nf_res|iptables.tcp_reserved_bits}\s+%{IPTABLES_TCP_FLAGS:nf_tcp_flags|iptables.tcp.flags}
     _hex [0-9A-Fa-f]+
-    IPTABLES4_FRAG (?:CE|DF|MF)(?: (?:CE|DF|MF))*
-    IPTABLES4_PART SRC=%{IPV4:nf_src_ip|source.ip}\s+DST=%{IPV4:nf_dst_ip|destination.ip}\s+LEN=(?:%{INT:nf_len|iptables.length:int})?\s+TOS=(?:0x%{_hex:nf_tos|iptables.tos}|0)?\s+PREC=(?:0x%{_hex:nf_prec|iptables.precedence_bits})?\s+TTL=(?:%{INT:nf_ttl|iptables.ttl:int})?\s+ID=(?:%{INT:nf_id|iptables.id})?(?:\s+%{IPTABLES4_FRAG:nf_frag|iptables.fragment_flags})?(?:\s+FRAG: %{INT:nf_frag_offset|iptables.fragment_offset:int})?
-    IPTABLES6_PART SRC=%{IPV6:nf_src_ip|source.ip}\s+DST=%{IPV6:nf_dst_ip|destination.ip}\s+LEN=(?:%{INT:nf_len|iptables.length:int})?\s+TC=(?:%{INT:nf_tos|iptables.tos})?\s+HOPLIMIT=(?:%{INT:nf_ttl|iptables.ttl:int})?\s+FLOWLBL=(?:%{INT:nf_flow_label|iptables.flow_label})?
+    IPTABLES4_FRAG (?:(?:CE|DF|MF)(?: (?:CE|DF|MF))*)?
+    IPTABLES4_PART SRC=%{IPV4:nf_src_ip|source.ip}\s+DST=%{IPV4:nf_dst_ip|destination.ip}\s+LEN=(?:%{INT:nf_len|iptables.length:int})?\s+TOS=(?:0x%{_hex:nf_tos|iptables.tos}|0)?\s+PREC=(?:0x%{_hex:nf_prec|iptables.precedence_bits})?\s+TTL=(?:%{INT:nf_ttl|iptables.ttl:int})?\s+ID=(?:%{INT:nf_id|iptables.id})?(?:\s+%{IPTABLES4_FRAG:nf_frag|iptables.fragment_flags})?(?:\s*FRAG: %{INT:nf_frag_offset|iptables.fragment_offset:int})?
+    IPTABLES6_PART SRC=%{IPV6:nf_src_ip|source.ip}\s+DST=%{IPV6:nf_dst_ip|destination.ip}\s+LEN=(?:%{INT:nf_len|iptables.length:int})?\s+TC=(?:0x%{_hex:nf_tos|iptables.tos}|%{INT:nf_tos|})?\s+HOPLIMIT=(?:%{INT:nf_ttl|iptables.ttl:int})?\s+FLOWLBL=(?:%{INT:nf_flow_label|iptables.flow_label})?
     _iptablesin IN=(?:%{NOTSPACE:nf_in_interface|observer.ingress.interface.name})?\s+OUT=(?:%{NOTSPACE:nf_out_interface|observer.egress.interface.name})?\s+(?:MAC=(?:%{COMMONMAC:nf_dst_mac|destination.mac})?(?::%{COMMONMAC:nf_src_mac|source.mac})?(?::[0-9A-Fa-f]{2}){0,2}\s+)?
-    IPTABLES %{_iptablesin}(?:%{IPTABLES4_PART}|%{IPTABLES6_PART}).*?PROTO=(?:%{WORD:nf_protocol|network.transport})?(?:\s+SPT=(?:%{INT:nf_src_port|source.port:int})?\s+DPT=(?:%{INT:nf_dst_port|destination.port:int})?)?(?:\s+%{IPTABLES_TCP_PART})?
-    SHOREWALL %{SYSLOGTIMESTAMP:timestamp} %{NOTSPACE:nf_host|observer.hostname} .*Shorewall:(?:%{WORD:nf_action1|shorewall.firewall.type})?:(?:%{WORD:nf_action2|shorewall.firewall.action})?.*?%{IPTABLES}
+    IPTABLES %{_iptablesin}(?:%{IPTABLES4_PART}|%{IPTABLES6_PART}).*?PROTO=(?:%{WORD:nf_protocol|network.transport})?(?:\s+SPT=(?:%{INT:nf_src_port|source.port:int})?\s+DPT=(?:%{INT:nf_dst_port|destination.port:int})?(?:\s+(?:%{IPTABLES_TCP_PART})?)?)?
+    _swhead %{SYSLOGTIMESTAMP:timestamp} %{NOTSPACE:nf_host|observer.hostname} .*Shorewall:(?:%{WORD:nf_action1|shorewall.firewall.type})?:(?:%{WORD:nf_action2|shorewall.firewall.action})?
+    _swmac OUT= *MAC=%{COMMONMAC:nf_dst_mac}:(?:%{COMMONMAC:nf_src_mac})?|OUT=%{USERNAME:nf_out_interface}
+    SHOREWALL %{_swhead}.*IN=(?:%{USERNAME:nf_in_interface})?.*(?:%{_swmac}).*SRC=%{IPV4:nf_src_ip}.*DST=%{IPV4:nf_dst_ip}.*LEN=%{WORD:nf_len}.*TOS=%{WORD:nf_tos}.*PREC=%{WORD:nf_prec}.*TTL=%{INT:nf_ttl}.*ID=%{INT:nf_id}.*PROTO=%{WORD:nf_protocol}(?:.*SPT=(?:%{INT:nf_src_port})?.*DPT=(?:%{INT:nf_dst_port})?.*)?
+    _ecs_SHOREWALL %{_swhead}.*%{IPTABLES}
     SFW2_LOG_PREFIX SFW2-INext-%{NOTSPACE:nf_action|suse.firewall.action}
-    SFW2 (?:%{SYSLOGTIMESTAMP:timestamp}|%{TIMESTAMP_ISO8601:timestamp})\s*%{HOSTNAME:|observer.hostname}.*?%{SFW2_LOG_PREFIX:|suse.firewall.log_prefix}\s*%{IPTABLES}
+    _sfwports .*SPT=%{INT:nf_src_port}.*DPT=%{INT:nf_dst_port}.*
+    SFW2 (?:%{SYSLOGTIMESTAMP:timestamp}|%{TIMESTAMP_ISO8601:timestamp})\s*%{HOSTNAME}\s*kernel\S+\s*(?:%{NAGIOSTIME}\s*)?SFW2-INext-%{NOTSPACE:nf_action}\s*IN=%{USERNAME:nf_in_interface}.*OUT=(?:\s*%{USERNAME:nf_out_interface})?\s*MAC=(?:%{COMMONMAC:nf_dst_mac}:%{COMMONMAC:nf_src_mac}|\s*).*SRC=%{IP:nf_src_ip}\s*DST=%{IP:nf_dst_ip}.*PROTO=%{WORD:nf_protocol}(?:%{_sfwports})?
+    _ecs_SFW2 (?:%{SYSLOGTIMESTAMP:timestamp}|%{TIMESTAMP_ISO8601:timestamp})\s*%{HOSTNAME:|observer.hostname}.*?%{SFW2_LOG_PREFIX:|suse.firewall.log_prefix}\s*%{IPTABLES}
     RT_FLOW_TAG RT_FLOW_SESSION_(?:CREATE|CLOSE|DENY)
     RT_FLOW_EVENT %{RT_FLOW_TAG}
     _rtevent %{RT_FLOW_TAG:event|juniper.srx.tag}:
@@ -39,6 +44,8 @@ extension GrokLibrary {
     CISCO_INTERVAL first hit|%{INT}-second interval
     CISCO_XLATE_TYPE static|dynamic
     CISCO_HITCOUNT_INTERVAL hit-cnt %{INT:hit_count|cisco.asa.hit_count:int} (?:first hit|%{INT:interval|cisco.asa.interval:int}-second interval)
+    _hits hit-cnt %{INT:hit_count|} %{CISCO_INTERVAL:interval|}
+    _ecs__hits %{CISCO_HITCOUNT_INTERVAL}
     _did %{CISCO_ACTION:action|cisco.asa.outcome}
     _way %{CISCO_DIRECTION:direction|cisco.asa.network.direction}
     _proto %{WORD:protocol|cisco.asa.network.transport}
@@ -78,7 +85,7 @@ extension GrokLibrary {
     CISCOFW106015 %{_did} %{_proto} \(%{DATA:policy_id|cisco.asa.rule_name}\) from %{_from} to %{_to} flags %{DATA:tcp_flags|cisco.asa.tcp_flags} on interface %{_if}
     CISCOFW106021 %{_did} %{_proto} reverse path check from %{IP:src_ip|source.ip} to %{IP:dst_ip|destination.ip} on interface %{_if}
     CISCOFW106023 %{_did}(?: protocol)? %{_proto} src %{CISCO_SRC_HOST_PORT_USER} dst %{CISCO_DST_HOST_PORT_USER}(?: \(%{_icmp}\))? by access-group "?%{DATA:policy_id|cisco.asa.rule_name}"? %{_hashes}
-    CISCOFW106100_2_3 access-list %{_rule} %{_did} %{_proto} for user '%{DATA:src_fwuser|user.name}' %{_sif}/%{IP:src_ip|source.ip}\(%{_sport}\) -> %{_dif}/%{IP:dst_ip|destination.ip}\(%{_dport}\) %{CISCO_HITCOUNT_INTERVAL} %{_hashes}
+    CISCOFW106100_2_3 access-list %{_rule} %{_did} %{_proto} for user '%{DATA:src_fwuser|user.name}' %{_sif}/%{IP:src_ip|source.ip}\(%{_sport}\) -> %{_dif}/%{IP:dst_ip|destination.ip}\(%{_dport}\) %{_hits} %{_hashes}
     CISCOFW106100 access-list %{_rule} %{_did} %{_proto} %{_sif}/%{IP:src_ip|source.ip}\(%{_sport}\)%{_suser} -> %{_dif}/%{IP:dst_ip|destination.ip}\(%{_dport}\)%{_duser} hit-cnt %{INT:hit_count|cisco.asa.hit_count:int} %{CISCO_INTERVAL:interval|} %{_hashes}
     CISCOFW304001 %{IP:src_ip|source.ip}%{_suser} Accessed URL %{IP:dst_ip|destination.ip}:%{GREEDYDATA:dst_url|url.original}
     CISCOFW110002 %{_why} for %{_proto} from %{_sif}:%{_from} to %{_to}
@@ -171,106 +178,138 @@ extension GrokLibrary {
     return text + "NAGIOSLOGLINE %{NAGIOSTIME} (?:\(all.joined(separator: "|")))\n"
   }()
 
-  /// Logs of Zeek, formerly Bro: columns separated by tabs; `-` is a missing value, `(empty)` an empty list.
+  /// Logs of Zeek, formerly Bro: columns separated by tabs; `-` is a missing value, `(empty)` an empty set.
+  ///
+  /// The common names of `BRO_*` keep `-` and `(empty)` as texts; everywhere else a missing value has no field.
   static let zeek: String = {
     let ends = [
       "%{NOTSPACE:uid|zeek.session_id}", "%{IP:orig_h|source.ip}", "%{INT:orig_p|source.port:int}",
       "%{IP:resp_h|destination.ip}", "%{INT:resp_p|destination.port:int}",
     ]
-    func cell(_ common: String, _ ecs: String) -> String { "(?:-|\\(empty\\)|%{ZEEK_DATA:\(common)|\(ecs)})" }
-    func whole(_ common: String, _ ecs: String) -> String { "~{INT:\(common)|\(ecs):int}" }
-    func number(_ common: String, _ ecs: String) -> String { "~{NUMBER:\(common)|\(ecs):float}" }
-    func truth(_ common: String, _ ecs: String) -> String { "~{ZEEK_BOOL:\(common)|\(ecs)}" }
-    func http(isZeek: Bool) -> [String] {
+    /// The columns of one pattern.
+    struct Columns {
+      /// Whether the pattern is one of Bro, which has fewer columns.
+      var isBro: Bool
+      /// Whether missing values are kept as texts.
+      var keepsMissing: Bool
+
+      private func column(_ pattern: String, _ names: String, _ missing: String) -> String {
+        keepsMissing ? "%{BRO_DATA:\(names)}" : "(?:\(missing)|%{\(pattern):\(names)})"
+      }
+      func cell(_ common: String, _ ecs: String) -> String { column("ZEEK_DATA", "\(common)|\(ecs)", "-") }
+      /// A set of texts.
+      func set(_ common: String, _ ecs: String) -> String { column("ZEEK_DATA", "\(common)|\(ecs)", "\\(empty\\)") }
+      func whole(_ common: String, _ ecs: String) -> String { column("INT", "\(common)|\(ecs):int", "-") }
+      func number(_ common: String, _ ecs: String) -> String { column("NUMBER", "\(common)|\(ecs):float", "-") }
+      func truth(_ common: String, _ ecs: String) -> String { column("ZEEK_BOOL", "\(common)|\(ecs)", "-") }
+    }
+    func http(_ of: Columns) -> String {
       var columns =
         ["%{NUMBER:ts|timestamp}"] + ends + [
-          whole("trans_depth", "zeek.http.trans_depth"), cell("method", "http.request.method"),
-          cell("domain", "url.domain"), cell("uri", "url.original"), cell("referrer", "http.request.referrer"),
+          of.whole("trans_depth", "zeek.http.trans_depth"), of.cell("method", "http.request.method"),
+          of.cell("domain", "url.domain"), of.cell("uri", "url.original"),
+          of.cell("referrer", "http.request.referrer"),
         ]
-      if isZeek { columns.append("~{NUMBER:version|http.version}") }
-      columns.append(cell("user_agent", "user_agent.original"))
-      if isZeek { columns.append(cell("origin", "zeek.http.origin")) }
+      if !of.isBro { columns.append("~{NUMBER:version|http.version}") }
+      columns.append(of.cell("user_agent", "user_agent.original"))
+      if !of.isBro { columns.append(of.cell("origin", "zeek.http.origin")) }
       columns += [
-        whole("request_body_len", "http.request.body.bytes"), whole("response_body_len", "http.response.body.bytes"),
-        whole("status_code", "http.response.status_code"), cell("status_msg", "zeek.http.status_msg"),
-        whole("info_code", "zeek.http.info_code"), cell("info_msg", "zeek.http.info_msg"),
+        of.whole("request_body_len", "http.request.body.bytes"),
+        of.whole("response_body_len", "http.response.body.bytes"),
+        of.whole("status_code", "http.response.status_code"), of.cell("status_msg", "zeek.http.status_msg"),
+        of.whole("info_code", "zeek.http.info_code"), of.cell("info_msg", "zeek.http.info_msg"),
       ]
-      if !isZeek { columns.append(cell("filename", "zeek.http.filename")) }
+      if of.isBro { columns.append(of.cell("filename", "zeek.http.filename")) }
       columns += [
-        cell(isZeek ? "tags" : "bro_tags", "zeek.http.tags"), cell("username", "url.username"),
-        cell("password", "url.password"), cell("proxied", "zeek.http.proxied"),
-        cell("orig_fuids", "zeek.http.orig_fuids"),
+        of.set(of.isBro ? "bro_tags" : "tags", "zeek.http.tags"), of.cell("username", "url.username"),
+        of.cell("password", "url.password"), of.cell("proxied", "zeek.http.proxied"),
+        of.cell("orig_fuids", "zeek.http.orig_fuids"),
       ]
-      if isZeek { columns.append(cell("orig_filenames", "zeek.http.orig_filenames")) }
-      columns += [cell("orig_mime_types", "http.request.mime_type"), cell("resp_fuids", "zeek.http.resp_fuids")]
-      if isZeek { columns.append(cell("resp_filenames", "zeek.http.resp_filenames")) }
-      return columns + [cell("resp_mime_types", "http.response.mime_type")]
+      if !of.isBro { columns.append(of.cell("orig_filenames", "zeek.http.orig_filenames")) }
+      columns += [of.cell("orig_mime_types", "http.request.mime_type"), of.cell("resp_fuids", "zeek.http.resp_fuids")]
+      if !of.isBro { columns.append(of.cell("resp_filenames", "zeek.http.resp_filenames")) }
+      return joined(columns + [of.cell("resp_mime_types", "http.response.mime_type")])
     }
-    func dns(isZeek: Bool) -> [String] {
+    func dns(_ of: Columns) -> String {
       var columns =
-        ["%{NUMBER:ts|timestamp}"] + ends + ["%{WORD:proto|network.transport}", whole("trans_id", "dns.id")]
-      if isZeek {
-        columns.append(number("rtt", "zeek.dns.rtt"))
+        ["%{NUMBER:ts|timestamp}"] + ends + ["%{WORD:proto|network.transport}", of.whole("trans_id", "dns.id")]
+      if of.isBro {
+        columns[columns.count - 1] += "(?:\\t~{NUMBER:rtt|zeek.dns.rtt:float})?"
       } else {
-        columns[columns.count - 1] += "(?:\\t\(number("rtt", "zeek.dns.rtt")))?"
+        columns.append(of.number("rtt", "zeek.dns.rtt"))
       }
-      return columns + [
-        cell("query", "dns.question.name"), whole("qclass", "zeek.dns.qclass"),
-        cell("qclass_name", "zeek.dns.qclass_name"), whole("qtype", "zeek.dns.qtype"),
-        cell("qtype_name", "dns.question.type"), whole("rcode", "zeek.dns.rcode"),
-        cell("rcode_name", "dns.response_code"), truth("AA", "zeek.dns.AA"), truth("TC", "zeek.dns.TC"),
-        truth("RD", "zeek.dns.RD"), truth("RA", "zeek.dns.RA"), whole("Z", "zeek.dns.Z"),
-        cell("answers", "zeek.dns.answers"), cell("TTLs", "zeek.dns.TTLs"), truth("rejected", "zeek.dns.rejected"),
-      ]
+      return joined(
+        columns + [
+          of.cell("query", "dns.question.name"), of.whole("qclass", "zeek.dns.qclass"),
+          of.cell("qclass_name", "zeek.dns.qclass_name"), of.whole("qtype", "zeek.dns.qtype"),
+          of.cell("qtype_name", "dns.question.type"), of.whole("rcode", "zeek.dns.rcode"),
+          of.cell("rcode_name", "dns.response_code"), of.truth("AA", "zeek.dns.AA"), of.truth("TC", "zeek.dns.TC"),
+          of.truth("RD", "zeek.dns.RD"), of.truth("RA", "zeek.dns.RA"), of.whole("Z", "zeek.dns.Z"),
+          of.cell("answers", "zeek.dns.answers"), of.cell("TTLs", "zeek.dns.TTLs"),
+          of.truth("rejected", "zeek.dns.rejected"),
+        ])
     }
-    func connection(isZeek: Bool) -> String {
+    func connection(_ of: Columns) -> String {
       let first =
         ["%{NUMBER:ts|timestamp}"] + ends + [
-          "%{WORD:proto|network.transport}", cell("service", "network.protocol"),
-          number("duration", "zeek.connection.duration"), whole("orig_bytes", "zeek.connection.orig_bytes"),
-          whole("resp_bytes", "zeek.connection.resp_bytes"), cell("conn_state", "zeek.connection.state"),
-          truth("local_orig", "zeek.connection.local_orig"),
+          "%{WORD:proto|network.transport}", of.cell("service", "network.protocol"),
+          of.number("duration", "zeek.connection.duration"), of.whole("orig_bytes", "zeek.connection.orig_bytes"),
+          of.whole("resp_bytes", "zeek.connection.resp_bytes"), of.cell("conn_state", "zeek.connection.state"),
+          of.truth("local_orig", "zeek.connection.local_orig"),
         ]
-      let local = truth("local_resp", "zeek.connection.local_resp") + "\\t"
+      let local = of.truth("local_resp", "zeek.connection.local_resp") + "\\t"
       let last = [
-        whole("missed_bytes", "zeek.connection.missed_bytes"), cell("history", "zeek.connection.history"),
-        whole("orig_pkts", "source.packets"), whole("orig_ip_bytes", "source.bytes"),
-        whole("resp_pkts", "destination.packets"), whole("resp_ip_bytes", "destination.bytes"),
-        cell("tunnel_parents", "zeek.connection.tunnel_parents"),
+        of.whole("missed_bytes", "zeek.connection.missed_bytes"), of.cell("history", "zeek.connection.history"),
+        of.whole("orig_pkts", "source.packets"), of.whole("orig_ip_bytes", "source.bytes"),
+        of.whole("resp_pkts", "destination.packets"), of.whole("resp_ip_bytes", "destination.bytes"),
+        of.isBro
+          ? of.set("tunnel_parents", "zeek.connection.tunnel_parents")
+          : of.cell("tunnel_parents", "zeek.connection.tunnel_parents"),
       ]
-      return columns(first) + "\\t" + (isZeek ? local : "(?:\(local))?") + columns(last)
-        + (isZeek ? "(?:\\t~{COMMONMAC:orig_l2_addr|source.mac}\\t~{COMMONMAC:resp_l2_addr|destination.mac})?" : "")
+      return joined(first) + "\\t" + (of.isBro ? "(?:\(local))?" : local) + joined(last)
+        + (of.isBro ? "" : "(?:\\t~{COMMONMAC:orig_l2_addr|source.mac}\\t~{COMMONMAC:resp_l2_addr|destination.mac})?")
     }
-    let files = [
-      "%{NUMBER:ts|timestamp}", "%{NOTSPACE:fuid|zeek.files.fuid}", "%{ZEEK_FILES_TX_HOSTS}", "%{ZEEK_FILES_RX_HOSTS}",
-      cell("conn_uids", "zeek.files.session_ids"), cell("source", "zeek.files.source"),
-      whole("depth", "zeek.files.depth"),
-      cell("analyzers", "zeek.files.analyzers"), cell("mime_type", "file.mime_type"), cell("filename", "file.name"),
-      number("duration", "zeek.files.duration"), cell("local_orig", "zeek.files.local_orig"),
-      truth("is_orig", "zeek.files.is_orig"), whole("seen_bytes", "zeek.files.seen_bytes"),
-      whole("total_bytes", "file.size"), whole("missing_bytes", "zeek.files.missing_bytes"),
-      whole("overflow_bytes", "zeek.files.overflow_bytes"), truth("timedout", "zeek.files.timedout"),
-      cell("parent_fuid", "zeek.files.parent_fuid"), cell("md5", "file.hash.md5"), cell("sha1", "file.hash.sha1"),
-      cell("sha256", "file.hash.sha256"), cell("extracted", "zeek.files.extracted"),
-    ]
+    func files(_ of: Columns) -> String {
+      let columns = [
+        "%{NUMBER:ts|timestamp}", "%{NOTSPACE:fuid|zeek.files.fuid}", "%{ZEEK_FILES_TX_HOSTS}",
+        "%{ZEEK_FILES_RX_HOSTS}", of.cell("conn_uids", "zeek.files.session_ids"),
+        of.cell("source", "zeek.files.source"), of.whole("depth", "zeek.files.depth"),
+        of.cell("analyzers", "zeek.files.analyzers"), of.cell("mime_type", "file.mime_type"),
+        of.cell("filename", "file.name"), of.number("duration", "zeek.files.duration"),
+        of.cell("local_orig", "zeek.files.local_orig"), of.truth("is_orig", "zeek.files.is_orig"),
+        of.whole("seen_bytes", "zeek.files.seen_bytes"), of.whole("total_bytes", "file.size"),
+        of.whole("missing_bytes", "zeek.files.missing_bytes"), of.whole("overflow_bytes", "zeek.files.overflow_bytes"),
+        of.truth("timedout", "zeek.files.timedout"), of.cell("parent_fuid", "zeek.files.parent_fuid"),
+        of.cell("md5", "file.hash.md5"), of.cell("sha1", "file.hash.sha1"), of.cell("sha256", "file.hash.sha256"),
+        of.cell("extracted", "zeek.files.extracted"),
+      ]
+      return joined(columns)
+    }
     let more =
       "(?:\\t~{ZEEK_BOOL:extracted_cutoff|zeek.files.extracted_cutoff}\\t~{INT:extracted_size|zeek.files.extracted_size:int})?"
-    func columns(_ all: [String]) -> String { all.joined(separator: "\\t") }
+    func joined(_ all: [String]) -> String { all.joined(separator: "\\t") }
+    let zeek = Columns(isBro: false, keepsMissing: false)
+    let bro = Columns(isBro: true, keepsMissing: true)
+    let ecsBro = Columns(isBro: true, keepsMissing: false)
     return """
       ZEEK_BOOL [TF]
       ZEEK_DATA [^\\t]+
-      ZEEK_HTTP \(columns(http(isZeek: true)))
-      ZEEK_DNS \(columns(dns(isZeek: true)))
-      ZEEK_CONN \(connection(isZeek: true))
-      ZEEK_FILES_TX_HOSTS -|(?<|zeek.files.tx_hosts>%{IP:tx_hosts|server.ip}(?:[\\s,]%{IP})+)|%{IP:tx_hosts|server.ip}
-      ZEEK_FILES_RX_HOSTS -|(?<|zeek.files.rx_hosts>%{IP:rx_hosts|client.ip}(?:[\\s,]%{IP})+)|%{IP:rx_hosts|client.ip}
-      ZEEK_FILES \(columns(files))\(more)
+      ZEEK_HTTP \(http(zeek))
+      ZEEK_DNS \(dns(zeek))
+      ZEEK_CONN \(connection(zeek))
+      ZEEK_FILES_TX_HOSTS -|%{IP:tx_hosts|server.ip}|(?<|zeek.files.tx_hosts>%{IP:tx_hosts|server.ip}(?:[\\s,]%{IP})+)
+      ZEEK_FILES_RX_HOSTS -|%{IP:rx_hosts|client.ip}|(?<|zeek.files.rx_hosts>%{IP:rx_hosts|client.ip}(?:[\\s,]%{IP})+)
+      ZEEK_FILES \(files(zeek))\(more)
       BRO_BOOL %{ZEEK_BOOL}
       BRO_DATA %{ZEEK_DATA}
-      BRO_HTTP \(columns(http(isZeek: false)))
-      BRO_DNS \(columns(dns(isZeek: false)))
-      BRO_CONN \(connection(isZeek: false))
-      BRO_FILES \(columns(files))
+      BRO_HTTP \(http(bro))
+      _ecs_BRO_HTTP \(http(ecsBro))
+      BRO_DNS \(dns(bro))
+      _ecs_BRO_DNS \(dns(ecsBro))
+      BRO_CONN \(connection(bro))
+      _ecs_BRO_CONN \(connection(ecsBro))
+      BRO_FILES \(files(bro))
+      _ecs_BRO_FILES \(files(ecsBro))
       """
   }()
 }

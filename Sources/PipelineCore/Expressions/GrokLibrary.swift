@@ -71,7 +71,7 @@ enum GrokLibrary {
     QUOTEDSTRING (?<!\\)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)
     QS %{QUOTEDSTRING}
     UUID [0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}
-    URN (?i:urn):[0-9A-Za-z][0-9A-Za-z-]{0,31}:(?:[0-9A-Za-z._~!$&'()*+,;=:@/?#-]|%[0-9A-Fa-f]{2})+
+    URN urn:[0-9A-Za-z][0-9A-Za-z-]{0,31}:(?:%[0-9A-Fa-f]{2}|[0-9A-Za-z._!$'()*+,;=:@/?#-])+
     LOGLEVEL (?i:trace|debug|info(?:rmation)?|inf|notice|warn(?:ing)?|err(?:or)?|crit(?:ical)?|fatal|severe|alert|emerg(?:ency)?|panic)
     """#
 
@@ -79,7 +79,8 @@ enum GrokLibrary {
     USERNAME [0-9A-Za-z._-]+
     USER %{USERNAME}
     _atom [0-9A-Za-z!#$%&'*+/=?^_`{|}~-]+
-    EMAILLOCALPART %{_atom}(?:\.%{_atom})*
+    _ecs_EMAILLOCALPART %{_atom}(?:\.%{_atom})*
+    EMAILLOCALPART [A-Za-z][0-9A-Za-z_.+,/:;<=-]+|%{_atom}(?:\.%{_atom})*
     EMAILADDRESS %{EMAILLOCALPART}@%{HOSTNAME}
     _octet (?:25[0-5]|2[0-4][0-9]|[01]?[0-9]{1,2})
     _v4 %{_octet}(?:\.%{_octet}){3}
@@ -104,7 +105,7 @@ enum GrokLibrary {
     PATH %{UNIXPATH}|%{WINPATH}
     TTY /dev/(?:pts/[0-9]+|tty[0-9A-Za-z]*|console)
     URIPROTO [A-Za-z][0-9A-Za-z+.-]+
-    URIHOST (?:\[%{IPV6}\]|%{IPORHOST})(?::%{POSINT})?
+    URIHOST (?:\[%{IPV6}\]|%{IPORHOST})(?::%{POSINT:port|})?
     URIPATH (?:/[0-9A-Za-z$.+!*'(){},~:;=@#%&_-]*)+
     URIQUERY [0-9A-Za-z$.+!*'|(){},~@#%&/=:;_?\[\]<>-]*
     URIPARAM \?%{URIQUERY}
@@ -117,7 +118,7 @@ enum GrokLibrary {
     MONTHNUM 1[0-2]|0?[1-9]
     MONTHNUM2 0[1-9]|1[0-2]
     MONTHDAY 3[01]|[12][0-9]|0?[1-9]
-    DAY \b(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)\b
+    DAY (?<![A-Za-z])(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)(?![A-Za-z])
     YEAR [0-9]{4}|[0-9]{2}
     HOUR 2[0-3]|[01]?[0-9]
     MINUTE [0-5][0-9]
@@ -130,11 +131,11 @@ enum GrokLibrary {
     ISO8601_TIMEZONE Z|[+-]%{HOUR}:?%{MINUTE}
     ISO8601_SECOND %{SECOND}
     TIMESTAMP_ISO8601 %{YEAR}-%{MONTHNUM}-%{MONTHDAY}[T ]%{HOUR}:?%{MINUTE}(?::?%{SECOND})?(?:%{ISO8601_TIMEZONE})?
-    TZ \b(?:UTC|GMT|[AECMP][SD]T|AK[SD]T|HST|WES?T|CES?T|EES?T|MSK|BST|IST|JST|KST|HKT|SGT|AWST|A[CE][SD]T|NZ[SD]T|BRT|ART)\b
+    TZ (?<![A-Za-z])(?:UTC|GMT|[AECMP][SD]T|AK[SD]T|HST|WES?T|CES?T|EES?T|MSK|BST|IST|JST|KST|HKT|SGT|AWST|A[CE][SD]T|NZ[SD]T|BRT|ART)(?![A-Za-z])
     DATESTAMP_RFC822 %{DAY} %{MONTH} %{MONTHDAY} %{YEAR} %{TIME} %{TZ}
     DATESTAMP_RFC2822 %{DAY}, %{MONTHDAY} %{MONTH} %{YEAR} %{TIME} %{ISO8601_TIMEZONE}
     DATESTAMP_OTHER %{DAY} %{MONTH} %{MONTHDAY} %{TIME} %{TZ} %{YEAR}
-    DATESTAMP_EVENTLOG %{YEAR}%{MONTHNUM2}(?:3[01]|[12][0-9]|0[1-9])(?:2[0-3]|[01][0-9])%{MINUTE}[0-5][0-9]
+    DATESTAMP_EVENTLOG %{YEAR}%{MONTHNUM2}(?:3[01]|[12][0-9]|0[1-9])(?:2[0-3]|[01][0-9])%{MINUTE}(?:60|[0-5][0-9])(?:[:.,][0-9]+)?
     HTTPDATE %{MONTHDAY}/%{MONTH}/%{YEAR}:%{TIME} %{INT}
     """#
 
@@ -194,24 +195,32 @@ enum GrokLibrary {
     _haptell %{INT:time_backend_response|}
     _ecs__haptell (?:-1|%{INT:|haproxy.http.request.time_wait_without_data_ms:int})
     _hapduration %{NOTSPACE:time_duration|haproxy.total_time_ms}
-    _hapcounts %{NOTSPACE:termination_state|haproxy.termination_state} %{INT:actconn|haproxy.connections.active:int}/%{INT:feconn|haproxy.connections.frontend:int}/%{INT:beconn|haproxy.connections.backend:int}/%{INT:srvconn|haproxy.connections.server:int}/\+?%{INT:retries|haproxy.connections.retries:int} %{INT:srv_queue|haproxy.server_queue:int}/%{INT:backend_queue|haproxy.backend_queue:int}
+    _hapcounts %{NOTSPACE:termination_state|haproxy.termination_state} %{INT:actconn|haproxy.connections.active:int}/%{INT:feconn|haproxy.connections.frontend:int}/%{INT:beconn|haproxy.connections.backend:int}/%{INT:srvconn|haproxy.connections.server:int}/%{_hapretries} %{INT:srv_queue|haproxy.server_queue:int}/%{INT:backend_queue|haproxy.backend_queue:int}
+    _hapretries %{NOTSPACE:retries|}
+    _ecs__hapretries \+?%{INT:|haproxy.connections.retries:int}
+    _hapbytes %{NOTSPACE:bytes_read|}
+    _ecs__hapbytes \+?%{INT:|source.bytes:int}
     _hapcookies %{DATA:captured_request_cookie|} %{DATA:captured_response_cookie|}
     _ecs__hapcookies ~{DATA:|haproxy.http.request.captured_cookie} ~{DATA:|haproxy.http.response.captured_cookie}
-    HAPROXYHTTPBASE %{_hapclient} %{_hapask}/%{_hapwait}/%{_haptell}/%{_hapduration} %{INT:http_status_code|http.response.status_code:int} \+?%{INT:bytes_read|source.bytes:int} %{_hapcookies} %{_hapcounts}(?: \{%{HAPROXYCAPTUREDREQUESTHEADERS}\}(?: ?\{%{HAPROXYCAPTUREDRESPONSEHEADERS}\})?)?(?: "%{HAPROXYHTTPREQUESTLINE}"?)?
+    HAPROXYHTTPBASE %{_hapclient} %{_hapask}/%{_hapwait}/%{_haptell}/%{_hapduration} %{INT:http_status_code|http.response.status_code:int} %{_hapbytes} %{_hapcookies} %{_hapcounts}(?: \{%{HAPROXYCAPTUREDREQUESTHEADERS}\}(?: ?\{%{HAPROXYCAPTUREDRESPONSEHEADERS}\})?)?(?: "%{HAPROXYHTTPREQUESTLINE}"?)?
     _haphead (?:%{SYSLOGTIMESTAMP:syslog_timestamp|timestamp}|%{TIMESTAMP_ISO8601:timestamp8601|timestamp}) %{IPORHOST:syslog_server|host.hostname} %{SYSLOGPROG}:
     HAPROXYHTTP %{_haphead} %{HAPROXYHTTPBASE}
-    HAPROXYTCP %{_haphead} %{_hapclient} %{_hapwait}/%{_hapduration} \+?%{INT:bytes_read|source.bytes:int} %{_hapcounts}
-    _squidtail \s%{NOTSPACE:url|url.original}\s~{NOTSPACE:user|user.name}\s%{WORD:hierarchy_code|squid.hierarchy_code}/~{IPORHOST:server|destination.address}\s
+    HAPROXYTCP %{_haphead} %{_hapclient} %{_hapwait}/%{_hapduration} %{_hapbytes} %{_hapcounts}
+    _squiduser %{NOTSPACE:user|}
+    _ecs__squiduser ~{NOTSPACE:|user.name}
+    _squidtail \s%{NOTSPACE:url|url.original}\s%{_squiduser}\s%{WORD:hierarchy_code|squid.hierarchy_code}/~{IPORHOST:server|destination.address}\s
     SQUID3_STATUS %{NONNEGINT:status_code|}
-    _ecs_SQUID3_STATUS %{POSINT:|http.response.status_code:int}|0+
+    _ecs_SQUID3_STATUS %{POSINT:|http.response.status_code:int}|0|000
     SQUID3 %{NUMBER:timestamp}\s+%{NUMBER:duration|squid.request.duration:int}\s%{IP:client_address|source.ip}\s%{WORD:cache_result|event.action}/%{SQUID3_STATUS}\s%{INT:bytes|http.response.bytes:int}\s%{WORD:request_method|http.request.method}%{_squidtail}%{NOTSPACE:content_type|}
     _ecs_SQUID3 %{NUMBER:timestamp}\s+%{NUMBER:|squid.request.duration:int}\s%{IP:|source.ip}\s%{WORD:|event.action}/%{SQUID3_STATUS}\s%{INT:|http.response.bytes:int}\s%{WORD:|http.request.method}%{_squidtail}~{NOTSPACE:|http.response.mime_type}
     """#
 
   private static let amazon = #"""
-    S3_REQUEST_LINE %{WORD:verb|http.request.method} %{NOTSPACE:request|url.original}(?: HTTP/%{NUMBER:httpversion|http.version})?|%{DATA:rawrequest|}
-    _s3ask (?:-|"%{S3_REQUEST_LINE:|aws.s3access.request_uri}")
-    _s3agent (?:-|%{QS:referrer}) (?:-|%{QS:agent})
+    S3_REQUEST_LINE %{WORD:verb|} %{NOTSPACE:request|}(?: HTTP/%{NUMBER:httpversion|})?|%{DATA:rawrequest|}
+    _ecs_S3_REQUEST_LINE %{WORD:|http.request.method} %{NOTSPACE:|url.original}(?: HTTP/%{NUMBER:|http.version})?
+    _s3ask (?:-|"%{S3_REQUEST_LINE}")
+    _ecs__s3ask (?:-|"(?:%{S3_REQUEST_LINE:|aws.s3access.request_uri}|%{DATA:|aws.s3access.request_uri})")
+    _s3agent (?:-|%{QS:referrer}) (?:-|"?%{QS:agent}"?)
     _ecs__s3agent (?:-|"~{DATA:|http.request.referrer}") (?:-|"~{DATA:|user_agent.original}")
     _s3more ~{NOTSPACE:host_id|aws.s3access.host_id} ~{NOTSPACE:signature_version|aws.s3access.signature_version} ~{NOTSPACE:cipher_suite|tls.cipher} ~{NOTSPACE:authentication_type|aws.s3access.authentication_type} ~{NOTSPACE:host_header|aws.s3access.host_header} ~{NOTSPACE:tls_version|aws.s3access.tls_version}
     _s3requester %{IP:clientip|} %{NOTSPACE:requester|}
@@ -225,11 +234,12 @@ enum GrokLibrary {
     _ecs_ELB_URIPATHPARAM %{ELB_URIPATHQUERY}
     ELB_URI %{URIPROTO:proto|url.scheme}://(?:%{USER:|url.username}(?::[^@]*)?@)?(?:%{_elbhost})?(?:%{ELB_URIPATHPARAM})?
     _elbhost (?<urihost|>%{ELB_URIHOST})
-    ELB_REQUEST_LINE %{WORD:verb|http.request.method} %{ELB_URI:request|url.original}(?: HTTP/%{NUMBER:httpversion|http.version})?|%{DATA:rawrequest|}
+    ELB_REQUEST_LINE %{WORD:verb|} %{ELB_URI:request|}(?: HTTP/%{NUMBER:httpversion|})?|%{DATA:rawrequest|}
+    _ecs_ELB_REQUEST_LINE %{WORD:|http.request.method} %{ELB_URI:|url.original}(?: HTTP/%{NUMBER:|http.version})?
     _elbtimes %{NUMBER:request_processing_time:float|} %{NUMBER:backend_processing_time:float|} %{NUMBER:response_processing_time:float|}
     _ecs__elbtimes (?:-1|%{NUMBER:|aws.elb.request_processing_time.sec:float}) (?:-1|%{NUMBER:|aws.elb.backend_processing_time.sec:float}) (?:-1|%{NUMBER:|aws.elb.response_processing_time.sec:float})
     _elbagent (?: "~{DATA:user_agent|user_agent.original}" ~{NOTSPACE:ssl_cipher|tls.cipher} ~{NOTSPACE:ssl_protocol|aws.elb.ssl_protocol})?
-    ELB_V1_HTTP_LOG %{TIMESTAMP_ISO8601:timestamp} %{NOTSPACE:elb|aws.elb.name} %{IP:clientip|source.ip}:%{INT:clientport:int|source.port:int} (?:-|%{IP:backendip|aws.elb.backend.ip}:%{INT:backendport:int|aws.elb.backend.port:int}) %{_elbtimes} %{INT:response:int|http.response.status_code:int} ~{INT:backend_response:int|aws.elb.backend.http.response.status_code:int} %{INT:received_bytes:int|http.request.body.bytes:int} %{INT:bytes:int|http.response.body.bytes:int} "(?:%{ELB_REQUEST_LINE})"%{_elbagent}
+    ELB_V1_HTTP_LOG %{TIMESTAMP_ISO8601:timestamp} %{NOTSPACE:elb|aws.elb.name} %{IP:clientip|source.ip}:%{INT:clientport:int|source.port:int} (?:-|%{IP:backendip|aws.elb.backend.ip}:%{INT:backendport:int|aws.elb.backend.port:int}) %{_elbtimes} %{INT:response:int|http.response.status_code:int} ~{INT:backend_response:int|aws.elb.backend.http.response.status_code:int} %{INT:received_bytes:int|http.request.body.bytes:int} %{INT:bytes:int|http.response.body.bytes:int} "(?:%{ELB_REQUEST_LINE}|%{DATA})"%{_elbagent}
     ELB_ACCESS_LOG %{ELB_V1_HTTP_LOG}
     _cfdate (?<timestamp>%{YEAR}-%{MONTHNUM}-%{MONTHDAY}\t%{TIME})
     _cell [^\t]*
@@ -252,7 +262,7 @@ enum GrokLibrary {
     CATALINA_DATESTAMP %{CATALINA8_DATESTAMP}|%{CATALINA7_DATESTAMP}
     _level %{LOGLEVEL:level|log.level}
     _text %{JAVALOGMESSAGE:logmessage|message}
-    CATALINA7_LOG %{CATALINA7_DATESTAMP:timestamp} %{_class}(?: %{_method})?\s*(?:%{_level}:)? ?%{_text}
+    CATALINA7_LOG %{CATALINA7_DATESTAMP:timestamp} %{_class}(?: %{_method})?\s*(?:%{_level}:)? %{_text}
     CATALINA8_LOG %{CATALINA8_DATESTAMP:timestamp} %{_level} \[%{DATA:thread|java.log.origin.thread.name}\] %{_class}\.(?:%{_method})? %{_text}
     CATALINALOG %{CATALINA8_LOG}|%{CATALINA7_LOG}
     TOMCATLEGACY_DATESTAMP %{YEAR}-%{MONTHNUM}-%{MONTHDAY} %{HOUR}:%{MINUTE}:%{SECOND}(?: %{ISO8601_TIMEZONE})?
@@ -266,7 +276,8 @@ enum GrokLibrary {
   private static let databases = #"""
     POSTGRESQL (?:%{DATESTAMP:timestamp}|%{TIMESTAMP_ISO8601:timestamp}) %{TZ:|event.timezone} %{DATA:user_id|user.name} %{GREEDYDATA:connection_id|postgresql.log.connection_id} %{POSINT:pid|process.pid:int}
     REDISTIMESTAMP %{MONTHDAY} %{MONTH}(?: %{YEAR})? %{TIME}
-    REDISLOG \[%{POSINT:pid|process.pid:int}\] %{REDISTIMESTAMP:timestamp} [*.#-](?: |$)
+    REDISLOG \[%{POSINT:pid|}\] %{REDISTIMESTAMP:timestamp} [*.#-](?: |$)
+    _ecs_REDISLOG \[%{POSINT:|process.pid:int}\] %{REDISTIMESTAMP:timestamp} [*.#-]
     REDISMONLOG %{NUMBER:timestamp} \[%{INT:database|redis.database.id} %{IP:client|client.ip}:%{POSINT:port|client.port:int}\] "%{WORD:command|redis.command.name}"\s?%{GREEDYDATA:params|redis.command.args}
     MONGO_LOG %{SYSLOGTIMESTAMP:timestamp} \[%{WORD:component|mongodb.component}\] %{GREEDYDATA:message}
     MONGO_WORDDASH \b[\w-]+\b
@@ -274,6 +285,7 @@ enum GrokLibrary {
     MONGO_SLOWQUERY %{WORD:|mongodb.profile.op} %{MONGO_WORDDASH:database|mongodb.database}\.%{MONGO_WORDDASH:collection|mongodb.collection} %{WORD}: %{MONGO_QUERY:query|mongodb.query.original} ntoreturn:%{NONNEGINT:ntoreturn|mongodb.profile.ntoreturn:int} ntoskip:%{NONNEGINT:ntoskip|mongodb.profile.ntoskip:int} nscanned:%{NONNEGINT:nscanned|mongodb.profile.nscanned:int}.*? nreturned:%{NONNEGINT:nreturned|mongodb.profile.nreturned:int}.*? %{INT:duration|mongodb.profile.duration:int}ms
     MONGO3_SEVERITY \w
     MONGO3_COMPONENT %{WORD}|-
+    _ecs_MONGO3_COMPONENT %{WORD}
     MONGO3_LOG %{TIMESTAMP_ISO8601:timestamp} %{MONGO3_SEVERITY:severity|log.level} %{_mongocomponent}%{SPACE}(?:\[%{DATA:context|mongodb.context}\])? %{GREEDYDATA:message}
     _mongocomponent %{MONGO3_COMPONENT:component|}
     _ecs__mongocomponent ~{WORD:|mongodb.component}
@@ -322,13 +334,14 @@ enum GrokLibrary {
     BACULA_LOG_END_VOLUME End of medium on Volume %{_volume} Bytes=%{BACULA_CAPACITY:|bacula.volume.bytes} Blocks=%{BACULA_CAPACITY:|bacula.volume.blocks} at %{BACULA_TIMESTAMP:|bacula.timestamp}\.
     BACULA_LOG_NEW_VOLUME Created new Volume %{_volume} in catalog\.
     BACULA_LOG_NEW_LABEL Labeled new Volume %{_volume} on (?:file )?device %{_device} %{_devicepath}\.
-    BACULA_LOG_WROTE_LABEL Wrote label to prelabeled Volume %{_volume} on device %{_device} %{_devicepath}
+    BACULA_LOG_WROTE_LABEL Wrote label to prelabeled Volume %{_volume} on device "%{BACULA_DEVICE:|bacula.volume.device}" %{_devicepath}
     BACULA_LOG_NEW_MOUNT New volume %{_volume} mounted on device %{_device} %{_devicepath} at %{BACULA_TIMESTAMP:|bacula.timestamp}\.
     BACULA_LOG_NOOPEN \s*Cannot open %{DATA}: %{_reason}
     BACULA_LOG_NOOPENDIR \s*Could not open directory "?%{DATA:|file.path}"?: %{_reason}
     BACULA_LOG_NOSTAT \s*Could not stat %{DATA:|file.path}: %{_reason}
     BACULA_LOG_NOJOBS There are no more Jobs associated with Volume %{_volume}\. Marking it purged\.
-    BACULA_LOG_ALL_RECORDS_PRUNED .*?All records pruned from Volume %{_volume}; marking it "Purged"
+    BACULA_LOG_ALL_RECORDS_PRUNED All records pruned from Volume %{_volume}; marking it "Purged"
+    _ecs_BACULA_LOG_ALL_RECORDS_PRUNED .*?All records pruned from Volume %{_volume}; marking it "Purged"
     BACULA_LOG_BEGIN_PRUNE_JOBS Begin pruning Jobs older than %{INT} month %{INT} days \.
     BACULA_LOG_BEGIN_PRUNE_FILES Begin pruning Files\.
     BACULA_LOG_PRUNED_JOBS Pruned %{INT} Jobs* for client %{BACULA_HOST:client|bacula.client.name} from catalog\.
@@ -342,7 +355,7 @@ enum GrokLibrary {
     BACULA_LOG_NOPRUNE_JOBS No Jobs found to prune\.
     BACULA_LOG_NOPRUNE_FILES No Files found to prune\.
     BACULA_LOG_VOLUME_PREVWRITTEN Volume %{_volume} previously written, moving to end of data\.
-    BACULA_LOG_READYAPPEND Ready to append to end of Volume %{_volume} size=%{BACULA_CAPACITY:|bacula.volume.size}
+    BACULA_LOG_READYAPPEND Ready to append to end of Volume %{_volume} size=%{BACULA_CAPACITY:|bacula.volume.size:int}
     BACULA_LOG_CANCELLING Cancelling duplicate JobId=%{INT:|bacula.job.other_id}\.
     BACULA_LOG_MARKCANCEL JobId %{INT:|bacula.job.id}, Job %{_baculajob} marked to be canceled\.
     BACULA_LOG_CLIENT_RBJ shell command: run ClientRunBeforeJob "%{GREEDYDATA:runjob|bacula.job.client_run_before_command}"

@@ -83,8 +83,8 @@ extension FunctionRegistry {
       `%{NAME}` stands for a well-known pattern, `%{NAME:field}` keeps what it matched as a text, `%{NAME:field:int}` \
       as a number; the types are \(types), where `long` is `int`, `double` is `float`, `boolean` is `bool`, and \
       `number` is whatever the text is. Named groups, `(?<field>...)`, are fields, too. `outer.field` and \
-      `[outer][field]` are fields of a map. A part that does not match sets no field; if several parts with one name \
-      match, the field is a list of their values. A text that does not match is an error.
+      `[outer][field]` are fields of a map. A part that does not match, and one that matches the empty text, sets no \
+      field; if several parts with one name match, the field is a list of their values. A text that does not match is an error.
 
       Your own patterns are given as a map after the pattern or, for the whole file, under `patterns`; they take \
       precedence over the well-known ones.
@@ -96,10 +96,16 @@ extension FunctionRegistry {
       accepted where they match the same texts as plain ones. References to groups, conditions and longer lookaround \
       are refused with a message.
 
-      The patterns are written from the specifications of the formats, so some differ from Logstash's: `NUMBER` has \
-      an exponent, `TZ` more zones, `SYSLOG5424SD` respects quotes, `WINPATH` ends before a quote, `HOSTNAME` and \
-      `EMAILLOCALPART` have no limit to their length, `CATALINALOG` and `TOMCATLOG` keep the level in a field of its \
-      own, and the patterns of Zeek and Bro leave a field out whose value is `-` or `(empty)`.
+      On text of its kind a pattern finds what Logstash's finds, with its fields: those of its first patterns \
+      (`ecs_compatibility: disabled`) for `grok`, of `ecs-v1` for `grok.ecs`. What differs: `NUMBER` has an exponent, \
+      `TZ` more zones, `SYSLOG5424SD` respects quotes and takes several elements, `WINPATH` ends before a quote, \
+      `HOSTNAME` and `EMAILLOCALPART` have no limit to their length, `MONTHNUM` and `SECOND` take two digits where \
+      there are two, also those of a leap second, `TIME` stands not inside a number, `DAY` and `TZ` not inside a word, \
+      `LOGLEVEL` has no fragments such as `er`, `CATALINALOG` and `TOMCATLOG` keep the level in a field of its own, \
+      `IPTABLES4_FRAG` takes several flags, a column of Zeek or Bro never contains a tab, and `BACULA_*`, `CISCOFW*`, \
+      `IPTABLES`, `CLOUDFRONT_ACCESS_LOG` and `ELB_ACCESS_LOG` also read lines, or columns at their end, that \
+      Logstash's do not. In Logstash an empty text as `int` is 0, here it has no field, too. `grok` keeps the `-` and \
+      `(empty)` of `BRO_*` as texts, as Logstash does; everywhere else a missing value has no field.
 
       \(sets.joined(separator: "\n"))
       """
@@ -107,8 +113,9 @@ extension FunctionRegistry {
 
   // MARK: Patterns
 
+  /// By the patterns of the Elastic Common Schema, whose addresses are whole ones: a redaction needs no fields.
   private static let prepareRedaction: FunctionOverload.Prepare = { constants in
-    prepared(constants, .common, definitions: nil) { arguments, patterns in redactText(arguments, patterns[0]) }
+    prepared(constants, .ecs, definitions: nil) { arguments, patterns in redactText(arguments, patterns[0]) }
   }
 
   /// Compiles constant patterns once. `definitions` is the index of the argument with definitions.
@@ -229,8 +236,10 @@ extension FunctionRegistry {
         var others: [Value] = []
         for part in parts {
           let start = groups[2 * part.group]
-          guard start >= 0 else { continue }
-          let one = convert(context.slice(text, start..<groups[2 * part.group + 1]), part.conversion, context)
+          let end = groups[2 * part.group + 1]
+          // A group that took no part, and one that matched the empty text, set no field.
+          guard start >= 0, end > start else { continue }
+          let one = convert(context.slice(text, start..<end), part.conversion, context)
           if one.isError { return one }
           if value.isAbsent { value = one } else { others.append(one) }
         }
@@ -277,7 +286,7 @@ extension FunctionRegistry {
   }
 
   private static func redactText(_ arguments: Arguments) -> Value {
-    compiled(arguments, [], .common, definitions: nil) { redactText(arguments, $0[0]) }
+    compiled(arguments, [], .ecs, definitions: nil) { redactText(arguments, $0[0]) }
   }
 
   private static func redactText(_ arguments: Arguments, _ grok: GrokPattern) -> Value {
