@@ -147,6 +147,7 @@ final class ExecStream: DecodingSource {
         by: decoder, decoding: options, knowing: start.position.memory, goingOnWith: start.decoding,
         threads: decodingThreads(for: options), into: inputQueue, placement: placement
       ) { pieces in node.object?.take(pieces[...]) }
+      if options.join != nil { decoding?.clock = { [weak self] in self?.now.nanoseconds ?? 0 } }
     } catch {
       throw ProgramFailure(.start, "cannot be read: \(error.message)")
     }
@@ -180,7 +181,9 @@ final class ExecStream: DecodingSource {
   private func awaitMore() {
     guard let join = options.join, !isClosed else { return }
     cancelWake(&joinTimer)
-    if decoding?.pendingOffset != nil { joinTimer = wake(after: join.wait, Self.joinToken) }
+    guard let decoding, decoding.pendingOffset != nil else { return }
+    let wait = decoding.dueAt.map { TimeSpan(nanoseconds: max(0, $0 &- now.nanoseconds)) } ?? join.wait
+    joinTimer = wake(after: wait, Self.joinToken)
   }
   private static let joinToken = 1
 
@@ -262,7 +265,8 @@ final class ExecStream: DecodingSource {
     if token == Self.joinToken {
       joinTimer = .none
       guard isBatchDone else { return awaitMore() }
-      if let (rows, place) = decoding?.endEvent() { take([DecodedPiece(rows: rows, place: place)]) }
+      guard let (rows, place) = decoding?.endDueEvents(at: now.nanoseconds) else { return awaitMore() }
+      take([DecodedPiece(rows: rows, place: place)])
       return
     }
     timer = .none

@@ -86,7 +86,12 @@ package struct File: SourceComponent {
       the line breaks between them, and the `meta.offset` of the first. A pattern may match anywhere in a line, so begin it with `^`; a pattern of \
       `decode: regex` sees the whole event, where `.` matches a line break only behind `(?s)`. With `follow` the last event is sent \
       when no line has come for `wait`; it is also sent at the end of a file, and before the first event of the file that follows by rotation. A saved position never lies inside an event. A \
-      line that is longer than `maxLine` ends the event before it.
+      line that is longer than `maxLine` ends the event before it. `by` gives each line a key, so that the lines of several senders may mix: \
+      `join: { start: '^[^|]+\\| \\d{4}-', by: '^[^ ]+' }`. Events are sent in the order of their first lines, so one that is complete waits for those that began \
+      before it, each at most until its key has been silent for `wait`.
+
+      `decode: container` reads the log files of containers, CRI (containerd, CRI-O) and json-file (docker), as `{ stream, message, time }`, like the `docker` source: pieces of a \
+      line that the runtime has cut are put together for each stream, and with `join` the lines of a stack trace, too, by the text in `message`.
 
       `charset` is converted to UTF-8; `meta.offset` and saved positions stay those of the file. A line with bytes that are no \
       characters goes to the errors output, or has U+FFFD in their place, as `invalidUTF8` of `decode` says. A line of UTF-16 that is longer than \
@@ -147,7 +152,7 @@ package struct File: SourceComponent {
         "file: { path: /var/log/app/app.log, follow: true, join: { start: '^\\d{4}-\\d\\d-\\d\\d ' } }"),
       .snippet(
         "the containers of a Kubernetes node",
-        "file: { path: '/var/log/containers/*.log', follow: true, start: beginning }"),
+        "file: { path: '/var/log/containers/*.log', follow: true, start: beginning, decode: container }"),
       .snippet(
         "logs as they grow",
         "file: { path: '/var/log/nginx/*.log', follow: true, decode: { regex: combined } }"),
@@ -165,11 +170,20 @@ package struct File: SourceComponent {
       .init(
         .reading, "join the lines of a stack trace",
         "file: { path: app.log, follow: true, join: { start: '^\\d{4}-' } }"),
+      .init(
+        .reading, "read the logs of containers",
+        "file: { path: '/var/log/containers/*.log', follow: true, decode: container }"),
+      .init(
+        .reading, "join stack traces of several senders in one file",
+        "file: { path: all.log, join: { start: '^\\S+ \\d{4}-', by: '^\\S+' } }"),
       .init(.reading, "read JSON lines from a file", "file: { path: events.ndjson, decode: json }"),
       .init(.reading, "read compressed files", "file: { path: '/var/log/app/*.log.*.gz', decode: json }"),
       .init(.reading, "read a CSV file with a header", "file: { path: people.csv, decode: csv }"),
+      .init(
+        .reading, "read a CSV file with lines before its header",
+        "file: { path: export.csv, decode: { csv: { headerAt: '^id,' } } }"),
     ],
-    seeAlso: ["stdin"])
+    seeAlso: ["stdin", "docker"])
 
   package func validate(_ context: inout DecodingContext) {
     if paths.isEmpty, !context.diagnostics.hasErrors {

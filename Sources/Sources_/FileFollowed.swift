@@ -23,6 +23,9 @@ extension File {
     /// A block that has been sent in part, and its file.
     private var begun: (block: FileBlock, input: Input)?
 
+    /// How lines are joined; nil: they are not.
+    private lazy var joining = parameters.decoding.join
+
     private struct FileKey: Hashable {
       var device: UInt64
       var inode: UInt64
@@ -178,7 +181,8 @@ extension File {
       // The rest of another file's block may be sent in this turn, too.
       if begun != nil { beginPiece() }
       piece = input
-      let endsEvent = isLast || block.endsLine || parameters.join != nil && block.lines.longLine != nil
+      let endsEvent = isLast || block.endsLine || joining != nil && block.lines.longLine != nil
+      decoder.setTime(now.nanoseconds)
       take(block.lines.slab, offset: block.lines.offset, isLast: endsEvent, by: decoder, origin: origin)
       if isBatchDone { return end(block, input) }
       begun = (block, input)
@@ -201,14 +205,17 @@ extension File {
 
     /// Waits for the next line of the file's last event, as long as `join` says.
     private func awaitMore(of input: Input) {
-      guard let join = parameters.join else { return }
+      guard let joining else { return }
       cancelWake(&input.timer)
-      if input.decoder?.pendingOffset != nil { input.timer = wake(after: join.wait, input.number) }
+      guard input.decoder?.pendingOffset != nil else { return }
+      let wait = input.decoder?.dueAt.map { TimeSpan(nanoseconds: max(0, $0 &- now.nanoseconds)) } ?? joining.wait
+      input.timer = wake(after: wait, input.number)
     }
 
     override func woke(_ token: Int) {
       guard let input = inputs.values.first(where: { $0.number == token }) else { return }
       input.timer = .none
+      input.decoder?.endOnlyDue(at: now.nanoseconds)
       endEvent(of: input)
     }
 
@@ -221,7 +228,7 @@ extension File {
 
     /// The writer has moved on to this file: the last events of its predecessors are ended first.
     private func endPredecessors(of input: Input, at path: String) {
-      guard parameters.join != nil, inputs.count > 1 else { return }
+      guard joining != nil, inputs.count > 1 else { return }
       let patterns = parameters.paths.map(\.text)
       let base = FileFollower.pathBeforeRotation(path, of: patterns)
       let older = inputs.values.filter { other in
@@ -234,7 +241,7 @@ extension File {
 
     /// Incomplete events are sent, because no execution goes on from here.
     override func drain() {
-      if parameters.join != nil { for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) } }
+      if joining != nil { for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) } }
       super.drain()
     }
 

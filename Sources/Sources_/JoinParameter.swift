@@ -7,6 +7,8 @@ package struct JoinParameter: RecordParameter {
   var continuation: String?
   var wrapped: String?
   var indented = false
+  var by: String?
+  var maxKeys = 1000
   var wait = TimeSpan.seconds(1)
   var maxLines = 1000
   var maxBytes = ByteSize(1 << 20)
@@ -23,14 +25,27 @@ package struct JoinParameter: RecordParameter {
       .init("wrapped", \.wrapped, "A line that matches this RE2 pattern is continued by the next line."),
       .init("indented", \.indented, "A line that begins with a space or a tab belongs to the line before it."),
       .init(
+        "by", \.by,
+        """
+        An RE2 pattern whose first group, or whole match, is the key of a line: only lines of one key belong together, so those of \
+        several senders may mix. Lines that do not match have a key of their own. Events are sent in the order of their first lines.
+        """),
+      .init(
+        "maxKeys", \.maxKeys, range: 1...100_000, applies: .with("by"),
+        "The most keys with an incomplete event; for another one the oldest event ends."),
+      .init(
         "wait", \.wait, range: 1_000_000...Int64.max,
-        "How long the last event waits for another line; then it is sent. Without `follow`, a file needs no such time."),
+        "How long the last event, or that of each key, waits for another line; then it is sent. Without `follow`, a file needs no such time."
+      ),
       .init(
         "maxLines", \.maxLines, range: 1...1_000_000,
         "The most lines of an event; the next line begins another event."),
       .init(
         "maxBytes", \.maxBytes, range: 1...(1 << 30),
-        "The most bytes of an event of several lines; the line that would be too much begins another event."),
+        """
+        The most bytes of an event of several lines; the line that would be too much begins another event. With `by` an event also ends \
+        four times as many bytes of input behind its beginning.
+        """),
     ]
   }
 
@@ -57,6 +72,7 @@ package struct JoinParameter: RecordParameter {
     do throws(CodecFailure) {
       var options = DecoderOptions(.text)
       options.join = LineJoining(rule)
+      options.join?.key = by
       _ = try options.decoder()
     } catch {
       let place = node[error.option] ?? node
@@ -71,12 +87,19 @@ package struct JoinParameter: RecordParameter {
     guard let rule = rules.first else { return options }
     var options = options
     options.join = LineJoining(rule, wait: wait, maxLines: maxLines, maxBytes: maxBytes.bytes)
+    options.join?.key = by
+    options.join?.maxKeys = maxKeys
     return options
   }
 
   /// Reports a stream that is not cut into lines, too.
   func check(_ options: DecoderOptions, _ framing: FramingParameter, _ context: inout DecodingContext) {
     check(options, &context)
+    if by != nil {
+      context.badValue(
+        at: context.location(of: "join"), "'by' keeps a time for each key, which connections do not",
+        .conflictingParameters, help: "Leave 'by' out: each connection joins its own lines")
+    }
     guard framing.by != .lines else { return }
     context.badValue(
       at: context.location(of: "join"),
@@ -86,6 +109,11 @@ package struct JoinParameter: RecordParameter {
 
   /// Reports a format whose rows are not lines.
   func check(_ options: DecoderOptions, _ context: inout DecodingContext) {
+    if by != nil, options.format == .container {
+      context.badValue(
+        at: context.location(of: "join"), "'by' gives lines a key, and that of 'decode: container' is the stream",
+        .conflictingParameters, help: "Leave 'by' out")
+    }
     let isCombined = options.format == .regex && options.regex.pattern == RegexDecoding.combined
     if LineJoining.formats.contains(options.format), !isCombined { return }
     let name = isCombined ? "regex: combined" : options.format.rawValue

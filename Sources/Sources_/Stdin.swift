@@ -149,11 +149,15 @@ package struct Stdin: SourceComponent {
           by: decoder, decoding: parameters.decoding, knowing: decodingPosition.memory, goingOnWith: start.decoding,
           threads: decodingThreads(for: parameters.decoding), into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
+        if joining != nil { decoding?.clock = { [weak self] in self?.now.nanoseconds ?? 0 } }
         awaitMore()
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
+
+    /// How lines are joined; nil: they are not.
+    private lazy var joining = parameters.decoding.join
 
     override func dryRun() { _ = makeDecoder(parameters.decoding) }
 
@@ -181,15 +185,16 @@ package struct Stdin: SourceComponent {
 
     /// Waits for the next line of the last event, as long as `join` says.
     private func awaitMore() {
-      guard let join = parameters.join, !isClosed else { return }
+      guard let join = joining, !isClosed else { return }
       cancelWake(&timer)
-      if decoding?.pendingOffset != nil { timer = wake(after: join.wait) }
+      guard let decoding, decoding.pendingOffset != nil else { return }
+      timer = wake(after: decoding.dueAt.map { TimeSpan(nanoseconds: max(0, $0 &- now.nanoseconds)) } ?? join.wait)
     }
 
     override func woke(_ token: Int) {
       timer = .none
       guard isBatchDone else { return awaitMore() }
-      guard let (rows, place) = decoding?.endEvent() else { return }
+      guard let (rows, place) = decoding?.endDueEvents(at: now.nanoseconds) else { return awaitMore() }
       take([DecodedPiece(rows: rows, place: place)])
     }
 

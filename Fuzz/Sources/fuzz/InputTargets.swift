@@ -22,7 +22,8 @@ enum InputTargets {
     inferred.csv.types = .infer
     var combined = DecoderOptions(.regex)
     combined.regex.pattern = RegexDecoding.combined
-    let joined = [LineJoining.Rule.start("^[a-z{]"), .end(";$"), .wrapped("x$"), .indented].enumerated().map { index, rule in
+    let joined = [LineJoining.Rule.start("^[a-z{]"), .end(";$"), .wrapped("x$"), .indented].enumerated().map {
+      index, rule in
       var options = DecoderOptions(index == 0 ? .json : .text)
       options.join = LineJoining(rule, maxLines: 5, maxBytes: 100)
       return options
@@ -32,7 +33,11 @@ enum InputTargets {
       options.charset = charset
       return options
     }
-    return all + [exact, inferred, combined] + joined + converted
+    var keyed = DecoderOptions(.text)
+    keyed.join = LineJoining(.start("^. [a-z]"), maxLines: 5, maxBytes: 100)
+    keyed.join?.key = "^."
+    keyed.join?.maxKeys = 3
+    return all + [exact, inferred, combined, keyed] + joined + converted
   }()
 
   // One thread calls.

@@ -30,6 +30,18 @@ package final class BlockDecoding: @unchecked Sendable {
   /// The end of the last block in the input.
   private var reached: Int64 = 0
 
+  /// The time of the lines, where turns decode; see ``EventDecoder/setTime(_:)``.
+  package var clock: (() -> Int64)?
+
+  /// See ``EventDecoder/dueAt``.
+  package var dueAt: Int64? { decoder.dueAt }
+
+  /// Ends the events that have waited long enough, as ``endEvent()``.
+  package func endDueEvents(at now: Int64) -> (rows: DecodedBlock, position: DecodingPosition)? {
+    decoder.endOnlyDue(at: now)
+    return endEvent()
+  }
+
   /// Ends the incomplete event and returns it as far as it has been read; nil: there is none.
   package func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
     guard pendingOffset != nil else { return nil }
@@ -64,6 +76,7 @@ package final class BlockDecoding: @unchecked Sendable {
   /// block will probably pass through unchanged, so its rows need not be found.
   package func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
+    if let clock { decoder.setTime(clock()) }
     if !decoder.index(slab, offset: offset, isPassedOn: isPassedOn, into: rows.batch) {
       decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: rows.arena, into: rows.batch)
     }

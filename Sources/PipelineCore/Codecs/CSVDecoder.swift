@@ -26,6 +26,16 @@ package struct CSVDecoding: Sendable, Equatable {
   /// The longest row with quoted line breaks, in bytes.
   package var rowLimit = 1 << 20
 
+  /// The number of lines before the header, or the first row, that are left out.
+  package var skipLines = 0
+  /// An RE2 pattern: lines before the first one that matches, the header, are left out.
+  package var headerAt: String?
+  /// How many lines ``headerAt`` may leave out; further ones are rejected.
+  package static let mostSkipped = 1000
+
+  /// Whether lines before the header are left out.
+  package var skips: Bool { skipLines > 0 || headerAt != nil }
+
   package init() {}
 }
 
@@ -51,10 +61,26 @@ final class CSVDecoder: EventDecoder {
   private var carriedOffset: Int64 = 0
   private var carriedState = RowScanner.State.fieldStart
   private let fields = ScratchBuffer<Value>()
+  private let headerPattern: Pattern?
+  /// Whether the header, or the first row, has not been reached.
+  private var isSkipping: Bool
+  private var skipped = 0
+  /// The input offset of the first line that was left out, and the line's beginning.
+  private var skippedFrom: Int64 = 0
+  private var firstSkipped: [UInt8] = []
+  /// The missing header was reported.
+  private var isReported = false
 
   init(_ options: DecoderOptions) throws(CodecFailure) {
     self.options = options.csv
     invalidUTF8 = options.invalidUTF8
+    isSkipping = options.csv.skips
+    headerPattern = try options.csv.headerAt.map { text throws(CodecFailure) in try LineRule.compile(text, "headerAt") }
+    if options.csv.headerAt != nil, options.csv.header != .firstRow {
+      throw CodecFailure(
+        option: "headerAt", message: "'headerAt' finds the header, and 'header' says that the input has none",
+        help: "Leave one of them out, or leave lines out by number: 'skipLines'")
+    }
     quote = options.csv.quote ?? 0
     delimiter = options.csv.delimiter
     types = options.csv.types
@@ -84,12 +110,22 @@ final class CSVDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
-  var pendingOffset: Int64? { carried.count > 0 ? carriedOffset : nil }
-  var undecoded: [UInt8]? { Array(carried.bytes) }
+  /// Until the header is found, decoding continues from the first line.
+  var pendingOffset: Int64? {
+    if isSkipping, skipped > 0 { return skippedFrom }
+    return carried.count > 0 ? carriedOffset : nil
+  }
+  var undecoded: [UInt8]? { isSkipping && skipped > 0 ? nil : Array(carried.bytes) }
 
   func reset(memory: [UInt8]) {
     carried.clear()
     self.memory = []
+    isSkipping = options.skips && memory.isEmpty
+    skipped = 0
+    firstSkipped = []
+    isReported = false
+    // Without a header the memory says that its place is behind the lines that are left out.
+    if options.header != .firstRow { self.memory = memory }
     guard options.header == .firstRow else { return }
     names = nil
     if !memory.isEmpty {
@@ -103,7 +139,8 @@ final class CSVDecoder: EventDecoder {
   ) {
     if let names { arena.keep(names) }
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
-    let first = offset == 0 ? text.byteOrderMarkLength : 0
+    var first = offset == 0 ? text.byteOrderMarkLength : 0
+    if isSkipping { first = skip(text, from: first, offset, isLast: isLast, arena, rows) }
     if carried.count == 0 {
       read(text, from: first, offset: offset, isLast: isLast, arena, rows)
       return
@@ -129,6 +166,39 @@ final class CSVDecoder: EventDecoder {
       carried.clear()
       read(again, from: 0, offset: start, isLast: isLast, arena, rows)
     }
+  }
+
+  /// Leaves out lines before the header and returns where it begins.
+  private func skip(
+    _ text: UnsafeRawBufferPointer, from first: Int, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
+  ) -> Int {
+    var at = first
+    while at < text.count {
+      let end = text.offset(of: 0x0A, from: at) ?? text.count
+      let line = text.part(at, end).withoutReturn
+      if skipped >= options.skipLines, headerPattern?.matches(line) ?? true {
+        isSkipping = false
+        if options.header != .firstRow { memory = [0x0A] }
+        return at
+      }
+      if skipped == 0 {
+        skippedFrom = offset &+ Int64(at)
+        firstSkipped = Array(line.part(0, min(line.count, 1024)))
+      }
+      skipped += 1
+      if skipped > options.skipLines + CSVDecoding.mostSkipped {
+        rows.reject(line, offset: offset &+ Int64(at), .noHeader(lines: skipped - 1))
+        // What is rejected is not read again.
+        skippedFrom = offset &+ Int64(min(end + 1, text.count))
+      }
+      at = end + 1
+    }
+    if isLast, skipped > 0, skipped <= options.skipLines + CSVDecoding.mostSkipped, !isReported {
+      let head = firstSkipped.withUnsafeBytes { arena.copy($0) }
+      rows.reject(head, offset: skippedFrom, .noHeader(lines: skipped))
+      isReported = true
+    }
+    return text.count
   }
 
   /// Reads rows from `first` on; `offset` is the input offset of the text.

@@ -34,6 +34,9 @@ final class CharsetDecoder: EventDecoder {
 
   var framing: Framing { isUTF16 && inner.framing == .lines ? .anywhere : inner.framing }
   var joinsLines: Bool { inner.joinsLines }
+  func setTime(_ now: Int64) { inner.setTime(now) }
+  var dueAt: Int64? { inner.dueAt }
+  func endOnlyDue(at now: Int64) { inner.endOnlyDue(at: now) }
   var pendingOffset: Int64? {
     if let pending = inner.pendingOffset { return pending }
     return isSkipping ? skipOffset : held.isEmpty ? nil : heldOffset

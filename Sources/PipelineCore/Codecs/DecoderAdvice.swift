@@ -28,12 +28,13 @@ enum DecoderAdvice {
       }
       return json(text) == nil ? lineFormat(first, second) : nil
     case .csv:
+      guard !options.csv.skips else { return nil }
       if let form = json(text) { return form.advice }
       guard options.csv.header == .firstRow || hasRejected else { return nil }
       return delimiter(first, second, besides: options.csv.delimiter).map {
         "looks like CSV with \($0.name) between the fields: write 'decode: { csv: { delimiter: \"\($0.text)\" } }'"
       }
-    case .logfmt, .regex, .syslog, .statsd, .prometheus:
+    case .logfmt, .regex, .syslog, .container, .statsd, .prometheus:
       guard hasRejected else { return nil }
       // Never advises the format that the file already gives.
       let own = "write 'decode: \(options.format.rawValue)'"

@@ -31,6 +31,15 @@ package protocol EventDecoder: AnyObject {
   /// Whether a row may consist of several lines, so that its end is known only with the next line or after a time.
   var joinsLines: Bool { get }
 
+  /// Sets the time of the lines that are decoded next, in nanoseconds. A decoder with one incomplete row needs none.
+  func setTime(_ now: Int64)
+
+  /// When the row that is silent for the longest has waited long enough, by ``setTime(_:)``; nil: the caller counts from the last line of the input.
+  var dueAt: Int64? { get }
+
+  /// The next end of a row (``endRow(offset:arena:into:)``) concerns only those that have waited long enough.
+  func endOnlyDue(at now: Int64)
+
   /// Ends an incomplete row of several lines; the input continues behind it. Returns whether there was one.
   ///
   /// - Parameter offset: How far the input has been decoded.
@@ -50,6 +59,9 @@ extension EventDecoder {
   package var pendingOffset: Int64? { nil }
   package var undecoded: [UInt8]? { pendingOffset == nil ? [] : nil }
   package var joinsLines: Bool { false }
+  package func setTime(_ now: Int64) {}
+  package var dueAt: Int64? { nil }
+  package func endOnlyDue(at now: Int64) {}
   package func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
     guard pendingOffset != nil else { return false }
     decode(.empty, 0..<0, offset: offset, isLast: true, arena: arena, into: rows)
@@ -103,7 +115,7 @@ package enum InputUnit: Sendable {
 
 /// The formats of `decode:`.
 package enum DecoderFormat: String, Sendable, CaseIterable {
-  case text, lines, whole, json, ndjson, jsonDocuments, csv, logfmt, regex, syslog, statsd, prometheus, bytes
+  case text, lines, whole, json, ndjson, jsonDocuments, csv, logfmt, regex, syslog, container, statsd, prometheus, bytes
 
   package var summary: String {
     switch self {
@@ -117,6 +129,8 @@ package enum DecoderFormat: String, Sendable, CaseIterable {
     case .logfmt: "Each line of key=value pairs is a map."
     case .regex: "Each line becomes a map of the named groups of a regular expression."
     case .syslog: "Each line, datagram or body is a syslog message (RFC 5424 or RFC 3164)."
+    case .container:
+      "Each line of a container's log file, CRI or json-file, is a map; pieces of a line are put together."
     case .statsd: "Each line is a metric of StatsD, with the tags of DogStatsD."
     case .prometheus: "Each sample of an exposition of Prometheus or OpenMetrics is a map."
     case .bytes: "Each body, or each piece of a stream as it was read, is raw bytes."
@@ -166,7 +180,7 @@ package struct DecoderOptions: Sendable, Equatable {
     if join != nil, unit != .row { return .lines }
     return switch format {
     case .text, .json, .syslog, .statsd: unit == .stream ? .lines : .whole
-    case .lines, .ndjson, .csv, .logfmt, .regex: .lines
+    case .lines, .ndjson, .csv, .logfmt, .regex, .container: .lines
     case .whole, .prometheus: .whole
     case .bytes: .chunks
     case .jsonDocuments: unit == .stream ? .anywhere : .whole
@@ -185,13 +199,16 @@ package struct DecoderOptions: Sendable, Equatable {
     case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .statsd: framing == .lines
     // The first row of CSV may name the columns, and a quoted row may continue in the next block.
     // A document may continue there, too.
-    case .csv, .whole, .prometheus, .bytes, .jsonDocuments: false
+    // A line of a container, too.
+    case .csv, .whole, .prometheus, .bytes, .jsonDocuments, .container: false
     }
   }
 
   /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns, and a byte order mark gives the
   /// byte order of UTF-16.
-  package var needsBeginning: Bool { format == .csv && csv.header == .firstRow || charset?.kind == .utf16(isBig: nil) }
+  package var needsBeginning: Bool {
+    format == .csv && (csv.header == .firstRow || csv.skips) || charset?.kind == .utf16(isBig: nil)
+  }
 
   /// Makes a decoder for one input.
   package func decoder() throws(CodecFailure) -> any EventDecoder {
@@ -203,7 +220,10 @@ package struct DecoderOptions: Sendable, Equatable {
     if let join, unit != .row {
       var row = self
       row.unit = .row
-      return try JoiningDecoder(try row.decoder(), join)
+      row.join = nil
+      let inner: any EventDecoder = try format == .container ? WholeDecoder(row) : row.decoder()
+      if join.key != nil || format == .container { return try KeyedJoiningDecoder(self, inner, join) }
+      return try JoiningDecoder(inner, join)
     }
     return switch format {
     case .text: unit == .stream ? LineDecoder(self) : WholeDecoder(self)
@@ -217,6 +237,7 @@ package struct DecoderOptions: Sendable, Equatable {
     case .regex:
       regex.pattern == RegexDecoding.combined ? try CombinedLogDecoder(self) : try RegexDecoder(self)
     case .syslog: SyslogDecoder(self)
+    case .container: try KeyedJoiningDecoder(self, WholeDecoder(self), LineJoining(nil))
     case .statsd: StatsDDecoder(self)
     case .prometheus: PrometheusDecoder()
     case .bytes: BytesDecoder()

@@ -32,14 +32,19 @@ package struct LineJoining: Sendable, Equatable {
     }
   }
 
-  package var rule: Rule
-  /// How long the last event waits for further lines. The caller of the decoder keeps this time.
+  /// Nil: each line is an event, unless its format says that it goes on (`container`).
+  package var rule: Rule?
+  /// An RE2 pattern whose first group, or whole match, is the key of a line: only lines of one key belong together. Nil: all lines have one.
+  package var key: String?
+  /// The largest number of keys with an incomplete event; the oldest event ends for another one.
+  package var maxKeys = 1000
+  /// How long the last event, or that of each key, waits for further lines. The caller of the decoder keeps this time.
   package var wait: TimeSpan
   /// The largest number of lines, and of bytes, of an event; the next line begins another event.
   package var maxLines: Int
   package var maxBytes: Int
 
-  package init(_ rule: Rule, wait: TimeSpan = .seconds(1), maxLines: Int = 1000, maxBytes: Int = 1 << 20) {
+  package init(_ rule: Rule?, wait: TimeSpan = .seconds(1), maxLines: Int = 1000, maxBytes: Int = 1 << 20) {
     self.rule = rule
     self.wait = wait
     self.maxLines = maxLines
@@ -47,7 +52,7 @@ package struct LineJoining: Sendable, Equatable {
   }
 
   /// The formats whose rows may be joined lines.
-  package static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog]
+  package static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .container]
 }
 
 /// Joins lines, and passes each group of them to another decoder as one row.
@@ -57,12 +62,7 @@ package struct LineJoining: Sendable, Equatable {
 final class JoiningDecoder: EventDecoder {
   private let inner: any EventDecoder
   private let joining: LineJoining
-  private let pattern: Pattern?
-  private let isIndentation: Bool
-  /// Whether the rule examines the line after the boundary rather than the line before it.
-  private let looksAhead: Bool
-  /// Whether a line that matches, or is indented, excludes a boundary.
-  private let matchJoins: Bool
+  private let rule: LineRule?
 
   /// The lines of the incomplete event, each with its line feed.
   private var held: [UInt8] = []
@@ -73,32 +73,7 @@ final class JoiningDecoder: EventDecoder {
   init(_ inner: any EventDecoder, _ joining: LineJoining) throws(CodecFailure) {
     self.inner = inner
     self.joining = joining
-    let text = joining.rule.pattern.map { Array($0.utf8) }
-    if let text {
-      guard !text.isEmpty, text.count <= RegexDecoding.patternLimit else {
-        throw CodecFailure(
-          option: joining.rule.name,
-          message: text.isEmpty
-            ? "the pattern of '\(joining.rule.name)' is empty, so every line matches"
-            : "the pattern is longer than \(RegexDecoding.patternLimit) bytes")
-      }
-      let compiled = text.withUnsafeBytes { Pattern($0) }
-      if let failure = compiled.failure {
-        throw CodecFailure(
-          option: joining.rule.name, message: "the pattern does not compile: \(failure.reason)", offset: failure.offset,
-          help: PatternAdvice.help(text, failure.reason, inExpression: false))
-      }
-      pattern = compiled
-    } else {
-      pattern = nil
-    }
-    switch joining.rule {
-    case .start: (looksAhead, matchJoins) = (true, false)
-    case .continuation, .indented: (looksAhead, matchJoins) = (true, true)
-    case .end: (looksAhead, matchJoins) = (false, false)
-    case .wrapped: (looksAhead, matchJoins) = (false, true)
-    }
-    isIndentation = joining.rule == .indented
+    rule = try joining.rule.map { rule throws(CodecFailure) in try LineRule(rule) }
   }
 
   var framing: Framing { .lines }
@@ -117,6 +92,7 @@ final class JoiningDecoder: EventDecoder {
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
     let text = slab.bytes
+    let (looksAhead, matchJoins) = (rule?.looksAhead ?? false, rule?.matchJoins ?? false)
     // The first byte of the incomplete event in the slab; earlier lines are held.
     var first = range.lowerBound
     var at = range.lowerBound
@@ -137,7 +113,7 @@ final class JoiningDecoder: EventDecoder {
     while at < range.upperBound {
       let next = text.offset(of: 0x0A, from: at).map { min($0 + 1, range.upperBound) } ?? range.upperBound
       let from = offset == 0 && at == range.lowerBound ? at + text.part(at, next).byteOrderMarkLength : at
-      let isMatch = matches(text.part(from, next).withoutLineEnd)
+      let isMatch = rule?.matches(text.part(from, next).withoutLineEnd) ?? false
       if lines > 0 {
         let isFull = lines >= joining.maxLines || held.count + (next - first) > joining.maxBytes
         if isFull || looksAhead && isMatch != matchJoins { end(at: at) }
@@ -149,11 +125,6 @@ final class JoiningDecoder: EventDecoder {
     }
     guard lines > 0 else { return }
     if isLast { end(at: range.upperBound) } else { held.append(contentsOf: text[first..<range.upperBound]) }
-  }
-
-  private func matches(_ line: UnsafeRawBufferPointer) -> Bool {
-    if isIndentation { return line.first == 0x20 || line.first == 0x09 }
-    return pattern?.matches(line) ?? false
   }
 
   private func emit(_ slab: Slab, _ range: Range<Int>, _ offset: Int64, _ arena: Arena, _ rows: RowBatch) {

@@ -232,6 +232,8 @@ package enum RejectReason: Error, Sendable, Equatable {
   case emptyKey(at: Int)
   case tooManyFields(limit: Int)
   case noMatch
+  /// No header of CSV within its first lines.
+  case noHeader(lines: Int)
   /// A syslog message that violates its RFC, with the expectation at a byte.
   case syslog(expected: String, at: Int)
   /// A line that violates its format, with the expectation at a byte.
@@ -253,6 +255,7 @@ package enum RejectReason: Error, Sendable, Equatable {
     case .emptyKey: "empty_key"
     case .tooManyFields: "too_many_fields"
     case .noMatch: "no_match"
+    case .noHeader: "no_header"
     case .syslog: "malformed_syslog"
     case .malformed(let format, _, _): "malformed_\(format.rawValue)"
     case .type, .column: "wrong_type"
@@ -272,7 +275,9 @@ extension RejectReason: CustomStringConvertible {
     case .emptyKey(let at): "'=' without a key before it at byte \(at)"
     case .tooManyFields(let limit): "the row has more than \(limit) fields"
     case .noMatch: "the line does not match the pattern"
+    case .noHeader(let lines): "no header in the first \(lines) lines"
     case .syslog(let expected, let at): "no syslog message: \(expected) is expected at byte \(at)"
+    case .malformed(.container, let expected, let at): "no line of a container: \(expected) is expected at byte \(at)"
     case .malformed(let format, let expected, let at):
       "no metric of \(format.rawValue): \(expected) is expected at byte \(at)"
     case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"

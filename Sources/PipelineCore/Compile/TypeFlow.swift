@@ -77,6 +77,7 @@ extension DecoderOptions {
       return EventType(.object(fields: fields, open: false))
     case .text, .lines, .whole, .bytes: return .text
     case .syslog: return EventType(.object(fields: Self.syslogFields, open: false))
+    case .container: return EventType(.object(fields: Self.containerFields, open: false))
     case .statsd: return EventType(.object(fields: Self.statsdFields, open: false))
     case .prometheus: return EventType(.object(fields: Self.prometheusFields, open: false))
     case .json, .ndjson, .jsonDocuments, .logfmt: return .dyn
@@ -94,6 +95,14 @@ extension DecoderOptions {
       Field("msgid", .string, mayBeAbsent: true), Field("structuredData", data, mayBeAbsent: true),
       Field("message", .string), Field("sequence", .int, mayBeAbsent: true),
       Field("guessed", .list(.string), mayBeAbsent: true),
+    ]
+  }
+
+  private static var containerFields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    return [
+      Field("stream", .string), Field("message", .string), Field("time", .timestamp, mayBeAbsent: true),
+      Field("attrs", .map(.string, .dyn), mayBeAbsent: true),
     ]
   }
 

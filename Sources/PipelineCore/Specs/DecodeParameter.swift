@@ -2,7 +2,10 @@
 package struct DecodeParameter: ParameterValue {
   package var options: DecoderOptions
 
-  package init(_ format: DecoderFormat = .text) { options = DecoderOptions(format) }
+  package init(_ format: DecoderFormat = .text) {
+    options = DecoderOptions(format)
+    if format == .container { options.join = LineJoining(nil) }
+  }
 
   package var defaultText: String? { options.format.rawValue }
 
@@ -21,6 +24,7 @@ package struct DecodeParameter: ParameterValue {
         Self.info("logfmt", LogfmtFields.self, "Lines of key=value pairs."),
         Self.info("regex", RegexFields.self, "Lines parsed by a regular expression."),
         Self.info("syslog", SyslogFields.self, "Syslog messages."),
+        Self.info("container", ContainerFields.self, "Lines of containers' log files."),
         Self.info("statsd", TextFields.self, "Metrics of StatsD."),
       ]),
     ])
@@ -53,6 +57,10 @@ package struct DecodeParameter: ParameterValue {
       guard let fields = SyslogFields.decode(entry.value, &context) else { return nil }
       parameter.options.invalidUTF8 = fields.invalidUTF8.value
       parameter.options.isStrictSyslog = fields.strict
+    case .container:
+      guard let fields = ContainerFields.decode(entry.value, &context) else { return nil }
+      parameter.options.invalidUTF8 = fields.invalidUTF8.value
+      parameter.options.join = LineJoining(nil, wait: fields.wait, maxBytes: fields.maxBytes.bytes)
     case .text, .lines, .whole, .statsd:
       guard let fields = TextFields.decode(entry.value, &context) else { return nil }
       parameter.options.invalidUTF8 = fields.invalidUTF8.value
@@ -72,6 +80,8 @@ package struct DecodeParameter: ParameterValue {
         context.badValue(entry.value, "'delimiter' of csv must be one ASCII character")
         return nil
       }
+      parameter.options.csv.skipLines = fields.skipLines
+      parameter.options.csv.headerAt = fields.headerAt
       parameter.options.csv.types = fields.types.value
       parameter.options.csv.emptyIsNull = fields.emptyIsNull
     case .logfmt:
@@ -130,6 +140,8 @@ package struct DecodeParameter: ParameterValue {
     /// Formats that are written as parameters of a decoder.
     private static let written = [
       "apache": combined, "nginx": combined, "combined": combined, "tsv": "{ csv: { delimiter: \"\\t\" } }",
+      "cri": DecoderFormat.container.rawValue, "docker": DecoderFormat.container.rawValue,
+      "json-file": DecoderFormat.container.rawValue,
     ]
     private static let combined = "{ regex: \(RegexDecoding.combined) }"
   }
@@ -158,6 +170,23 @@ private struct SyslogFields: RecordParameter {
         "Reject a message that is not as its RFC says. By default what can be told is read, and `guessed` names the members that no RFC makes certain."
       ),
       .init("invalidUTF8", \.invalidUTF8, "What happens to text that is not UTF-8."),
+    ]
+  }
+}
+
+private struct ContainerFields: RecordParameter {
+  var invalidUTF8 = InvalidTextParameter.reject
+  var wait = TimeSpan.seconds(1)
+  var maxBytes = ByteSize(1 << 20)
+  static var fields: [RecordField<ContainerFields>] {
+    [
+      .init("invalidUTF8", \.invalidUTF8, "What happens to text that is not UTF-8."),
+      .init(
+        "wait", \.wait, range: 1_000_000...Int64.max,
+        "How long the pieces of a line wait for the next one; then they are sent as they are."),
+      .init(
+        "maxBytes", \.maxBytes, range: 1...(1 << 30),
+        "The most bytes of the pieces of a line; a longer line goes to the errors output."),
     ]
   }
 }
@@ -213,12 +242,23 @@ private struct CSVFields: RecordParameter {
     var value: FieldType { self == .strings ? .string : .infer }
   }
   var header = Header()
+  var skipLines = 0
+  var headerAt: String?
   var delimiter = ","
   var types = Types.strings
   var emptyIsNull: Bool?
   static var fields: [RecordField<CSVFields>] {
     [
       .init("header", \.header, "Whether the first row names the fields; or the names."),
+      .init(
+        "skipLines", \.skipLines, range: 0...1_000_000,
+        "The number of lines before the header, or before the first row, that are left out: a title, remarks."),
+      .init(
+        "headerAt", \.headerAt,
+        """
+        An RE2 pattern: the first line that matches is the header, and the lines before it are left out. From the 1,001st line \
+        on each goes to the errors output.
+        """),
       .init("delimiter", \.delimiter, "The character that separates the fields."),
       .init("types", \.types, "The types of the fields; fields in quotes are always texts."),
       .init(

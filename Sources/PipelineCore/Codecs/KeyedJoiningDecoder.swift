@@ -1,0 +1,354 @@
+/// Joins the lines of each key to events: lines that several senders write to one stream, and the pieces of containers' lines.
+///
+/// Events leave in the order of their first lines, so a complete event waits for those that began before it. So everything that
+/// begins before ``pendingOffset`` has left, and decoding can continue there. A line behind that place may belong to an event that
+/// has left already: ``memory`` says which, so that no part of an event is sent again as one.
+///
+/// An event ends as its rule says, at its limits, when its key has been silent for the time that it may wait, when more than
+/// ``LineJoining/maxKeys`` events are incomplete, and when the lines since its beginning have more than ``distance`` bytes.
+final class KeyedJoiningDecoder: EventDecoder {
+  private let inner: any EventDecoder
+  private let joining: LineJoining
+  private let rule: LineRule?
+  private let key: Pattern?
+  private let container: ContainerLines?
+  /// Identifies the options in ``memory``: what another rule has joined does not count.
+  private let identity: UInt64
+
+  /// An event that has not left.
+  private final class Group {
+    let key: [UInt8]
+    let first: Int64
+    /// Its lines, each with its line feed, by their places in the input.
+    var lines: [Range<Int64>] = []
+    var bytes = 0
+    /// The last line is a piece that the next one continues.
+    var isMidLine = false
+    var isComplete = false
+    /// Another event began between its lines.
+    var isInterleaved = false
+    var fault: RejectReason?
+    /// When its last line came.
+    var last: Int64 = 0
+
+    init(_ key: [UInt8], first: Int64) { (self.key, self.first) = (key, first) }
+    var end: Int64 { lines.last?.upperBound ?? first }
+  }
+
+  /// The events that have not left, by their first lines, from `head` on.
+  private var waiting: [Group] = []
+  private var head = 0
+  private var open: [[UInt8]: Group] = [:]
+  /// The input from the first waiting event on, up to the block at hand.
+  private var held: [UInt8] = []
+  private var heldOffset: Int64 = 0
+  /// Keys whose line was too long, with the place where its event began: the further pieces are left out.
+  private var discarding: [[UInt8]: Int64] = [:]
+  /// Events that have left, and in whose midst another one began.
+  private var sent: [(first: Int64, end: Int64, key: [UInt8])] = []
+  /// Up to where the lines of a key belong to events that have left; only behind a place that was continued from.
+  private var skipped: [[UInt8]: Int64] = [:]
+  private var resumed: [(first: Int64, end: Int64, key: [UInt8])]?
+  private var time: Int64 = 0
+  private var dueTime: Int64?
+  private var groups: [Int]
+  private let parser = JSONParser()
+  private let invalidUTF8: InvalidUTF8
+
+  init(_ options: DecoderOptions, _ inner: any EventDecoder, _ joining: LineJoining) throws(CodecFailure) {
+    self.inner = inner
+    self.joining = joining
+    rule = try joining.rule.map { rule throws(CodecFailure) in try LineRule(rule) }
+    key = try joining.key.map { key throws(CodecFailure) in try LineRule.compile(key, "by") }
+    container = options.format == .container ? ContainerLines() : nil
+    invalidUTF8 = options.invalidUTF8
+    groups = Array(repeating: -1, count: 2 * ((key?.groupCount ?? 0) + 1))
+    identity = "\(options)".utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+  }
+
+  /// The most bytes of input from the first line of an event to the newest line.
+  private var distance: Int64 { Int64(joining.maxBytes) * 4 }
+
+  var framing: Framing { .lines }
+  var joinsLines: Bool { true }
+  private var oldest: Group? { head < waiting.count ? waiting[head] : nil }
+  var pendingOffset: Int64? { oldest?.first }
+  var undecoded: [UInt8]? {
+    guard let pendingOffset else { return [] }
+    return sent.contains { $0.end > pendingOffset } || !discarding.isEmpty ? nil : held
+  }
+
+  // MARK: Time
+
+  func setTime(_ now: Int64) { time = now }
+
+  var dueAt: Int64? { open.values.reduce(nil) { due, one in min(due ?? .max, one.last &+ joining.wait.nanoseconds) } }
+
+  func endOnlyDue(at now: Int64) { dueTime = pendingOffset == nil ? nil : now }
+
+  // MARK: Memory
+
+  var memory: [UInt8] {
+    guard !sent.isEmpty || !discarding.isEmpty else { return [] }
+    var bytes: [UInt8] = []
+    func add(_ number: UInt64) { withUnsafeBytes(of: number.littleEndian) { bytes.append(contentsOf: $0) } }
+    func add(_ first: Int64, _ end: Int64, _ key: [UInt8]) {
+      add(UInt64(bitPattern: first))
+      add(UInt64(bitPattern: end))
+      add(UInt64(key.count))
+      bytes += key
+    }
+    add(identity)
+    for one in sent { add(one.first, one.end, one.key) }
+    for (key, first) in discarding { add(first, -1, key) }
+    return bytes
+  }
+
+  func reset(memory: [UInt8]) {
+    waiting = []
+    head = 0
+    open = [:]
+    held = []
+    discarding = [:]
+    sent = []
+    skipped = [:]
+    resumed = nil
+    inner.reset(memory: [])
+    var at = 0
+    func number() -> UInt64? {
+      guard at + 8 <= memory.count else { return nil }
+      defer { at += 8 }
+      return memory[at..<at + 8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    }
+    guard number() == identity else { return }
+    var known: [(first: Int64, end: Int64, key: [UInt8])] = []
+    while let first = number(), let end = number(), let count = number() {
+      guard let count = Int(exactly: count), count <= memory.count - at else { break }
+      let key = Array(memory[at..<at + count])
+      at += count
+      known.append((Int64(bitPattern: first), Int64(bitPattern: end), key))
+    }
+    resumed = known
+  }
+
+  /// Events that began before the place at which decoding continues have left.
+  private func resume(at offset: Int64) {
+    guard let known = resumed else { return }
+    resumed = nil
+    for one in known where one.first < offset {
+      if one.end < 0 { discarding[one.key] = one.first }
+      guard one.end > offset else { continue }
+      skipped[one.key] = max(skipped[one.key] ?? 0, one.end)
+      sent.append(one)
+    }
+  }
+
+  // MARK: Decoding
+
+  func decode(
+    _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
+  ) {
+    resume(at: offset)
+    // Rows of earlier calls have been sent, or are read again from the first waiting one on.
+    let reached = pendingOffset ?? offset
+    if !sent.isEmpty { sent.removeAll { $0.end <= reached } }
+    if !skipped.isEmpty { skipped = skipped.filter { $0.value > reached } }
+    let source = Source(slab: slab, start: range.lowerBound, offset: offset)
+    let text = slab.bytes
+    var at = range.lowerBound
+    while at < range.upperBound {
+      let next = text.offset(of: 0x0A, from: at).map { min($0 + 1, range.upperBound) } ?? range.upperBound
+      let from = offset == 0 && at == range.lowerBound ? at + text.part(at, next).byteOrderMarkLength : at
+      let end = offset &+ Int64(next - range.lowerBound)
+      add(
+        text.part(from, next).withoutLineEnd, first: offset &+ Int64(at - range.lowerBound),
+        offset &+ Int64(from - range.lowerBound)..<end, arena, rows)
+      bound(end)
+      leave(source, arena, rows)
+      at = next
+    }
+    if isLast { endAll(source, arena, rows) }
+    keep(source, offset &+ Int64(range.count))
+  }
+
+  /// Adds a line to the event of its key.
+  ///
+  /// - Parameters:
+  ///   - first: Where it begins in the input, with a byte order mark.
+  ///   - place: Its place without that, and with its line feed.
+  private func add(
+    _ line: UnsafeRawBufferPointer, first: Int64, _ place: Range<Int64>, _ arena: Arena, _ rows: RowBatch
+  ) {
+    var name = line.part(0, 0)
+    var text = line
+    var isPiece = false
+    if let container {
+      if line.isBlank { return }
+      do throws(RejectReason) {
+        let found = try container.read(line, parser, arena)
+        (name, text, isPiece) = (found.stream, found.message, found.isPiece)
+      } catch {
+        let group = Group([], first: first)
+        group.lines = [place]
+        group.fault = error
+        group.isComplete = true
+        waiting.append(group)
+        return
+      }
+    } else if let key, key.find(line, from: 0, into: &groups) {
+      let group = groups.count > 2 ? 2 : 0
+      if groups[group] >= 0 { name = line.part(groups[group], groups[group + 1]) }
+    }
+    if head == waiting.count, !isPiece, rule == nil, skipped.isEmpty, discarding.isEmpty, let container {
+      // A whole line, and nothing waits: most lines of containers.
+      return container.append(CollectionOfOne(line), offset: first, invalidUTF8, parser, arena, rows)
+    }
+    let key = Array(name)
+    if let end = skipped[key], place.lowerBound < end { return }
+    if let began = discarding[key] {
+      if !isPiece {
+        discarding[key] = nil
+        sent.append((began, place.upperBound, key))
+      }
+      return
+    }
+    let isMatch = rule?.matches(text) ?? false
+    if let group = open[key], !group.isMidLine, let rule {
+      let isFull = group.lines.count >= joining.maxLines || group.bytes + line.count > joining.maxBytes
+      if isFull || rule.looksAhead && isMatch != rule.matchJoins { complete(group) }
+    }
+    let group: Group
+    if let known = open[key] {
+      group = known
+      if waiting.last !== known { known.isInterleaved = true }
+    } else {
+      group = Group(key, first: first)
+      open[key] = group
+      waiting.append(group)
+    }
+    group.lines.append(place)
+    group.bytes += line.count
+    group.isMidLine = isPiece
+    group.last = time
+    if group.bytes > joining.maxBytes, group.lines.count > 1 {
+      group.fault = .tooLong(limit: joining.maxBytes)
+      complete(group)
+      if isPiece { discarding[key] = group.first }
+    } else if !isPiece {
+      guard let rule else { return complete(group) }
+      if !rule.looksAhead, isMatch != rule.matchJoins { complete(group) }
+    }
+  }
+
+  private func complete(_ group: Group) {
+    group.isComplete = true
+    open[group.key] = nil
+  }
+
+  /// Ends the oldest events as long as there are too many, or they began too long ago.
+  private func bound(_ end: Int64) {
+    guard let oldest, open.count > joining.maxKeys || end &- oldest.first > distance else { return }
+    for group in waiting[head...] where !group.isComplete {
+      guard open.count > joining.maxKeys || end &- group.first > distance else { return }
+      complete(group)
+    }
+  }
+
+  /// The input is at its end, or has been silent.
+  private func endAll(_ source: Source, _ arena: Arena, _ rows: RowBatch) {
+    for group in waiting[head...] where !group.isComplete {
+      if let dueTime, group.last &+ joining.wait.nanoseconds > dueTime { continue }
+      complete(group)
+    }
+    if dueTime == nil { discarding = [:] }
+    dueTime = nil
+    leave(source, arena, rows)
+  }
+
+  // MARK: Leaving
+
+  /// The block at hand.
+  private struct Source {
+    var slab: Slab
+    var start: Int
+    var offset: Int64
+  }
+
+  private func leave(_ source: Source, _ arena: Arena, _ rows: RowBatch) {
+    while let group = oldest, group.isComplete {
+      head += 1
+      emit(group, source, arena, rows)
+      if group.isInterleaved { sent.append((group.first, group.end, group.key)) }
+    }
+    if head == waiting.count {
+      waiting.removeAll(keepingCapacity: true)
+      head = 0
+    } else if head > 64, head * 2 > waiting.count {
+      waiting.removeFirst(head)
+      head = 0
+    }
+  }
+
+  private func bytes(_ place: Range<Int64>, _ source: Source, _ body: (UnsafeRawBufferPointer) -> Void) {
+    let count = Int(place.upperBound &- place.lowerBound)
+    if place.lowerBound >= source.offset {
+      let start = source.start + Int(place.lowerBound &- source.offset)
+      body(source.slab.bytes.part(start, start + count))
+    } else {
+      held.withUnsafeBytes {
+        let start = Int(place.lowerBound &- heldOffset)
+        body($0.part(start, start + count))
+      }
+    }
+  }
+
+  private func emit(_ group: Group, _ source: Source, _ arena: Arena, _ rows: RowBatch) {
+    if let fault = group.fault {
+      var head: UnsafeRawBufferPointer?
+      bytes(group.lines[0], source) { head = arena.copy($0.withoutLineEnd) }
+      if let head { rows.reject(head, offset: group.first, fault) }
+      return
+    }
+    if let container {
+      var texts: [UnsafeRawBufferPointer] = []
+      for line in group.lines { bytes(line, source) { texts.append(arena.copy($0.withoutLineEnd)) } }
+      container.append(texts, offset: group.first, invalidUTF8, parser, arena, rows)
+      return
+    }
+    let line = group.lines[0]
+    if group.lines.count == 1, line.lowerBound >= source.offset {
+      let start = source.start + Int(line.lowerBound &- source.offset)
+      let end = start + Int(line.upperBound &- line.lowerBound)
+      return decodeRow(source.slab, start..<end, group.first, arena, rows)
+    }
+    var whole: [UInt8] = []
+    whole.reserveCapacity(group.lines.reduce(0) { $0 + Int($1.upperBound &- $1.lowerBound) })
+    for line in group.lines { bytes(line, source) { whole.append(contentsOf: $0) } }
+    let joined = whole.withUnsafeBytes { Slab($0) }
+    arena.keep(joined)
+    decodeRow(joined, 0..<joined.count, group.first, arena, rows)
+  }
+
+  private func decodeRow(_ slab: Slab, _ range: Range<Int>, _ offset: Int64, _ arena: Arena, _ rows: RowBatch) {
+    let text = slab.bytes.part(range.lowerBound, range.upperBound).withoutLineEnd
+    inner.decode(
+      slab, range.lowerBound..<range.lowerBound + text.count, offset: offset, isLast: true, arena: arena, into: rows)
+  }
+
+  /// Keeps the input from the first waiting event on.
+  private func keep(_ source: Source, _ end: Int64) {
+    guard let first = oldest?.first else {
+      held.removeAll(keepingCapacity: held.capacity <= 64 << 10)
+      return
+    }
+    if first >= source.offset {
+      held.removeAll(keepingCapacity: true)
+    } else {
+      held.removeFirst(min(held.count, Int(first &- heldOffset)))
+    }
+    heldOffset = first
+    let from = max(first, source.offset)
+    let start = source.start + Int(from &- source.offset)
+    held.append(contentsOf: source.slab.bytes.part(start, start + Int(end &- from)))
+  }
+}
