@@ -34,13 +34,14 @@ enum DecoderAdvice {
       return delimiter(first, second, besides: options.csv.delimiter).map {
         "looks like CSV with \($0.name) between the fields: write 'decode: { csv: { delimiter: \"\($0.text)\" } }'"
       }
-    case .logfmt, .regex, .syslog, .container, .statsd, .prometheus:
+    case .logfmt, .regex, .syslog, .statsd, .prometheus:
       guard hasRejected else { return nil }
       // Never advises the format that the file already gives.
       let own = "write 'decode: \(options.format.rawValue)'"
       return json(text)?.advice
         ?? (options.format == .regex ? nil : lineFormat(first, second).flatMap { $0.hasSuffix(own) ? nil : $0 })
-    case .text, .lines, .whole, .bytes: return nil
+    // A line of a container may hold any text, also JSON.
+    case .text, .lines, .whole, .bytes, .container: return nil
     }
   }
 
