@@ -113,7 +113,9 @@ package struct File: SourceComponent {
       have compressed these files: `app.log` is read on in `app.log.1.gz` or `app.log-20261122.zst`, with offsets of \
       the decompressed content. A compressed file that is damaged is a warning with the offset from which its content \
       is lost; so is one that ends in the middle and does not grow for a minute. A file that was moved to another \
-      directory or removed meanwhile cannot be read on, which is a warning.
+      directory or removed meanwhile cannot be read on, which is a warning. If another file has its path by then, with the same content up to the saved position \
+      (restored by `tar` or `cp -a`, written by an editor or `sed -i`), that is read on there; with other content, from its start. Compared are the first 256 bytes and the \
+      256 before the position; a file with fewer than 64 bytes before it must also be unchanged since. A file that is replaced while rxd runs is a new file.
       """,
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
@@ -265,6 +267,7 @@ extension File {
     }
     _ = try state.read(String.self)
     if !state.isAtEnd { for _ in 0..<(try state.count()) { _ = try state.read(String?.self) } }
+    if !state.isAtEnd { for _ in 0..<(try state.count()) { _ = try state.read(FileTail?.self) } }
     guard state.isAtEnd else { throw StateFault("it is not that of followed files") }
     return positions
   }

@@ -151,8 +151,7 @@ extension File {
     private func taken(of input: Input) -> Input.Place {
       var position = input.position
       if let begun, begun.input === input, let unsentOffset {
-        position = begun.block.position
-        position.offset = unsentOffset
+        position = begun.block.position(at: unsentOffset, behind: input.position.tail)
       }
       return Input.Place(position: position, memory: input.decoder?.memory ?? input.memory)
     }
@@ -195,9 +194,12 @@ extension File {
     /// Handles the end of a block, after its rows.
     private func end(_ block: FileBlock, _ input: Input) {
       if let line = block.lines.longLine, let origin = input.origin { rejectLong(line, parameters.maxLine, origin) }
+      let earlier = input.position.tail
       input.position = block.position
       input.reached = block.position
-      if let offset = unsentOffset ?? input.decoder?.pendingOffset { input.position.offset = offset }
+      if let offset = unsentOffset ?? input.decoder?.pendingOffset {
+        input.position = block.position(at: offset, behind: earlier)
+      }
       awaitMore(of: input)
     }
 
@@ -276,6 +278,7 @@ extension File {
           // The start of the file has changed.
           input.position.offset = 0
           input.position.fingerprintBytes = 0
+          input.position.tail = nil
           input.decoder = nil
           input.memory = []
           input.reached = input.position
@@ -304,11 +307,15 @@ extension File {
         execution.services.log(
           .warning, label, "\(error.message); known files are read on, and listing is tried again")
       case .recovered(let path): execution.services.log(.info, label, "\(path) can be read again")
-      case .lost(let position):
+      case .gone(let position, let absence):
         inputs[FileKey(position)] = nil
+        execution.services.log(.warning, label, text(of: absence, position))
+      case .restored(let position, let file):
+        moved(from: position, to: file)
         execution.services.log(
-          .warning, label,
-          "\(position.path) was removed or truncated; data added after byte \(position.offset) is lost")
+          .info, label,
+          "\(file.path) is another file than before, with the same content up to byte \(position.offset): it is read on there"
+        )
       case .copied(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(
@@ -357,6 +364,20 @@ extension File {
       }
     }
 
+    /// What has become of the file of a position, and what is read now.
+    private func text(of absence: FileFollower.Absence, _ position: FilePosition) -> String {
+      let path = position.path
+      let now = parameters.reads(path) ? ", and is read from its start" : ""
+      let rest = "what was added after byte \(position.offset) before that, if anything, was not read"
+      return switch absence {
+      case .removed: "\(path) was removed; \(rest)"
+      case .replaced: "\(path) was replaced by a file with other content\(now); \(rest)"
+      case .truncated(let size):
+        "\(path) was truncated: it has \(Printable.count(Int(clamping: size), "byte"))\(now); \(rest)"
+      case .rewritten: "\(path) was written anew: it has other content\(now); \(rest)"
+      }
+    }
+
     override func save(_ state: inout StateWriter) {
       state.write(parameters.paths.map(\.text))
       leaving.removeAll { $0.places.outstanding == 0 }
@@ -370,6 +391,7 @@ extension File {
       }
       state.write(parameters.decoding.dependence)
       state.write(each: places) { state, place in state.write(place.position.target) }
+      state.write(each: places) { state, place in state.write(place.position.tail) }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -386,6 +408,12 @@ extension File {
           saved[index].position.target = target
         }
       }
+      if !state.isAtEnd {
+        for index in 0..<(try state.count()) {
+          let tail = try state.read(FileTail?.self)
+          if saved.indices.contains(index) { saved[index].position.tail = tail }
+        }
+      }
       for input in saved {
         let place = DecodingPosition(offset: input.position.offset, memory: input.memory)
         if !parameters.decoding.goesOn(at: place, dependence) {
@@ -396,6 +424,7 @@ extension File {
             start
             """)
           input.position.offset = 0
+          input.position.tail = nil
           input.memory = []
         }
         // A file renamed away from a watched path is read to its end; a file whose path is no longer configured is not.

@@ -14,6 +14,7 @@ extension File {
     private var fault: SignalFailure?
     /// The file being read, and how far its events have been sent.
     private var current: FilePosition?
+    private var currentFile: FileDescriptor?
     private var place = DecodingPosition()
     private var reader: BlockReader?
 
@@ -24,11 +25,14 @@ extension File {
       /// The one behind those, and how far it.
       var current: FilePosition?
       var place = DecodingPosition()
+      var file: FileDescriptor?
     }
     private lazy var places = PositionLedger(taken)
     private lazy var placement = makePlacement(
       threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
     private var fileOrigin = Origin.none
+    /// When its state was saved, in nanoseconds since 1970.
+    private var savedAt: Int64 = 0
 
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -132,12 +136,26 @@ extension File {
           let file = try reopen(resumption.position)
           let status = try file.status()
           let isCompressed = options.decompresses.format(of: file) != nil
-          if file.isFile(of: resumption.position, status), isCompressed || resumption.place.offset <= status.size {
+          let isSame = file.isFile(of: resumption.position, status)
+          var position = resumption.position
+          position.offset = resumption.place.offset
+          if isSame, isCompressed || position.offset <= status.size, file.endsAs(position) {
             place = resumption.place
+          } else if !isSame, position.tail?.isOfCompressed == isCompressed, file.startsAs(position),
+            file.holdsContent(of: position, status, savedAt: savedAt)
+          {
+            place = resumption.place
+            log(
+              .info,
+              "\(file.name) is another file than before, with the same content up to byte \(place.offset): it is read on there"
+            )
           } else {
-            log(.warning, "\(file.name) was replaced or truncated; it is read from its start")
+            log(
+              .warning,
+              "\(file.name) was replaced, truncated or written anew after \(position.offset) bytes of it were read; it is read from its start"
+            )
           }
-          opened(FilePosition(of: file, status, resumption.position.path))
+          opened(.init(of: file, status, resumption.position.path, isCompressed: isCompressed), file)
           first = file
         }
         options.offset = place.offset
@@ -178,14 +196,15 @@ extension File {
     private var taken: Place {
       Place(
         finished: finished.count, current: current,
-        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
+        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory), file: currentFile)
     }
 
     override func beginPiece() { beginPiece(of: places) { [self] in taken } }
 
     /// The next pieces belong to this file.
-    private func opened(_ start: FilePosition) {
+    private func opened(_ start: FilePosition, _ file: FileDescriptor?) {
       current = start
+      currentFile = file
       fileOrigin = Origin(
         source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply,
         identity: identity(start.fileName))
@@ -198,7 +217,7 @@ extension File {
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
         if let file = piece.opened {
-          opened(file)
+          opened(file, piece.file)
           place = DecodingPosition()
           if waiting.last == file.path { waiting.removeLast() }
         }
@@ -223,6 +242,7 @@ extension File {
       if piece.closesFile {
         if let current { finished.append(current.path) }
         current = nil
+        currentFile = nil
       }
       switch piece.end {
       case nil: break
@@ -239,6 +259,7 @@ extension File {
       state.write(upTo.current)
       state.write(upTo.place)
       state.write(parameters.decoding.dependence)
+      state.write(upTo.current.flatMap { $0.tail ?? upTo.file?.tail(before: upTo.place.offset) })
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -247,6 +268,9 @@ extension File {
       current = try state.read()
       place = try state.read()
       let dependence = try state.read(String.self)
+      // Older states end here.
+      if !state.isAtEnd { current?.tail = try state.read(FileTail?.self) }
+      savedAt = executor.wallTime &- state.elapsed.nanoseconds
       if !parameters.decoding.goesOn(at: place, dependence) {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,
@@ -255,6 +279,7 @@ extension File {
           start
           """)
         place = DecodingPosition()
+        current?.tail = nil
       }
       if state.hasOtherParameters {
         waiting = files(except: finished + (current.map { [$0.path] } ?? []))

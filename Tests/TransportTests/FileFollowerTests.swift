@@ -359,7 +359,7 @@ import Testing
     let second = try Following([directory("a.log")]) { $0.resume = positions }
     #expect(second.seen.wait(for: "new\n"))
     let position = try positions.item(0)
-    #expect(second.seen.wait { $0.notices.contains(.lost(position)) })
+    #expect(second.seen.wait { $0.notices.contains(.gone(position, .truncated(size: 4))) })
   }
 
   @Test func cutsLinesThatAreTooLong() throws {

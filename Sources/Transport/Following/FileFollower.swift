@@ -9,6 +9,8 @@ package struct FileBlock: Sendable {
   package var position: FilePosition
   /// The file has been read to its end: the follower's thread is idle.
   package var isNewest = false
+  /// The last bytes of the file before the block.
+  var before: FileTail?
   /// The last line has no newline, and is whole: it is an event.
   package var endsLine = false
   package var path: String { position.path }
@@ -19,6 +21,26 @@ extension FileBlock {
   package init(endAt position: FilePosition) {
     lines = LineBlock(slab: Slab(capacity: 0), offset: position.offset, endOffset: position.offset, longLine: nil)
     self.position = position
+  }
+
+  /// A position within the block or before it.
+  ///
+  /// - Parameter earlier: Where a known position before ended.
+  package func position(at offset: Int64, behind earlier: FileTail?) -> FilePosition {
+    var position = position
+    position.offset = offset
+    guard let tail = position.tail, !tail.isOfCompressed, tail.end > offset else { return position }
+    let known = Int(clamping: offset &- lines.offset)
+    let isWithin = known > 0 && known <= lines.slab.count
+    let before = [before, earlier].compactMap { $0 }.first { $0.end <= offset }
+    if isWithin, known >= FileTail.most || before == nil {
+      let count = min(known, FileTail.most)
+      position.tail = FileTail(
+        UnsafeRawBufferPointer(start: lines.slab.start + (known - count), count: count), end: offset)
+    } else {
+      position.tail = before
+    }
+    return position
   }
 }
 
@@ -31,6 +53,8 @@ extension FileBlock {
 ///   between the last read and the truncation is lost (`copytruncate`), unless that was while nobody followed it and a
 ///   copy is there.
 /// - A file that was renamed and compressed (gzip, zstd) before it was read to its end is read on in the compressed one.
+/// - A file at the path of a saved position that is another one, and has the same content up to the position, was restored: it is
+///   read on there.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
 /// - Where symbolic links lead to a file, the directories that decide it are watched, too: a file that was renamed in the directory
@@ -108,8 +132,10 @@ package final class FileFollower: Sendable {
     case retrying(PosixError)
     /// The path can be read again.
     case recovered(path: String)
-    /// The file of a position in `resume` is gone or shorter now.
-    case lost(FilePosition)
+    /// The file of a position in `resume` cannot be read on.
+    case gone(FilePosition, Absence)
+    /// The file of a position in `resume` is another one now, with the same content up to the position: it is read on there.
+    case restored(FilePosition, FilePosition)
     /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
     /// read to its end first, from the second position on.
     case copied(FilePosition, FilePosition)
@@ -129,6 +155,18 @@ package final class FileFollower: Sendable {
     case remote(path: String, fileSystem: String)
     /// The last line has no newline, and waits for one, or for the end of its writer.
     case unended(path: String, bytes: Int, isWritten: Bool?)
+  }
+
+  /// Why the file of a position cannot be read on.
+  package enum Absence: Sendable, Equatable {
+    /// Neither its path nor another name beside it leads to it.
+    case removed
+    /// Another file has its path, and it has no other name beside that.
+    case replaced
+    /// It is shorter than the part that was read.
+    case truncated(size: Int64)
+    /// It has other bytes before the position.
+    case rewritten
   }
 
   /// Why a compressed file cannot be read to its end.

@@ -50,6 +50,9 @@ final class FollowedFile {
 
   static let headBytes = 256
 
+  /// The last bytes that were delivered; of a compressed file, its last ones.
+  private(set) var tail: FileTail?
+
   init(_ file: FileDescriptor, _ status: FileDescriptor.Status, _ options: FileFollower.Options) {
     self.file = file
     path = file.name
@@ -77,6 +80,7 @@ final class FollowedFile {
     self.content = content
     isNamed = false
     remember(head: head)
+    tail = file.tail(ofCompressed: status.size)
   }
 
   private func remember(head: [UInt8]) { self.head = head }
@@ -110,13 +114,32 @@ final class FollowedFile {
     if count == 1, last != 10 { lines.skipToLineStart() }
   }
 
-  var position: FilePosition { position(at: lines.offset) }
+  var position: FilePosition {
+    if !isCompressed, tail?.end != lines.offset { tail = file.tail(before: lines.offset) }
+    return position(at: lines.offset)
+  }
 
-  func position(at offset: Int64) -> FilePosition {
+  /// The position behind a block of it that is delivered.
+  func position(behind block: LineBlock) -> FilePosition {
+    if !isCompressed {
+      let count = block.slab.count
+      let isWhole = count >= FileTail.most && block.offset &+ Int64(count) == block.endOffset
+      tail =
+        isWhole
+        ? FileTail(
+          UnsafeRawBufferPointer(start: block.slab.start + (count - FileTail.most), count: FileTail.most),
+          end: block.endOffset)
+        : file.tail(before: block.endOffset)
+    }
+    return position(at: block.endOffset)
+  }
+
+  private func position(at offset: Int64) -> FilePosition {
     var position = FilePosition(
       path: path, device: key.device, inode: key.inode, fingerprint: fingerprint,
       fingerprintBytes: head.count, offset: offset, born: born)
     position.target = target
+    position.tail = tail
     return position
   }
 
@@ -127,8 +150,7 @@ final class FollowedFile {
 
   /// Whether the file starts with the same bytes as that of the position.
   func startsAs(_ position: FilePosition) -> Bool {
-    head.count >= position.fingerprintBytes
-      && Self.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
+    FileDescriptor.starts(head, as: position)
   }
 
   enum Progress: Equatable {
@@ -206,6 +228,7 @@ final class FollowedFile {
     _ = checkHead()
     lines.finish { deliver($0, false) }
     lines.reset(offset: 0)
+    tail = nil
     return .truncated(reached)
   }
 

@@ -145,7 +145,6 @@ struct CompressedFile {
   }
 
   func starts(as position: FilePosition) -> Bool {
-    head.count >= position.fingerprintBytes
-      && FollowedFile.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
+    FileDescriptor.starts(head, as: position)
   }
 }

@@ -55,7 +55,8 @@ extension FollowerWork {
   }
 
   func deliver(_ lines: LineBlock, of file: FollowedFile, isNewest: Bool = false) {
-    deliver(FileBlock(lines: lines, position: file.position(at: lines.endOffset), isNewest: isNewest))
+    let before = file.tail
+    deliver(FileBlock(lines: lines, position: file.position(behind: lines), isNewest: isNewest, before: before))
   }
 
   /// When a file without a name is closed if it does not grow until then, on the monotonic clock.
@@ -100,7 +101,8 @@ extension FollowerWork {
       guard let due = nextEndOfLine(file), due <= now else { continue }
       if hasLastLine(file, now) {
         file.endLine { lines in
-          deliver(FileBlock(lines: lines, position: file.position(at: lines.endOffset), endsLine: true))
+          let before = file.tail
+          deliver(FileBlock(lines: lines, position: file.position(behind: lines), before: before, endsLine: true))
         }
       } else if now >= file.lastChange &+ options.unendedNotice.nanoseconds, file.reportedLine != file.lines.offset {
         file.reportedLine = file.lines.offset

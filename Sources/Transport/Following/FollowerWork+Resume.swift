@@ -9,6 +9,7 @@ extension FollowerWork {
     var listings = DirectoryListings(options.list)
     // All of them are known before successors are searched, which are files without a position.
     var resumed: [(file: FollowedFile, path: String)] = []
+    var restored: Set<Key> = []
     for position in positions {
       switch find(position, &listings) {
       case .failure(let error):
@@ -18,7 +19,7 @@ extension FollowerWork {
       case .success(let file):
         if let file, byKey[file.key] != nil { continue }
         let size = file.flatMap { try? $0.file.status().size } ?? 0
-        if let file, file.isCompressed || position.offset <= size {
+        if let file, file.isCompressed || position.offset <= size && file.file.endsAs(position) {
           file.seek(to: position.offset)
         } else {
           let compressed: FollowedFile?
@@ -31,13 +32,24 @@ extension FollowerWork {
             }
             continue
           }
-          if let copy = compressed ?? findCopy(of: position, &listings) {
+          let copy = compressed ?? findCopy(of: position, &listings)
+          if file == nil, let found = findRestored(position, among: positions),
+            copy.map({ continues(found, $0) }) ?? true
+          {
+            found.seek(to: position.offset)
+            notice(.restored(position, found.position))
+            add(found)
+            restored.insert(found.key)
+            resumed.append((found, base(of: position)))
+            continue
+          }
+          if let copy {
             copy.seek(to: position.offset)
             notice(copy.isCompressed ? .compressed(position, copy.position) : .copied(position, copy.position))
             add(copy)
             resumed.append((copy, base(of: position)))
           } else {
-            notice(.lost(position))
+            notice(.gone(position, absence(of: position, file)))
           }
         }
         guard let file else { continue }
@@ -49,7 +61,8 @@ extension FollowerWork {
       }
     }
     let isFirst = files.count == resumed.count
-    let successors = addSuccessors(of: resumed, &listings)
+    // The time at which a file was restored says nothing of those beside it.
+    let successors = addSuccessors(of: resumed.filter { !restored.contains($0.file.key) }, &listings)
     guard isFirst else { return }
     // The order of the positions is the reading order, unless a file was compressed: that is younger than its content. A file without
     // a position may be older than one with: it had lost its name, and was not found yet, when the positions were noted.
@@ -113,6 +126,46 @@ extension FollowerWork {
       copy.born >= earliest && copy.key.inode != position.inode && byKey[copy.key] == nil
         && copy.startsAs(position) && ((try? copy.file.status().size) ?? 0) >= position.offset
     }
+  }
+
+  /// The file that has the path of the position, if it is another one with the same content up to the position: restored from a
+  /// backup, moved to another file system, or written anew by an editor.
+  func findRestored(_ position: FilePosition, among positions: [FilePosition]) -> FollowedFile? {
+    guard let tail = position.tail else { return nil }
+    for path in [position.path, position.target].compactMap({ $0 }) {
+      guard let opened = try? openIfPresent(path),
+        let file = tail.isOfCompressed ? try? decompressed(opened.file) : opened,
+        byKey[file.key] == nil, file.startsAs(position), let status = try? file.file.status(),
+        file.file.holdsContent(of: position, status, savedAt: options.savedAt),
+        !positions.contains(where: file.isSame)
+      else { continue }
+      file.target = position.target
+      return file
+    }
+    return nil
+  }
+
+  /// Whether a file begins with all that a copy of the file of a position has.
+  private func continues(_ file: FollowedFile, _ copy: FollowedFile) -> Bool {
+    guard !copy.isCompressed, !file.isCompressed, let size = try? copy.file.status().size,
+      let tail = copy.file.tail(before: size)
+    else { return false }
+    var end = copy.position
+    end.tail = tail
+    return file.file.endsAs(end)
+  }
+
+  /// - Parameter file: The file of the position, which has not the content of that any more; nil: it was not found.
+  private func absence(of position: FilePosition, _ file: FollowedFile?) -> FileFollower.Absence {
+    let status: FileDescriptor.Status
+    if let file, let found = try? file.file.status() {
+      status = found
+    } else {
+      guard case .success(let found) = FileDescriptor.Status.read(position.path) else { return .removed }
+      guard isPresent(position) else { return .replaced }
+      status = found
+    }
+    return status.size < position.offset ? .truncated(size: status.size) : .rewritten
   }
 
   /// `file`, as it is or decompressed, if the position belongs to it.

@@ -170,7 +170,8 @@ struct BlockReading {
     guard file == nil, let path = waiting.popLast() else { return }
     let next = try options.open(path)
     let status = try next.status()
-    pieces.append(.opened(FilePosition(of: next, status, path)))
+    let isCompressed = status.kind == .regular && options.decompresses.format(of: next) != nil
+    pieces.append(.opened(FilePosition(of: next, status, path, isCompressed: isCompressed), next))
     file = next
     content = nil
     self.status = status

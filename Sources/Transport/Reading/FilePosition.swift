@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 
 /// How far a file has been read, in a form that survives a restart: the file is identified by its inode and first
-/// bytes, under any name.
+/// bytes, under any name; one that was restored with another inode, by its name, its first bytes, and those before the position.
 package struct FilePosition: Sendable, Equatable {
   /// The name at the time.
   package var path: String
@@ -19,6 +19,8 @@ package struct FilePosition: Sendable, Equatable {
   /// Where a symbolic link led: the path without links that the file had when it was found; nil: its name leads there. Saved by
   /// its owner, since older states do not have it.
   package var target: String?
+  /// The last bytes before the position; nil: not known. Saved by its owner, too.
+  package var tail: FileTail?
 
   package init(
     path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,
@@ -75,8 +77,11 @@ extension FilePosition {
   }
 
   /// The start of an open file.
-  package init(of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String) {
+  ///
+  /// - Parameter isCompressed: Its content is read.
+  package init(of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, isCompressed: Bool = false) {
     self.init(of: file, status, path, head: file.head())
+    if isCompressed { tail = file.tail(ofCompressed: status.size) }
   }
 
   /// The file under another name in its directory, as log rotation leaves it; nil: it is not there.
@@ -113,7 +118,11 @@ extension FileDescriptor {
     let head = head()
     // Without permission to read, the rest must do.
     if head.isEmpty, status.size > 0 { return true }
-    return head.count >= position.fingerprintBytes
+    return Self.starts(head, as: position)
+  }
+
+  static func starts(_ head: [UInt8], as position: FilePosition) -> Bool {
+    head.count >= position.fingerprintBytes
       && FollowedFile.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
   }
 }
