@@ -416,7 +416,7 @@ bool rx_json_open(
       parser->give_back();
       if (!balanced) return refuse(text, length, limits, RX_JSON_MALFORMED, failure);
     }
-    *value = make(*start == '{' ? RX_JSON_MAP : RX_JSON_LIST, start, size);
+    *value = make(*start == '{' ? RX_JSON_MAP : RX_JSON_LIST, start, size, 0, complete ? RX_CHECKED : 0);
     return true;
   }
   if (size > max_length) return refuse(text, length, limits, RX_JSON_TOO_LARGE, failure);

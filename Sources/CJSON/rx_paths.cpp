@@ -65,6 +65,8 @@ struct walker {
   const uint64_t *const backslashes;
   /// No backslash lies before it that has not been passed.
   const uint8_t *slash;
+  /// The `aux` of JSON text in it.
+  const uint16_t checked = 0;
 
   const uint8_t *skip_white(const uint8_t *at) const {
     while (is_white(*at)) at++;
@@ -230,11 +232,11 @@ struct walker {
       const uint32_t *close = nullptr;
       if (wanted.slot >= 0) {
         if (wanted.presence_only) {
-          slots[wanted.slot] = make(is_map ? RX_JSON_MAP : RX_JSON_LIST, start, 0);
+          slots[wanted.slot] = make(is_map ? RX_JSON_MAP : RX_JSON_LIST, start, 0, 0, checked);
         } else {
           close = closing(at);
           if (!close) return nullptr;
-          slots[wanted.slot] = make(is_map ? RX_JSON_MAP : RX_JSON_LIST, start, text + *close + 1 - start);
+          slots[wanted.slot] = make(is_map ? RX_JSON_MAP : RX_JSON_LIST, start, text + *close + 1 - start, 0, checked);
         }
       }
       if (is_map && wanted.child_count > 0) {
@@ -366,12 +368,13 @@ bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value 
 }
 
 bool rx_paths_read(
-  const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, rx_value *slots
+  const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, bool is_checked, rx_value *slots
 ) {
   bool is_sound = index_document(*lines, text, length) && text[lines->rows[0].start] == '{';
   if (is_sound) {
     const rx_line row = lines->rows[0];
-    walker walk{lines->text, paths->nodes, slots, lines->text + row.end, lines->backslashes, lines->text};
+    walker walk{lines->text, paths->nodes, slots, lines->text + row.end, lines->backslashes, lines->text,
+                static_cast<uint16_t>(is_checked ? RX_CHECKED : 0)};
     walk.slash = walk.next_slash(lines->text + lines->tokens[row.token]);
     is_sound = walk.object(paths->nodes[root], lines->tokens + row.token, true) != nullptr;
   }

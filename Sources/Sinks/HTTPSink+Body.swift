@@ -18,10 +18,11 @@ extension HTTPSink {
       var encode = parameters.encode
       hasHeader = encode.options.format == .csv && encode.options.csv.header
       encode.options.csv.header = false
-      // A line feed would be a part of the last value.
-      if encode.options.format == .form { encode.options.terminated = false }
-      encoder = encode.makeEncoder()
       form = parameters.batch.form
+      // A line feed would be a part of the last value, and an event in an array is no line.
+      let isPart = form == .array && [.json, .ndjson].contains(encode.options.format)
+      if encode.options.format == .form || isPart { encode.options.terminated = false }
+      encoder = encode.makeEncoder()
       envelope = MappedValues(parameters.envelope)
     }
 
@@ -39,11 +40,8 @@ extension HTTPSink {
     func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], FormFailure> {
       if let request { return request.bytes(of: event, wallTime: wallTime) }
       buffer.clear()
-      // An envelope gets the values again. A body of several events has each as a part.
-      let failure =
-        envelope != nil
-        ? JSONWriter.appendPart(value, to: buffer)
-        : (form == .array ? JSONWriter.fault(ofPart: value, buffer) : nil) ?? encoder.append(value, to: buffer)
+      // An envelope gets the values again.
+      let failure = envelope == nil ? encoder.append(value, to: buffer) : JSONWriter.append(value, to: buffer)
       if let failure { return .failure(FormFailure(message: "the event cannot be written: \(failure)")) }
       return .success(Array(buffer.bytes))
     }

@@ -36,7 +36,8 @@ bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value 
 /// The same for the paths below `root` and one document by itself, with the slots as they are, and with `lines` to work in. It may have white space
 /// around it. False also where it is no object with a sound outline.
 bool rx_paths_read(
-  const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, rx_value *slots);
+  const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, bool is_checked,
+  rx_value *slots);
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,9 @@ enum rx_kind {
 /// The `aux` of a string that can stand in a JSON literal as it is; a hint for whoever writes it.
 #define RX_PLAIN 1
 
+/// The `aux` of JSON text whose whole grammar has been checked, or that is a part of such text.
+#define RX_CHECKED 1
+
 #ifdef __cplusplus
 typedef struct rx_value {
   uint64_t payload;

@@ -118,7 +118,10 @@ final class JSONEventEncoder: EventEncoder {
   var lines: EncodedEvents.Lines? { terminated && layout == .compact ? .documents : nil }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
-    if let failure = JSONWriter.append(value, to: output, layout: layout) { return failure }
+    let failure =
+      terminated && layout == .compact
+      ? JSONWriter.appendAsItCame(value, to: output) : JSONWriter.append(value, to: output, layout: layout)
+    if let failure { return failure }
     if terminated { output.append(UInt8(ascii: "\n")) }
     return nil
   }
@@ -135,7 +138,7 @@ final class TextEncoder: EventEncoder {
   func passes(_ lines: EncodedEvents.Lines) -> Bool { terminated }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
-    if let failure = appendBare(value, to: output) { return failure }
+    if let failure = appendBare(value, to: output, asItCame: terminated) { return failure }
     if terminated { output.append(UInt8(ascii: "\n")) }
     return nil
   }
@@ -150,7 +153,7 @@ final class LinesEncoder: EventEncoder {
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count
-    if let failure = appendBare(value, to: output) { return failure }
+    if let failure = appendBare(value, to: output, asItCame: true) { return failure }
     let text = output.bytes.part(start, output.count)
     if text.offset(of: 0x0A) != nil || text.offset(of: 0x0D) != nil { escapeLineBreaks(output, from: start) }
     output.append(UInt8(ascii: "\n"))
@@ -178,8 +181,10 @@ final class BytesEncoder: EventEncoder {
 }
 
 /// Strings and bytes literally; durations, timestamps and types without quotes; everything else as JSON.
+///
+/// - Parameter asItCame: It is a line of a stream of lines, see ``JSONWriter/appendAsItCame(_:to:layout:)``.
 @inline(__always)
-func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+func appendBare(_ value: Value, to output: OutputBuffer, asItCame: Bool = false) -> EncodingFailure? {
   let value = value.unwrapped
   switch value.what {
   case .string:
@@ -195,7 +200,7 @@ func appendBare(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     JSONWriter.appendDuration(nanoseconds: value.asInt, to: output)
     return nil
   default:
-    return JSONWriter.append(value, to: output)
+    return asItCame ? JSONWriter.appendAsItCame(value, to: output) : JSONWriter.append(value, to: output)
   }
 }
 

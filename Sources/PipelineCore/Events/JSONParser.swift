@@ -118,7 +118,8 @@ extension JSONParser {
   package static func lookup(_ json: Value, key: UnsafeRawBufferPointer) -> Value {
     rx_json_find(
       json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length),
-      key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
+      key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count
+    ).part(of: json)
   }
 
   /// One element of a `.jsonList`, from 0: absent past the end, an `.error` value if the text before it is malformed.
@@ -126,7 +127,7 @@ extension JSONParser {
   @inline(__always)
   package static func element(_ json: Value, at index: Int) -> Value {
     if index < 0 { return .absent }
-    return rx_json_element(json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length), index)
+    return rx_json_element(json.pointer?.assumingMemoryBound(to: CChar.self), Int(json.length), index).part(of: json)
   }
 
   /// Resolves the escapes of a string flagged ``Value/isEscaped``; any other value is returned unchanged.

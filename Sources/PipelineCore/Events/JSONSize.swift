@@ -62,7 +62,7 @@ final class JSONSize {
 
   private func written(_ value: Value) -> Int {
     buffer.clear()
-    JSONWriter.append(value, to: buffer)
+    _ = JSONWriter.appendUnchecked(value, to: buffer)
     return buffer.count
   }
 }

@@ -19,8 +19,9 @@ import CJSON
 /// | key of a map | strings as they are; int, uint and bool as their text |
 /// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
 ///
-/// JSON text is not checked completely when it is read. An event that is JSON text as a whole is passed on as it came; JSON text within a larger
-/// document, which its errors would spoil, is checked (``EncodingFailure/malformed``).
+/// JSON text is usually not checked completely when it is read. It is when it is written, unless it is known to be well formed
+/// (``Value/isChecked``): what is malformed never leaves as JSON (``EncodingFailure/malformed``). Only a line of a stream of lines is passed on as
+/// it came (``appendAsItCame(_:to:layout:)``), where one that is malformed spoils nothing else.
 package enum JSONWriter {
   /// The layout of the text.
   package enum Layout: Sendable, Equatable {
@@ -33,10 +34,19 @@ package enum JSONWriter {
   /// The deepest nesting: input is limited to less, so deeper values come from a fold that grows without end.
   static let depthLimit = 512
 
-  /// Appends the JSON text of `value`. On failure returns the reason and removes the appended text.
+  /// Appends the JSON text of `value`, in which all is well formed. On failure returns the reason and removes the appended text.
+  @discardableResult
+  package static func append(
+    _ value: Value, to output: OutputBuffer, layout: Layout = .compact
+  ) -> EncodingFailure? {
+    fault(of: value, output) ?? appendAsItCame(value, to: output, layout: layout)
+  }
+
+  /// The same, but a value that is JSON text as a whole is not checked: for a line of a stream of lines, which its reader judges, and for texts that
+  /// are no output. JSON text within it is checked.
   @discardableResult
   @inline(__always)
-  package static func append(
+  package static func appendAsItCame(
     _ value: Value, to output: OutputBuffer, layout: Layout = .compact
   ) -> EncodingFailure? {
     if layout == .compact, value.is(.jsonMap) {
@@ -46,26 +56,29 @@ package enum JSONWriter {
     return appendSlow(value, to: output, layout: layout)
   }
 
-  /// The same for a value within a larger document.
-  @discardableResult
-  package static func appendPart(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
-    fault(ofPart: value, output) ?? append(value, to: output)
-  }
-
-  /// Why a value cannot stand within a larger document as it came; nil: it can. Parts of a list or a map are checked when they are written.
-  package static func fault(ofPart value: Value, _ output: OutputBuffer) -> EncodingFailure? {
-    guard value.is(.jsonMap) || value.is(.jsonList) else { return nil }
+  /// Why a value cannot be written as it came; nil: it can. Parts of a list or a map are checked when they are written.
+  @inline(__always)
+  private static func fault(of value: Value, _ output: OutputBuffer) -> EncodingFailure? {
+    guard value.is(.jsonMap) || value.is(.jsonList), !value.isChecked else { return nil }
     return output.checker.validate(value.rawBytes) == nil ? nil : .malformed
   }
 
-  /// Appends a value within a larger document: its text as a string where it is JSON text that is malformed.
+  /// Appends a value for a reader who is to see what came: its text as a string where it is malformed.
+  @discardableResult
   package static func appendShown(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
-    let failure = appendPart(value, to: output)
+    let failure = append(value, to: output)
     guard failure == .malformed else { return failure }
     let text = OutputBuffer()
-    text.checksParts = false
-    if let failure = append(value, to: text) { return failure }
+    if let failure = appendUnchecked(value, to: text) { return failure }
     return withExtendedLifetime(text) { append(.string(text.bytes), to: output) }
+  }
+
+  /// Appends a value as it came, with all that is in it.
+  package static func appendUnchecked(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
+    let checked = output.checksParts
+    output.checksParts = false
+    defer { output.checksParts = checked }
+    return appendAsItCame(value, to: output)
   }
 
   @inline(never)
@@ -118,7 +131,7 @@ package enum JSONWriter {
       appendBase64(value.rawBytes, to: output)
       output.append(UInt8(ascii: "\""))
     case .jsonList, .jsonMap:
-      if depth > 0, output.checksParts, let failure = fault(ofPart: value, output) { return failure }
+      if depth > 0, output.checksParts, let failure = fault(of: value, output) { return failure }
       if indent < 0 {
         appendRaw(value.rawBytes, to: output)
       } else {
@@ -423,7 +436,7 @@ package enum EncodingFailure: Error, Sendable, Equatable {
   case tooDeep
   /// An error value: it has no text.
   case error
-  /// JSON text that is malformed, as a part of a larger document.
+  /// JSON text that is malformed.
   case malformed
   /// A key of a map that is neither string nor int, uint or bool.
   case key(Value.Kind)
@@ -443,7 +456,8 @@ extension EncodingFailure: CustomStringConvertible {
     switch self {
     case .tooDeep: "the value nests deeper than \(JSONWriter.depthLimit) lists and maps"
     case .error: "the value is an error"
-    case .malformed: "it is malformed JSON, which cannot be a part of a larger document"
+    case .malformed:
+      "it is malformed JSON, which is not checked when it is read; 'validate: true' under 'decode' rejects it there"
     case .key(let kind): "a map with a key of kind \(kind) cannot be written; make its keys strings"
     case .kind(let kind): "a value of kind \(kind) cannot be written in this format"
     case .unknownColumn:

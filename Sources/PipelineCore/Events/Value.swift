@@ -168,6 +168,16 @@ extension Value {
   }
   @inline(__always) package var isEscaped: Bool { flags & 1 != 0 }
   /// Whether a string is known to need no escape in JSON. Only a hint.
+  /// Whether JSON text is known to be well formed: its whole grammar has been checked, or that of the text of which it is a part.
+  @inline(__always) var isChecked: Bool { aux & UInt16(RX_CHECKED) != 0 }
+
+  /// JSON text that is a part of checked text.
+  @inline(__always)
+  func part(of text: Value) -> Value {
+    guard text.isChecked, self.is(.jsonMap) || self.is(.jsonList) else { return self }
+    return Value(kind: what, payload: payload, length: length, flags: flags, aux: UInt16(RX_CHECKED))
+  }
+
   @inline(__always) var isPlain: Bool { aux & UInt16(RX_PLAIN) != 0 }
 
   var hasNothingToEscape: Bool {

@@ -251,7 +251,8 @@ package final class TemplateProgram: Sendable {
   package func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
     for case .program(let program) in parts {
       let again = program.evaluate(frame)
-      if again.isError, again.aux == error.aux { return program.failureMessage(again, frame) }
+      let failure = again.isError ? again : ValueText.render(again, into: OutputBuffer(), Context(state: frame.state))
+      if let failure, failure.aux == error.aux { return program.failureMessage(failure, frame) }
     }
     return "the template cannot be filled"
   }
@@ -266,8 +267,8 @@ extension ValueText {
       guard let wrapped = value.wrapped else { return nil }
       return render(wrapped, into: buffer, context)
     case .list, .map, .jsonList, .jsonMap:
-      JSONWriter.append(value, to: buffer)
-      return nil
+      guard let failure = JSONWriter.append(value, to: buffer) else { return nil }
+      return context.failure(.invalidArgument, .absent, text: failure.description)
     case .error: return value
     case .double where value.asDouble.isFinite || value.hasNumberText:
       JSONWriter.append(value, to: buffer)

@@ -215,7 +215,7 @@ package final class Projection: @unchecked Sendable {
     if event.is(.jsonMap) {
       let isSound = rx_paths_read(
         trie.pointee.paths, context.scanner, Int32(at), event.pointer?.assumingMemoryBound(to: CChar.self),
-        Int(event.length), context.state.pointee.slots)
+        Int(event.length), event.isChecked, context.state.pointee.slots)
       return isSound ? .null : Self.failure(event, context)
     }
     guard event.is(.map) else { return .null }

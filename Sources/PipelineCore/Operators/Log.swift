@@ -63,7 +63,7 @@ struct Log: FusableOperator {
           buffer.append("(the message failed)")
         }
       } else {
-        JSONWriter.append(event.value, to: buffer)
+        JSONWriter.appendShown(event.value, to: buffer)
       }
       run.execution.services.log(
         parameters.level.level, run.step.label, String(decoding: buffer.bytes, as: UTF8.self))

@@ -130,8 +130,8 @@ extension DatabaseValue {
     case .bytes: self = .blob(Array(value.rawBytes))
     case .list, .map, .jsonList, .jsonMap:
       let buffer = OutputBuffer()
-      if JSONWriter.append(value, to: buffer) != nil {
-        throw Refusal(message: "cannot be written as JSON")
+      if let failure = JSONWriter.append(value, to: buffer) {
+        throw Refusal(message: "cannot be written as JSON: \(failure)")
       }
       self = .text(Array(buffer.bytes))
     default:

@@ -106,7 +106,7 @@ struct FrameWriter: @unchecked Sendable {
     switch input.kind {
     case .event:
       buffer.append(",\"event\":" as StaticString)
-      if let failure = JSONWriter.appendPart(input.event.event.value, to: buffer) {
+      if let failure = JSONWriter.append(input.event.event.value, to: buffer) {
         buffer.truncate(to: start)
         return "the event cannot be written: \(failure)"
       }
@@ -116,7 +116,7 @@ struct FrameWriter: @unchecked Sendable {
         for (parameter, argument) in zip(perEvent, input.arguments) where !argument.value.isAbsent {
           buffer.append(isFirst ? "\"\(parameter.name)\":" : ",\"\(parameter.name)\":")
           isFirst = false
-          if let failure = JSONWriter.appendPart(argument.value, to: buffer) {
+          if let failure = JSONWriter.append(argument.value, to: buffer) {
             buffer.truncate(to: start)
             return "'\(parameter.name)' cannot be written: \(failure)"
           }

@@ -200,7 +200,7 @@ final class LogWriter: Sendable {
         line.append(",")
         quote(field.name, line)
         line.append(":")
-        JSONWriter.append(field.value, to: line)
+        JSONWriter.appendShown(field.value, to: line)
       }
       line.append("}")
     } else {

@@ -1,17 +1,18 @@
+import Foundation
 import PipelineTestSupport
 import Testing
 
 @testable import PipelineCore
 
-/// JSON text that was not checked when it was read is passed on as it came, but does not spoil a larger document.
+/// JSON text that was not checked when it was read leaves as JSON only if it is well formed, or as the line that it came as.
 @Suite struct EmbeddedJSONTests {
   private static let malformed = "{\"b\":,}"
 
   /// Calls `body` with JSON text as the decoders leave it.
-  private func raw<T>(_ text: String, _ body: (Value, Arena) -> T) -> T {
+  private func raw<T>(_ text: String, _ body: (Value, Arena) throws -> T) rethrows -> T {
     var text = text
-    return text.withUTF8 { bytes in
-      body(JSONParser().open(UnsafeRawBufferPointer(bytes)), Arena())
+    return try text.withUTF8 { bytes in
+      try body(JSONParser().open(UnsafeRawBufferPointer(bytes)), Arena())
     }
   }
 
@@ -22,11 +23,128 @@ import Testing
     return String(decoding: output.bytes, as: UTF8.self)
   }
 
-  @Test func aWholeEventIsPassedOnAsItCame() {
+  @Test func onlyALineIsPassedOnAsItCame() {
     raw(Self.malformed) { value, _ in
       #expect(value.is(.jsonMap))
-      #expect(written(value) == Self.malformed)
+      #expect(written(value) == "failed: \(EncodingFailure.malformed)")
+      let output = OutputBuffer()
+      #expect(JSONWriter.appendAsItCame(value, to: output) == nil)
+      #expect(String(decoding: output.bytes, as: UTF8.self) == Self.malformed)
     }
+  }
+
+  /// Text that was checked when it was read, and each part of it, is not checked again.
+  @Test func whatWasCheckedIsKnown() throws {
+    let text = Array(#"{"a":{"b":[1,{"c":2}]}}"#.utf8)
+    let (arena, parser) = (Arena(), JSONParser())
+    text.withUnsafeBytes { bytes in
+      let unknown = parser.open(bytes)
+      #expect(!unknown.isChecked && !JSONParser.lookup(unknown, key: Value.literal("a").rawBytes).isChecked)
+      let whole = parser.open(bytes, checking: .everything)
+      let part = JSONParser.lookup(whole, key: Value.literal("a").rawBytes)
+      let list = JSONParser.lookup(part, key: Value.literal("b").rawBytes)
+      #expect(whole.isChecked && part.isChecked && list.isChecked && JSONParser.element(list, at: 1).isChecked)
+      #expect(!JSONParser.element(list, at: 0).isChecked)
+      #expect(OwnedValue(part).value.isChecked)
+      _ = arena
+    }
+    let read = try #require(Evaluation("event.a.b", String(decoding: text, as: UTF8.self)))
+    #expect(read.value.is(.jsonList) && !read.value.isChecked)
+  }
+
+  /// All encoders, in all their forms: only streams of lines pass a line on as it came.
+  @Test(arguments: EncoderFormat.allCases) func encoders(_ format: EncoderFormat) throws {
+    for (indent, terminated) in [(nil, true), (nil, false), (2, true), (2, false)] as [(Int?, Bool)] {
+      for escapes in [false, true] {
+        var options = EncoderOptions(format)
+        (options.indent, options.terminated, options.escapeControls) = (indent, terminated, escapes)
+        let isLine =
+          switch format {
+          case .ndjson: terminated
+          case .json: terminated && indent == nil
+          case .text: terminated
+          case .lines: true
+          case .csv, .logfmt, .bytes, .form, .influx: false
+          }
+        try raw(Self.malformed) { value, arena in
+          for (event, mayPass) in [
+            (value, isLine), (arena.map(["a": value]), false), (arena.list([value]), false),
+            (
+              arena.map([
+                "measurement": .literal("m"), "fields": arena.map(["f": .int(1)]), "tags": arena.map(["t": value]),
+              ]), false
+            ),
+          ] {
+            let output = OutputBuffer()
+            let failure = try options.encoder().append(event, to: output)
+            let text = String(decoding: output.bytes, as: UTF8.self)
+            #expect(failure == nil ? !text.contains(#""b":,"#) || mayPass : text.isEmpty, "\(options): \(text)")
+            if mayPass { #expect(text.hasPrefix(Self.malformed), "\(options)") }
+          }
+        }
+      }
+    }
+  }
+
+  /// All functions that make a text or bytes of any value.
+  @Test func functions() {
+    var tried: Set<String> = []
+    for function in FunctionRegistry.all {
+      for overload in function.overloads where overload.parameters.count == 1 {
+        for argument in ["event.m", "[event.m]", "{'x': event.m}", "event"] {
+          let call = overload.isMember ? "\(argument).\(function.name)()" : "\(function.name)(\(argument))"
+          guard diagnose(call).isEmpty, let result = Evaluation(call, #"{"m":{"b":,}}"#, projects: false) else {
+            continue
+          }
+          guard result.value.is(.string) || result.value.is(.bytes) else { continue }
+          tried.insert(function.name)
+          let text = String(decoding: result.value.rawBytes, as: UTF8.self)
+          #expect(!text.contains(#""b":,"#), "\(call)")
+        }
+      }
+    }
+    #expect(evaluate("toJson(event.m)", #"{"m":{"b":,}}"#)?.contains("malformed JSON") == true)
+    #expect(evaluate("toJson(event.m)", #"{"m":{"b":1}}"#) == #""{\"b\":1}""#)
+  }
+
+  @Test func templates() throws {
+    for text in ["{{ event.m }}", "a {{ event }} b", "{{ [event.m] }}", "{{ event.?m }}"] {
+      var diagnostics = Diagnostics()
+      let template = try #require(
+        ExpressionTemplate.parse(LocatedText(text), into: &diagnostics)?
+          .check(in: ExpressionScope([.init("event")]), into: &diagnostics)?.compile())
+      try raw(#"{"m":{"b":,}}"#) { event, arena in
+        let frame = EvaluationFrame(variables: 1, slots: 0, arena: arena, json: JSONParser())
+        frame[0] = event
+        let buffer = OutputBuffer()
+        let error = try #require(template.render(frame, into: buffer), "\(text)")
+        #expect(template.failureMessage(error, frame).contains("malformed"), "\(text)")
+        #expect(!String(decoding: buffer.bytes, as: UTF8.self).contains(#""b":,"#))
+      }
+    }
+  }
+
+  /// The places that write JSON text without a check. A new one needs a reason here: what it writes is a line of a stream of lines, or no output.
+  @Test func placesThatDoNotCheck() throws {
+    let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+      .appendingPathComponent("../../../Sources").standardizedFileURL
+    let known: Set<String> = [
+      "PipelineCore/Events/JSONWriter.swift",
+      // Lines of NDJSON and of text.
+      "PipelineCore/Codecs/EventEncoder.swift",
+      // How many bytes it has.
+      "PipelineCore/Events/JSONSize.swift",
+      // Shown as a string, or cut.
+      "PipelineCore/Engine/Edges/Execution+Errors.swift", "PipelineCore/Engine/Counters/StoppedEvents.swift",
+      // Read back from what was checked when it was stored; compared.
+      "PipelineCore/Engine/Delivery/DeadLetterDocument.swift", "rxd/Daemon/Why/WhyQuestion.swift",
+    ]
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: root.path).filter { $0.hasSuffix(".swift") }
+    let found = try paths.filter { path in
+      let text = try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
+      return text.contains("appendAsItCame(") || text.contains("appendUnchecked(")
+    }
+    #expect(Set(found) == known)
   }
 
   @Test(arguments: [nil, 2]) func aPartIsChecked(_ indent: Int?) {
@@ -38,7 +156,7 @@ import Testing
     }
     for bad in [Self.malformed, "[1,,2]", "{\"a\":{\"b\":nul}}", "[1 2]"] {
       raw(bad) { value, arena in
-        let failure = "failed: it is malformed JSON, which cannot be a part of a larger document"
+        let failure = "failed: \(EncodingFailure.malformed)"
         #expect(written(arena.map(["a": value]), indent: indent) == failure, "\(bad)")
         #expect(written(arena.list([value]), indent: indent) == failure, "\(bad)")
       }

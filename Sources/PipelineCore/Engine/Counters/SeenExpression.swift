@@ -98,7 +98,7 @@ package struct SeenExpression: Sendable {
   private static func text(_ value: Value, _ frame: EvaluationFrame) -> String {
     let buffer = OutputBuffer()
     if value.isAnyMap || value.isAnyList {
-      JSONWriter.append(value, to: buffer)
+      JSONWriter.appendShown(value, to: buffer)
     } else {
       ValueText.describe(value, into: buffer, Context(state: frame.state))
     }

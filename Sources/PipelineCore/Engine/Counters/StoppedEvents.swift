@@ -275,7 +275,7 @@ extension StoppedEvent {
     var size = raw
     if raw == 0 {
       let output = OutputBuffer()
-      JSONWriter.append(value, to: output)
+      _ = JSONWriter.appendUnchecked(value, to: output)
       bytes = Array(output.bytes.prefix(maskedOfCut))
       size = output.count
     }
@@ -296,7 +296,7 @@ extension StoppedEvent {
   package func text(limit: Int) -> (text: String, bytes: Int?) {
     guard let event else { return (Self.prefix(cut?.text ?? "", limit), cut?.bytes) }
     let output = OutputBuffer()
-    _ = JSONWriter.appendShown(event.event.value, to: output)
+    JSONWriter.appendShown(event.event.value, to: output)
     let whole = Array(output.bytes)
     let masked = SecretMask.process.masked(json: whole)
     if masked.count <= limit { return (String(decoding: masked, as: UTF8.self), nil) }
@@ -311,7 +311,7 @@ extension StoppedEvent {
   package var key: String? {
     guard let key = event?.event.key, !key.isAbsent else { return nil }
     let output = OutputBuffer()
-    JSONWriter.append(key, to: output)
+    JSONWriter.appendShown(key, to: output)
     return SecretMask.process.masked(String(decoding: output.bytes, as: UTF8.self))
   }
 

@@ -38,7 +38,7 @@ package struct DeadLetterDocument {
       }
       guard let error = text("error"), let code = text("code"), let step = text("step") else { return nil }
       let event = member("event")
-      guard !event.isAbsent, !event.isError, JSONWriter.append(event, to: output) == nil else { return nil }
+      guard !event.isAbsent, !event.isError, JSONWriter.appendAsItCame(event, to: output) == nil else { return nil }
       let offset = member("offset")
       return DeadLetterDocument(
         error: error, code: code, step: step, at: text("at") ?? "", source: text("source"), path: text("path"),

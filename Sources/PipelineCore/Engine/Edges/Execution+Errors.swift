@@ -103,10 +103,9 @@ extension Execution {
     if isText, rejectionChecker.validate(value.rawBytes) == nil { return value }
     guard isText || value.is(.map) || value.is(.list) else { return value }
     let text = OutputBuffer()
-    guard JSONWriter.appendPart(value, to: text) == .malformed else { return value }
+    guard JSONWriter.append(value, to: text) == .malformed else { return value }
     text.clear()
-    text.checksParts = false
-    return JSONWriter.append(value, to: text) == nil ? .string(arena.copy(text.bytes)) : value
+    return JSONWriter.appendUnchecked(value, to: text) == nil ? .string(arena.copy(text.bytes)) : value
   }
 
   /// The subjects of log messages about dropped events: the first where a condition fails, the second where another expression fails under

@@ -94,7 +94,7 @@ extension Event {
   func hasField(_ name: String, of value: String) -> Bool {
     let arena = Arena()
     let output = OutputBuffer()
-    guard JSONWriter.append(self.value, to: output) == nil else { return false }
+    guard JSONWriter.appendAsItCame(self.value, to: output) == nil else { return false }
     let memory = Slab(Array(output.bytes))
     return withExtendedLifetime(memory) {
       let document = JSONParser().parse(memory.bytes, into: arena)
@@ -104,7 +104,7 @@ extension Event {
           return String(decoding: JSONParser.unescape(entry.value, into: arena).rawBytes, as: UTF8.self) == value
         }
         let text = OutputBuffer()
-        return JSONWriter.append(entry.value, to: text) == nil && String(decoding: text.bytes, as: UTF8.self) == value
+        return JSONWriter.appendAsItCame(entry.value, to: text) == nil && String(decoding: text.bytes, as: UTF8.self) == value
       }
       return false
     }
