@@ -46,7 +46,7 @@ struct DeadLetterTests {
   private func check(_ letter: [String: Any]) throws {
     #expect(letter["event"] as? String == "x")
     #expect(letter["pipeline"] as? String == "halves")
-    #expect(letter["step"] as? String == "out/1 map")
+    #expect(letter["step"] as? String == "out/map")
     #expect(letter["code"] as? String == "RX503")
     let time = try #require(letter["time"] as? String)
     #expect(time.wholeMatch(of: #/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/#) != nil)

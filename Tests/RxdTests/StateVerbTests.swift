@@ -273,8 +273,8 @@ struct StateVerbTests {
       shown(list.output)
         == """
         PIPELINE  STEP        CODE   COUNT  FIRST                     LAST                      KEPT IN
-        table     out/2 map   RX503      1  TIME  TIME  store
-        table     out stdout  RX504      2  TIME  TIME  store
+        table     out/map     RX503      1  TIME  TIME  store
+        table     out/stdout  RX504      2  TIME  TIME  store
 
         """, "\(list.output)")
     #expect(try rxd("deadletters", "list", "table").output == list.output)
@@ -285,7 +285,7 @@ struct StateVerbTests {
         #"{"time":"TIME","pipeline":"table","id":1,"error":"#), "\(all)")
     #expect(try rxd("deadletters", "show", "table", "--limit", "1").lines == [all[2]])
     #expect(try rxd("deadletters", "show", "table", "--code", "RX503").lines == [all[0]])
-    #expect(try rxd("deadletters", "show", "table", "--step", "out stdout").lines == [all[1], all[2]])
+    #expect(try rxd("deadletters", "show", "table", "--step", "out/stdout").lines == [all[1], all[2]])
     let counted = try #require(try json(rxd("deadletters", "list", "--format", "json").output) as? [[String: Any]])
     #expect(counted.map { $0["count"] as? Int } == [1, 2] && counted[0]["kept_in"] as? String == "store")
   }

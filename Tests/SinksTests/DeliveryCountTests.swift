@@ -52,7 +52,7 @@ import Transport
     #expect(counters.sent == UInt64(written))
     #expect(counters.undelivered == UInt64(count - written))
     #expect(counters.rejected == 0)
-    let reported = pipeline.log.filter { $0.hasPrefix("warning out discard: test.yaml:2:") }
+    let reported = pipeline.log.filter { $0.hasPrefix("warning out/discard: test.yaml:2:") }
     #expect(reported.count == 1)
     #expect(
       reported.first?.contains("\(count - written) events were taken but not delivered: ") == true, "\(pipeline.log)")

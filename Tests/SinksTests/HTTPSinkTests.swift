@@ -379,10 +379,10 @@ import Testing
     #expect(sending.outcome == .completed)
     #expect(
       sending.log == [
-        "warning shop http: nobody listens; trying again",
-        "info shop http: the server responds again, after 8 failed requests in 5s500ms",
-        "warning shop http: POST answered 500; trying again",
-        "info shop http: the server responds again, after 1 failed request in 100ms",
+        "warning shop/http: nobody listens; trying again",
+        "info shop/http: the server responds again, after 8 failed requests in 5s500ms",
+        "warning shop/http: POST answered 500; trying again",
+        "info shop/http: the server responds again, after 1 failed request in 100ms",
       ], "\(sending.log)")
   }
 

@@ -35,7 +35,7 @@ import Testing
     pipeline.run()
     #expect(
       pipeline.probe("lost").events == [
-        #"{"error":"the server refused the event with \#(status): no 2","code":"RX504","step":"shop http","#
+        #"{"error":"the server refused the event with \#(status): no 2","code":"RX504","step":"shop/http","#
           + #""at":"test.yaml:4:3","source":"events","offset":1,"event":2}"#
       ])
     #expect(pipeline.counters.sent == 2, "the error is none of them")
@@ -151,7 +151,7 @@ import Testing
     #expect(pipeline.probe("lost").events == (1...4).map { "[\($0),\"\(reason)\"]" })
     #expect(pipeline.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n", "7\n"])
     #expect(
-      pipeline.log == ["warning shop http: \(reason); events go to the errors output until the server accepts some"])
+      pipeline.log == ["warning shop/http: \(reason); events go to the errors output until the server accepts some"])
     #expect(pipeline.counters.sent == 3 && pipeline.counters.rejected == 4)
   }
 
@@ -178,7 +178,7 @@ import Testing
     #expect(pipeline.counters.rejected == 0)
     #expect(pipeline.counters.undelivered == 3)
     #expect(
-      pipeline.log == ["warning shop http: the server had not acknowledged 3 events when the pipeline ended"])
+      pipeline.log == ["warning shop/http: the server had not acknowledged 3 events when the pipeline ended"])
   }
 
   private let spare = """

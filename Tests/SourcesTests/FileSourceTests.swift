@@ -67,7 +67,7 @@ import Testing
     #expect(reading.outcome == .completed)
     #expect(
       reading.log == [
-        "warning input file: test.yaml:3:12: no file matches '\(scratch("*.none"))', so there is nothing to read"
+        "warning input/file: test.yaml:3:12: no file matches '\(scratch("*.none"))', so there is nothing to read"
       ])
   }
 

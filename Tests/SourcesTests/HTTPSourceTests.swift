@@ -467,7 +467,7 @@ import Testing
     asking.http.script = { [down] number, _ in number < 100 ? .failure(down) : ScriptedHTTP.status(200, "1") }
     asking.run()
     #expect(asking.out == ["1m40s 1", "1m40s |"])
-    let line = "warning seen/1 retry: cannot connect to h.example:80: Connection refused; trying again"
+    let line = "warning seen/retry: cannot connect to h.example:80: Connection refused; trying again"
     #expect(asking.log == [line, line + " (and 59 times before)"])
   }
 

@@ -29,7 +29,7 @@ extension Compilation {
     }
     guard let plan = named(place, from: nil) else { return nil }
     let node = ComponentNode(keyword: Located(parts[1], at: command.name.location), location: command.name.location)
-    let step = addStep(node, context, label: parts[0])
+    let step = addStep(node, context)
     let output = CommandOutput(kind: kind, command: place, type: plan.type)
     return SignalPlan(
       .node(output, makeSegment(), inputs: [commandSignal(place, context)]), step: step,
@@ -40,7 +40,7 @@ extension Compilation {
     let component = ComponentNode(
       keyword: Located("command", at: entries[at].name.location), arguments: node.arguments,
       location: node.location)
-    let step = addStep(component, context, label: context.owner)
+    let step = addStep(component, context)
     var (decoded, isWhole) = decode(CatalogueEntry(command: Command.self, "command"), component)
     guard case .command(let any) = decoded, var command = any as? Command else { return nil }
     let segment = makeSegment()
@@ -134,7 +134,7 @@ extension Compilation {
     guard !commands.isEmpty else { return signal }
     let location = steps[signal.step.number].location
     let node = ComponentNode(keyword: Located("hold", at: location), location: location)
-    let step = addStep(node, context, label: context.owner)
+    let step = addStep(node, context)
     let inputs = [signal] + commands.map { commandSignal($0, context) }
     return SignalPlan(
       .node(CommandHold(commands: commands), makeSegment(), inputs: inputs), step: step, type: signal.type)

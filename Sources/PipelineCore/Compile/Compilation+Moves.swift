@@ -1,7 +1,7 @@
 /// `movedFrom` beside a step: the name of the step in a saved state.
 extension Compilation {
-  /// Notes the former name of the last step: its keyword or name, with the signal before it if that was another one, in the form of a state
-  /// (`books/scan`) or of a message (`books/2 scan`).
+  /// Notes the former name of the last step: its keyword or name, with the signal before it if that was another one, as messages and
+  /// states name it (`books/scan`), or as older messages did (`books/2 scan`).
   func note(movedFrom option: YAMLNode, _ context: SignalContext) {
     guard let text = option.string, !text.isEmpty else {
       diagnostics.report(

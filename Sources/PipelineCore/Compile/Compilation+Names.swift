@@ -116,7 +116,7 @@ extension Compilation {
       let context = SignalContext(owner: name, path: name)
       let body: SignalPlan? =
         if let source = file.sources.first(where: { $0.name.value == name }) {
-          self.source(source.node, context, label: name)
+          self.source(source.node, context)
         } else if let signal = file.signals.first(where: { $0.name.value == name }) {
           self.signal(signal.node, context)
         } else {

@@ -182,7 +182,7 @@ final class Compilation: SignalCompiler {
     case .reference(let reference): origin = self.reference(reference, context)
     case .inline(let component):
       refuseOptions(component.options, known: Self.sourceOptions)
-      origin = source(component, context, label: context.owner)
+      origin = source(component, context)
     case .combining(let combining): origin = self.combining(combining, context)
     }
     // The chain of a faulty origin is compiled too, to report its errors.
@@ -191,8 +191,8 @@ final class Compilation: SignalCompiler {
     return origin == nil ? nil : chain
   }
 
-  func source(_ node: ComponentNode, _ context: SignalContext, label: String) -> SignalPlan? {
-    let step = addStep(node, context, label: label)
+  func source(_ node: ComponentNode, _ context: SignalContext) -> SignalPlan? {
+    let step = addStep(node, context)
     guard let entry = entry(.source, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .source(var source) = component else { return nil }
@@ -228,8 +228,7 @@ final class Compilation: SignalCompiler {
       return nil
     }
     let component = component(of: node)
-    let step = addStep(
-      component, context, label: context.owner, more: node.inputs.map { $0.name?.value ?? "" })
+    let step = addStep(component, context, more: node.inputs.map { $0.name?.value ?? "" })
     var inputs: [SignalPlan] = []
     var failed = false
     for (number, input) in node.inputs.enumerated() {
@@ -306,7 +305,7 @@ final class Compilation: SignalCompiler {
 
     var open: Segment?
     for (position, node) in nodes.enumerated() {
-      let step = addStep(node, context, label: "\(context.owner)/\(position + 1)")
+      let step = addStep(node, context)
       guard let entry = entry(.operator, node) else {
         failed = true
         type = .dyn
@@ -382,7 +381,7 @@ final class Compilation: SignalCompiler {
     let chained = chain(named.node.chain, origin ?? placeholder, context)
     let input = origin == nil ? nil : chained.map { holding(commandReach(of: $0).later, $0, context) }
     let node = named.node.component
-    let step = addStep(node, context, label: named.name.value)
+    let step = addStep(node, context)
     guard let entry = entry(.sink, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .sink(var sink) = component else { return nil }
@@ -396,9 +395,7 @@ final class Compilation: SignalCompiler {
 
   // MARK: Components
 
-  func addStep(
-    _ node: ComponentNode, _ context: SignalContext, label: String, more: [String] = []
-  ) -> StepID {
+  func addStep(_ node: ComponentNode, _ context: SignalContext, more: [String] = []) -> StepID {
     var policy: ErrorPolicy?
     if let option = node.options["onError"] {
       policy = option.string.flatMap(ErrorPolicy.init)
@@ -413,9 +410,7 @@ final class Compilation: SignalCompiler {
     let name = node.options["name"]?.string
     steps.append(
       StepPlan(
-        keyword: node.keyword.value, owner: context.owner,
-        label: name.map { "\(label) (\($0))" } ?? "\(label) \(node.keyword.value)",
-        location: node.keyword.location, onError: policy,
+        keyword: node.keyword.value, owner: context.owner, location: node.keyword.location, onError: policy,
         key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more),
         delivery: node.options["delivery"].flatMap { delivery($0, of: node, context) },
         settings: StepSettings(node.arguments, inputs: more)))

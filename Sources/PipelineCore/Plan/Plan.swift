@@ -154,8 +154,12 @@ package struct StepPlan: Sendable {
   package var keyword: String
   /// The named source, signal or sink that contains it.
   package var owner: String
-  /// `owner`, the position in the chain, and the keyword: `books/2 filter`.
-  package var label: String
+  /// The name of the step wherever one is shown: the signal or sink, the steps in whose inner chains it is, and its keyword or the name that the file
+  /// gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It stays the same when another step is inserted, and no two steps have the same.
+  package var label: String {
+    // The names of sinks and signals differ, and have no dots.
+    key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
+  }
   package var location: SourceLocation
   /// The policy in the file; nil: the operator's default.
   package var onError: ErrorPolicy?

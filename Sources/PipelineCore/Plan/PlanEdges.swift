@@ -60,13 +60,8 @@ extension Plan {
 
   package func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceComponent }
 
-  /// The name of a step that views and metrics use: signal and keyword, or the name that the file gives it. It stays the same when another
-  /// step is inserted, and no two steps have the same.
-  package func id(of step: StepID) -> String {
-    let key = steps[step.number].key
-    // The names of sinks and signals differ, and have no dots.
-    return key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
-  }
+  /// The name of a step, see ``StepPlan/label``.
+  package func id(of step: StepID) -> String { steps[step.number].label }
 
   /// The name of an edge's end, with the names of steps that ``id(of:)-(StepID)`` gives.
   package func id(of end: EdgePlan.End) -> String {

@@ -42,6 +42,6 @@ extension BoundComponent {
 }
 
 extension NodeContext {
-  /// The label of the step, for messages: `out/2 shorten`.
+  /// The label of the step, for messages: `out/shorten`.
   var label: String { execution.plan.steps[step.number].label }
 }

@@ -2,7 +2,7 @@ import PipelineCore
 
 /// The arguments of opening an instance.
 struct PluginOpening: Sendable {
-  /// The label of its step, for messages: `out/2 shorten`.
+  /// The label of its step, for messages: `out/shorten`.
   var step: String
   /// The pipeline's name.
   var pipeline = ""

@@ -23,11 +23,10 @@ extension Services {
   /// Has the log say which pipeline and which component a record is of, by the names of metrics.
   mutating func writeLog(of index: PlanIndex, to log: LogWriter) {
     let pipeline = index.plan.name
-    let names = index.namesByLabel
     self.log = { level, component, message in
       log.write(
         level.logLevel, pipeline, message,
-        component: component == pipeline ? "" : names[component] ?? component)
+        component: component == pipeline ? "" : component)
     }
   }
 }

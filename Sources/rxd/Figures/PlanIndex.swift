@@ -54,10 +54,5 @@ final class PlanIndex {
     return links
   }()
 
-  /// The names of steps, by the labels with which they log.
-  private(set) lazy var namesByLabel = Dictionary(
-    plan.steps.indices.map { (plan.steps[$0].label, plan.id(of: StepID($0))) }
-  ) { first, _ in first }
-
   init(_ plan: Plan) { self.plan = plan }
 }

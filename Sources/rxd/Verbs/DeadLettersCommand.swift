@@ -325,7 +325,7 @@ struct ReplayPlan {
       return
     }
     // The request that an answer would be for is gone.
-    if let sink = document.sink, !document.step.hasSuffix(" reply") {
+    if let sink = document.sink, !document.isOfReply {
       do throws(StateFault) {
         rows.append(
           try document.row(

@@ -77,7 +77,7 @@ import Testing
       sinks: { x: { from: a, discard: {} }, y: { from: b, delivery: bestEffort, discard: {} } }
       """)
     let out = plan.steps.indices.filter { plan.isBestEffort(StepID($0)) }.map { plan.steps[$0].label }
-    #expect(out == ["a file", "y discard"])
+    #expect(out == ["a/file", "y/discard"])
     #expect(plan.sinks.map { plan.isBestEffort($0.step) } == [false, true])
   }
 

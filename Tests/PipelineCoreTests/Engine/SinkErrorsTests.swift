@@ -33,7 +33,7 @@ import Testing
     #expect(run.out.entries.map(\.moment) == [.next(.int(2)), .next(.int(6)), .complete])
     #expect(run.sinks["lost"]?.entries.map(\.at) == [.milliseconds(2), .milliseconds(5)])
     let letter = try #require(run.texts["lost"]?.first)
-    for part in [#""error":"#, #""code":"RX503""#, #""step":"out/1 map""#, #""at":"test.yaml:3"#, #""source":"a""#] {
+    for part in [#""error":"#, #""code":"RX503""#, #""step":"out/map""#, #""at":"test.yaml:3"#, #""source":"a""#] {
       #expect(letter.contains(part), "\(letter)")
     }
     #expect(letter.hasSuffix(#""event":"x"}"#))

@@ -26,6 +26,7 @@ import Testing
   @Test(
     arguments: [
       ("RX503", "out/2 map", nil), ("RX504", "out/2 map", nil), ("RX501", "n stdin", nil), ("RX504", "out file", "out"),
+      ("RX503", "out/map", nil), ("RX501", "n/stdin", nil), ("RX504", "out/file", "out"),
     ] as [(String, String, String?)])
   func namesTheSink(_ code: String, _ step: String, _ sink: String?) throws {
     #expect(try #require(document(#"{"error":"e","code":"\#(code)","step":"\#(step)","event":1}"#)).sink == sink)

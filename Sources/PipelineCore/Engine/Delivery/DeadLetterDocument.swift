@@ -4,7 +4,7 @@ package struct DeadLetterDocument {
   package let error: String
   /// `RX504`.
   package let code: String
-  /// The label of the step that rejected the event: `out http`, `books/2 filter`.
+  /// The name of the step that rejected the event: `out/http`, `books/filter`; of older versions `out http`, `books/2 filter`.
   package let step: String
   /// The location of the step in the pipeline file.
   package let at: String
@@ -65,12 +65,17 @@ package struct DeadLetterDocument {
     self.pipeline = pipeline
   }
 
-  /// The sink that could not deliver the event; nil: another step, a decoder, or a step in the sink's chain rejected it.
+  /// The sink that could not deliver the event; nil: another step or a decoder rejected it.
   package var sink: String? {
     guard code == Diagnostic.Code.eventNotDeliverable.name else { return nil }
-    let name = step.prefix { $0 != " " }
-    return name.isEmpty || name.contains("/") ? nil : String(name)
+    let parts = step.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+    if parts.count == 2 { return parts[0].isEmpty || parts[0].contains("/") ? nil : String(parts[0]) }
+    let name = step.prefix { $0 != "/" }
+    return name.isEmpty ? nil : String(name)
   }
+
+  /// Whether the sink answers a request, which is gone.
+  package var isOfReply: Bool { step.hasSuffix(" reply") || step.hasSuffix("/reply") }
 
   /// Why the event is only a part of the rejected input; nil: it is complete.
   package var isCutBecause: String? {

@@ -79,7 +79,7 @@ struct StepPattern {
     let described = plan.steps[step.number]
     switch kind {
     case .name(let pattern):
-      return [plan.id(of: step), described.owner, described.label].contains { Wildcard.matches(pattern, $0) }
+      return [described.label, described.owner].contains { Wildcard.matches(pattern, $0) }
     case .line(let file, let number):
       let path = plan.source.name
       guard path == file || path.hasSuffix("/" + file) || file.isEmpty else { return false }
