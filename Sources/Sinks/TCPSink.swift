@@ -28,7 +28,7 @@ package struct TCPSink: SinkComponent {
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
-      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("encode", \.encode, nested: EncodeParameter.ofMessages, "How events are encoded as bytes."),
       .init("framing", \.framing, "How messages are delimited."),
       .init("tls", \.tls, "Encrypts the connection; `tls: {}` trusts the certificates that the system trusts."),
       .init(

@@ -21,7 +21,7 @@ package struct UDPSink: SinkComponent {
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
-      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("encode", \.encode, nested: EncodeParameter.ofMessages, "How events are encoded as bytes."),
       .init("queue", \.queue, "How much may wait while the host cannot be resolved or reached."),
     ],
     examples: [.snippet("a JSON document in each datagram", "udp: 127.0.0.1:5170")],

@@ -27,7 +27,7 @@ package struct UnixSink: SinkComponent {
     parameters: [
       .init("path", \.path, primary: true, required: true, "The path; one that begins with `@` is an abstract name."),
       .init("kind", \.kind, "What the receiver takes."),
-      .init("encode", \.encode, "How events are encoded as bytes."),
+      .init("encode", \.encode, nested: EncodeParameter.ofMessages, "How events are encoded as bytes."),
       .init("framing", \.framing, applies: .word("kind", ["stream"]), "How the messages of a stream are delimited."),
       .init("reconnect", \.reconnect, "The pauses between attempts to connect."),
       .init("queue", \.queue, "How much may wait."),

@@ -83,6 +83,12 @@ package struct CharsetParameter: ParameterValue {
           ? "Leave it out: bytes are not converted"
           : "Read lines ('json', 'ndjson', 'text' ...), or convert the input with iconv(1)")
     default:
+      if options.invalidUTF8 == .bytes {
+        context.badValue(
+          at: context.location(of: "decode"),
+          "'invalidUTF8: bytes' has no effect with 'charset: \(charset.name)': what is no text in it is rejected",
+          .conflictingParameters, help: "Write 'invalidUTF8: replace' or 'reject'")
+      }
       if joins, charset.isUTF16 {
         context.badValue(
           at: context.location(of: "join"), "'join' cannot be used with 'charset: \(charset.name)' and 'follow'",

@@ -77,7 +77,9 @@ package struct Exec: SourceComponent {
       .init("immediate", \.immediate, applies: .with("every"), "Whether the first run starts at once."),
       .init("streaming", \.streaming, "Send lines while the program runs, however long."),
       .init("emit", \.emit, "What becomes an event."),
-      .init("decode", \.decode, applies: .word("emit", ["output"]), "How its output is decoded into events."),
+      .init(
+        "decode", \.decode, applies: .word("emit", ["output"]), nested: DecodeParameter.withCharset,
+        "How its output is decoded into events."),
       .init(
         "charset", \.charset,
         applies: .word("emit", ["output"]),

@@ -111,7 +111,9 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       .init("path", \.path, "The only path to serve; others are answered 404, or by other servers of the address."),
       .init(
         "methods", \.methods, "The only methods to serve; others are answered 405, or by other servers of the path."),
-      .init("decode", \.decode, "How bodies are decoded into events; by default the event is the request itself."),
+      .init(
+        "decode", \.decode, nested: DecodeParameter.withCharset,
+        "How bodies are decoded into events; by default the event is the request itself."),
       .init(
         "charset", \.charset,
         applies: .with("decode"),

@@ -21,7 +21,8 @@ package struct Stdin: SourceComponent {
       a process can read standard input. A reload goes on in the middle of a line or an event; at a stop the start of a line is the last line.
       """,
     parameters: [
-      .init("decode", \.decode, primary: true, "How bytes are decoded into events."),
+      .init(
+        "decode", \.decode, primary: true, nested: DecodeParameter.withCharset, "How bytes are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."

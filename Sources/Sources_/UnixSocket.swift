@@ -38,7 +38,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
       .init(
         "mode", \.mode, applies: .notBegins("path", ["systemd:", "@"]),
         "The permissions of the socket, in octal digits."),
-      .init("decode", \.decode, "How messages are decoded into events."),
+      .init("decode", \.decode, nested: DecodeParameter.withCharset, "How messages are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),

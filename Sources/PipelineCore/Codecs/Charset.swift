@@ -25,6 +25,9 @@ package struct Charset: Sendable, Equatable {
     "utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "latin1", "windows-1252", "cp1252",
   ]
 
+  /// The names of ISO 8859-1, in which each byte is a character.
+  static let namesOfLatin1 = ["latin1", "iso-8859-1", "latin-1"]
+
   /// Whether the name stands for UTF-8.
   package static func isUTF8(_ name: String) -> Bool {
     ["utf-8", "utf8", "us-ascii", "ascii"].contains(name.lowercased())
@@ -37,7 +40,7 @@ package struct Charset: Sendable, Equatable {
     case "utf-16", "utf16": kind = .utf16(isBig: nil)
     case "utf-16le", "utf16le": kind = .utf16(isBig: false)
     case "utf-16be", "utf16be": kind = .utf16(isBig: true)
-    case "iso-8859-1", "latin1", "latin-1": kind = .latin1
+    case let name where Self.namesOfLatin1.contains(name): kind = .latin1
     case "windows-1252", "cp1252": kind = .windows1252
     default:
       kind = .library

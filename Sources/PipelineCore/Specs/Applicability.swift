@@ -17,32 +17,83 @@ public indirect enum Applicability: Sendable, Equatable {
   case template(String)
   case all([Applicability])
   case any([Applicability])
+  /// Never, for this reason: a sentence's part such as "a header would be a message of its own".
+  case never(String)
 
   /// The parameter is the given word or has it as its default.
   package static func on(_ name: String) -> Applicability { .word(name, ["true"]) }
   package static func off(_ name: String) -> Applicability { .word(name, ["false"]) }
 
+  /// The condition as a sentence: "Only with `follow: true`.", "Not with `decode: whole`, `bytes` or `prometheus`."
+  package var sentence: String {
+    switch self {
+    case .never(let reason): return "Has no effect here: \(reason)."
+    case .all(let parts):
+      let excluded = parts.compactMap { $0.excluded("`") }
+      let asked = parts.filter { $0.excluded("`") == nil }
+      if excluded.isEmpty { break }
+      let rest = "ot with \(Self.list(excluded, "or"))."
+      return asked.isEmpty ? "N\(rest)" : "Only \(Applicability.all(asked).phrase()), n\(rest)"
+    default:
+      if let excluded = excluded("`") { return "Not with \(excluded)." }
+    }
+    return "Only \(phrase())."
+  }
+
   /// The condition as a phrase: "with `follow: true`". `quote` surrounds YAML.
   package func phrase(_ quote: String = "`") -> String {
-    func quoted(_ text: String) -> String { quote + text + quote }
-    func plain(_ name: String) -> String { name.hasPrefix("/") ? String(name.dropFirst()) : name }
-    func settings(_ name: String, _ words: [String]) -> String {
-      words.map { quoted("\(plain(name)): \($0)") }.joined(separator: " or ")
-    }
+    if let excluded = excluded(quote) { return "without \(excluded)" }
+    if let asked = asked(quote) { return "with \(asked)" }
     switch self {
-    case .with(let name): return "with \(quoted(plain(name)))"
-    case .word(let name, ["false"]): return "without \(quoted("\(plain(name)): true"))"
-    case .word(let name, let words): return "with \(settings(name, words))"
-    case .notWord(let name, let words): return "without \(settings(name, words))"
-    case .begins(let name, let starts):
-      return "with \(quoted(plain(name))) that begins with \(starts.map { quoted($0) }.joined(separator: " or "))"
-    case .notBegins(let name, let starts):
-      return
-        "with \(quoted(plain(name))) that does not begin with \(starts.map { quoted($0) }.joined(separator: " or "))"
-    case .template(let name): return "with {{ }} in \(quoted(plain(name)))"
-    case .all(let parts): return parts.map { $0.phrase(quote) }.joined(separator: " and ")
-    case .any(let parts): return parts.map { $0.phrase(quote) }.joined(separator: ", or ")
+    case .all(let parts):
+      let (asked, rest) = (parts.compactMap { $0.asked(quote) }, parts.filter { $0.asked(quote) == nil })
+      return ((asked.isEmpty ? [] : ["with \(Self.list(asked, "and"))"]) + rest.map { $0.phrase(quote) })
+        .joined(separator: " and ")
+    case .any(let parts):
+      let asked = parts.compactMap { $0.asked(quote) }
+      if asked.count == parts.count { return "with \(Self.list(asked, "or"))" }
+      return parts.map { $0.phrase(quote) }.joined(separator: ", or ")
+    default: return ""
     }
+  }
+
+  /// What must be there: "`mode: a` or `b`"; nil: the condition is of another kind.
+  private func asked(_ quote: String) -> String? {
+    switch self {
+    case .with(let name): Self.quoted(Self.plain(name), quote)
+    case .word(_, ["false"]): nil
+    case .word(let name, let words): Self.settings(name, words, quote)
+    case .begins(let name, let starts): Self.text(name, starts, quote)
+    case .template(let name): "{{ }} in \(Self.quoted(Self.plain(name), quote))"
+    default: nil
+    }
+  }
+
+  /// What must not be there; nil: the condition is of another kind.
+  private func excluded(_ quote: String) -> String? {
+    switch self {
+    case .word(let name, ["false"]): Self.settings(name, ["true"], quote)
+    case .notWord(let name, let words): Self.settings(name, words, quote)
+    case .notBegins(let name, let starts): Self.text(name, starts, quote)
+    default: nil
+    }
+  }
+
+  /// `mode: a`, `b` or `c`.
+  fileprivate static func settings(_ name: String, _ words: [String], _ quote: String) -> String {
+    list(words.enumerated().map { quoted($0 == 0 ? "\(plain(name)): \($1)" : $1, quote) }, "or")
+  }
+
+  private static func text(_ name: String, _ starts: [String], _ quote: String) -> String {
+    "\(quoted(plain(name), quote)) that begins with \(list(starts.map { quoted($0, quote) }, "or"))"
+  }
+
+  private static func quoted(_ text: String, _ quote: String) -> String { quote + text + quote }
+  fileprivate static func plain(_ name: String) -> String { name.hasPrefix("/") ? String(name.dropFirst()) : name }
+
+  private static func list(_ items: [String], _ word: String) -> String {
+    guard let last = items.last, items.count > 1 else { return items.joined() }
+    return "\(items.dropLast().joined(separator: ", ")) \(word) \(last)"
   }
 
   /// The names of the parameters that decide.
@@ -52,6 +103,7 @@ public indirect enum Applicability: Sendable, Equatable {
       .template(let name):
       [name]
     case .all(let parts), .any(let parts): parts.flatMap(\.names)
+    case .never: []
     }
   }
 
@@ -68,6 +120,7 @@ public indirect enum Applicability: Sendable, Equatable {
     case .template(let name): setting(name).node.map(Self.hasTemplate) ?? false
     case .all(let parts): parts.allSatisfy { $0.holds(setting) }
     case .any(let parts): parts.contains { $0.holds(setting) }
+    case .never: false
     }
   }
 
@@ -107,7 +160,7 @@ struct ParameterSetting {
 }
 
 extension ParameterShape {
-  /// The shape with further conditions of fields, by name.
+  /// The shape with further conditions of fields, by name; `csv.header` is a field of a field.
   func adding(_ conditions: [String: Applicability]) -> ParameterShape {
     guard !conditions.isEmpty else { return self }
     switch self {
@@ -118,6 +171,10 @@ extension ParameterShape {
           if let condition = conditions[field.name] {
             field.applies = field.applies.map { .all([$0, condition]) } ?? condition
           }
+          let inner = conditions.filter { $0.key.hasPrefix("\(field.name).") }.map {
+            (String($0.key.dropFirst(field.name.count + 1)), $0.value)
+          }
+          field.shape = field.shape.adding(Dictionary(inner) { $1 })
           return field
         })
     case .oneOf(let shapes): return .oneOf(shapes.map { $0.adding(conditions) })
@@ -137,8 +194,7 @@ extension DecodingContext {
 
   private mutating func refuse(_ infos: [ParameterInfo], among root: [ParameterInfo], prefix: String) {
     for info in infos {
-      // The text of a preset is the same for all values of its parameters.
-      guard let node = given(prefix + info.name), node.location.text.preset == nil else { continue }
+      guard let node = given(prefix + info.name) else { continue }
       let condition = info.applies ?? .all([])
       func setting(_ name: String) -> ParameterSetting {
         let isRoot = name.hasPrefix("/")
@@ -164,15 +220,16 @@ extension DecodingContext {
 extension Applicability {
   /// The reason why the parameter has no effect: "without 'every'", "with 'mode: replace'".
   func unmet(_ setting: (String) -> ParameterSetting) -> String {
-    func plain(_ name: String) -> String { name.hasPrefix("/") ? String(name.dropFirst()) : name }
+    func plain(_ name: String) -> String { Self.plain(name) }
     switch self {
     case .with(let name): return "without '\(plain(name))'"
     case .word(let name, ["false"]): return "with '\(plain(name)): true'"
     case .word(let name, let words):
       if let written = setting(name).node?.string { return "with '\(plain(name)): \(Printable.cut(written))'" }
-      return "without \(words.map { "'\(plain(name)): \($0)'" }.joined(separator: " or "))"
+      return "without \(Self.settings(name, words, "'"))"
     case .notWord(let name, let words):
-      return "with \(words.map { "'\(plain(name)): \($0)'" }.joined(separator: " or "))"
+      let found = (setting(name).words ?? []).filter(words.contains)
+      return "with \(Self.settings(name, found.isEmpty ? words : found, "'"))"
     case .begins(let name, let starts):
       return "unless '\(plain(name))' begins with \(starts.map { "'\($0)'" }.joined(separator: " or "))"
     case .notBegins(let name, let starts):
@@ -181,12 +238,13 @@ extension Applicability {
     case .all(let parts):
       return parts.first { !$0.holds(setting) }?.unmet(setting) ?? "but \(phrase("'"))"
     case .any: return "but \(phrase("'"))"
+    case .never(let reason): return "here: \(reason)"
     }
   }
 
   /// What to do about it.
   func remedy(_ parameter: String, _ setting: (String) -> ParameterSetting) -> String {
-    func plain(_ name: String) -> String { name.hasPrefix("/") ? String(name.dropFirst()) : name }
+    func plain(_ name: String) -> String { Self.plain(name) }
     switch self {
     case .with(let name): return "Add '\(plain(name))', or leave '\(parameter)' out"
     case .word(let name, let words) where words != ["false"]:

@@ -48,10 +48,19 @@ package struct DecodeParameter: ParameterValue {
     }
     let name = YAMLNode(.scalar(entry.key), at: entry.key.location)
     guard let format = Format.decode(name, &context)?.format else { return nil }
-    var parameter = DecodeParameter(format)
     let outer = context.parameter
     context.parameter = format.rawValue
     defer { context.parameter = outer }
+    var parameter: DecodeParameter?
+    // The conditions of options see what is given.
+    context.enter(format.rawValue, at: entry.value) { parameter = options(of: format, entry, &$0) }
+    return parameter.flatMap { checked($0, entry.value, &context) }
+  }
+
+  private static func options(
+    of format: DecoderFormat, _ entry: YAMLEntry, _ context: inout DecodingContext
+  ) -> DecodeParameter? {
+    var parameter = DecodeParameter(format)
     switch format {
     case .syslog:
       guard let fields = SyslogFields.decode(entry.value, &context) else { return nil }
@@ -94,8 +103,14 @@ package struct DecodeParameter: ParameterValue {
     case .prometheus, .bytes:
       break
     }
-    return checked(parameter, entry.value, &context)
+    return parameter
   }
+
+  /// The conditions of options where the component has `charset`: with a charset in which each byte is a character no text is faulty.
+  package static let withCharset: [String: Applicability] = Dictionary(
+    uniqueKeysWithValues: ["text", "lines", "whole", "statsd", "syslog"].map {
+      ("\($0).invalidUTF8", .notWord("/charset", Charset.namesOfLatin1))
+    })
 
   /// Reports patterns that do not compile and options that exclude each other.
   private static func checked(
@@ -377,23 +392,35 @@ public struct EncodeParameter: ParameterValue {
     let outer = context.parameter
     context.parameter = name
     defer { context.parameter = outer }
-    switch format {
-    case .json:
-      guard let fields = JSONEncodeFields.decode(value, &context) else { return nil }
-      parameter.options.indent = fields.indent == 0 ? nil : fields.indent
-    case .csv:
-      guard let fields = CSVEncodeFields.decode(value, &context) else { return nil }
-      parameter.options.csv.columns = fields.columns.isEmpty ? nil : fields.columns
-      parameter.options.csv.header = fields.header
-    case .influx:
-      guard let fields = InfluxEncodeFields.decode(value, &context) else { return nil }
-      parameter.options.precision = fields.precision
-    default:
-      context.badValue(value, "the encoder '\(name)' has no parameters", .unknownParameter)
-      return nil
-    }
-    return parameter
+    var isSound = false
+    // The conditions of options see what is given.
+    context.enter(name, at: value) { isSound = parameter.read(value, &$0) }
+    return isSound ? parameter : nil
   }
+
+  private mutating func read(_ value: YAMLNode, _ context: inout DecodingContext) -> Bool {
+    switch options.format {
+    case .json:
+      guard let fields = JSONEncodeFields.decode(value, &context) else { return false }
+      options.indent = fields.indent == 0 ? nil : fields.indent
+    case .csv:
+      guard let fields = CSVEncodeFields.decode(value, &context) else { return false }
+      options.csv.columns = fields.columns.isEmpty ? nil : fields.columns
+      options.csv.header = fields.header
+    case .influx:
+      guard let fields = InfluxEncodeFields.decode(value, &context) else { return false }
+      options.precision = fields.precision
+    default:
+      context.badValue(value, "the encoder '\(options.format.rawValue)' has no parameters", .unknownParameter)
+      return false
+    }
+    return true
+  }
+
+  /// The conditions of options where each event is a message of its own.
+  package static let ofMessages: [String: Applicability] = [
+    "csv.header": .never("receivers could not tell a header from an event, so none is sent")
+  ]
 
   /// An encoder; the options were checked when they were decoded.
   package func makeEncoder() -> any EventEncoder {

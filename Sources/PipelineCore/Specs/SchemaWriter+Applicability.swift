@@ -42,6 +42,7 @@ extension SchemaWriter {
         name, any([.object([("type", .string("string")), ("pattern", .string("^(\(pattern))"))]), type("array")]),
         holdsByDefault: false)
     case .notBegins: return nil
+    case .never: return .bool(false)
     case .template(let name):
       return member(
         name, any([.object([("type", .string("string")), ("pattern", .string("\\{\\{"))]), type("array", "object")]),

@@ -23,7 +23,7 @@ package enum SpecText {
   }
 
   /// When a parameter has an effect, one sentence; nil: always.
-  package static func condition(_ info: ParameterInfo) -> String? { info.applies.map { "Only \($0.phrase())." } }
+  package static func condition(_ info: ParameterInfo) -> String? { info.applies?.sentence }
 
   /// The type in a word or two; the fields of a record are listed after it.
   package static func typeName(_ shape: ParameterShape) -> String {

@@ -9,26 +9,31 @@ import Testing
   static let bases: [String: [String]] = [
     "source file": [
       "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }",
-      "path: a, join: { start: x, @join }",
+      "path: a, join: { start: x, @join }", "path: a, charset: latin1",
     ],
-    "source stdin": ["", "decode: whole", "decode: { whole: { invalidUTF8: bytes } }"],
+    "source stdin": ["", "decode: whole", "decode: { whole: { invalidUTF8: bytes } }", "charset: latin1"],
+    "source udp": ["address: 1", "address: 1, charset: latin1"],
     "source exec": [
+      "command: [a], charset: latin1",
       "command: [a]", "command: [a], every: 1s", "command: [a], streaming: true", "command: [a], emit: exit",
     ],
     "source http": [
+      "url: 'http://h', charset: latin1",
       "url: 'http://h'", "url: 'https://h', every: 1s", "url: 'http://h', pages: { page: p, until: 'true', @pages }",
       "url: 'http://h', pages: { cursor: 'null', @pages }", "url: 'http://h', pages: { next: 'null', @pages }",
     ],
     "source sse": ["url: 'http://h'", "url: 'https://h'"],
-    "source httpServer": ["address: 1", "address: 1, decode: json"],
+    "source httpServer": ["address: 1", "address: 1, decode: json", "address: 1, charset: latin1"],
     "source interval": ["every: 1s", "cron: '* * * * *'"],
     "source sqlite": ["path: a, query: SELECT 1", "path: a, query: SELECT 1, every: 1s, key: k"],
     "source syslog": ["address: 1", "address: 1, transport: tcp", "address: /run/a"],
     "source statsd": ["address: 1", "address: 1, transport: tcp", "address: /run/a"],
     "source tcp": [
+      "address: 1, charset: latin1",
       "address: 1", "address: 1, framing: { by: lines, @framing }", "address: 1, framing: { by: length, @framing }",
     ],
     "source unix": [
+      "path: /a, charset: latin1",
       "path: /a", "path: /a, kind: datagram", "path: 'systemd:a'", "path: /a, framing: { by: length, @framing }",
       "path: /a, framing: { by: nul, @framing }",
     ],
@@ -50,6 +55,7 @@ import Testing
     ],
     "sink syslog": ["address: 1", "address: 1, transport: tcp", "address: 1, transport: tcp, tls: {}"],
     "sink tcp": ["address: 1", "address: 1, tls: {}"],
+    "sink udp": ["address: 1"],
     "sink unix": ["path: /a", "path: /a, kind: datagram"],
     "sink exec": ["command: [a]", "command: [a], onExit: fail"],
     "sink sqlite": [
@@ -116,6 +122,10 @@ import Testing
     var filled: String
     if parts.count == 1 {
       filled = "\(base), \(path): \(value)"
+    } else if parts.count == 3 {
+      // The option of a codec.
+      guard !base.contains("\(parts[0]):") else { return nil }
+      filled = "\(base), \(parts[0]): { \(parts[1]): { \(parts[2]): \(value) } }"
     } else {
       let mark = "@\(parts[0])"
       guard parts.count == 2, base.contains(mark) || !base.contains("\(parts[0]):") else { return nil }
@@ -140,7 +150,7 @@ import Testing
           // The base gives the parameter already.
           continue
         }
-        let parent = path.contains(".") ? node[String(path.prefix { $0 != "." })] : node
+        let parent = path.split(separator: ".").dropLast().reduce(Optional(node)) { $0?[String($1)] }
         let holds = condition.holds { name in
           let isRoot = name.hasPrefix("/") || !path.contains(".")
           var at: YAMLNode? = isRoot ? node : parent
@@ -161,6 +171,7 @@ import Testing
         if holds, !context.diagnostics.hasErrors { taken += 1 }
       }
       #expect(refused > 0, "\(path): no base shows the error")
+      if case .never = condition { continue }
       #expect(taken > 0, "\(path): no base takes it")
     }
   }
@@ -198,6 +209,95 @@ import Testing
     #expect(diagnostic.message == "'start' of 'file' has no effect without 'follow: true'")
     #expect(diagnostic.help == "Write 'follow: true', or leave 'start' out")
     #expect(diagnostic.location?.column == 19)
+  }
+
+  /// The sentences of references and of `rxd describe`.
+  @Test(
+    arguments: [
+      (.on("follow"), "Only with `follow: true`.", "with 'follow: true'"),
+      (.off("follow"), "Not with `follow: true`.", "without 'follow: true'"),
+      (
+        .word("policy", ["merge", "concat"]), "Only with `policy: merge` or `concat`.",
+        "with 'policy: merge' or 'concat'"
+      ),
+      (
+        .notWord("decode", ["whole", "bytes", "json"]), "Not with `decode: whole`, `bytes` or `json`.",
+        "without 'decode: whole', 'bytes' or 'json'"
+      ),
+      (
+        .all([.with("signal"), .word("policy", ["merge"])]), "Only with `signal` and `policy: merge`.",
+        "with 'signal' and 'policy: merge'"
+      ),
+      (
+        .all([.with("every"), .notWord("mode", ["a"])]), "Only with `every`, not with `mode: a`.",
+        "with 'every' and without 'mode: a'"
+      ),
+      (.any([.template("url"), .with("/key")]), "Only with {{ }} in `url` or `key`.", "with {{ }} in 'url' or 'key'"),
+      (
+        .begins("url", ["https:", "wss:"]), "Only with `url` that begins with `https:` or `wss:`.",
+        "with 'url' that begins with 'https:' or 'wss:'"
+      ),
+      (.never("a reason"), "Has no effect here: a reason.", ""),
+    ] as [(Applicability, String, String)])
+  func sentences(_ condition: Applicability, _ sentence: String, _ phrase: String) {
+    #expect(condition.sentence == sentence)
+    #expect(condition.phrase("'") == phrase)
+  }
+
+  // MARK: Codecs and presets
+
+  /// Options of decoders and encoders that have no effect beside other parameters.
+  @Test(arguments: [
+    (
+      "sources: { a: { file: { path: a, charset: latin1, decode: { text: { invalidUTF8: replace } } } } }\nsinks: { o: { from: a, discard: {} } }",
+      "'invalidUTF8' of 'decode.text' has no effect with 'charset: latin1'"
+    ),
+    (
+      "sources: { a: { stdin: { charset: shift_jis, decode: { lines: { invalidUTF8: bytes } } } } }\nsinks: { o: { from: a, discard: {} } }",
+      "'invalidUTF8: bytes' has no effect with 'charset: shift_jis': what is no text in it is rejected"
+    ),
+    (
+      "sources: { a: { stdin: {} } }\nsinks: { o: { from: a, tcp: { address: 1, encode: { csv: { header: false } } } } }",
+      "'header' of 'encode.csv' has no effect here: receivers could not tell a header from an event, so none is sent"
+    ),
+  ])
+  func optionsOfCodecs(_ yaml: String, _ message: String) {
+    let found = CheckingTests.check(Array(("name: t\n" + yaml).utf8), "t.yaml").diagnostics
+    #expect(found.filter { $0.severity == .error }.map(\.message) == [message])
+  }
+
+  /// No use of a preset meets a setting of its text that has no effect, whatever its parameters are; what the use itself gives is located there.
+  @Test(arguments: Preset.all.map(\.name)) func presets(_ name: String) throws {
+    let parameters = SecretTests.parameters(of: try #require(Preset.named(name)))
+    var checked = 0
+    for given in [nil] + parameters.map(Optional.some) {
+      for value in given == nil
+        ? [""] : ["1", "500", "1s", "gzip", "none", "''", "event", "{ a: event }", "{ bearer: x }"]
+      {
+        let all =
+          parameters.filter { $0.isRequired && $0.name != given?.name }.map { "\($0.name): \($0.plain)" }
+          + (given.map { ["\($0.name): \(value)"] } ?? [])
+        let yaml =
+          "name: t\nsources: { s: { values: [1] } }\nsinks: { o: { from: s, use: \(name), with: { \(all.joined(separator: ", ")) } } }\n"
+        let found = CheckingTests.check(Array(yaml.utf8), "t.yaml").diagnostics
+        checked += 1
+        #expect(
+          !found.contains { $0.message.contains("has no effect") }, "\(yaml)\n\(DiagnosticRenderer().text(found))")
+      }
+    }
+    #expect(checked > 10)
+  }
+
+  @Test func aParameterOfAPresetWithoutEffect() {
+    let yaml = """
+      name: t
+      sources: { s: { values: [1] } }
+      sinks: { o: { from: s, use: clickhouse, with: { url: 'http://127.0.0.1:1', table: t, tls: { verify: false } } } }
+
+      """
+    let text = DiagnosticRenderer().text(CheckingTests.check(Array(yaml.utf8), "t.yaml").diagnostics)
+    #expect(text.contains("'tls' of 'http' has no effect"), "\(text)")
+    #expect(text.contains("t.yaml:3:"), "\(text)")
   }
 
   /// What is not known before the file runs may be anything.
