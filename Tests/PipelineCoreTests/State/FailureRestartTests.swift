@@ -1,0 +1,167 @@
+import PipelineCore
+import PipelineTestSupport
+import PipelineTesting
+import Testing
+
+/// A pipeline that fails and is started again unchanged, several times in one process or from a store: no step loses what it kept (RX507).
+@Suite struct FailureRestartTests {
+  /// One execution on virtual time.
+  private final class Run {
+    let time = VirtualTime()
+    let executor: Executor
+    let execution: Execution
+    let store: MemoryStore?
+
+    /// - Parameter disk: With a store, which commits at once.
+    init(
+      _ plan: Plan, _ scripts: [String: SignalHistory], from state: [UInt8]?, disk: MemoryStore.Disk?, isDurable: Bool
+    ) {
+      executor = Executor(clock: time)
+      execution = Execution(
+        plan: plan, executor: executor,
+        services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
+      store = disk.map { MemoryStore($0, isImmediate: true) }
+      if let store {
+        execution.commit(with: DeliveryOptions(store: store, isDurable: isDurable))
+      } else {
+        execution.keepsStateOnFailure = true
+      }
+      execution.sinkOverride = { _ in ProbeSink(ProbeSink.Recording()) }
+      execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
+      let execution = execution
+      nonisolated(unsafe) let running = execution
+      executor.post { running.launch(restoring: state) { _ in running.finishCommits {} } }
+    }
+
+    /// Runs to the end, or at most so many turns.
+    func advance(_ turns: Int = 2000) {
+      for _ in 0..<turns {
+        if executor.runOne() { continue }
+        guard execution.outcome == nil, let next = executor.nextDeadline else { break }
+        time.advance(to: max(next, time.now))
+      }
+    }
+
+    /// As a crash does.
+    func drop() {
+      nonisolated(unsafe) let running = execution
+      executor.post { running.cancel() }
+      while executor.runOne() {}
+    }
+
+    var hasFailed: Bool { if case .failed = execution.outcome { true } else { false } }
+  }
+
+  private enum Keeping: CaseIterable { case failure, light, durable }
+
+  /// Fails, and starts again four times; returns how many restarts had a state to go on from.
+  private func restart(
+    _ yaml: String, _ scripts: [String: SignalHistory], _ keeping: Keeping, crashAfter: Int? = nil,
+    _ location: Testing.SourceLocation = #_sourceLocation
+  ) throws -> Int {
+    var state: [UInt8]?
+    var disk: MemoryStore.Disk? = keeping == .failure ? nil : .init()
+    var restarts = 0
+    for round in 0..<5 {
+      // A new process compiles the file anew.
+      let run = Run(
+        try PipelineRun.compile(yaml), scripts, from: state ?? disk?.state, disk: disk, isDurable: keeping == .durable)
+      _ = run.executor.runOne()
+      if round > 0 {
+        restarts += 1
+        let found = run.execution.refusals.map(\.message)
+        #expect(found == [], "round \(round), \(keeping):\n\(yaml)", sourceLocation: location)
+        if !found.isEmpty { break }
+      }
+      run.advance(crashAfter ?? 2000)
+      let hasFailed = run.hasFailed
+      if let store = run.store {
+        disk = store.disk
+        state = nil
+        if disk?.state == nil { break }
+      } else {
+        guard hasFailed, let saved = run.execution.savedState else { break }
+        state = saved
+      }
+      if run.execution.outcome == nil { run.drop() }
+      if !hasFailed, crashAfter == nil { break }
+    }
+    return restarts
+  }
+
+  /// Fails at its `count`th event.
+  private func failing(_ count: Int) -> String {
+    "{ name: nth, scan: { start: 0, next: running + 1 } }, { map: 'event == \(count) ? [0][1] : event', onError: fail }"
+  }
+
+  /// The shapes in which a step can stand.
+  private func shapes(_ example: MarbleCase) -> [String] {
+    let read = "  out: { from: result, probe: {} }\n"
+    var shapes = [example.yaml]
+    for count in 1...3 {
+      shapes.append(
+        example.yaml.replacing(read, with: "  out: { from: result, chain: [ \(failing(count)) ], probe: {} }\n"))
+    }
+    guard !example.isSignal, !example.text.contains("\n") else { return shapes }
+    let step = example.text.contains(":") && !example.text.hasPrefix("{") ? "{ \(example.text) }" : example.text
+    let outer = "      - \(example.text)\n"
+    for count in 1...2 {
+      for nested in [
+        "groupBy: { key: \"'k'\", chain: [ \(step), \(failing(count)) ] }",
+        "groupBy: { key: \"'k'\", chain: [ { groupBy: { key: \"'l'\", chain: [ \(step), \(failing(count)) ] } } ] }",
+        "flattenMap: { signal: { values: [1, 2, 3], chain: [ \(step), { delay: 1ms }, \(failing(count)) ] } }",
+        "flattenMap: { policy: concat, signal: { values: [1, 2], chain: [ \(step) ] } }\n      - \(failing(count).replacing("}, {", with: "}\n      - {"))",
+        "groupBy: { key: \"'k'\", chain: [ \(step) ] }\n      - \(failing(count).replacing("}, {", with: "}\n      - {"))",
+      ] {
+        shapes.append(example.yaml.replacing(outer, with: "      - \(nested)\n"))
+      }
+    }
+    shapes.append(
+      example.yaml.replacing(
+        read,
+        with: read + "  lost: { from: result.errors, chain: [ { delay: 1ms }, \(failing(1)) ], probe: {} }\n"))
+    return shapes
+  }
+
+  @Test(arguments: CatalogueExample.marbles) func examples(_ example: CatalogueExample) throws {
+    let whole = try MarbleCase(example.example)
+    let scripts = Dictionary(uniqueKeysWithValues: whole.inputs.map { ($0.name, $0.history) })
+    var restarts = 0
+    for yaml in shapes(whole) {
+      // A step may not stand in every place.
+      guard (try? PipelineRun.compile(yaml)) != nil else { continue }
+      for keeping in Keeping.allCases { restarts += try restart(yaml, scripts, keeping, example.location) }
+      restarts += try restart(yaml, scripts, .durable, crashAfter: 5, example.location)
+    }
+    // An input that fails in the middle.
+    for input in whole.inputs.indices {
+      var entries = whole.inputs[input].history.entries
+      guard entries.count > 1 else { continue }
+      entries.removeLast(entries.count / 2)
+      entries.append(.init(at: entries.last?.at ?? .zero, .error("broken")))
+      var broken = scripts
+      broken[whole.inputs[input].name] = SignalHistory(entries)
+      for keeping in Keeping.allCases { restarts += try restart(whole.yaml, broken, keeping, example.location) }
+    }
+    #expect(restarts > 0, sourceLocation: example.location)
+  }
+
+  @Test(arguments: 0..<150 as Range<UInt64>) func randomGraphs(_ seed: UInt64) throws {
+    var generator = GraphGenerator(seed: seed &+ 7_000)
+    generator.hasCommands = seed % 2 == 0
+    let graph = generator.graph()
+    var broken = graph.scripts
+    for name in broken.keys.sorted() where generator.below(2) == 0 {
+      var entries = broken[name]?.entries ?? []
+      guard entries.count > 1 else { continue }
+      entries.removeLast(generator.below(entries.count))
+      entries.append(.init(at: entries.last?.at ?? .zero, .error("broken")))
+      broken[name] = SignalHistory(entries)
+    }
+    for scripts in [graph.scripts, broken] {
+      for keeping in Keeping.allCases { _ = try restart(graph.yaml, scripts, keeping) }
+      _ = try restart(graph.yaml, scripts, .light, crashAfter: 1 + generator.below(12))
+      _ = try restart(graph.yaml, scripts, .durable, crashAfter: 1 + generator.below(12))
+    }
+  }
+}
