@@ -1,3 +1,5 @@
+import CJSON
+
 /// Encoded events of one block. Nodes downstream of a source accept a batch as a whole, or receive its rows one by one.
 ///
 /// Lines of the input that pass through unchanged are the same for all sinks; a ``ParallelStage`` encodes for each sink.
@@ -34,6 +36,29 @@ public struct Batch: Sendable {
     var event: OwnedEvent
   }
 
+  /// The events as the source has read them, for observers that look for some of them.
+  struct Rows: @unchecked Sendable {
+    let rows: RowBatch
+    let origin: Origin
+    /// Where the tokens of a row are found while it is looked at.
+    let tokens: UnsafeMutablePointer<rx_lines_row>
+
+    /// Whether none of them is wanted.
+    func haveNone(_ isWanted: (Event) -> Bool) -> Bool {
+      var event = Event(.null, origin: origin)
+      var found = false
+      _ = rows.forEachRow(tokens: tokens) { value, offset in
+        event.value = value
+        event.position = offset
+        found = isWanted(event)
+        return !found
+      }
+      return !found
+    }
+  }
+
+  /// Nil: they have changed since, or nobody may look at them.
+  var rows: Rows?
   private let portions: [Portion]
   /// The steps whose work is done.
   private let counts: [Count]

@@ -83,8 +83,8 @@ struct Edge {
 
   /// Whether downstream takes these events all at once; false while an observer of the edge wants to see each of them.
   func accepts(_ batch: Batch) -> Bool {
-    (counters.pointee.watchers == 0 || counters.pointee.meters.isSated(counters))
-      && downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
+    downstream._withUnsafeGuaranteedRef { $0.accepts(batch) }
+      && (counters.pointee.watchers == 0 || counters.pointee.meters.passesUnseen(batch, counters))
   }
 
   func pass(_ batch: Batch) {

@@ -1,8 +1,8 @@
 /// Observes an edge while the graph runs: receives each event that passes, and its verdict.
 ///
 /// An observer is no subscriber: it keeps no signal running and changes no result. While it is attached, events pass the edge
-/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns; while it is sated, events
-/// pass unseen. All methods are called in turns.
+/// one by one, so a ``ParallelStage`` that sends over the edge leaves its work to the turns; while it is sated, and where it wants no event of
+/// a block, events pass unseen. All methods are called in turns.
 open class EdgeObserver: Downstream {
   /// Called when a subscription begins, and for each one that exists when the observer is attached.
   open func began() {}
@@ -17,6 +17,9 @@ open class EdgeObserver: Downstream {
   open func cancelled() {}
   /// Whether the observer has seen enough for the moment: events may pass unseen. A few are shown nevertheless.
   open var isSated: Bool { false }
+  /// Whether the observer wants to see this event. Called, in no order, for the events of a block that passes the edge as they are: if none is
+  /// wanted, the block passes unseen, as a whole.
+  open func wants(_ event: Event) -> Bool { true }
   /// Reports how many events have passed unseen since the last call.
   open func missed(_ events: Int) {}
 }

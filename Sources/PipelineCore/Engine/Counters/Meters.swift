@@ -231,6 +231,30 @@ final class Meters {
     return plan.edges.indices.allSatisfy { plan.edges[$0].entry?.number != number || (edges + $0).isSated }
   }
 
+  /// Whether a block may pass an edge unseen: its observers, and those of the edges between the fused steps downstream of it, are sated, or
+  /// want none of its events. A step that only leaves events out shows no others than it gets.
+  func passesUnseen(_ batch: Batch, _ edge: UnsafeMutablePointer<EdgeCounters>) -> Bool {
+    var looking: [EdgeObserver] = []
+    edge.withObservers { looking = $0.list.filter { !$0.isSated } }
+    let number = edge - edges
+    var keepsEvents = true
+    if (0..<edgeCount).contains(number) {
+      for (inner, planned) in plan.edges.enumerated() where planned.entry?.number == number {
+        if case .step(let from) = planned.from, !self.keepsEvents(from) { keepsEvents = false }
+        var more: [EdgeObserver] = []
+        (edges + inner).withObservers { more = $0.list.filter { !$0.isSated } }
+        if !more.isEmpty, !keepsEvents { return false }
+        looking += more
+      }
+    }
+    if looking.isEmpty { return true }
+    guard let rows = batch.rows else { return false }
+    return rows.haveNone { event in looking.contains { $0.wants(event) } }
+  }
+
+  /// Whether all that leaves the step are events that it got, as they were.
+  func keepsEvents(_ step: StepID) -> Bool { plan.steps[step.number].keyword == "filter" }
+
   /// Calls `body` with the observers of an edge and of each edge between the fused steps downstream of it, and with the number of events that
   /// have passed there.
   func observed(from edge: UnsafeMutablePointer<EdgeCounters>, _ body: (EdgeObservers, UInt64) -> Void) {

@@ -71,7 +71,9 @@ open class DecodingSource: RunningSource {
     decoder.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
     let found = (decoded: rows.count, refused: rows.rejected.count)
     if offset == 0 { adviseAboutDecoder(slab.bytes, rows, origin) }
-    if !handOver(rows, nil), let stop = produceRows(rows, origin) { hold(rows, origin, from: stop, in: arena.detach()) }
+    if !handOver(rows, nil, origin), let stop = produceRows(rows, origin) {
+      hold(rows, origin, from: stop, in: arena.detach())
+    }
     return found
   }
 
@@ -84,7 +86,7 @@ open class DecodingSource: RunningSource {
     unsentOffset = nil
     countBytes(block.bytes, to: block.end)
     if block.end == Int64(block.bytes) { adviseAboutDecoder(block.text, block.batch, origin) }
-    if handOver(block.batch, encoded?.from(origin)) { return }
+    if handOver(block.batch, encoded?.from(origin), origin) { return }
     arena.keep(block)
     arena.keep(origin)
     if let stop = produceRows(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
@@ -253,11 +255,14 @@ open class DecodingSource: RunningSource {
 
   /// Emits all events of a block at once, encoded by a decoding thread or as they were read. False: their rows must be
   /// emitted, because a receiver needs the events one by one.
-  private func handOver(_ rows: RowBatch, _ encoded: Batch?) -> Bool {
+  private func handOver(_ rows: RowBatch, _ encoded: Batch?, _ origin: Origin) -> Bool {
     isHandedOver = false
-    guard !isCareful, let batch = encoded ?? rows.passThrough.map(Batch.init(lines:)), isAccepted(batch) else {
-      return false
+    guard !isCareful, var batch = encoded ?? rows.passThrough.map(Batch.init(lines:)) else { return false }
+    if rows.rejected.isEmpty {
+      batch.rows = Batch.Rows(rows: rows, origin: origin, tokens: execution.json.indexed)
     }
+    guard isAccepted(batch) else { return false }
+    batch.rows = nil
     isHandedOver = true
     if encoded != nil { execution.encodedBlocks += 1 }
     execution.tally.received &+= UInt64(batch.received)

@@ -180,7 +180,11 @@ public class FusedRun: OperatorNode {
   }
 
   public override func accepts(_ batch: Batch) -> Bool {
-    steps.allSatisfy { batch.hasPassed($0.id) } && isAccepted(batch)
+    guard steps.allSatisfy({ batch.hasPassed($0.id) }) else { return false }
+    if batch.rows == nil || steps.allSatisfy({ meters.keepsEvents($0.id) }) { return isAccepted(batch) }
+    var changed = batch
+    changed.rows = nil
+    return isAccepted(changed)
   }
 
   public override func receive(_ batch: Batch) {

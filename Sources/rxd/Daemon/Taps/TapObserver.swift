@@ -38,7 +38,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     self.session = session
     self.execution = execution
     self.edge = edge
-    condition = session.request.condition.map(TapCondition.init)
+    condition = session.request.condition.map { TapCondition($0, execution) }
     let plan = execution.plan
     let ends = plan.edges[edge.number]
     isInner = if case .step = ends.to { ends.input == nil } else { false }
@@ -78,11 +78,17 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     session.send(now.line + Array("\"verdict\": \"\(Verdict.superseded.rawValue)\", \"since\": \(since)}\n".utf8))
   }
 
-  // A condition may look for one event among millions, so it sees all of them.
+  // A condition may look for one event among millions, so it looks at all of them.
   override var isSated: Bool {
     condition == nil && session.isSated(at: execution.executor.now, place: place, share: share)
   }
-  override func missed(_ events: Int) { session.missed(events) }
+  /// An event for which the condition fails is counted by itself.
+  override func wants(_ event: Event) -> Bool {
+    condition?.verdict(on: event, at: execution.executor.wallTime) != .notFulfilled
+  }
+  override func missed(_ events: Int) {
+    if condition == nil { session.missed(events) } else { session.looked(at: events) }
+  }
 
   override func complete() { if !isInner { end("complete", nil) } }
   override func fail(_ failure: SignalFailure) { end("error", failure.message) }
@@ -156,8 +162,9 @@ final class TapCondition {
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 
-  init(_ checked: CheckedExpression) {
-    expression = StandaloneExpression(checked, arena: arena)
+  /// - Parameter execution: The one whose events it sees: it reads them by the tokens that are known there.
+  init(_ checked: CheckedExpression, _ execution: Execution) {
+    expression = StandaloneExpression(checked, arena: arena, json: execution.json)
     readsMeta = checked.reads.contains { $0.variable == "meta" }
   }
 

@@ -168,6 +168,9 @@ final class TapSession: Sendable {
     }
   }
 
+  /// Events have passed that do not fulfil the condition.
+  func looked(at events: Int) { seen.wrappingAdd(UInt64(clamping: events), ordering: .relaxed) }
+
   enum ConditionVerdict { case fulfilled, notFulfilled, failed }
 
   /// Sends the line of an admitted event; counts it as missed if the reader does not keep up.
