@@ -38,7 +38,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     self.session = session
     self.execution = execution
     self.edge = edge
-    condition = session.request.condition.map { TapCondition($0, execution) }
+    condition = session.request.condition.map { TapCondition($0, json: execution.json) }
     let plan = execution.plan
     let ends = plan.edges[edge.number]
     isInner = if case .step = ends.to { ends.input == nil } else { false }
@@ -162,9 +162,9 @@ final class TapCondition {
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 
-  /// - Parameter execution: The one whose events it sees: it reads them by the tokens that are known there.
-  init(_ checked: CheckedExpression, _ execution: Execution) {
-    expression = StandaloneExpression(checked, arena: arena, json: execution.json)
+  /// - Parameter json: That of the execution whose events it sees: they are read by the tokens that are known there.
+  init(_ checked: CheckedExpression, json: JSONParser = JSONParser()) {
+    expression = StandaloneExpression(checked, arena: arena, json: json)
     readsMeta = checked.reads.contains { $0.variable == "meta" }
   }
 

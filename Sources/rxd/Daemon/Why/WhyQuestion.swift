@@ -28,7 +28,7 @@ struct WhyQuestion {
   /// The matching events, in the order of time, and how many could not be judged because they were too large to be kept, or because the condition
   /// failed.
   func events(of stopped: StoppedEvents) -> (found: [StoppedEvent], unjudged: Int) {
-    let judge = condition.map(TapCondition.init)
+    let judge = condition.map { TapCondition($0) }
     var unjudged = 0
     let found = stopped.all.filter { event in
       guard since <= event.time, event.time <= until, verdicts.isEmpty || verdicts.contains(event.verdict),
