@@ -42,9 +42,9 @@ import Testing
     ) {
       $0.reading.blockBytes = 500
       $0.reading.startsAllThreads = true
-      nonisolated(unsafe) let running = $0
+      nonisolated(unsafe) let (running, looking) = ($0, observer)
       let edge = place($0.plan)
-      $0.executor.post { running.attach(observer, to: edge) }
+      $0.executor.post { running.attach(looking, to: edge) }
     }
     #expect(pipeline.runToEnd(within: .seconds(60)) == .completed)
     return Run(output: folder.read("out"), encodedBlocks: pipeline.execution.encodedBlocks, observer: observer)
