@@ -83,7 +83,7 @@ package struct CharsetParameter: ParameterValue {
           ? "Leave it out: bytes are not converted"
           : "Read lines ('json', 'ndjson', 'text' ...), or convert the input with iconv(1)")
     default:
-      if options.invalidUTF8 == .bytes {
+      if options.invalidUTF8 == .bytes, !Charset.namesOfLatin1.contains(charset.name) {
         context.badValue(
           at: context.location(of: "decode"),
           "'invalidUTF8: bytes' has no effect with 'charset: \(charset.name)': what is no text in it is rejected",

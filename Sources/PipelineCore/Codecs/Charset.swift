@@ -26,7 +26,7 @@ package struct Charset: Sendable, Equatable {
   ]
 
   /// The names of ISO 8859-1, in which each byte is a character.
-  static let namesOfLatin1 = ["latin1", "iso-8859-1", "latin-1"]
+  package static let namesOfLatin1 = ["latin1", "iso-8859-1", "latin-1"]
 
   /// Whether the name stands for UTF-8.
   package static func isUTF8(_ name: String) -> Bool {

@@ -73,7 +73,7 @@ import Testing
 
   static let samples: [String: String] = [
     "charset": "latin1", "timezone": "UTC", "cursor": "{ from: response.a, parameter: p }", "tls": "{}",
-    "mode": "'0600'",
+    "mode": "'0600'", "invalidUTF8": "replace",
     "join": "{ start: x }", "rotate": "1MB", "serverTLS": "{ certificate: a }", "path": "/a", "origins": "['*']",
     "headers": "{ a: b }", "key": "a", "wait": "2s", "start": "0", "proxy": "'http://h:1'", "framing": "lines",
     "step": "1",
