@@ -86,7 +86,8 @@ extension FileDescriptor {
     guard let tail = position.tail, tail.isOfCompressed || status.size >= position.offset, endsAs(position) else {
       return false
     }
-    return tail.end >= FileTail.leastEvidence || status.modified < savedAt
+    // The clock of files lags by some milliseconds.
+    return tail.end >= FileTail.leastEvidence || status.modified < savedAt &- 1_000_000_000
   }
 
   /// Whether it starts with the bytes of the position, as it is.
