@@ -344,7 +344,7 @@ class StreamSink: RunningSink {
     if !isOver { handOver() }
     isOver = true
     // Queued bytes shall be written before the end is reported, even if the sink was already finishing.
-    writer?.close(within: .milliseconds(500))
+    writer?.close(within: writer?.isDiskFull == true ? .zero : .milliseconds(500))
     writer = nil
     countLost()
   }

@@ -551,7 +551,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     if !isOver { turnEnded() }
     isOver = true
     unset()
-    writer?.close(within: .milliseconds(500))
+    writer?.close(within: writer?.isDiskFull == true ? .zero : .milliseconds(500))
     writer = nil
     countLost()
   }

@@ -93,13 +93,13 @@ extension Guarded {
   /// Waits until the work of another thread is done. After `limit` its current call is cancelled; 2 s later it is left behind, because a device
   /// that hangs in the kernel keeps it until the process ends.
   ///
-  /// - Parameter hasEnded: Whether the work is done.
-  func waitForEnd(
-    within limit: TimeSpan, cancelling cancellation: WakeEvent, _ hasEnded: (Value) -> Bool
-  ) {
+  /// - Parameters:
+  ///   - cancel: Has the work end soon.
+  ///   - hasEnded: Whether the work is done.
+  func waitForEnd(within limit: TimeSpan, cancel: () -> Void, hasEnded: (Value) -> Bool) {
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)
     if wait(until: overflow ? nil : deadline, { hasEnded($0) ? true : nil }) != nil { return }
-    cancellation.wake()
+    cancel()
     _ = wait(until: monotonicNow() &+ 2_000_000_000) { hasEnded($0) ? true : nil }
   }
 }

@@ -46,8 +46,6 @@ package final class FileWriter: Sendable {
     /// The limit of waiting bytes; a single larger block is taken when nothing waits.
     package var queueBytes = 8 << 20
     package var sync = Sync.never
-    /// Whether the writer waits while the disk is full; otherwise that is a failure.
-    package var waitsForRoom = true
     /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
     package var resume: FilePosition?
     /// Whether the output behind ``resume`` is cut off, because it will be written again. Otherwise it is kept.
@@ -142,8 +140,10 @@ package final class FileWriter: Sendable {
     var syncDue: Int64?
     /// A sync is due as soon as this many bytes have been written.
     var awaited: Int64?
-    /// A thread is writing.
+    /// A thread is writing, or blocks wait for room.
     var isWriting = false
+    /// Blocks that wait for room on the disk, and when they are written again, on the monotonic clock.
+    var refused: (blocks: [Block], retry: Int64)?
     /// How many calls of `write` wait for room.
     var waiters = 0
     var closed = false
@@ -223,6 +223,9 @@ package final class FileWriter: Sendable {
   /// The bytes waiting or being written.
   package var queuedBytes: Int { state.withLock { $0.bytes } }
 
+  /// Whether the disk has no room for what is to be written.
+  package var isDiskFull: Bool { state.withLock { $0.refused != nil } }
+
   /// Why nothing is written any more; nil while the writer works.
   package var failure: PosixError? { state.withLock { $0.failure } }
 
@@ -291,7 +294,12 @@ package final class FileWriter: Sendable {
     state.withLock { $0.closed = true }
     state.notify()
     turns.wake()
-    state.waitForEnd(within: limit, cancelling: cancellation) { $0.ended }
+    state.waitForEnd(within: limit) {
+      cancellation.wake()
+      turns.wake()
+    } hasEnded: {
+      $0.ended
+    }
   }
 
   deinit {
@@ -318,6 +326,14 @@ package final class FileWriter: Sendable {
         let due = work.options.acknowledgesLater ? state.syncDue : work.nextSync
         let isDue = due.map { $0 == .min || monotonicNow() >= $0 } ?? false
         if isDue, work.options.acknowledgesLater { return .acknowledge }
+        if let refused = state.refused {
+          if isDue { return .sync }
+          guard work.isGivenUp || monotonicNow() >= refused.retry else {
+            return .rest(min(refused.retry, due ?? .max))
+          }
+          state.refused = nil
+          return .write(refused.blocks)
+        }
         if let blocks = take(&state) { return .write(blocks) }
         if state.closed, !state.isWriting { return .close }
         return isDue && !state.isWriting ? .sync : .rest(due)
@@ -374,7 +390,7 @@ package final class FileWriter: Sendable {
     return state.queue
   }
 
-  /// Writes blocks; returns whether the writer has a turn to do.
+  /// Writes blocks; returns whether the writer has a turn to do. Blocks for which the disk has no room are left to that.
   private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) -> Bool {
     let outcome = work.write(blocks)
     let failure = outcome.failure
@@ -387,6 +403,10 @@ package final class FileWriter: Sendable {
         state.stretches = state.stretches.extended(by: stretches)
         state.file = work.file
       }
+    }
+    if let retry = outcome.retry {
+      state.withLock { $0.refused = (blocks, retry) }
+      return true
     }
     let isLater = work.options.acknowledgesLater && failure == nil
     // Each failure goes out before its completion, which returns the buffer: its new owner may clear it.

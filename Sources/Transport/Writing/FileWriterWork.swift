@@ -38,8 +38,10 @@ final class WriterWork: @unchecked Sendable {
   private var waitsForDevice = false
   /// Whether writing may wait for a reader.
   var mayBlock: Bool { if case .replace = target { false } else { !waitsForDevice } }
-  /// The bytes that the system has taken in the present `write`.
+  /// The bytes that the system has taken of the present blocks.
   private var taken = 0
+  /// The present blocks wait for room.
+  private var room = RoomWait()
   /// When the next sync is due, on the monotonic clock; nil if nothing is unsynced or syncing is off.
   private(set) var nextSync: Int64?
 
@@ -77,9 +79,18 @@ final class WriterWork: @unchecked Sendable {
     WriterCalls.remove(syncCalls)
   }
 
+  /// The writer was given up: nothing waits any more.
+  var isGivenUp: Bool { cancellation.isAwake }
+
+  /// What a failed sync leaves on the device is not known, also if the disk is full: it is never tried again.
   private func sync() throws(PosixError) {
     guard let file else { return }
-    try calls.during { () throws(PosixError) in try file.sync() }
+    do throws(PosixError) {
+      try calls.during { () throws(PosixError) in try file.sync() }
+    } catch {
+      failure = error
+      throw error
+    }
   }
 
   struct Outcome {
@@ -87,35 +98,41 @@ final class WriterWork: @unchecked Sendable {
     var failure: PosixError?
     /// The number of bytes of the blocks, from the first on, that have been written nevertheless.
     var written = 0
+    /// When these blocks are to be written again, on the monotonic clock, perhaps with more behind them: the disk is full. What was written of them is
+    /// kept.
+    var retry: Int64?
   }
 
-  /// Writes the blocks in order.
+  /// Why the present blocks wait for room, and the bytes that the system has taken of them; nil: none wait.
+  var refusal: (error: PosixError, taken: Int)? { room.reason.map { ($0, taken) } }
+
+  /// Writes the blocks in order. Never waits for room.
   func write(_ blocks: [FileWriter.Block]) -> Outcome {
     if let failure { return Outcome(failure: failure) }
-    taken = 0
+    let before = room.reason == nil ? 0 : taken
+    taken = before
     do throws(PosixError) {
       if case .replace(let path, let permissions) = target {
         try replace(path, permissions, blocks)
+        hasRoom()
         return Outcome()
       }
-      switch target {
-      case .append(let path, _): try reopenIfMoved(path)
-      case .below(let tree, let path, _): try reopenIfMoved(tree.name(path))
-      case .descriptor, .replace: break
+      // The rest of a block goes where its start is.
+      if taken == 0 {
+        switch target {
+        case .append(let path, _): try reopenIfMoved(path)
+        case .below(let tree, let path, _): try reopenIfMoved(tree.name(path))
+        case .descriptor, .replace: break
+        }
+        if needsNewline {
+          try writeAll([10])
+          needsNewline = false
+          end += 1
+          taken = 0
+        }
       }
-      if needsNewline {
-        try writeAll([10])
-        needsNewline = false
-        end += 1
-        taken = 0
-      }
-      if blocks.count == 1 {
-        try borrowing(blocks[0].content) { bytes throws(PosixError) in try self.writeAll(bytes) }
-      } else {
-        scratch.clear()
-        for block in blocks { try write(block.content) }
-        try flushScratch()
-      }
+      try write(blocks, from: taken)
+      hasRoom()
       if waitsForDevice { noteWritten(taken) }
       switch options.sync {
       case .never, .acknowledged: break
@@ -130,9 +147,36 @@ final class WriterWork: @unchecked Sendable {
       }
       return Outcome()
     } catch {
+      // After a failed sync, nothing is tried again.
+      if failure == nil, error.isFull, !isGivenUp {
+        if room.reason == nil { trouble(error) }
+        return Outcome(retry: room.refused(error, madeProgress: taken > before))
+      }
       failure = error
       return Outcome(failure: error, written: options.sync == .batch ? 0 : taken)
     }
+  }
+
+  private func hasRoom() {
+    if room.done() { trouble(nil) }
+  }
+
+  /// Writes the blocks but for their first bytes, of which `written` have been written before.
+  private func write(_ blocks: [FileWriter.Block], from written: Int) throws(PosixError) {
+    var skipped = written
+    scratch.clear()
+    for block in blocks {
+      let count = block.content.count
+      guard skipped < count || count == 0 else {
+        skipped -= count
+        continue
+      }
+      try borrowing(block.content) { bytes throws(PosixError) in
+        try self.write(UnsafeRawBufferPointer(rebasing: bytes[min(skipped, count)...]), isAlone: blocks.count == 1)
+      }
+      skipped = 0
+    }
+    try flushScratch()
   }
 
   /// Syncs if that is due, or at the end if data is unsynced.
@@ -148,15 +192,10 @@ final class WriterWork: @unchecked Sendable {
     }
   }
 
-  private func write(_ block: FileWriter.Content) throws(PosixError) {
-    if block.count >= Self.large || scratch.count + block.count > Self.together {
-      try flushScratch()
-    }
-    if block.count < Self.large {
-      block.withBytes { scratch.append($0) }
-    } else {
-      try borrowing(block) { bytes throws(PosixError) in try self.writeAll(bytes) }
-    }
+  private func write(_ bytes: UnsafeRawBufferPointer, isAlone: Bool) throws(PosixError) {
+    if isAlone { return try writeAll(bytes) }
+    if bytes.count >= Self.large || scratch.count + bytes.count > Self.together { try flushScratch() }
+    if bytes.count < Self.large { scratch.append(bytes) } else { try writeAll(bytes) }
   }
 
   /// Typed throws do not pass through the standard library's closures.
@@ -184,44 +223,20 @@ final class WriterWork: @unchecked Sendable {
     guard let file else { return }
     var written = 0
     defer { taken += written }
-    try waitingForRoom { () throws(PosixError) in
-      let done =
-        try self.waitsForDevice
-        ? self.calls.during { () throws(PosixError) in try file.descriptor.write(bytes, written: &written) }
-        : file.descriptor.write(bytes, written: &written, stop: self.cancellation)
-      if !done { throw PosixError("write to", file.descriptor.name, code: ECANCELED, detail: "it was given up") }
-    }
-  }
-
-  /// Runs `work` again as long as the disk is full; written data stays written.
-  private func waitingForRoom(_ work: () throws(PosixError) -> Void) throws(PosixError) {
-    var delay: Int32 = 100
-    var reported = false
-    while true {
-      do throws(PosixError) {
-        try work()
-        if reported { trouble(nil) }
-        return
-      } catch {
-        guard error.isFull, options.waitsForRoom else { throw error }
-        if !reported { trouble(error) }
-        reported = true
-        var entry = pollfd(fd: cancellation.descriptor, events: Int16(POLLIN), revents: 0)
-        if poll(&entry, 1, delay) > 0 { throw error }
-        delay = min(delay * 2, 2000)
-      }
-    }
+    let done =
+      try waitsForDevice
+      ? calls.during { () throws(PosixError) in try file.descriptor.write(bytes, written: &written) }
+      : file.descriptor.write(bytes, written: &written, stop: cancellation)
+    if !done { throw PosixError("write to", file.descriptor.name, code: ECANCELED, detail: "it was given up") }
   }
 
   private func replace(_ path: String, _ permissions: mode_t, _ blocks: [FileWriter.Block])
     throws(PosixError)
   {
     guard let newest = blocks.last else { return }
-    try waitingForRoom { () throws(PosixError) in
-      try self.borrowing(newest.content) { bytes throws(PosixError) in
-        try self.calls.during { () throws(PosixError) in
-          try replaceFile(path, with: bytes, permissions: permissions)
-        }
+    try borrowing(newest.content) { bytes throws(PosixError) in
+      try self.calls.during { () throws(PosixError) in
+        try replaceFile(path, with: bytes, permissions: permissions)
       }
     }
   }

@@ -1,4 +1,5 @@
 import CLinux
+internal import DequeModule
 import Glibc
 import PipelineCore
 
@@ -13,6 +14,8 @@ final class FilesWork: @unchecked Sendable {
     var last: Int64 = 0
     /// A rotation that failed has been reported.
     var hasReported = false
+    /// The full file's name, until the next one is open.
+    var full: String?
 
     init(_ file: FilesWriter.File, _ work: WriterWork) {
       self.file = file
@@ -26,8 +29,16 @@ final class FilesWork: @unchecked Sendable {
   private let trouble: @Sendable (PosixError?) -> Void
   private let cut: @Sendable (String, Int64) -> Void
   private var open: [ObjectIdentifier: Open] = [:]
+  /// Commands that are not done yet.
+  private var commands = Deque<FilesWriter.Command>()
   /// Files with blocks to write, in the order of their first blocks.
   private var waiting: [Open] = []
+  /// The bytes of blocks that have ended in the present run.
+  private var ended = 0
+  /// The opening of a file waits for room.
+  private var room = RoomWait()
+  /// When to go on with what waits for room, on the monotonic clock; nil: nothing does.
+  private(set) var retry: Int64?
   /// The acknowledgements of blocks that are written and not synced.
   private var unsynced: [FileWriter.Acknowledgement] = []
   /// Closed files with writes that are not synced: they are synced with the others, all at once if they are many.
@@ -55,50 +66,89 @@ final class FilesWork: @unchecked Sendable {
     keeper = options.rotation.map { RotationKeeper(tree, $0, trouble, options.step) }
   }
 
-  /// Runs the commands in order; returns how many bytes they had.
-  func run(_ commands: [FilesWriter.Command]) -> Int {
-    var bytes = 0
-    for command in commands {
+  /// The writer was given up: nothing waits any more.
+  var isGivenUp: Bool { cancellation.isAwake }
+
+  /// Runs the commands in order, behind those that wait for room, until one finds none; returns how many bytes are done with. Never waits for room.
+  func run(_ new: [FilesWriter.Command]) -> Int {
+    commands.append(contentsOf: new)
+    ended = 0
+    retry = nil
+    while let command = commands.first {
       checkForEnd()
-      switch command {
-      case .write(let file, let block):
-        bytes += block.content.count
-        guard let open = opened(file, for: block) else { continue }
+      guard isDone(command) else { return ended }
+      commands.removeFirst()
+    }
+    checkForEnd()
+    while let open = waiting.first {
+      guard write(open) else { return ended }
+      waiting.removeFirst()
+    }
+    return ended
+  }
+
+  /// False: it waits for room, and is done again at ``retry``.
+  private func isDone(_ command: FilesWriter.Command) -> Bool {
+    switch command {
+    case .write(let file, let block):
+      switch opened(file, for: block) {
+      case .open(let open):
         if open.blocks.isEmpty { waiting.append(open) }
         open.blocks.append(block)
-      case .close(let file):
-        guard let closing = open.removeValue(forKey: ObjectIdentifier(file)) else { continue }
-        write(closing)
-        waiting.removeAll { $0 === closing }
-        leave(closing)
-      case .rotate(let file, let start, let time): rotateIfFull(file, start, time)
-      case .compress(let file, let names): keeper?.look(at: file.path, compressing: names)
+      case .refused: ended += block.content.count
+      case .full: return false
       }
+    case .close(let file):
+      guard let closing = open[ObjectIdentifier(file)] else { return true }
+      guard write(closing) else { return false }
+      open[ObjectIdentifier(file)] = nil
+      waiting.removeAll { $0 === closing }
+      leave(closing)
+    case .rotate(let file, let start, let time): return rotateIfFull(file, start, time)
+    case .compress(let file, let names): keeper?.look(at: file.path, compressing: names)
     }
-    for open in waiting { write(open) }
-    waiting = []
-    return bytes
+    return true
   }
 
   /// Nothing more is written when the writer was given up.
   private func checkForEnd() {
-    guard failure == nil, cancellation.isAwake else { return }
-    failure = PosixError("write to", tree.root, code: ECANCELED, detail: "it was given up")
+    guard failure == nil, isGivenUp else { return }
+    let refusal = room.reason ?? open.values.lazy.compactMap(\.work.refusal?.error).first
+    failure =
+      refusal ?? PosixError("write to", tree.root, code: ECANCELED, detail: "it was given up")
   }
 
-  /// The open file; nil: the block has been ended or refused.
-  private func opened(_ file: FilesWriter.File, for block: FilesWriter.Block) -> Open? {
+  /// Whether work that has failed is done again later, because the disk or the table of descriptors is full.
+  private func waits(because error: PosixError) -> Bool {
+    guard error.isShortage, !isGivenUp else { return false }
+    if room.reason == nil { trouble(error) }
+    retry = room.refused(error)
+    return true
+  }
+
+  private func hasRoom() {
+    if room.done() { trouble(nil) }
+  }
+
+  private enum Opening {
+    case open(Open)
+    /// The block has been ended or refused.
+    case refused
+    case full
+  }
+
+  private func opened(_ file: FilesWriter.File, for block: FilesWriter.Block) -> Opening {
     if let failure {
       block.end(.failure(.init(failure, written: 0)))
-      return nil
+      return .refused
     }
-    if let known = open[ObjectIdentifier(file)] { return known }
+    if let known = open[ObjectIdentifier(file)] { return .open(known) }
     // A lost execution may have filled files that no state knows.
     if options.rotation != nil, let marks = options.marks, block.opening == 1 {
       tree.cutRotated(file.path, marks)
     }
     do throws(PosixError) {
-      let work = try waitingForRoom { () throws(PosixError) -> WriterWork in
+      let work = try withDescriptors { () throws(PosixError) -> WriterWork in
         var writing = FileWriter.Options()
         writing.sync = self.options.sync
         writing.start = block.start
@@ -107,6 +157,7 @@ final class FilesWork: @unchecked Sendable {
           .below(self.tree, path: file.path), options: writing, cancellation: self.cancellation,
           trouble: self.trouble)
       }
+      hasRoom()
       if work.cutBytes > 0 { cut(tree.name(file.path), work.cutBytes) }
       file.extend(by: work.stretches)
       file.isOpen(for: block.opening)
@@ -120,61 +171,51 @@ final class FilesWork: @unchecked Sendable {
         keeper.look(
           at: file.path, compressing: full.filter { !$0.isCompressed && !uncommitted.contains($0.name) }.map(\.name))
       }
-      return open
+      return .open(open)
     } catch {
+      if waits(because: error) { return .full }
       if options.refusesPaths, tree.isRefusal(error) {
         block.refusal(error)
       } else {
         failure = error
         block.end(.failure(.init(error, written: 0)))
       }
-      return nil
+      return .refused
     }
   }
 
-  /// Runs `work` again as long as the disk or the table of descriptors is full.
-  private func waitingForRoom<T>(_ work: () throws(PosixError) -> T) throws(PosixError) -> T {
-    var delay: Int32 = 100
-    var reported = false
-    while true {
-      do throws(PosixError) {
-        let result = try work()
-        if reported { trouble(nil) }
-        return result
-      } catch {
-        guard error.isShortage else { throw error }
-        // Closed files that wait for a sync still have their descriptors.
-        if !error.isFull, !leaving.isEmpty {
-          sync()
-          continue
-        }
-        if !reported { trouble(error) }
-        reported = true
-        var entry = pollfd(fd: cancellation.descriptor, events: Int16(POLLIN), revents: 0)
-        if poll(&entry, 1, delay) > 0 { throw error }
-        delay = min(delay * 2, 2000)
-      }
+  /// Runs `work` again once closed files that wait for a sync have given up their descriptors, if it found none.
+  private func withDescriptors<T>(_ work: () throws(PosixError) -> T) throws(PosixError) -> T {
+    do throws(PosixError) {
+      return try work()
+    } catch {
+      guard error.isShortage, !error.isFull, !leaving.isEmpty else { throw error }
+      sync()
+      return try work()
     }
   }
 
-  private func write(_ open: Open) {
-    let blocks = open.blocks
-    open.blocks = []
-    guard !blocks.isEmpty else { return }
-    guard let rotation = options.rotation else { return write(blocks, to: open) }
-    for block in blocks {
-      if rotation.isFull(
-        open.work.end, adding: block.content.count, last: open.last, now: block.time)
-      {
+  /// Writes the blocks of a file; false: the rest of them waits for room.
+  private func write(_ open: Open) -> Bool {
+    guard reopen(open) else { return false }
+    guard let rotation = options.rotation else {
+      guard open.blocks.isEmpty || write(open.blocks, to: open) else { return false }
+      open.blocks = []
+      return true
+    }
+    while let block = open.blocks.first {
+      if rotation.isFull(open.work.end, adding: block.content.count, last: open.last, now: block.time) {
         rotate(open, before: block)
       }
       open.last = block.time
       open.file.lastWrite.store(block.time, ordering: .relaxed)
-      write([block], to: open)
+      guard reopen(open), write([block], to: open) else { return false }
+      open.blocks.removeFirst()
     }
+    return true
   }
 
-  /// Begins a new file.
+  /// Gives a full file its name; ``reopen(_:)`` begins the next one.
   private func rotate(_ open: Open, before block: FilesWriter.Block) {
     // The program that moved the file away has rotated it.
     guard failure == nil, open.work.isStill(at: tree.name(open.file.path)) else { return }
@@ -185,16 +226,7 @@ final class FilesWork: @unchecked Sendable {
       let name = try tree.rotate(open.file.path, at: since, syncs: options.sync != .never, options.step)
       if options.marks != nil { open.file.isFull(name, after: block.start) }
       guard options.step("open") else { throw .givenUp(open.file.path) }
-      do throws(PosixError) {
-        try waitingForRoom { () throws(PosixError) in try open.work.reopen() }
-      } catch {
-        failure = error
-        return
-      }
-      if let stretches = open.work.changedStretches() { open.file.extend(by: stretches) }
-      open.hasReported = false
-      // Where no states are kept, nothing is ever cut.
-      keeper?.look(at: open.file.path, compressing: options.marks == nil ? [name] : [])
+      open.full = name
     } catch {
       if error.code == ECANCELED {
         failure = error
@@ -206,14 +238,34 @@ final class FilesWork: @unchecked Sendable {
     }
   }
 
+  /// Begins a new file, if the last one has got its name; false: there is no room for it.
+  private func reopen(_ open: Open) -> Bool {
+    guard let name = open.full, failure == nil else { return true }
+    do throws(PosixError) {
+      try withDescriptors { () throws(PosixError) in try open.work.reopen() }
+    } catch {
+      if waits(because: error) { return false }
+      failure = error
+      return true
+    }
+    hasRoom()
+    open.full = nil
+    if let stretches = open.work.changedStretches() { open.file.extend(by: stretches) }
+    open.hasReported = false
+    // Where no states are kept, nothing is ever cut.
+    keeper?.look(at: open.file.path, compressing: options.marks == nil ? [name] : [])
+    return true
+  }
+
   /// Gives a file that is full by now its name, and closes it. Without a row the next one is not begun.
-  private func rotateIfFull(_ file: FilesWriter.File, _ start: Int64, _ time: Int64) {
-    guard let rotation = options.rotation else { return }
+  /// False: blocks of the file wait for room.
+  private func rotateIfFull(_ file: FilesWriter.File, _ start: Int64, _ time: Int64) -> Bool {
+    guard let rotation = options.rotation else { return true }
     let path = file.path
     let known = open[ObjectIdentifier(file)]
     if let known {
+      guard write(known) else { return false }
       waiting.removeAll { $0 === known }
-      write(known)
     }
     let end: Int64
     let last: Int64
@@ -223,14 +275,14 @@ final class FilesWork: @unchecked Sendable {
       guard failure == nil,
         case .success(let status) = FileDescriptor.Status.read(tree.name(path), followsLinks: false),
         status.kind == .regular
-      else { return }
+      else { return true }
       (end, last) = (status.size, file.lastWrite(or: status.modified))
     }
-    guard failure == nil, rotation.isFull(end, adding: 0, last: last, now: time) else { return }
+    guard failure == nil, rotation.isFull(end, adding: 0, last: last, now: time) else { return true }
     if let known {
-      guard known.work.isStill(at: tree.name(path)) else { return }
+      guard known.work.isStill(at: tree.name(path)) else { return true }
       sync(known)
-      if failure != nil { return }
+      if failure != nil { return true }
     }
     do throws(PosixError) {
       let name = try tree.rotate(
@@ -248,17 +300,29 @@ final class FilesWork: @unchecked Sendable {
         trouble(error)
       }
     }
+    return true
   }
 
-  private func write(_ blocks: [FilesWriter.Block], to open: Open) {
+  /// False: they wait for room.
+  private func write(_ blocks: [FilesWriter.Block], to open: Open) -> Bool {
     if let failure {
-      for block in blocks { block.end(.failure(.init(failure, written: 0))) }
-      return
+      var taken = open.work.refusal?.taken ?? 0
+      for block in blocks {
+        let count = block.content.count
+        block.end(.failure(.init(failure, written: min(count, taken))))
+        taken -= min(count, taken)
+        ended += count
+      }
+      return true
     }
     let outcome = open.work.write(
       blocks.map { FileWriter.Block(content: $0.content, completion: nil, acknowledgement: nil) })
-    failure = outcome.failure
     if let stretches = open.work.changedStretches() { open.file.extend(by: stretches) }
+    if let next = outcome.retry {
+      retry = next
+      return false
+    }
+    failure = outcome.failure
     var total = 0
     for block in blocks {
       let count = block.content.count
@@ -273,8 +337,10 @@ final class FilesWork: @unchecked Sendable {
         block.end(.success(()))
       }
       total += count
+      ended += count
     }
     if let next = open.work.nextSync { syncDue = min(syncDue ?? next, next) }
+    return true
   }
 
   /// Syncs one file whose writes need that.
@@ -330,9 +396,10 @@ final class FilesWork: @unchecked Sendable {
     }
   }
 
-  func closeAll() {
+  /// False: full files are still being compressed, and `whenDone` will be called.
+  func closeAll(_ whenDone: @escaping @Sendable () -> Void) -> Bool {
     open = [:]
-    keeper?.close { [cancellation] in cancellation.isAwake }
+    return keeper?.close(isGivenUp: isGivenUp, whenDone) ?? true
   }
 }
 

@@ -140,6 +140,10 @@ package final class FilesWriter: Sendable {
     var closed = false
     var failure: PosixError?
     var ended = false
+    /// Blocks wait for room.
+    var isDiskFull = false
+    /// Has a turn follow.
+    var wake: @Sendable () -> Void = {}
   }
 
   private let options: Options
@@ -161,7 +165,9 @@ package final class FilesWriter: Sendable {
     let work = FilesWork(tree, options, cancellation, trouble, cut)
     let state = Guarded(State())
     self.state = state
-    turns = try SerialWork(on: FileWriter.threads) { Self.turn(work, state) }
+    let turns = try SerialWork(on: FileWriter.threads) { Self.turn(work, state) }
+    self.turns = turns
+    state.withLock { state in state.wake = { [weak turns] in turns?.wake() } }
   }
 
   /// Queues a block. Never waits.
@@ -201,6 +207,8 @@ package final class FilesWriter: Sendable {
 
   /// The bytes waiting or being written.
   package var queuedBytes: Int { state.withLock(\.bytes) }
+  /// Whether the disk, or the table of descriptors, has no room for what is to be written.
+  package var isDiskFull: Bool { state.withLock(\.isDiskFull) }
   /// Why nothing is written any more; nil while the writer works.
   package var failure: PosixError? { state.withLock(\.failure) }
 
@@ -214,7 +222,12 @@ package final class FilesWriter: Sendable {
   package func close(within limit: TimeSpan = .seconds(30)) {
     state.withLock { $0.closed = true }
     turns.wake()
-    state.waitForEnd(within: limit, cancelling: cancellation) { $0.ended }
+    state.waitForEnd(within: limit) {
+      cancellation.wake()
+      turns.wake()
+    } hasEnded: {
+      $0.ended
+    }
   }
 
   deinit {
@@ -230,7 +243,15 @@ package final class FilesWriter: Sendable {
   /// Does all that can be done now.
   private static func turn(_ work: FilesWork, _ state: Guarded<State>) -> SerialWork.Next {
     while true {
+      if let retry = work.retry, retry > monotonicNow(), !work.isGivenUp {
+        guard let due = work.syncDue else { return .at(retry) }
+        guard monotonicNow() >= due else { return .at(min(due, retry)) }
+        work.sync()
+        continue
+      }
       let job = state.withLock { state -> Job? in
+        // What waits for room comes before what has come since.
+        if work.retry != nil { return .commands([], syncs: false) }
         if !state.queue.isEmpty || state.isSyncAwaited {
           defer {
             state.queue = []
@@ -250,11 +271,12 @@ package final class FilesWriter: Sendable {
         if syncs || work.syncDue.map({ monotonicNow() >= $0 }) == true { work.sync() }
         state.withLock { state in
           state.bytes -= done
+          state.isDiskFull = work.retry != nil
           state.failure = state.failure ?? work.failure
         }
       case .close:
         work.sync()
-        work.closeAll()
+        guard work.closeAll(state.withLock(\.wake)) else { return .whenWoken }
         state.withLock { state in
           state.failure = state.failure ?? work.failure
           state.ended = true

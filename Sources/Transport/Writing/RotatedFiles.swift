@@ -205,6 +205,8 @@ final class RotationKeeper: Sendable {
     /// It ends now.
     var isClosed = false
     var hasEnded = false
+    /// Called when it has ended.
+    var whenEnded: (@Sendable () -> Void)?
   }
 
   private let tree: FileTree
@@ -247,19 +249,18 @@ final class RotationKeeper: Sendable {
     }
   }
 
-  /// Returns when nothing waits any more; soon, also in the middle of a file, once `isGivenUp`.
-  func close(isGivenUp: () -> Bool) {
-    let isRunning = state.withLock { state in
+  /// Has it end when nothing waits any more; soon, also in the middle of a file, if it `isGivenUp`. Returns whether it has ended; `whenEnded` is called
+  /// otherwise.
+  func close(isGivenUp: Bool, _ whenEnded: @escaping @Sendable () -> Void) -> Bool {
+    let hasEnded = state.withLock { state in
       state.isEnding = true
-      return state.isStarted
+      if isGivenUp { state.isClosed = true }
+      if state.hasEnded || !state.isStarted { return true }
+      state.whenEnded = whenEnded
+      return false
     }
     state.notify()
-    guard isRunning else { return }
-    while state.wait(until: monotonicNow() &+ 100_000_000, { $0.hasEnded ? true : nil }) == nil {
-      guard isGivenUp() else { continue }
-      state.withLock { $0.isClosed = true }
-      state.notify()
-    }
+    return hasEnded
   }
 
   private var isClosed: Bool { state.withLock(\.isClosed) }
@@ -278,8 +279,11 @@ final class RotationKeeper: Sendable {
         if error.code != ECANCELED { trouble(error) }
       }
     }
-    state.withLock { $0.hasEnded = true }
-    state.notify()
+    let whenEnded = state.withLock { state in
+      state.hasEnded = true
+      return state.whenEnded.take()
+    }
+    whenEnded?()
   }
 
   private func keep(_ path: String, _ names: [String]) throws(PosixError) {
