@@ -14,6 +14,8 @@ extension Supervisor {
     var diagnostics: [Diagnostic] = []
     /// The requests that wait for the verdict.
     var requests: [ControlRequest] = []
+    /// All is done; what it leaves behind is being read, by this number.
+    var reading: Int?
 
     var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
   }
@@ -56,6 +58,8 @@ extension Supervisor {
     KeptListeners.begin()
     keepingEnd = started + Self.answerLimit + Self.closingLimit + .seconds(5)
     var reload = reload ?? Reload(started: started)
+    reload.reading = nil
+    readingEnd = nil
     reload.diagnostics = diagnostics
     if let request {
       if request.query["wait"] == "false" {
@@ -170,11 +174,14 @@ extension Supervisor {
   }
 
   /// The changes of the reload are done.
-  func complete(_ reload: Reload) {
+  /// - Parameter unopened: What stores keep that no pipeline opens.
+  func complete(_ reload: Reload, left unopened: [LeftBehind]) {
+    self.reload = nil
+    readingEnd = nil
     stores?.note(takers)
     var reload = reload
     for slot in slots {
-      let left = leftBehind(slot)
+      let left = slot.store == nil ? unopened.filter { $0.pipeline == slot.name } : leftBehind(slot)
       if !left.isEmpty { reload.changes[slot.path]?.left = left.map(\.line) }
     }
     let changes = reload.changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map(\.value)

@@ -1,6 +1,5 @@
 import PipelineCore
 import PipelineRuntime
-import Storage
 
 extension Supervisor {
   /// How often a pipeline that could not start is checked, if few of them wait.
@@ -20,27 +19,5 @@ extension Supervisor {
     log.write(.error, slot.name, message, limited: pause < Self.longPause)
     decide(slot, failed: message)
     reportStatus()
-  }
-
-  /// Checks whether what kept a pipeline from starting is gone: it was never wired, so trying it out repeats nothing. Then it starts at once.
-  func checkAgain(_ slot: PipelineSlot) {
-    slot.checkAt = nil
-    guard slot.run == nil, slot.retryAt != nil, !isStopping else { return }
-    if canStart(slot) {
-      // If it fails all the same, its pauses decide.
-      slot.mayCheck = false
-      slot.retryAt = nil
-      return launch(slot)
-    }
-    // Many pipelines share the time of this thread.
-    let waiting = slots.count { $0.checkAt != nil }
-    slot.checkAt = now + TimeSpan(nanoseconds: Self.checkInterval.nanoseconds * Int64(1 + waiting / 10))
-  }
-
-  private func canStart(_ slot: PipelineSlot) -> Bool {
-    if mustAwaitStore(slot) { return false }
-    do throws(StoreRefusal) { try openStore(slot, reports: false) } catch { return false }
-    return Execution.dryRun(slot.plan, services: services, clock: SystemClock.shared, restoring: slot.saved).failure
-      == nil
   }
 }

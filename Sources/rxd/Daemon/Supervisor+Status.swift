@@ -25,11 +25,7 @@ extension Supervisor {
       forgetAt = now + .seconds(1)
       notify?.send("READY=1\nSTATUS=\(status)")
     }
-    if let reload {
-      self.reload = nil
-      endKeeping()
-      complete(reload)
-    }
+    if let reload { finish(reload) }
   }
 
   /// `3 pipelines running, 1 failed (search)`.

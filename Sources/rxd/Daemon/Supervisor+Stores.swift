@@ -5,14 +5,12 @@ import Storage
 
 extension Supervisor {
   /// Opens the store of a slot unless it is open, and takes over the state of an earlier process.
-  /// - Parameter reports: Whether to log the events that the store keeps and that the slot does not deliver.
   /// - Returns: How the run keeps its state; nil: it keeps nothing.
-  @discardableResult
-  func openStore(_ slot: PipelineSlot, reports: Bool = true) throws(StoreRefusal) -> DeliveryOptions? {
+  func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores else { return nil }
     guard slot.plan.delivery(hasStateDirectory: true) != .bestEffort else {
       // At the start all such stores are read together.
-      if reports, isReady { for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) } }
+      if isReady { reportLeftBehind(slot) }
       return nil
     }
     if let other = holder(ofStoreOf: slot) {
@@ -31,7 +29,7 @@ extension Supervisor {
       slot.inHand = stores.inHand(slot.name)
       slot.saved = store.savedState
     }
-    if reports { for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) } }
+    reportLeftBehind(slot)
     // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
     var delivery = DeliveryOptions(
@@ -45,10 +43,9 @@ extension Supervisor {
     Dictionary(slots.filter { !$0.isLeaving }.map { ($0.name, $0.plan.sinksOfStore) }) { $0.union($1) }
   }
 
-  /// What the store of the slot's name keeps that the slot does not deliver.
+  /// What the open store of the slot keeps that the slot does not deliver.
   func leftBehind(_ slot: PipelineSlot) -> [LeftBehind] {
-    if let store = slot.store { return LeftBehind.find(slot.name, store.backlogs, slot.plan.sinksOfStore) }
-    return slot.plan.sinksOfStore.isEmpty ? stores?.leftBehind(slot.name, []) ?? [] : []
+    slot.store.map { LeftBehind.find(slot.name, $0.backlogs, slot.plan.sinksOfStore) } ?? []
   }
 
   /// Opens the stores of all pipelines before the first one starts.
@@ -65,6 +62,9 @@ extension Supervisor {
     guard let holder = holder(ofStoreOf: slot) else { return false }
     return holder.isLeaving || holder.next.map { $0.plan.name != holder.name } ?? false
   }
+
+  /// Whether another slot has the store of the slot's name open.
+  func isStoreOfAnother(_ slot: PipelineSlot) -> Bool { stores != nil && holder(ofStoreOf: slot) != nil }
 
   /// The other slot that has the store of the slot's name open.
   private func holder(ofStoreOf slot: PipelineSlot) -> PipelineSlot? {
@@ -104,7 +104,7 @@ extension Supervisor {
     }
   }
 
-  private func close(_ store: DiskStore, of name: String, within limit: TimeSpan) {
+  func close(_ store: DiskStore, of name: String, within limit: TimeSpan) {
     if !store.close(within: limit) {
       logger.error("the state could not be written", metadata: ["pipeline": "\(name)"])
     }

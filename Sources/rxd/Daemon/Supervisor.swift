@@ -56,6 +56,10 @@ final class Supervisor {
     case left(Int, [Execution.Left])
     /// A live page was closed.
     case pageClosed(Int)
+    /// A pipeline that could not start has been checked.
+    case checked(Int, CheckedStart)
+    /// What stores keep that no pipeline delivers.
+    case leftBehind(Int, [LeftBehind])
   }
 
   let options: Options
@@ -115,6 +119,13 @@ final class Supervisor {
   /// When to free memory that only the start needed.
   var forgetAt: Instant?
   var hasFailed = false
+  /// The thread for what may wait for a disk.
+  let aside = WorkThread("rxd aside")
+  /// The number of the last work for it.
+  var asides = 0
+  var check: StartCheck?
+  /// When the verdict of a reload waits no longer for what is read.
+  var readingEnd: Instant?
 
   private final class Mailbox: Sendable {
     let messages = Mutex<[Message]>([])
@@ -211,7 +222,7 @@ final class Supervisor {
       slots.flatMap { [$0.retryAt, $0.checkAt, $0.drainDeadline] }
       + [
         stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
-        page.pollAt, saysLeftAt,
+        page.pollAt, saysLeftAt, readingEnd,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
@@ -245,6 +256,8 @@ final class Supervisor {
     case .left(let id, let left): if let (slot, _) = runs[id] { report(left, of: slot) }
     case .tapClosed(let tap): endTap(tap)
     case .pageClosed(let reader): page.remove(reader)
+    case .checked(let number, let found): checked(number, found)
+    case .leftBehind(let number, let left): take(left, number)
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
@@ -315,11 +328,14 @@ final class Supervisor {
         }
       }
     }
-    for slot in slots where slot.awaitsStore && slot.run == nil && !mustAwaitStore(slot) { launch(slot) }
+    for slot in slots where slot.awaitsStore && slot.run == nil && slot.state != .over && !mustWait(slot) {
+      launch(slot)
+    }
     watchdog?.feed(at: now, loops, logger)
     if let at = nextSummary, now >= at { nextSummary = log.summarize() }
     if let at = keepingEnd, now >= at { endKeeping() }
     if let at = observation?.deadline, now >= at { endObservation() }
+    if let at = readingEnd, now >= at { endReading() }
     if let at = page.pollAt, now >= at { pollForPage() }
     if let at = saysLeftAt, now >= at { askForLeft() }
     if let at = forgetAt, now >= at {
@@ -360,7 +376,7 @@ final class Supervisor {
     slot.checkAt = nil
     slot.hasLaunched = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
-    slot.awaitsStore = mustAwaitStore(slot)
+    slot.awaitsStore = mustWait(slot)
     if slot.awaitsStore {
       slot.state = .running
       return

@@ -1,0 +1,133 @@
+import Logging
+import PipelineCore
+import PipelineRuntime
+import Storage
+import Transport
+
+/// What may wait for a disk, or take long, is done on a thread of its own, one after the other: the supervisor's thread answers the control socket and
+/// feeds the watchdog.
+extension Supervisor {
+  /// A pipeline that could not start is being checked.
+  struct StartCheck {
+    var number: Int
+    var slot: PipelineSlot
+    /// The store of this name may be opened.
+    var name: String
+  }
+
+  /// What a check has found.
+  struct CheckedStart: Sendable {
+    var canStart: Bool
+    /// The store, if the check has opened it.
+    var store: DiskStore?
+  }
+
+  // MARK: Checks of pipelines that could not start
+
+  /// Checks whether what kept a pipeline from starting is gone: it was never wired, so trying it out repeats nothing. Then it starts at once.
+  func checkAgain(_ slot: PipelineSlot) {
+    slot.checkAt = nil
+    guard slot.run == nil, slot.retryAt != nil, !isStopping else { return }
+    // One at a time: while one hangs, the others start at the end of their pauses.
+    guard check == nil, !mustAwaitStore(slot), !isStoreOfAnother(slot) else { return checkLater(slot) }
+    asides += 1
+    let number = asides
+    check = StartCheck(number: number, slot: slot, name: slot.name)
+    let opens = slot.store == nil && slot.plan.delivery(hasStateDirectory: true) != .bestEffort
+    let (plan, name, saved, services) = (slot.plan, slot.name, slot.saved, services)
+    let stores = opens ? stores : nil
+    let post = poster()
+    aside.enqueue {
+      var found = CheckedStart(canStart: false)
+      do throws(StoreRefusal) {
+        found.store = try stores?.open(name)
+        let state = found.store.map(\.savedState) ?? saved
+        found.canStart =
+          Execution.dryRun(plan, services: services, clock: SystemClock.shared, restoring: state).failure == nil
+      } catch {}
+      post(.checked(number, found))
+    }
+  }
+
+  private func checkLater(_ slot: PipelineSlot) {
+    // Many pipelines share the time of the thread.
+    let waiting = slots.count { $0.checkAt != nil }
+    slot.checkAt = now + TimeSpan(nanoseconds: Self.checkInterval.nanoseconds * Int64(1 + waiting / 10))
+  }
+
+  func checked(_ number: Int, _ found: CheckedStart) {
+    guard let check, check.number == number else { return }
+    self.check = nil
+    let slot = check.slot
+    let isHere = slots.contains { $0 === slot } && slot.name == check.name
+    if let store = found.store {
+      if isHere, slot.store == nil, slot.run == nil, slot.state != .over {
+        slot.store = store
+        slot.inHand = stores?.inHand(slot.name)
+        slot.saved = store.savedState
+      } else {
+        close(store, of: check.name, within: Self.closingLimit)
+      }
+    }
+    guard isHere, slot.run == nil, slot.retryAt != nil, !isStopping else { return }
+    guard found.canStart else { return checkLater(slot) }
+    // If it fails all the same, its pauses decide.
+    slot.mayCheck = false
+    slot.retryAt = nil
+    launch(slot)
+  }
+
+  /// Whether a slot cannot be launched yet: another one has the store of its name, or a check uses what it needs.
+  func mustWait(_ slot: PipelineSlot) -> Bool {
+    check.map { $0.slot === slot || $0.name == slot.name } ?? false || mustAwaitStore(slot)
+  }
+
+  // MARK: Events that are left behind
+
+  /// How long the verdict of a reload waits for what stores keep that no pipeline opens.
+  private static let readingLimit = TimeSpan.seconds(1)
+
+  /// Logs what the store of a slot's name keeps that it does not deliver.
+  func reportLeftBehind(_ slot: PipelineSlot) {
+    guard slot.store == nil else {
+      for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) }
+      return
+    }
+    readLeftBehind([slot])
+  }
+
+  /// Reads what stores keep that these slots do not open; returns the number of the message with it, nil: there are none.
+  @discardableResult
+  private func readLeftBehind(_ slots: [PipelineSlot]) -> Int? {
+    let names = Set(slots.filter { $0.store == nil && $0.plan.sinksOfStore.isEmpty }.map(\.name))
+    guard let stores, !names.isEmpty else { return nil }
+    asides += 1
+    let number = asides
+    let post = poster()
+    aside.enqueue { post(.leftBehind(number, names.sorted().flatMap { stores.leftBehind($0, []) })) }
+    return number
+  }
+
+  /// The changes of a reload are done: its verdict follows when it is known what they leave behind.
+  func finish(_ reload: Reload) {
+    guard reload.reading == nil else { return }
+    endKeeping()
+    guard let number = readLeftBehind(slots) else { return complete(reload, left: []) }
+    self.reload?.reading = number
+    readingEnd = now + Self.readingLimit
+  }
+
+  func take(_ left: [LeftBehind], _ number: Int) {
+    guard let reload, reload.reading == number else {
+      for left in left { log.write(.warning, left.pipeline, left.line) }
+      return
+    }
+    complete(reload, left: left)
+  }
+
+  /// Stores could not be read in time: the log says later what they keep.
+  func endReading() {
+    readingEnd = nil
+    if let reload, reload.reading != nil { complete(reload, left: []) }
+  }
+}
