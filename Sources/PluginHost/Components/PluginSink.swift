@@ -185,7 +185,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       updateCounts()
       updatePressure()
       submit()
-      if entries.isEmpty { waitNoLonger() }
+      if hasNothingInHand { waitNoLonger() }
     }
 
     /// Acknowledges and removes answered events, from the first on.
@@ -257,6 +257,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       instance = nil
       guard !isOver else { return }
       defer { updateCounts() }
+      if isSuspending { return waitNoLonger() }
       if end.isFinal {
         let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
         fail(because: SignalFailure(.sink, end.reason, at: at))
@@ -352,6 +353,9 @@ struct PluginSink: SinkComponent, BoundComponent {
       execution.hold()
       patience = executor.schedule(at: executor.now + Self.longestWait, self, Self.waitsNoLonger)
     }
+
+    /// The next execution gives the plugin what it has not been given.
+    private var hasNothingInHand: Bool { submitted == 0 || instance == nil }
 
     private func waitNoLonger() {
       guard patience.isSet else { return }

@@ -107,6 +107,7 @@ extension Execution {
     for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
       sink.node.willSuspend()
     }
+    for sink in sinks where sink.isOpen { sink.node.takeRest() }
     if holds == 0 { return freeze() }
     // A client may wait for events that a sink keeps for its next batch.
     for sink in sinks where sink.isOpen { sink.node.hurry() }

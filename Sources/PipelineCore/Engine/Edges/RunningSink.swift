@@ -218,7 +218,7 @@ open class RunningSink: Downstream {
   /// Pauses the input while more than `most` events wait, until half of them do. Beside ``memoryLimit``; call it whenever the number has
   /// changed. In turns.
   public final func bound(_ waiting: Int, _ most: Int) {
-    if !isBounded, waiting > most {
+    if !isBounded, waiting > most, !takesRest {
       isBounded = true
       pauseInput()
     } else if isBounded, waiting <= most / 2 {
@@ -232,6 +232,14 @@ open class RunningSink: Downstream {
     memory.end()
     bound(0, 0)
   }
+
+  /// The pipeline is being suspended and its sources have stopped: the rest of their batches comes at once, however full the sink is. A pause would hold it
+  /// until the sink has delivered, which it may not do.
+  final func takeRest() {
+    takesRest = true
+    left()
+  }
+  private(set) final var takesRest = false
 
   // MARK: Pauses
 

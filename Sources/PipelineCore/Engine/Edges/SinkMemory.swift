@@ -47,7 +47,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   @inline(never)
   private func grown(to now: Int, _ node: RunningSink) {
     update()
-    guard !isPaused, now > budget.room(node.memoryLimit) else { return }
+    guard !isPaused, !node.takesRest, now > budget.room(node.memoryLimit) else { return }
     self.node = node
     isPaused = true
     node.pauseInput()
