@@ -205,7 +205,7 @@ protocol PluginSourceInstance: AnyObject, Sendable {
   func acknowledge(_ tokens: [UInt64], problem: String?)
   /// Asks the source to send nothing more and to end.
   func stop()
-  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged.
+  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged, or when nothing has been for 5 s.
   func release()
   /// Ends the instance; nothing more comes.
   func close()

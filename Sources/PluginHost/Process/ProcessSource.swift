@@ -13,6 +13,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     /// How many events the program may still send.
     var credit = 0
     var isClosed = false
+    /// It has ended by itself, and only acknowledgements may follow.
+    var isReleased = false
     var isStopping = false
     /// How many events with a token are not acknowledged.
     var unacknowledged = 0
@@ -55,11 +57,12 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   }
 
   func acknowledge(_ tokens: [UInt64], problem: String?) {
-    let isLast = shared.withLock { shared in
+    let (isLast, isWaiting) = shared.withLock { shared in
       shared.unacknowledged -= tokens.count
-      return shared.isClosed && shared.unacknowledged <= 0
+      let isLast = shared.isClosed && shared.unacknowledged <= 0
+      return (isLast, shared.isReleased && !isLast)
     }
-    defer { if isLast { end() } }
+    defer { if isLast { end() } else if isWaiting { process.close(within: Self.patience) } }
     let list = tokens.map(String.init).joined(separator: ",")
     guard let problem else { return process.send("{\"to\":1,\"acknowledged\":[\(list)]}\n") }
     let text = OutputBuffer(capacity: 256)
@@ -75,7 +78,13 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     if isNew { process.send("{\"to\":1,\"stop\":true}\n") }
   }
 
-  func release() { _ = releases() }
+  /// How long the program waits for a next acknowledgement once nothing else comes.
+  private static let patience: Int64 = 5_000_000_000
+
+  func release() {
+    shared.withLock { $0.isReleased = true }
+    if !releases() { process.close(within: Self.patience) }
+  }
 
   /// Whether everything is acknowledged; otherwise the last acknowledgement ends it.
   private func releases() -> Bool {
@@ -89,7 +98,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
 
   func close() {
     // Acknowledgements may come only now, when the state is on the disk.
-    if !releases() { process.close(within: 5_000_000_000) }
+    shared.withLock { $0.isReleased = false }
+    if !releases() { process.close(within: Self.patience) }
   }
 
   private func end() {
