@@ -37,6 +37,8 @@ bool rx_sqlite_load(char *why, size_t size) {
     // Pages come one by one: a process may have a thousand stores, and most of them need a few. Refused where another part of the process
     // uses the library already.
     if (is_loaded) lib.config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
+    // Nor has each a block of 120 KiB for small allocations.
+    if (is_loaded) lib.config(SQLITE_CONFIG_LOOKASIDE, 512, 32);
     if (fault && size) snprintf(why, size, "%s", fault);
   }
   bool loaded = is_loaded;

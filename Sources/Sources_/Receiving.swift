@@ -111,6 +111,7 @@ final class ReceivingNode: DecodingSource {
       let text: String
       switch way {
       case .stream(var options, let files):
+        options.memory = services.memory
         if let files {
           options.tls = try TLSServing(files) { services.log(.info, label, $0) }
         }

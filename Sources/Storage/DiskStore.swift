@@ -55,9 +55,11 @@ package final class DiskStore: PipelineStore {
   /// - Parameters:
   ///   - deadLetterBytes: The limit of all dead letters, in bytes; up to a sixteenth more may be stored for a while.
   ///   - room: What is kept for when the disk is full; nil: nothing is.
+  ///   - caches: The memory for pages that it shares with other stores.
   /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
   package init(
-    _ path: String, deadLetterBytes: Int64 = deadLetterBytes, room: StoreRoom? = nil, log: @escaping Log
+    _ path: String, deadLetterBytes: Int64 = deadLetterBytes, room: StoreRoom? = nil,
+    caches: StoreCaches = StoreCaches(), log: @escaping Log
   ) throws(StoreRefusal) {
     self.path = path
     self.log = log
@@ -105,7 +107,7 @@ package final class DiskStore: PipelineStore {
     savedState = opened.state
     state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
     // The writer alone holds the file, so that it is closed before `close` returns.
-    let writer = Writer(path, opened.file, state, deadLetterBytes, room, log)
+    let writer = Writer(path, opened.file, state, deadLetterBytes, room, caches, log)
     do throws(PosixError) {
       turns = try SerialWork(on: Self.threads) { writer.turn() }
     } catch {
@@ -193,9 +195,12 @@ package final class DiskStore: PipelineStore {
     private let state: Guarded<State>
     private let log: Log
     private let room: StoreRoom?
+    private let caches: StoreCaches
     /// The directory that the file was opened in.
     private let directory: StoreFile.Place?
     private var hasReportedMove = false
+    /// Readers hold up the log, which has been reported.
+    private var isLogHeld = false
     private var pause = DiskStore.firstPause
     private var isFailing = false
     /// What could not be written yet, and when to try again, on the monotonic clock.
@@ -215,8 +220,10 @@ package final class DiskStore: PipelineStore {
 
     init(
       _ path: String, _ file: StoreFile, _ state: Guarded<State>, _ letterLimit: Int64, _ room: StoreRoom?,
-      _ log: @escaping Log
+      _ caches: StoreCaches, _ log: @escaping Log
     ) {
+      self.caches = caches
+      caches.join()
       directory = StoreFile.directory(of: path)
       self.room = room
       room?.join()
@@ -227,7 +234,10 @@ package final class DiskStore: PipelineStore {
       self.log = log
     }
 
-    deinit { room?.leave() }
+    deinit {
+      room?.leave()
+      caches.leave()
+    }
 
     /// Does all that can be done now.
     func turn() -> SerialWork.Next {
@@ -242,6 +252,7 @@ package final class DiskStore: PipelineStore {
         held += work.requests
         lookForRoom()
         for job in work.jobs { run(job) }
+        defer { if !work.jobs.isEmpty || !work.requests.isEmpty { file?.boundCache(to: caches.pages) } }
         if !held.isEmpty {
           if let nextTry, monotonicNow() < nextTry, !work.isClosing { return .at(nextTry) }
           if write(held) {
@@ -380,10 +391,10 @@ package final class DiskStore: PipelineStore {
     private func moveLog(isSmall: Bool = false) {
       do throws(DatabaseError) {
         do throws(DatabaseError) {
-          try file?.boundLog(isSmall: isSmall)
+          note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
         } catch  where error.isFull && room?.giveUp() == true {
           set(.reserve)
-          try file?.boundLog(isSmall: isSmall)
+          note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
         }
       } catch {
         // Everything is in the log; the next commit tries again.
@@ -391,6 +402,21 @@ package final class DiskStore: PipelineStore {
         if error.isFull, room != nil { set(.reserve) }
         guard !isFailing, !error.isFull else { return }
         log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")
+      }
+    }
+
+    /// Another process reads the store for so long that the log grows.
+    private func note(isLogHeld: Bool) {
+      guard isLogHeld != self.isLogHeld else { return }
+      self.isLogHeld = isLogHeld
+      guard let bytes = file?.logBytes else { return }
+      if isLogHeld {
+        log(
+          .warning,
+          "the log of the store \(path) has \(bytes >> 20) MiB and grows: a program ('rxd state', 'rxd deadletters') has been reading the store "
+            + "meanwhile; the log is moved into the file when that has ended")
+      } else {
+        log(.info, "the log of the store \(path) was moved into the file")
       }
     }
 

@@ -26,6 +26,8 @@ final class StoreFile {
   private static let logPages = 128...4000
   /// How much of the log stays on the disk when it is begun anew, in bytes, so that the next commits find their place.
   private var keptLogBytes = 0
+  /// How many pages the connection keeps in memory.
+  private var cachedPages = StoreCaches.mostPages
 
   /// Opens a store, or creates it.
   /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
@@ -35,12 +37,12 @@ final class StoreFile {
     gate = try ReaderGate(path, creates: true)
     database = try Database(path, .writing)
     // Closing a descriptor of the file gives up the locks that the process has on it.
-    database.companion = gate
+    database.companion = StoreHold(gate)
     database.keepLogAtEnd()
     try database.execute(
       """
       PRAGMA busy_timeout = 1000; PRAGMA page_size = \(StoreSchema.pageBytes); PRAGMA auto_vacuum = INCREMENTAL; PRAGMA cell_size_check = ON;
-      PRAGMA mmap_size = 0; PRAGMA cache_size = -2048; PRAGMA temp_store = MEMORY
+      PRAGMA mmap_size = 0; PRAGMA cache_size = \(StoreCaches.mostPages); PRAGMA temp_store = MEMORY
       """)
     if try database.isEmpty {
       // A crash between the two leaves an empty file, which is created again.
@@ -86,7 +88,7 @@ final class StoreFile {
   }
 
   /// A file or a directory, whatever its name.
-  struct Place: Equatable, Sendable {
+  struct Place: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64
   }
@@ -255,6 +257,16 @@ final class StoreFile {
     return database.changes
   }
 
+  // MARK: Memory
+
+  /// Keeps at most so many pages in memory; none between two uses if they are fewer than a transaction needs.
+  func boundCache(to pages: Int) {
+    let used = max(pages, StoreCaches.leastPages)
+    // Without it more memory is used, and nothing is wrong.
+    if used != cachedPages, (try? database.execute("PRAGMA cache_size = \(used)")) != nil { cachedPages = used }
+    if pages < StoreCaches.leastPages { try? database.execute("PRAGMA shrink_memory") }
+  }
+
   // MARK: Reading
 
   func rows(
@@ -291,30 +303,41 @@ final class StoreFile {
   /// What the log has on the disk, in bytes.
   var logBytes: Int { database.logPages * StoreSchema.pageBytes }
 
+  /// A log that is so many times as large as it should be is a trouble.
+  private static let excess = 4
+
   /// Moves what the log has into the file, if the log is large for what the file holds, so that a small store has a small log. Readers
   /// put it off.
   ///
   /// - Parameter isSmall: Also if it is small.
-  func boundLog(isSmall: Bool = false) throws(DatabaseError) {
+  /// - Returns: Whether readers have kept it in the log, which has become much larger than it should be.
+  @discardableResult
+  func boundLog(isSmall: Bool = false) throws(DatabaseError) -> Bool {
     let (pages, bounds) = (database.logPages, Self.logPages)
-    guard pages > (isSmall ? 0 : bounds.lowerBound) else { return }
+    guard pages > (isSmall ? 0 : bounds.lowerBound) else { return false }
     let held = try database.number("PRAGMA page_count") ?? 0
-    guard isSmall || pages > min(Int(clamping: held), bounds.upperBound), gate.close(within: .zero) else { return }
+    let most = min(Int(clamping: held), bounds.upperBound)
+    guard isSmall || pages > most else { return false }
+    guard gate.close(within: .zero) else { return pages > Self.excess * max(most, bounds.lowerBound) }
     defer { gate.open() }
     // A log that has another name now is emptied in place.
-    guard isInPlace else { return try database.truncateLog() }
-    guard try database.checkpoint() else { return }
+    guard isInPlace else {
+      try database.truncateLog()
+      return false
+    }
+    guard try database.checkpoint() else { return false }
     // Without a header, a reader beside this connection ignores the pages of the old log, which the next commits overwrite.
     let number = Glibc.open(path + "-wal", O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
-    guard number >= 0 else { return }
+    guard number >= 0 else { return false }
     let header = [UInt8](repeating: 0, count: 32)
     _ = uninterrupted { pwrite(number, header, header.count, 0) }
     Glibc.close(number)
     // The log keeps its place on the disk, up to this.
     let kept = max(bounds.lowerBound, min(Int(clamping: held), bounds.upperBound)) * StoreSchema.pageBytes
-    guard kept > keptLogBytes * 2 || kept < keptLogBytes / 2 else { return }
+    guard kept > keptLogBytes * 2 || kept < keptLogBytes / 2 else { return false }
     try database.execute("PRAGMA journal_size_limit = \(kept)")
     keptLogBytes = kept
+    return false
   }
 
   /// Marks the store as closed in order. Nothing is written afterwards.
@@ -341,6 +364,13 @@ final class ReaderGate {
   }
 
   deinit { Glibc.close(number) }
+
+  /// The open file; nil: the system does not say.
+  var place: StoreFile.Place? {
+    var status = stat()
+    guard fstat(number, &status) == 0 else { return nil }
+    return StoreFile.Place(device: UInt64(status.st_dev), inode: UInt64(status.st_ino))
+  }
 
   private func take(_ operation: Int32, within limit: TimeSpan) -> Bool {
     let end = monotonicNow() + limit.nanoseconds

@@ -8,6 +8,7 @@ import Transport
 package final class StoreReader {
   package let path: String
   private let database: Database
+  private let gate: ReaderGate
   /// The file as it was when it was opened, if there was no log.
   private let quiet: FileTimes?
 
@@ -19,8 +20,10 @@ package final class StoreReader {
       throw StoreRefusal(errno == ENOENT ? "there is no store \(path)" : PosixError("open", path).message)
     }
     let isQuiet: Bool
+    var left: (reader: AnyObject, gate: ReaderGate)?
     do throws(DatabaseError) {
-      let gate = try ReaderGate(path, creates: false)
+      gate = try ReaderGate(path, creates: false)
+      left = (gate, gate)
       guard gate.enter(within: .seconds(5)) else {
         throw DatabaseError(code: 5, message: "its log is being moved into it: try again")
       }
@@ -29,13 +32,21 @@ package final class StoreReader {
       quiet = isQuiet ? times : nil
       database = try Database(path, isQuiet ? .quietReading : .readingBeside)
       database.companion = gate
+      left = (database, gate)
       try database.execute("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; BEGIN")
       if let refusal = try database.refusal() {
         throw DatabaseError(code: DatabaseError.notADatabase, message: refusal)
       }
     } catch {
+      if let left { OpenStores.leave(left.reader, of: left.gate.place) }
       throw StoreRefusal("\(path) cannot be read: \(Self.clause(error))")
     }
+  }
+
+  deinit {
+    // The log may be moved into the file again; the descriptors may have to stay.
+    gate.open()
+    OpenStores.leave(database, of: gate.place)
   }
 
   private static func clause(_ error: DatabaseError) -> String {

@@ -72,6 +72,71 @@ import Transport
     #expect(store.close(within: .seconds(30)))
   }
 
+  /// The log says when a reader holds it up.
+  @Test func aLongReaderIsReported() throws {
+    let path = folder("a.db")
+    let store = try open(path)
+    commit(store) { $0.rows = [row(1, 60)] }
+    var reader: StoreReader? = try StoreReader(path)
+    for number in Int64(2)...1000 {
+      commit(store) {
+        $0.state = .replace(SavedState([UInt8](repeating: UInt8(truncatingIfNeeded: number), count: 30_000)))
+      }
+      if !lines.all.isEmpty { break }
+    }
+    #expect(lines.all.count == 1 && lines.all.first?.contains("MiB and grows") == true, "\(lines.all)")
+    #expect(try reader?.backlogs()["out"]?.rows == 1)
+    reader = nil
+    commit(store) { $0.rows = [row(2, 60)] }
+    commit(store) { $0.rows = [row(3, 60)] }
+    #expect(lines.all.last?.contains("was moved into the file") == true, "\(lines.all)")
+    #expect(store.close(within: .seconds(30)))
+  }
+
+  /// The locks that a process has on the file: of the device and inode, as /proc/locks names them.
+  private func locks(_ path: String) -> Int {
+    let text = (try? String(contentsOfFile: "/proc/locks", encoding: .utf8)) ?? ""
+    let inode = FileDescriptor.Status(path: path)?.inode ?? 0
+    return text.split(separator: "\n").count {
+      $0.contains("POSIX") && $0.contains(" \(getpid()) ") && $0.contains(":\(inode) ")
+    }
+  }
+
+  /// Closing a descriptor of a file gives up the locks of the process on it: those of readers wait for the writer.
+  @Test func readersInTheProcessLeaveTheLocksOfTheWriter() throws {
+    let path = folder("a.db")
+    var store: DiskStore? = try open(path)
+    if let store { commit(store) { $0.rows = [row(1, 60)] } }
+    let held = locks(path)
+    try #require(held > 0)
+    for _ in 0..<3 { #expect(try StoreReader(path).backlogs()["out"]?.rows == 1) }
+    #expect(locks(path) == held)
+    var before: StoreReader? = try StoreReader(path)
+    #expect(store?.close(within: .seconds(30)) == true)
+    store = nil
+    // A reader that began before the writer does.
+    let again = try open(path)
+    commit(again) { $0.rows = [row(2, 60)] }
+    let now = locks(path)
+    #expect(now > 0)
+    #expect(before?.path == path)
+    before = nil
+    #expect(locks(path) == now)
+    #expect(again.close(within: .seconds(30)))
+  }
+
+  /// The pages that stores keep have one bound for all of them.
+  @Test func pagesAreSharedByAllStores() {
+    let caches = StoreCaches(1 << 20)
+    #expect(caches.pages == 128)
+    for _ in 0..<2 { caches.join() }
+    #expect(caches.pages == 64)
+    for _ in 0..<398 { caches.join() }
+    #expect(caches.pages == 0)
+    for _ in 0..<400 { caches.leave() }
+    #expect(StoreCaches(1 << 30).pages == StoreCaches.mostPages)
+  }
+
   /// A full file system: what is stored is said to have no room for more, what was delivered can be removed, the store can be closed and opened
   /// again, and goes on when there is room.
   @Test(.enabled(if: SmallSystem.canBeMade(isDisk: false), "needs to mount a tmpfs")) func fullMemoryFileSystem() throws
@@ -188,59 +253,5 @@ import Transport
     #expect(other.close(within: .seconds(30)))
     #expect(try StoreReader(folder("moved/a.db")).backlogs()["out"]?.rows == 600)
     #expect(try StoreReader(folder("st/a.db")).backlogs()["out"]?.rows == 2)
-  }
-}
-
-/// A file system of a few megabytes.
-private struct SmallSystem {
-  let path: String
-
-  static func canBeMade(isDisk: Bool) -> Bool {
-    // The folder goes after the file system in it.
-    let folder = Scratch()
-    return withExtendedLifetime(folder) {
-      guard geteuid() == 0, let system = SmallSystem(folder, megabytes: 12, isDisk: isDisk) else { return false }
-      system.unmount()
-      return true
-    }
-  }
-
-  /// Nil: this user cannot mount one.
-  init?(_ folder: Scratch, megabytes: Int, isDisk: Bool) {
-    path = folder("small")
-    mkdir(path, 0o700)
-    var words = ["mount", "-t", "tmpfs", "-o", "size=\(megabytes)m,mode=700", "tmpfs", path]
-    if isDisk {
-      let image = folder("image")
-      guard Self.run(["truncate", "-s", "\(megabytes)M", image]),
-        Self.run(["mkfs.ext4", "-q", "-F", "-b", "1024", image])
-      else { return nil }
-      words = ["mount", "-o", "loop", image, path]
-    }
-    guard Self.run(words) else { return nil }
-  }
-
-  /// Writes a file until there is no room; returns its path.
-  func fill() -> String {
-    let file = path + "/rest"
-    let number = Glibc.open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
-    defer { close(number) }
-    for bytes in [65_536, 512] {
-      let block = [UInt8](repeating: 1, count: bytes)
-      while write(number, block, block.count) > 0 {}
-    }
-    return file
-  }
-
-  func unmount() { _ = Self.run(["umount", path]) }
-
-  private static func run(_ words: [String]) -> Bool {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-    process.arguments = words
-    process.standardError = FileHandle.nullDevice
-    guard (try? process.run()) != nil else { return false }
-    process.waitUntilExit()
-    return process.terminationStatus == 0
   }
 }

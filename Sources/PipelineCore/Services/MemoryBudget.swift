@@ -25,7 +25,11 @@ package final class MemoryBudget: Sendable {
   /// The usual limit of the queues of one pipeline's steps together.
   package var usualOfSteps: Int { limit / 2 }
 
-  fileprivate func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
+  /// The limit of what comes in by itself and has no queue yet: requests, messages of WebSockets. Each server may have so much, however full it is.
+  package static let leastOfServer = 256 << 10
+
+  /// Counts memory that is no queue's: bodies and messages that come in, answers that clients read. Negative: it is free again.
+  package func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
 /// The share of one queue in a budget, in units of 4 KiB. Given back when it is freed. Used by one thread at a time.

@@ -43,7 +43,7 @@ struct BlockReading {
   private static let linesWanted = 16_384
   /// The smallest read, unless the options ask for less or many readers run.
   private static let leastBlock = 128 << 10
-  private static let leastOfMany = 32 << 10
+  private static let leastOfMany = 8 << 10
   private var presence: Presence? = Presence()
 
   /// Counts one reader, as long as it lives.

@@ -88,6 +88,8 @@ package final class HTTPServer: @unchecked Sendable {
     package var tls: TLSServing?
     /// Called with the reason when a connection fails because of TLS; on the network thread.
     package var tlsFailed: @Sendable (String) -> Void = { _ in }
+    /// The memory of the process, in which requests, messages and answers count; nil: they do not.
+    package var memory: MemoryBudget?
     /// The limit of a request's head in bytes.
     package var maxHeaderBytes = 64 << 10
     package var maxHeaderLines = 100
@@ -161,7 +163,7 @@ package final class HTTPServer: @unchecked Sendable {
     options.rules.access.isLocal = HostSyntax.isLoopback(options.host)
     self.options = options
     access = options.rules.access
-    budget = ByteBudget(limit: options.rules.maxBufferedBytes)
+    budget = ByteBudget(limit: options.rules.maxBufferedBytes, of: options.memory)
     replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
     queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
   }

@@ -438,7 +438,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     let now = NIODeadline.now()
     answerDeadline = now + .nanoseconds(server.replyTimeout)
     limit(until: min(answerDeadline, now + .nanoseconds(server.queueTimeout)))
-    let exchange = ServerExchange(self, round)
+    let exchange = ServerExchange(self, round, server.options.memory)
     self.exchange = exchange
     let request = ServerRequest(
       head: head, body: body.slab, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,

@@ -1,3 +1,4 @@
+import PipelineCore
 import Synchronization
 
 /// The body of a streamed answer, which lasts until it is ended or the client leaves. Thread-safe; nothing here waits for the client.
@@ -17,18 +18,23 @@ package final class ResponseStream: Sendable {
   }
   private let state = Mutex(State())
   private let most: Int
+  /// In which the waiting bytes count, and which bounds them beyond `least`.
+  private let memory: MemoryBudget?
+  private static let least = 32 << 10
   private let schedule: @Sendable (ResponseStream) -> Void
   private let closed: @Sendable () -> Void
 
   /// - Parameters:
   ///   - room: The bytes that may wait for the client.
+  ///   - memory: The memory of the process.
   ///   - schedule: Makes the connection take the waiting bytes; called on any thread.
   ///   - closed: The client has left, or has got everything; called once, on the network thread.
   init(
-    room: Int = ResponseStream.room, schedule: @escaping @Sendable (ResponseStream) -> Void,
-    closed: @escaping @Sendable () -> Void
+    room: Int = ResponseStream.room, of memory: MemoryBudget? = nil,
+    schedule: @escaping @Sendable (ResponseStream) -> Void, closed: @escaping @Sendable () -> Void
   ) {
     most = room
+    self.memory = memory
     self.schedule = schedule
     self.closed = closed
   }
@@ -43,8 +49,11 @@ package final class ResponseStream: Sendable {
   /// The same. Returns how many bytes have been taken in all.
   func sendCounted(_ bytes: [UInt8]) -> Int? {
     let verdict: (taken: Int?, wakes: Bool) = state.withLock { state in
-      guard state.isOpen, !state.isEnding, state.waiting.count + bytes.count <= most else { return (nil, false) }
+      let all = state.waiting.count + bytes.count
+      guard state.isOpen, !state.isEnding, all <= most, all <= Self.least || bytes.count <= memory?.room(.max) ?? .max
+      else { return (nil, false) }
       state.waiting += bytes
+      memory?.add(bytes.count)
       state.taken &+= bytes.count
       defer { state.isScheduled = true }
       return (state.taken, !state.isScheduled)
@@ -70,11 +79,18 @@ package final class ResponseStream: Sendable {
       guard state.isOpen, !state.isAborted else { return false }
       state.isAborted = true
       state.isEnding = true
-      state.waiting = []
+      drop(&state)
       return true
     }
     if isFirst { schedule(self) }
   }
+
+  private func drop(_ state: inout State) {
+    memory?.add(-state.waiting.count)
+    state.waiting = []
+  }
+
+  deinit { state.withLock { drop(&$0) } }
 
   var isAborted: Bool { state.withLock(\.isAborted) }
 
@@ -89,7 +105,7 @@ package final class ResponseStream: Sendable {
   func next() -> Portion {
     state.withLock { state in
       if !state.waiting.isEmpty {
-        defer { state.waiting = [] }
+        defer { drop(&state) }
         return .bytes(state.waiting)
       }
       if state.isEnding { return .end }
@@ -103,7 +119,7 @@ package final class ResponseStream: Sendable {
     let wasOpen = state.withLock { state in
       defer {
         state.isOpen = false
-        state.waiting = []
+        drop(&state)
       }
       return state.isOpen
     }

@@ -12,7 +12,11 @@ final class ServerExchange: @unchecked Sendable {
   var isTaken: Bool { taken.load(ordering: .relaxed) }
   func take() { taken.store(true, ordering: .relaxed) }
 
-  init(_ connection: ServerConnection, _ round: ServingRound) {
+  /// In which a streamed answer counts.
+  private let memory: MemoryBudget?
+
+  init(_ connection: ServerConnection, _ round: ServingRound, _ memory: MemoryBudget?) {
+    self.memory = memory
     self.connection = Mutex(connection)
     self.round = round
   }
@@ -33,7 +37,7 @@ final class ServerExchange: @unchecked Sendable {
     guard let connection = connection.withLock({ $0.take() }) else { return nil }
     let round = round
     let stream = ResponseStream(
-      room: room, schedule: { _ in round.inLoop { connection.writeStream() } }, closed: closed)
+      room: room, of: memory, schedule: { _ in round.inLoop { connection.writeStream() } }, closed: closed)
     round.inLoop { [self] in connection.begin(stream, self, status: status, headers: headers, speaker: speaker) }
     return stream
   }

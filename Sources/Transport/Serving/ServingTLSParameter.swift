@@ -33,12 +33,13 @@ package struct ServingTLSParameter: RecordParameter {
 }
 
 extension HTTPServer.Options {
-  /// The options with a certificate. Errors of connections are logged at most once a second.
+  /// The options for a component: with the memory of the process, and with a certificate. Errors of connections are logged at most once a second.
   package func encrypted(
     by parameter: ServingTLSParameter?, _ services: Services, _ label: String
   ) throws(SocketFailure) -> HTTPServer.Options {
-    guard let files = parameter?.files else { return self }
     var options = self
+    options.memory = services.memory
+    guard let files = parameter?.files else { return options }
     let log = OncePerSecond { services.log(.warning, label, $0) }
     options.tlsFailed = { reason in log.write("a connection is over: \(reason)") }
     options.tls = try TLSServing(files) { services.log(.info, label, $0) }

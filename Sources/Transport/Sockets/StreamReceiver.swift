@@ -15,6 +15,8 @@ package final class StreamReceiver: Sendable {
     package var maxConnections = 1024
     /// Bytes of incomplete messages on all connections together; at least two whole messages.
     package var maxUnfinished = UnfinishedMessages<UInt64>.usualLimit
+    /// The memory of the process, in which they count; nil: they do not.
+    package var memory: MemoryBudget?
     /// How long a connection may send nothing; nil: for ever.
     package var idleTimeout: TimeSpan?
     /// The most bytes per second of each connection; nil: no limit.
@@ -162,7 +164,7 @@ package final class StreamReceiver: Sendable {
     private let notify: @Sendable (Notice) -> Void
     private let deliver: @Sendable ([Piece]) -> Bool
     private var connections: [UInt64: Connection] = [:]
-    private var unfinished = UnfinishedMessages<UInt64>()
+    private var unfinished: UnfinishedMessages<UInt64>
     private let mostUnfinished: Int
     /// TLS connections whose handshake is under way.
     private var shaking: [UInt64: (session: TLSSession, peer: SocketPeer, descriptor: Int32, since: Int64)] = [:]
@@ -183,7 +185,9 @@ package final class StreamReceiver: Sendable {
     ) {
       self.owner = owner
       options = owner.options
-      mostUnfinished = max(owner.options.maxUnfinished, 2 * owner.options.maxMessage)
+      mostUnfinished = max(
+        min(owner.options.maxUnfinished, owner.options.memory?.limit ?? .max), 2 * owner.options.maxMessage)
+      unfinished = UnfinishedMessages(of: owner.options.memory)
       self.poller = poller
       self.notify = notify
       self.deliver = deliver

@@ -1,3 +1,4 @@
+import PipelineCore
 import Synchronization
 
 /// The bytes of messages that have begun and not ended, on all connections of one receiver. Each is bounded by itself; together they are bounded
@@ -7,7 +8,25 @@ struct UnfinishedMessages<Connection: Hashable> {
   static var usualLimit: Int { 64 << 20 }
 
   private var held: [Connection: Int] = [:]
-  private(set) var total = 0
+  private(set) var total = 0 {
+    didSet { charge?.set(total) }
+  }
+  private let charge: Charge?
+
+  /// What counts in the memory of the process; given back with the object.
+  private final class Charge {
+    private let memory: MemoryBudget
+    private var bytes = 0
+    init(_ memory: MemoryBudget) { self.memory = memory }
+    deinit { memory.add(-bytes) }
+    func set(_ now: Int) {
+      memory.add(now - bytes)
+      bytes = now
+    }
+  }
+
+  /// - Parameter memory: Of the process; nil: they count elsewhere.
+  init(of memory: MemoryBudget? = nil) { charge = memory.map { Charge($0) } }
 
   /// - Parameter bytes: 0: none is under way.
   mutating func set(_ bytes: Int, of connection: Connection) {

@@ -15,11 +15,16 @@ final class Stores: Sendable {
   var path: String { state.path }
   private let log: LogWriter
   private let room: StoreRoom
+  private let caches: StoreCaches
   /// Stores that were opened ahead, by the name of their pipeline.
   private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
   private let letters: DeadLetterCounts
 
-  init(_ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts) throws(StateDirectory.Refusal) {
+  /// - Parameter memory: That of all queues, in bytes: the pages of all stores have a sixteenth of it.
+  init(
+    _ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts, memory: Int
+  ) throws(StateDirectory.Refusal) {
+    caches = StoreCaches(memory / 16)
     self.state = state
     self.log = log
     self.letters = letters
@@ -138,7 +143,7 @@ final class Stores: Sendable {
   private func make(_ pipeline: String) throws(StoreRefusal) -> DiskStore {
     let log = log
     let state = state.path
-    let store = try DiskStore(Self.path(pipeline, in: state), room: room) { level, message in
+    let store = try DiskStore(Self.path(pipeline, in: state), room: room, caches: caches) { level, message in
       log.write(level.logLevel, pipeline, message)
     }
     let letters = letters

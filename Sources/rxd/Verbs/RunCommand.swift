@@ -264,7 +264,7 @@ struct RunSettings {
       throw ExitStatus.failure
     }
     if options.isDaemon { rx_forbid_dumps() }
-    let (deadLetters, stores) = try storage(log)
+    let (deadLetters, stores) = try storage(log, options.queueMemory)
     options.watch = watch
     options.metrics = try metrics()
     options.page = try page()
@@ -391,12 +391,12 @@ struct RunSettings {
   }
 
   /// Opened before anything is read: without storage for dead letters nothing must start.
-  private func storage(_ log: LogWriter) throws -> (DeadLetters, Stores?) {
+  private func storage(_ log: LogWriter, _ memory: Int) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
       guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
       let state = try StateDirectory(path)
       let letters = try DeadLetters(state, log: log)
-      return (letters, try Stores(state, log: log, counting: letters.counts))
+      return (letters, try Stores(state, log: log, counting: letters.counts, memory: memory))
     } catch {
       switch error {
       case .unusable(let message):
