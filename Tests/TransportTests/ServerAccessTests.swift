@@ -83,7 +83,14 @@ import Testing
       ("Host: localhost:\(site.port)\r\nOrigin: http://localhost:\(site.port)", "200"),
       ("Host: localhost:\(site.port)\r\nOrigin: http://localhost:1", "403"),
       ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors", "403"),
+      ("Host: localhost\r\nSec-Fetch-Site: same-site\r\nSec-Fetch-Mode: no-cors", "403"),
+      ("Host: localhost\r\nSec-Fetch-Site: new-word\r\nSec-Fetch-Mode: no-cors", "403"),
+      ("Host: localhost\r\nSec-Fetch-Site: cross-site", "403"),
       ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate", "200"),
+      ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document", "200"),
+      ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe", "403"),
+      ("Host: localhost\r\nSec-Fetch-Site: same-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: object", "403"),
+      ("Host: localhost\r\nSec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document", "200"),
       ("Host: localhost\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors", "200"),
     ] {
       #expect(try site.status("GET / HTTP/1.1\r\n\(headers)") == status, "\(headers)")
@@ -95,6 +102,17 @@ import Testing
     let open = try Site { _ in }
     #expect(try open.status("POST / HTTP/1.1\r\nHost: proxy.example") == "200")
     #expect(try open.status("POST / HTTP/1.1\r\nHost: proxy.example\r\nOrigin: http://proxy.example") == "421")
+    // A browser whose `Origin` something has removed is no program.
+    for site in ["cross-site", "same-site", "same-origin", "none"] {
+      for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        #expect(
+          try open.status("\(method) / HTTP/1.1\r\nHost: rebind.example\r\nSec-Fetch-Site: \(site)") == "421", "\(site)"
+        )
+      }
+    }
+    #expect(try open.status("POST / HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-site") == "403")
+    #expect(try open.status("POST / HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin") == "200")
+    #expect(try open.status("POST / HTTP/1.1\r\nHost: localhost\r\nOrigin: null") == "403")
     #expect(try open.status("GET / HTTP/1.1\r\nHost: proxy.example") == "421")
   }
 

@@ -22,18 +22,19 @@ package struct PageAccess: Sendable, Equatable {
   package struct Headers {
     package var host: UnsafeRawBufferPointer?
     package var origin: UnsafeRawBufferPointer?
-    /// The browser says that a page of another site sends the request, and does not open its answer as a page.
-    package var isCrossSite = false
-    /// Whether only a program can have sent it: with any method but GET and HEAD a browser names the site of the page.
+    /// The browser names no site and says that a page of another site, or of another port, sends the request, and does not open its answer as a page.
+    package var isOfOtherPage = false
+    /// Whether only a program can have sent it: with any method but GET and HEAD a browser names the site of the page, also under a name that leads
+    /// here. One that keeps this from servers still says in `Sec-Fetch-Site` that it is a browser.
     package var isOfProgram = false
 
     package init(
-      host: UnsafeRawBufferPointer? = nil, origin: UnsafeRawBufferPointer? = nil, isCrossSite: Bool = false,
+      host: UnsafeRawBufferPointer? = nil, origin: UnsafeRawBufferPointer? = nil, isOfOtherPage: Bool = false,
       isOfProgram: Bool = false
     ) {
       self.host = host
       self.origin = origin
-      self.isCrossSite = isCrossSite
+      self.isOfOtherPage = isOfOtherPage
       self.isOfProgram = isOfProgram
     }
   }
@@ -73,7 +74,7 @@ package struct PageAccess: Sendable, Equatable {
   /// Whether the page that sends the request may do so. Programs name no origin.
   private func admits(_ headers: Headers) -> Bool {
     guard let origin = headers.origin else {
-      return !headers.isCrossSite || origins.contains("*")
+      return !headers.isOfOtherPage || origins.contains("*")
     }
     if let host = headers.host, let site = Self.site(of: origin), Self.isSame(site, host) { return true }
     return origins.contains { $0 == "*" || Self.isSame(origin[...], $0.utf8) }

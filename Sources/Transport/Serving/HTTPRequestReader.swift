@@ -85,11 +85,18 @@ final class RequestHead: @unchecked Sendable {
   /// What a browser says of the page that sends the request.
   var pageHeaders: PageAccess.Headers {
     let origin = bytes(of: "origin")
-    let isCrossSite =
-      origin == nil && bytes(of: "sec-fetch-site")?.elementsEqual("cross-site".utf8) == true
-      && bytes(of: "sec-fetch-mode")?.elementsEqual("navigate".utf8) != true
+    let site = bytes(of: "sec-fetch-site")
+    func isOneOf(_ value: UnsafeRawBufferPointer, _ names: [StaticString]) -> Bool {
+      names.contains { HTTPRequestReader.isSame(value, $0) }
+    }
+    // Who opens a page is told by its address, and sees it; a frame of another page is neither.
+    let isOpened =
+      bytes(of: "sec-fetch-mode").map { isOneOf($0, ["navigate"]) } == true
+      && bytes(of: "sec-fetch-dest").map { isOneOf($0, ["document"]) } != false
+    let isOfOtherPage = origin == nil && site.map { !isOneOf($0, ["same-origin", "none"]) } == true && !isOpened
     return PageAccess.Headers(
-      host: bytes(of: "host"), origin: origin, isCrossSite: isCrossSite, isOfProgram: origin == nil && !isForReading)
+      host: bytes(of: "host"), origin: origin, isOfOtherPage: isOfOtherPage,
+      isOfProgram: origin == nil && site == nil && !isForReading)
   }
 
   func matches(_ field: Field, _ name: StaticString) -> Bool {

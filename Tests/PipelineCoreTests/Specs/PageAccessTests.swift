@@ -80,7 +80,7 @@ import Testing
   /// Requests for images and scripts name no origin; browsers say that they come from another site.
   @Test func whatAPageFetchesIsRefused() {
     var access = PageAccess(isLocal: true)
-    let headers = PageAccess.Headers(isCrossSite: true)
+    let headers = PageAccess.Headers(isOfOtherPage: true)
     #expect(access.refusal(headers)?.status == 403)
     access.origins = ["*"]
     #expect(access.refusal(headers) == nil)
