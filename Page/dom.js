@@ -32,5 +32,12 @@ export const byID = (id) => document.getElementById(id);
 
 /** Sets a text only if it is another one, so that the browser lays out nothing anew. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const only = element.firstChild;
+  if (only === null) {
+    if (text !== "") element.textContent = text;
+  } else if (only.nodeType === Node.TEXT_NODE && only === element.lastChild && text !== "") {
+    if (only.data !== text) only.data = text;
+  } else {
+    element.textContent = text;
+  }
 }

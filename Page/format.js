@@ -13,8 +13,14 @@ function short(value, unit) {
   return value < 10 && tenths % 10 !== 0 ? `${(tenths / 10).toFixed(1)}${unit}` : `${Math.round(value)}${unit}`;
 }
 
+// Made once: `toLocaleString` makes another one for each number.
+const whole = new Intl.NumberFormat("en-US");
+
 /** `4,210`. */
-export const count = (value) => Math.round(value).toLocaleString("en-US");
+export function count(value) {
+  const rounded = Math.round(value);
+  return Math.abs(rounded) < 1000 ? String(rounded) : whole.format(rounded);
+}
 
 /** `1 event`, `4,210 events`: a count with the word for one of them. */
 export const number = (value, one, many = `${one}s`) => `${count(value)} ${Math.round(value) === 1 ? one : many}`;

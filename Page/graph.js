@@ -4,6 +4,7 @@
 import { condition, held } from "./model.js";
 import { draw, make, say } from "./dom.js";
 import { bytes, count, number, rate } from "./format.js";
+import { InView } from "./inview.js";
 
 const smallest = 0.1;
 const largest = 3;
@@ -21,6 +22,9 @@ export class Graph {
     this.svg = null;
     this.edges = new Map();
     this.steps = new Map();
+    this.inView = new InView(place);
+    /** Nothing has been shown on it yet. */
+    this.isNew = true;
     place.addEventListener("click", (event) => {
       const step = this.wasDragged ? null : event.target.closest("[data-step]");
       if (step) this.open(step.dataset.step);
@@ -61,6 +65,10 @@ export class Graph {
     }
     for (const text of this.svg.querySelectorAll("text[data-step]")) this.part(this.steps, text.dataset.step).text = text;
     this.place.replaceChildren(this.svg);
+    this.inView.clear();
+    for (const { path } of this.edges.values()) if (path) this.inView.watch(path);
+    for (const { group } of this.steps.values()) if (group) this.inView.watch(group);
+    this.isNew = true;
     const sizes = [...this.svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)).filter((size) => size > 0);
     this.smallestText = Math.min(...sizes, 16);
     this.fitting = "read";
@@ -82,9 +90,15 @@ export class Graph {
     return map.get(name);
   }
 
-  /** Shows the counts of a pipeline. */
-  show(pipeline) {
+  /** Shows the counts of a pipeline. `all`: also of what is not in view. */
+  show(pipeline, all = false) {
+    this.inView.begin();
+    const isWhole = all || this.isNew;
+    this.isNew = false;
+    let index = 0;
     for (const [name, part] of this.edges) {
+      index += 1;
+      if (!isWhole && part.path && !this.inView.isDue(part.path, index)) continue;
       const edge = pipeline.edges.get(name);
       const events = edge?.rates.events ?? 0;
       // One event a second is a hair, a million a rope.
@@ -108,7 +122,8 @@ export class Graph {
     }
     for (const [name, part] of this.steps) {
       const step = pipeline.steps.get(name);
-      if (!step) continue;
+      index += 1;
+      if (!step || !isWhole && part.group && !this.inView.isDue(part.group, index)) continue;
       const state = condition(step);
       if (part.group && part.state !== state) {
         part.group.classList.remove("busy", "waiting", "blocked");

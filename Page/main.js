@@ -5,7 +5,7 @@ import { Drawer } from "./drawer.js";
 import { timeOfDay } from "./format.js";
 import { Graph } from "./graph.js";
 import { Model } from "./model.js";
-import { ask, feed, hasToken, Refusal, setToken } from "./net.js";
+import { ask, asksForToken, feed, hasSession, join, Refusal } from "./net.js";
 import { saveAsTest } from "./record.js";
 import { Table } from "./table.js";
 
@@ -37,7 +37,7 @@ async function follow() {
       lose("rxd has ended");
     } catch (error) {
       if (error.name === "AbortError") continue;
-      if (error instanceof Refusal && error.status === 401) await askForToken();
+      if (error instanceof Refusal && error.status === 401) await askForLink();
       else lose(error instanceof Refusal ? error.message : "rxd does not answer");
     }
     await new Promise((resume) => setTimeout(resume, 1000));
@@ -85,13 +85,13 @@ function lose(why) {
   model.stop();
   const pipeline = model.pipelines.get(shown);
   if (!pipeline) return;
-  graph.show(pipeline);
-  table.show(pipeline);
+  graph.show(pipeline, true);
+  table.show(pipeline, true);
   drawer.show(pipeline);
 }
 
 setInterval(() => {
-  if (document.hidden || byID("token").open || document.body.classList.contains("stale")) return;
+  if (document.hidden || byID("access").open || document.body.classList.contains("stale")) return;
   if (performance.now() - heardAt > patience) lose("rxd does not answer");
 }, 1000);
 
@@ -302,20 +302,27 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-/** Asks for the token of another start of rxd. */
-function askForToken() {
-  state("lost", "the token is wrong");
-  const dialog = byID("token");
+/** Says how to get a session; returns when there is one, or somebody wants to try again. */
+async function askForLink() {
+  lose(hasSession() ? "the session of this browser has ended" : "this browser has no session");
+  const dialog = byID("access");
   const field = make("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
-  dialog.replaceChildren(make("form", { method: "dialog" }, make("h2", {}, "This page needs a token"),
-    make("p", {}, "Open the address that rxd printed when it started, or that rxd ui prints, or enter the token behind its #."),
-    make("p", { class: "line" }, field, make("button", { value: "go", class: "main" }, "Open"))));
-  dialog.showModal();
-  return new Promise((resume) => dialog.addEventListener("close", () => {
-    if (field.value) setToken(field.value.trim().split("#").at(-1));
-    resume();
-  }, { once: true }));
+  dialog.replaceChildren(make("form", { method: "dialog" },
+    make("h2", {}, hasSession() ? "The session of this browser has ended" : "This browser has no session"),
+    make("p", {}, hasSession() ? "rxd has been started again, or its page was opened in many other browsers since. " : "",
+      "Run ", make("code", {}, "rxd ui"), " on the machine that rxd runs on, and open the address that it prints."),
+    asksForToken ? make("p", {}, "Or enter the token of --ui-token-file:") : null,
+    make("p", { class: "line" }, asksForToken ? field : null, make("button", { value: "go", class: "main" }, asksForToken ? "Open" : "Try again"))));
+  if (!dialog.open) dialog.showModal();
+  // Another tab may open the address.
+  const told = new AbortController();
+  await new Promise((resume) => {
+    dialog.addEventListener("close", resume, { signal: told.signal });
+    addEventListener("storage", resume, { signal: told.signal });
+  });
+  told.abort();
+  if (dialog.open) dialog.close();
+  if (field.value && !await join(field.value.trim()).catch(() => false)) notice("This is not the token of rxd.");
 }
 
-if (!hasToken()) await askForToken();
 follow();

@@ -1,20 +1,48 @@
-// Requests to rxd. The token came in the fragment of the page's address; it is kept for this tab only, and sent as a header,
-// so that it is in no log and no history.
+// Requests to rxd. A link of rxd has given this browser the cookie of a session. Browsers send cookies to all ports of a machine, so
+// requests also have the seal of the session: rxd gives it out once, and the page keeps it for its origin, for all of its tabs.
 
-const kept = "rxd token";
-let token = decodeURIComponent(location.hash.slice(1));
-if (token) {
-  sessionStorage.setItem(kept, token);
-  history.replaceState(null, "", location.pathname + location.search);
-} else {
-  token = sessionStorage.getItem(kept) ?? "";
+const kept = "rxd seal";
+let seal = keptSeal();
+
+function keptSeal() {
+  try {
+    return localStorage.getItem(kept) ?? "";
+  } catch {
+    // The browser keeps nothing.
+    return seal ?? "";
+  }
 }
 
-export const hasToken = () => token !== "";
+/** Whether this page has been in a session. */
+export const hasSession = () => seal !== "";
 
-export function setToken(text) {
-  token = text;
-  sessionStorage.setItem(kept, token);
+/**
+ * Takes the seal of a session that another tab has, or that nobody has yet; with a token a session of its own. False: there is none; `asksForToken`
+ * says whether a token opens one.
+ */
+export async function join(token = null) {
+  if (token === null && takeKept()) return true;
+  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
+  const response = await fetch("session", { method: "POST", cache: "no-store", headers });
+  asksForToken = response.headers.has("WWW-Authenticate");
+  if (!response.ok) return takeKept();
+  seal = (await response.json()).seal;
+  try {
+    localStorage.setItem(kept, seal);
+  } catch {
+    // It lasts as long as this page.
+  }
+  return true;
+}
+
+export let asksForToken = false;
+
+/** Whether another tab has joined another session meanwhile. */
+function takeKept() {
+  const known = keptSeal();
+  if (known === seal) return false;
+  seal = known;
+  return seal !== "";
 }
 
 /** An answer with another status than 200. */
@@ -26,9 +54,10 @@ export class Refusal extends Error {
 }
 
 async function request(path, options = {}) {
-  const response = await fetch(path, {
-    ...options, cache: "no-store", headers: { Authorization: `Bearer ${token}` },
-  });
+  if (!hasSession()) await join();
+  const send = () => fetch(path, { ...options, cache: "no-store", headers: { "X-Rxd-Seal": seal } });
+  let response = await send();
+  if (response.status === 401 && await join()) response = await send();
   if (response.ok) return response;
   let message = `status ${response.status}`;
   try {

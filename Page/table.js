@@ -3,6 +3,7 @@
 import { condition, droppedRate, errorRate, held } from "./model.js";
 import { make, say } from "./dom.js";
 import { count, percent, rate } from "./format.js";
+import { InView } from "./inview.js";
 
 const columns = [
   ["in/s", (step) => rate((step.rates.in ?? 0))],
@@ -20,6 +21,9 @@ export class Table {
     this.place = place;
     this.open = open;
     this.rows = new Map();
+    this.inView = new InView(place);
+    /** The pipeline whose counts are shown. */
+    this.shown = null;
     this.text = "";
     this.body = make("tbody");
     place.replaceChildren(
@@ -28,20 +32,29 @@ export class Table {
         this.body));
   }
 
-  show(pipeline) {
+  /** Shows the counts of a pipeline. `all`: also of rows that are not in view. */
+  show(pipeline, all = false) {
+    this.inView.begin();
+    // Another pipeline may have steps of the same names.
+    const isWhole = all || this.shown !== pipeline;
+    this.shown = pipeline;
     for (const [name, row] of this.rows) {
       if (pipeline.steps.has(name)) continue;
+      this.inView.forget(row.element);
       row.element.remove();
       this.rows.delete(name);
     }
     const steps = [...pipeline.steps.values()].sort((a, b) => (a.now.index ?? 0) - (b.now.index ?? 0));
     for (const [index, step] of steps.entries()) {
       let row = this.rows.get(step.id);
-      if (!row) {
+      const isNew = !row;
+      if (isNew) {
         row = this.row(step);
         this.rows.set(step.id, row);
+        this.inView.watch(row.element);
       }
       if (this.body.children[index] !== row.element) this.body.insertBefore(row.element, this.body.children[index] ?? null);
+      if (!isWhole && !isNew && !this.inView.isDue(row.element, index)) continue;
       for (const [column, cell] of row.cells.entries()) say(cell, columns[column][1](step));
       const state = condition(step) || (errorRate(step) > 0.05 ? "failing" : "");
       if (row.element.dataset.state !== state) row.element.dataset.state = state;

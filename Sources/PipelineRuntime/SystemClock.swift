@@ -7,6 +7,8 @@ package final class SystemClock: Clock, Sendable {
 
   package var now: Instant { Instant(nanoseconds: Self.read(CLOCK_MONOTONIC)) }
   package var wallTime: Int64 { Self.read(CLOCK_REALTIME) }
+  /// The time that the processor has spent on the calling thread, in nanoseconds.
+  package var threadTime: Int64 { Self.read(CLOCK_THREAD_CPUTIME_ID) }
 
   private static func read(_ id: clockid_t) -> Int64 {
     var time = timespec()

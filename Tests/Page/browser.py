@@ -70,6 +70,13 @@ class Browser:
     def open(self, url):
         self._call("POST", "/url", {"url": url})
 
+    def tab(self, handle=None):
+        """Goes to a new tab, or to that one; returns the former one."""
+        former = self._call("GET", "/window")
+        wanted = handle or self._call("POST", "/window/new", {"type": "tab"})["handle"]
+        self._call("POST", "/window", {"handle": wanted})
+        return former
+
     def run(self, script, *arguments):
         """What a function with this body returns."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})

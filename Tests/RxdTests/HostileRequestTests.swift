@@ -98,7 +98,8 @@ struct HostileRequestTests {
   @Test(arguments: 0..<3) func requestsToTheControlSocket(_ part: UInt64) throws {
     let process = try start(["--why-memory", "1MiB"])
     let routes = [
-      "/reload", "/status", "/stats", "/tap", "/why", "/ui", "/ui/feed", "/ui/graph", "/ui/test", "/metrics", "/health",
+      "/reload", "/status", "/stats", "/tap", "/why", "/ui/link", "/ui/feed", "/ui/graph", "/ui/test", "/metrics",
+      "/health",
       "/ready", "/", "//", "/%2e%2e/",
     ]
     let names = [
@@ -160,6 +161,7 @@ struct HostileRequestTests {
     let ports = [page, metrics]
     let routes = [
       "/", "/main.js", "/ui/feed", "/ui/graph", "/ui/test", "/tap", "/why", "/metrics", "/health", "/ready", "/reload",
+      "/open", "/session",
     ]
     for seed in UInt64(0)..<120 {
       var hostile = Hostile(50_000 + seed)

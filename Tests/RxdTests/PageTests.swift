@@ -38,74 +38,72 @@ struct PageTests {
     try handle.write(contentsOf: Data(text.utf8))
   }
 
-  /// A process with the page, its address and its token.
-  private func open(_ file: String) throws -> (process: RunningRxd, base: String, token: String) {
+  /// A process with the page, its address, and the headers of a session.
+  private func open(_ file: String) throws -> (process: RunningRxd, base: String, known: [String]) {
     let process = try RunningRxd(["run", file, "--ui", "--control-socket", socket])
-    return try address(process, of: process.errorLine(with: "http://"))
+    let link = try PageLink(process.errorLine(with: "http://"))
+    return (process, link.base, try link.session())
   }
 
-  private func address(_ process: RunningRxd, of line: String) throws -> (
-    process: RunningRxd, base: String, token: String
-  ) {
-    let found = try #require(line.firstMatch(of: #/(http://127\.0\.0\.1:\d+/)#(\w{32})$/#), "\(line)")
-    return (process, String(found.1), String(found.2))
-  }
-
-  private func curl(_ arguments: String...) throws -> String {
-    try Program.run("/usr/bin/env", ["curl", "-sS", "--noproxy", "*", "-m", "60"] + arguments).output
-  }
-
-  private func status(_ arguments: String...) throws -> String {
-    try Program.run(
-      "/usr/bin/env",
-      ["curl", "-sS", "--noproxy", "*", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}"] + arguments
-    ).output
-  }
+  private func curl(_ arguments: [String]) throws -> String { try Curl.output(arguments) }
+  private func status(_ arguments: [String]) throws -> String { try Curl.status(arguments) }
 
   private func end(_ process: RunningRxd) throws {
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
   }
 
-  /// Only who knows the token gets anything but the page's own files, and only under this machine's own name.
+  /// Only who has a session gets anything but the page's own files, and only under this machine's own name.
   @Test func otherClientsGetNothing() throws {
-    let (process, base, token) = try open(try folder.write("a.yaml", text()))
-    let known = "Authorization: Bearer \(token)"
+    let (process, base, known) = try open(try folder.write("a.yaml", text()))
     for file in ["", "main.js", "lanes.js", "page.css", "icon.svg"] {
-      #expect(try status(base + file) == "200", "\(file)")
+      #expect(try status([base + file]) == "200", "\(file)")
     }
-    let head = try curl("-i", base)
+    let head = try curl(["-i", base])
     #expect(
       head.contains("Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'"), "\(head)")
     #expect(head.contains("frame-ancestors 'none'") && head.contains("X-Content-Type-Options: nosniff"))
-    #expect(!head.contains(token))
-    let other = token.dropLast() + (token.hasSuffix("0") ? "1" : "0")
-    for path in ["ui/graph?pipeline=tail", "tap?pipeline=tail", "stats", "ui/feed"] {
-      #expect(try status(base + path) == "401", "\(path)")
-      #expect(try status(base + path, "-H", "Authorization: Bearer \(other)") == "401", "\(path)")
+    #expect(head.contains("Referrer-Policy: no-referrer") && !head.contains("Set-Cookie"))
+    for path in ["ui/graph?pipeline=tail", "tap?pipeline=tail", "stats", "ui/feed", "open/x", "session"] {
+      #expect(try status([base + path]) == "401", "\(path)")
+      #expect(try status([base + path, "-H", "Authorization: Bearer "]) == "401", "\(path)")
+      // A cookie without its seal, a seal without its cookie.
+      for part in [Array(known.prefix(2)), Array(known.suffix(2))] {
+        #expect(try status([base + path] + part) == "401", "\(path) \(part)")
+      }
     }
-    #expect(try status(base + "ui/graph?pipeline=tail", "-H", known) == "200")
-    #expect(try status(base + "ui/graph?pipeline=none", "-H", known) == "404")
-    // Nothing changes the process from here, and nothing hands out the token.
-    for path in ["reload", "ui", "metrics", "status"] {
-      #expect(try status(base + path, "-H", known) == "404", "\(path)")
-      #expect(try status(base + path, "-X", "POST", "-H", known) == "404", "\(path)")
+    #expect(try status([base + "session", "-X", "POST"]) == "401")
+    #expect(try status([base + "ui/graph?pipeline=tail"] + known) == "200")
+    #expect(try status([base + "ui/graph?pipeline=none"] + known) == "404")
+    // Nothing changes the process from here, and nothing hands out a link.
+    for path in ["reload", "ui", "ui/link", "metrics", "status"] {
+      #expect(try status([base + path] + known) == "404", "\(path)")
+      #expect(try status([base + path, "-X", "POST"] + known) == "404", "\(path)")
     }
     // DNS rebinding: another name that leads here.
     for host in ["rebind.example", "rebind.example:80", "127.0.0.1.example.org", "[::2]", ""] {
-      #expect(try status(base, "-H", "Host: \(host)") != "200", "\(host)")
-      #expect(try status(base + "ui/graph?pipeline=tail", "-H", known, "-H", "Host: \(host)") != "200", "\(host)")
+      #expect(try status([base, "-H", "Host: \(host)"]) != "200", "\(host)")
+      #expect(try status([base + "ui/graph?pipeline=tail", "-H", "Host: \(host)"] + known) != "200", "\(host)")
     }
-    for host in ["localhost:1", "127.0.0.1", "[::1]:7931"] { #expect(try status(base, "-H", "Host: \(host)") == "200") }
+    // Pages of other sites, and of other ports of this machine, with the browser's cookies.
+    for headers in [
+      ["-H", "Origin: http://127.0.0.1:1"], ["-H", "Sec-Fetch-Site: same-site", "-H", "Sec-Fetch-Mode: no-cors"],
+    ] {
+      #expect(try status([base + "ui/graph?pipeline=tail"] + headers + known) == "403", "\(headers)")
+      #expect(try status([base + "session", "-X", "POST"] + headers + known) == "403", "\(headers)")
+    }
+    for host in ["localhost:1", "127.0.0.1", "[::1]:7931"] {
+      #expect(try status([base, "-H", "Host: \(host)"]) == "200")
+    }
     try end(process)
   }
 
   /// Clients that connect and say nothing do not keep the page's reader out.
   @Test func idleConnectionsMakeRoom() throws {
-    let (process, base, token) = try open(try folder.write("a.yaml", text()))
+    let (process, base, known) = try open(try folder.write("a.yaml", text()))
     let port = try #require(base.split(separator: ":").last.flatMap { Int($0.filter(\.isNumber)) })
     let silent = try (0..<80).map { _ in try Connection(port: port) }
-    #expect(try status(base + "ui/graph?pipeline=tail", "-H", "Authorization: Bearer \(token)") == "200")
+    #expect(try status([base + "ui/graph?pipeline=tail"] + known) == "200")
     for connection in silent { connection.close() }
     try end(process)
   }
@@ -123,10 +121,10 @@ struct PageTests {
 
   /// The messages of a feed until `isEnough`, each as a document.
   private func feed(
-    _ base: String, _ token: String, _ then: () throws -> Void = {}, until isEnough: ([[String: Any]]) -> Bool
+    _ base: String, _ known: [String], _ then: () throws -> Void = {}, until isEnough: ([[String: Any]]) -> Bool
   ) throws -> [[String: Any]] {
     let file = folder.path + "/feed"
-    let curl = try spawnCurl(["-N", base + "ui/feed?pipeline=tail", "-H", "Authorization: Bearer \(token)", "-o", file])
+    let curl = try spawnCurl(["-N", base + "ui/feed?pipeline=tail", "-o", file] + known)
     defer {
       kill(curl, SIGKILL)
       waitpid(curl, nil, 0)
@@ -163,7 +161,7 @@ struct PageTests {
   }
 
   /// What a reader knows after some messages, by the names of elements.
-  private func known(_ messages: [[String: Any]]) -> [String: [String: Any]] {
+  private func members(_ messages: [[String: Any]]) -> [String: [String: Any]] {
     var known: [String: [String: Any]] = [:]
     for change in messages.flatMap({ $0["changes"] as? [[String: Any]] ?? [] }) {
       let name = ["id", "from", "to"].compactMap { change[$0] as? String }.joined(separator: ">")
@@ -174,16 +172,16 @@ struct PageTests {
 
   /// The feed has everything at first, then what has changed: both together are what `GET /stats` says.
   @Test func theFeedAddsUpToTheCounts() throws {
-    let (process, base, token) = try open(try folder.write("a.yaml", text()))
-    let messages = try feed(base, token) {
+    let (process, base, known) = try open(try folder.write("a.yaml", text()))
+    let messages = try feed(base, known) {
       try append("a\nabc\nabcd\n")
     } until: {
-      known($0)["long/throttle"]?["out"] as? Int == 1
+      members($0)["long/throttle"]?["out"] as? Int == 1
     }
-    let fed = known(messages)
+    let fed = members(messages)
     let stats = try #require(
       try JSONSerialization.jsonObject(
-        with: Data(curl("--unix-socket", socket, "http://rxd/stats").utf8)) as? [String: Any])
+        with: Data(curl(["--unix-socket", socket, "http://rxd/stats"]).utf8)) as? [String: Any])
     let tail = try #require((stats["pipelines"] as? [[String: Any]])?.first)
     for step in try #require(tail["steps"] as? [[String: Any]]) {
       let id = try #require(step["id"] as? String)
@@ -196,10 +194,10 @@ struct PageTests {
       #expect(fed[name]?["events"] as? Int == edge["events"] as? Int, "\(name)")
     }
     // The second message does not repeat the first.
-    func members(_ message: [String: Any]) -> Int {
+    func count(_ message: [String: Any]) -> Int {
       (message["changes"] as? [[String: Any]] ?? []).reduce(0) { $0 + (($1["set"] as? [String: Any])?.count ?? 0) }
     }
-    #expect(try members(messages.item(1)) < members(messages.item(0)))
+    #expect(try count(messages.item(1)) < count(messages.item(0)))
     try end(process)
   }
 
@@ -207,10 +205,10 @@ struct PageTests {
   @Test func aRecordingBecomesATest() throws {
     let source = text()
     let file = try folder.write("a.yaml", source)
-    let (process, base, token) = try open(file)
+    let (process, base, known) = try open(file)
     let graph = try #require(
       try JSONSerialization.jsonObject(
-        with: Data(curl(base + "ui/graph?pipeline=tail", "-H", "Authorization: Bearer \(token)").utf8))
+        with: Data(curl([base + "ui/graph?pipeline=tail"] + known).utf8))
         as? [String: Any])
     let steps = try #require(graph["steps"] as? [[String: Any]])
     let throttle = try #require(steps.first { $0["id"] as? String == "long/throttle" })
@@ -234,9 +232,7 @@ struct PageTests {
     let answer = try #require(
       try JSONSerialization.jsonObject(
         with: Data(
-          curl(
-            base + "ui/test?pipeline=tail", "-H", "Authorization: Bearer \(token)", "--data-binary", "@\(body)"
-          ).utf8)) as? [String: Any])
+          curl([base + "ui/test?pipeline=tail", "--data-binary", "@\(body)"] + known).utf8)) as? [String: Any])
     #expect(answer["passes"] as? Bool == true, "\(answer)")
     let block = try #require(answer["text"] as? String)
     let tested = try folder.write("tested.yaml", source + block)
@@ -255,37 +251,21 @@ struct PageTests {
     ])
     try service.waits(forSocket: socket)
     let way = try RunningRxd(["ui", "--socket", socket])
-    let (_, base, token) = try address(way, of: #require(try way.line()))
-    #expect(try status(base + "ui/graph?pipeline=tail") == "401")
-    #expect(try status(base + "ui/graph?pipeline=tail", "-H", "Authorization: Bearer \(token)") == "200")
-    #expect(try status(base + "reload", "-X", "POST", "-H", "Authorization: Bearer \(token)") == "404")
-    let messages = try feed(base, token) {
+    let link = try PageLink(#require(try way.line()))
+    let (base, known) = (link.base, try link.session())
+    #expect(try status([base + "ui/graph?pipeline=tail"]) == "401")
+    #expect(try status([base + "ui/graph?pipeline=tail"] + known) == "200")
+    #expect(try status([base + "reload", "-X", "POST"] + known) == "404")
+    let messages = try feed(base, known) {
       try append("abc\n")
     } until: {
-      known($0)["long/throttle"]?["out"] as? Int == 1
+      members($0)["long/throttle"]?["out"] as? Int == 1
     }
     #expect(messages.count > 1)
     let small = try folder.write("body", "{}")
-    #expect(
-      try status(
-        base + "ui/test?pipeline=tail", "-H", "Authorization: Bearer \(token)", "--data-binary", "@\(small)") == "422")
+    #expect(try status([base + "ui/test?pipeline=tail", "--data-binary", "@\(small)"] + known) == "422")
     way.send(SIGTERM)
     _ = try way.wait()
-    try end(service)
-  }
-
-  @Test func aServiceWithAPortSaysWhere() throws {
-    let port = try FreePort()
-    let token = try folder.write("token", "0123456789abcdef0123456789abcdef\n")
-    let service = try RunningRxd([
-      "--daemon", "--log-format", "text", "--control-socket", socket, "--ui-listen", "\(port.number)",
-      "--ui-token-file", token, try folder.write("a.yaml", text()),
-    ])
-    try service.waits(forSocket: socket)
-    let outcome = try Rxd.run("ui", "--socket", socket)
-    #expect(
-      outcome.output == "http://127.0.0.1:\(port.number)/#0123456789abcdef0123456789abcdef\n", "\(outcome.errors)")
-    #expect(try status("http://127.0.0.1:\(port.number)/") == "200")
     try end(service)
   }
 }

@@ -123,7 +123,7 @@ public struct ServingRules: Sendable {
   }
 
   /// Takes the same time for any guess of the same length.
-  private static func isEqual(_ a: String, _ b: String) -> Bool {
+  package static func isEqual(_ a: String, _ b: String) -> Bool {
     let (a, b) = (Array(a.utf8), Array(b.utf8))
     var difference = a.count ^ b.count
     for index in b.indices { difference |= Int(a.isEmpty ? 1 : a[index % a.count] ^ b[index]) }

@@ -54,6 +54,19 @@ package final class ServerRequest: Sendable {
   package func header(_ name: StaticString) -> String? { head.value(of: name) }
 }
 
+/// The head of a request whose body has not been read.
+package struct ServerRequestHead {
+  private let head: RequestHead
+
+  init(_ head: RequestHead) { self.head = head }
+
+  package var method: String { head.text(head.method) }
+  /// The target up to the `?`, not decoded.
+  package var path: String { head.text(head.path) }
+  /// The value of the first header with that name, in lower case.
+  package func header(_ name: StaticString) -> String? { head.value(of: name) }
+}
+
 /// Why a server cannot start.
 package struct HTTPServerFailure: Error, Sendable, Equatable {
   package enum Kind: String, Sendable {
@@ -108,8 +121,8 @@ package final class HTTPServer: @unchecked Sendable {
     var socketOptions = [SocketOption.noDelay]
     /// Whether an idle connection is closed for a new one beyond ``ServingRules/maxConnections``.
     package var makesRoom = false
-    /// Whether a request for that path, with GET or HEAD, needs no credentials.
-    package var isOpen: (@Sendable (_ path: String) -> Bool)?
+    /// Decides in place of `rules.auth` by the head of a request: the answer to a client that is not admitted. On the network thread.
+    package var authorize: (@Sendable (ServerRequestHead) -> ServerAnswer?)?
     /// The pause between two attempts to accept a connection without free descriptors or memory.
     package var acceptPause = AcceptShortage.pause
     package init() {}
@@ -290,8 +303,8 @@ package final class HTTPServer: @unchecked Sendable {
     if access.checksHosts || access.checksOrigins, isOnTCP, let refusal = access.refusal(head.pageHeaders) {
       return refusal
     }
+    if let authorize = options.authorize { return authorize(ServerRequestHead(head)) }
     guard options.rules.asksForAuth else { return nil }
-    if let isOpen = options.isOpen, head.isForReading, isOpen(head.text(head.path)) { return nil }
     return options.rules.refusal(ofAuthorization: head.value(of: "authorization"))
   }
 

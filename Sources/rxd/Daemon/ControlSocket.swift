@@ -140,7 +140,7 @@ struct ControlRoom {
       ControlRoom(method: "GET", path: "/stats") { $0.answerStatistics($1) },
       ControlRoom(method: "GET", path: "/tap", isServed: [.page]) { $0.answerTap($1) },
       ControlRoom(method: "GET", path: "/why", isServed: [.page]) { $0.answerWhy($1) },
-      ControlRoom(method: "GET", path: "/ui") { $0.answerPageAddress($1) },
+      ControlRoom(method: "POST", path: "/ui/link") { $0.answerPageLink($1) },
       ControlRoom(method: "GET", path: "/ui/feed", isServed: [.page]) { $0.answerFeed($1) },
       ControlRoom(method: "GET", path: "/ui/graph", isServed: [.page]) { $0.answerPicture($1) },
       ControlRoom(

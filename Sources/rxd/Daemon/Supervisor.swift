@@ -98,7 +98,7 @@ final class Supervisor {
   /// The readers of the live page.
   let page = PageFeed()
   /// The TCP listener of the live page.
-  var pageURL: String?
+  var pagePort: Int?
   /// When listening sockets that were kept for new versions of their pipelines are closed.
   var keepingEnd: Instant?
   let startedAt = SystemClock.shared.wallTime

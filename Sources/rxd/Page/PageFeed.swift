@@ -14,7 +14,8 @@ final class PageFeed {
   private static let interval = TimeSpan.milliseconds(250)
   /// A reader notices by the silence that the process stands still.
   private static let longestInterval = TimeSpan.seconds(2)
-  /// Readings may take a twenty-fifth of the time: very large graphs are read less often.
+  /// Readings may take a twenty-fifth of a processor's time on the main thread: very large graphs are read less often. It is the time that they use, and not
+  /// that until they are done, which is longer where others use the processor, too.
   private static let share: Int64 = 25
   /// The approximate limit of a message; further changes come with the next one. Two of them may wait for a reader.
   private static let mostBytes = 1 << 20
@@ -25,8 +26,8 @@ final class PageFeed {
     /// The pipeline whose steps and edges are wanted; nil: all.
     let pipeline: String?
     let stream: ResponseStream
-    /// The pipelines that the reader knows, by name; nil: it knows nothing.
-    fileprivate var known: [String: Frame]?
+    /// The pipelines that the reader knows; nil: it knows nothing.
+    fileprivate var known: [Frame]?
     /// The first element of the next message, after one that was too large for all.
     fileprivate var next = 0
     fileprivate var facts: [LiveRanking.Fact] = []
@@ -69,11 +70,19 @@ final class PageFeed {
 
   func end() { for (_, reader) in readers { reader.stream.end() } }
 
-  /// Sends what has changed. `clock`: the time now, to see how long this takes.
-  func show(_ view: ProcessView, clock: () -> Instant) {
+  /// A reading that has been asked for.
+  struct Reading {
+    var begun: Instant
+    /// The processor's time of this thread by then, in nanoseconds.
+    var used: Int64
+  }
+
+  /// Sends what has changed. `used`: the processor's time of this thread by now, in nanoseconds.
+  func show(_ view: ProcessView, _ reading: Reading, used: () -> Int64) {
     guard !readers.isEmpty else { return }
-    if view.instant >= rankAt { rank(view, clock) }
-    let start = clock()
+    let gathered = used() - reading.used
+    if view.instant >= rankAt { rank(view, used) }
+    let start = used()
     var frames: [Frame] = []
     // While a file is renamed, two pipelines have one name.
     var seen: Set<String> = []
@@ -82,17 +91,17 @@ final class PageFeed {
       frames.append(Frame(pipeline, names(of: pipeline), isWhole: isWhole))
     }
     for (_, reader) in readers { send(frames, view, to: reader) }
-    let cost = (clock() - start).nanoseconds
-    pollAt = start + min(max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share)), Self.longestInterval)
+    let cost = gathered + used() - start
+    pollAt = reading.begun + min(max(Self.interval, TimeSpan(nanoseconds: cost &* Self.share)), Self.longestInterval)
   }
 
   // MARK: Sentences
 
-  private func rank(_ view: ProcessView, _ clock: () -> Instant) {
-    let start = clock()
+  private func rank(_ view: ProcessView, _ used: () -> Int64) {
+    let start = used()
     // The same document that `rxd top` asks for, so that both say the same.
     if let look = LiveStatistics(view.document), let rates = window.rates(to: look) { facts = LiveRanking(rates).facts }
-    rankAt = view.instant + max(.seconds(1), TimeSpan(nanoseconds: (clock() - start).nanoseconds &* Self.share))
+    rankAt = view.instant + max(.seconds(1), TimeSpan(nanoseconds: (used() - start) &* Self.share))
   }
 
   // MARK: Differences
@@ -200,15 +209,10 @@ final class PageFeed {
       text += ", \"sentences\": "
       JSONText.array(facts.map(\.document)).writeLine(to: &text)
     }
-    // What the reader knows, in the order of the frames.
-    var left = reader.known ?? [:]
-    var known = frames.compactMap { frame -> Frame? in
-      left.removeValue(forKey: frame.names.index.plan.name).map { $0.moved(to: frame.names) }
-        ?? Frame(unknown: frame.names)
-    }
+    // Nothing else holds it, so that it is changed in place.
+    let past = reader.known.take() ?? []
     // With anything gone the reader begins anew: a step or edge goes only with a reload.
-    guard known.count == frames.count, left.isEmpty else {
-      reader.known = nil
+    guard var known = Self.known(past, of: frames) else {
       reader.facts = []
       reader.next = 0
       reader.stream.send(Array("data: {\"restart\": true}\n\n".utf8))
@@ -223,6 +227,7 @@ final class PageFeed {
     let rest = order.count - heads
     let first = rest > 0 ? reader.next % rest : 0
     var next = 0
+    var changed: [(frame: Int, element: Int)] = []
     var changes = ""
     var set = ""
     for place in order.indices {
@@ -236,7 +241,7 @@ final class PageFeed {
       changes += ", \"set\": {"
       changes += set
       changes += "}}"
-      known[number].elements[element] = frame.elements[element]
+      changed.append((number, element))
       if changes.utf8.count > Self.mostBytes, place >= heads {
         next = (place - heads + first + 1) % rest
         break
@@ -245,9 +250,28 @@ final class PageFeed {
     if !changes.isEmpty { text += ", \"changes\": [\(changes)]" }
     text += "}\n\n"
     // A reader that does not keep up gets all that has changed since with a later message.
-    guard reader.stream.send(Array(text.utf8)) else { return }
-    reader.known = Dictionary(known.map { ($0.names.index.plan.name, $0) }) { first, _ in first }
-    reader.facts = facts
-    reader.next = next
+    if reader.stream.send(Array(text.utf8)) {
+      for (frame, element) in changed { known[frame].elements[element] = frames[frame].elements[element] }
+      reader.facts = facts
+      reader.next = next
+    }
+    reader.known = known
+  }
+
+  /// What a reader knows of the frames, in their order; nil: it knows of something that they do not have.
+  private static func known(_ past: consuming [Frame], of frames: [Frame]) -> [Frame]? {
+    // Nearly always the pipelines are the same.
+    if past.count == frames.count, zip(past, frames).allSatisfy({ $0.names === $1.names }) { return past }
+    var left = Dictionary(past.map { ($0.names.index.plan.name, $0) }) { first, _ in first }
+    var known: [Frame] = []
+    for frame in frames {
+      guard let one = left.removeValue(forKey: frame.names.index.plan.name) else {
+        known.append(Frame(unknown: frame.names))
+        continue
+      }
+      guard let moved = one.moved(to: frame.names) else { return nil }
+      known.append(moved)
+    }
+    return left.isEmpty ? known : nil
   }
 }

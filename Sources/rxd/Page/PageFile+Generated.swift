@@ -38,7 +38,14 @@ export const byID = (id) => document.getElementById(id);
 
 /** Sets a text only if it is another one, so that the browser lays out nothing anew. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const only = element.firstChild;
+  if (only === null) {
+    if (text !== "") element.textContent = text;
+  } else if (only.nodeType === Node.TEXT_NODE && only === element.lastChild && text !== "") {
+    if (only.data !== text) only.data = text;
+  } else {
+    element.textContent = text;
+  }
 }
 
 """###),
@@ -261,8 +268,14 @@ function short(value, unit) {
   return value < 10 && tenths % 10 !== 0 ? `${(tenths / 10).toFixed(1)}${unit}` : `${Math.round(value)}${unit}`;
 }
 
+// Made once: `toLocaleString` makes another one for each number.
+const whole = new Intl.NumberFormat("en-US");
+
 /** `4,210`. */
-export const count = (value) => Math.round(value).toLocaleString("en-US");
+export function count(value) {
+  const rounded = Math.round(value);
+  return Math.abs(rounded) < 1000 ? String(rounded) : whole.format(rounded);
+}
 
 /** `1 event`, `4,210 events`: a count with the word for one of them. */
 export const number = (value, one, many = `${one}s`) => `${count(value)} ${Math.round(value) === 1 ? one : many}`;
@@ -306,6 +319,7 @@ export function timeOfDay(text) {
 import { condition, held } from "./model.js";
 import { draw, make, say } from "./dom.js";
 import { bytes, count, number, rate } from "./format.js";
+import { InView } from "./inview.js";
 
 const smallest = 0.1;
 const largest = 3;
@@ -323,6 +337,9 @@ export class Graph {
     this.svg = null;
     this.edges = new Map();
     this.steps = new Map();
+    this.inView = new InView(place);
+    /** Nothing has been shown on it yet. */
+    this.isNew = true;
     place.addEventListener("click", (event) => {
       const step = this.wasDragged ? null : event.target.closest("[data-step]");
       if (step) this.open(step.dataset.step);
@@ -363,6 +380,10 @@ export class Graph {
     }
     for (const text of this.svg.querySelectorAll("text[data-step]")) this.part(this.steps, text.dataset.step).text = text;
     this.place.replaceChildren(this.svg);
+    this.inView.clear();
+    for (const { path } of this.edges.values()) if (path) this.inView.watch(path);
+    for (const { group } of this.steps.values()) if (group) this.inView.watch(group);
+    this.isNew = true;
     const sizes = [...this.svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)).filter((size) => size > 0);
     this.smallestText = Math.min(...sizes, 16);
     this.fitting = "read";
@@ -384,9 +405,15 @@ export class Graph {
     return map.get(name);
   }
 
-  /** Shows the counts of a pipeline. */
-  show(pipeline) {
+  /** Shows the counts of a pipeline. `all`: also of what is not in view. */
+  show(pipeline, all = false) {
+    this.inView.begin();
+    const isWhole = all || this.isNew;
+    this.isNew = false;
+    let index = 0;
     for (const [name, part] of this.edges) {
+      index += 1;
+      if (!isWhole && part.path && !this.inView.isDue(part.path, index)) continue;
       const edge = pipeline.edges.get(name);
       const events = edge?.rates.events ?? 0;
       // One event a second is a hair, a million a rope.
@@ -410,7 +437,8 @@ export class Graph {
     }
     for (const [name, part] of this.steps) {
       const step = pipeline.steps.get(name);
-      if (!step) continue;
+      index += 1;
+      if (!step || !isWhole && part.group && !this.inView.isDue(part.group, index)) continue;
       const state = condition(step);
       if (part.group && part.state !== state) {
         part.group.classList.remove("busy", "waiting", "blocked");
@@ -554,10 +582,61 @@ export const size = (edge) =>
     </main>
     <dialog id="test" aria-label="Save as a test"></dialog>
     <dialog id="help" aria-label="Keys"></dialog>
-    <dialog id="token" aria-label="Token"></dialog>
+    <dialog id="access" aria-label="Session"></dialog>
     <noscript>This page needs JavaScript. <code>rxd top</code> and <code>rxd tap</code> show the same in a terminal.</noscript>
   </body>
 </html>
+
+"""###),
+    PageFile(path: "/inview.js", type: "text/javascript; charset=utf-8", text: ###"""
+// Which of many elements are in view.
+
+/** So few are all shown at once. */
+const few = 100;
+/** The others are shown by turns: each at one of so many refreshes, so within two seconds. */
+const turns = 8;
+
+/** Elements of a place that scrolls: what is shown of those in view is of now, of the others of a moment ago. */
+export class InView {
+  constructor(place) {
+    this.seen = new Set();
+    this.size = 0;
+    this.turn = 0;
+    this.observer = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (isIntersecting) this.seen.add(target);
+        else this.seen.delete(target);
+      }
+    }, { root: place, rootMargin: "100px" });
+  }
+
+  watch(element) {
+    this.observer.observe(element);
+    this.size += 1;
+  }
+
+  forget(element) {
+    this.observer.unobserve(element);
+    this.seen.delete(element);
+    this.size -= 1;
+  }
+
+  clear() {
+    this.observer.disconnect();
+    this.seen.clear();
+    this.size = 0;
+  }
+
+  /** Begins a refresh. */
+  begin() {
+    this.turn = (this.turn + 1) % turns;
+  }
+
+  /** Whether the element is shown at this refresh; `index` is its place among all. */
+  isDue(element, index) {
+    return this.size <= few || index % turns === this.turn || this.seen.has(element);
+  }
+}
 
 """###),
     PageFile(path: "/lanes.js", type: "text/javascript; charset=utf-8", text: ###"""
@@ -985,7 +1064,7 @@ import { Drawer } from "./drawer.js";
 import { timeOfDay } from "./format.js";
 import { Graph } from "./graph.js";
 import { Model } from "./model.js";
-import { ask, feed, hasToken, Refusal, setToken } from "./net.js";
+import { ask, asksForToken, feed, hasSession, join, Refusal } from "./net.js";
 import { saveAsTest } from "./record.js";
 import { Table } from "./table.js";
 
@@ -1017,7 +1096,7 @@ async function follow() {
       lose("rxd has ended");
     } catch (error) {
       if (error.name === "AbortError") continue;
-      if (error instanceof Refusal && error.status === 401) await askForToken();
+      if (error instanceof Refusal && error.status === 401) await askForLink();
       else lose(error instanceof Refusal ? error.message : "rxd does not answer");
     }
     await new Promise((resume) => setTimeout(resume, 1000));
@@ -1065,13 +1144,13 @@ function lose(why) {
   model.stop();
   const pipeline = model.pipelines.get(shown);
   if (!pipeline) return;
-  graph.show(pipeline);
-  table.show(pipeline);
+  graph.show(pipeline, true);
+  table.show(pipeline, true);
   drawer.show(pipeline);
 }
 
 setInterval(() => {
-  if (document.hidden || byID("token").open || document.body.classList.contains("stale")) return;
+  if (document.hidden || byID("access").open || document.body.classList.contains("stale")) return;
   if (performance.now() - heardAt > patience) lose("rxd does not answer");
 }, 1000);
 
@@ -1282,22 +1361,29 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-/** Asks for the token of another start of rxd. */
-function askForToken() {
-  state("lost", "the token is wrong");
-  const dialog = byID("token");
+/** Says how to get a session; returns when there is one, or somebody wants to try again. */
+async function askForLink() {
+  lose(hasSession() ? "the session of this browser has ended" : "this browser has no session");
+  const dialog = byID("access");
   const field = make("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
-  dialog.replaceChildren(make("form", { method: "dialog" }, make("h2", {}, "This page needs a token"),
-    make("p", {}, "Open the address that rxd printed when it started, or that rxd ui prints, or enter the token behind its #."),
-    make("p", { class: "line" }, field, make("button", { value: "go", class: "main" }, "Open"))));
-  dialog.showModal();
-  return new Promise((resume) => dialog.addEventListener("close", () => {
-    if (field.value) setToken(field.value.trim().split("#").at(-1));
-    resume();
-  }, { once: true }));
+  dialog.replaceChildren(make("form", { method: "dialog" },
+    make("h2", {}, hasSession() ? "The session of this browser has ended" : "This browser has no session"),
+    make("p", {}, hasSession() ? "rxd has been started again, or its page was opened in many other browsers since. " : "",
+      "Run ", make("code", {}, "rxd ui"), " on the machine that rxd runs on, and open the address that it prints."),
+    asksForToken ? make("p", {}, "Or enter the token of --ui-token-file:") : null,
+    make("p", { class: "line" }, asksForToken ? field : null, make("button", { value: "go", class: "main" }, asksForToken ? "Open" : "Try again"))));
+  if (!dialog.open) dialog.showModal();
+  // Another tab may open the address.
+  const told = new AbortController();
+  await new Promise((resume) => {
+    dialog.addEventListener("close", resume, { signal: told.signal });
+    addEventListener("storage", resume, { signal: told.signal });
+  });
+  told.abort();
+  if (dialog.open) dialog.close();
+  if (field.value && !await join(field.value.trim()).catch(() => false)) notice("This is not the token of rxd.");
 }
 
-if (!hasToken()) await askForToken();
 follow();
 
 """###),
@@ -1433,23 +1519,51 @@ export const errorRate = ({ rates }) => (rates.rejected ?? 0) + (rates.failed ??
 
 """###),
     PageFile(path: "/net.js", type: "text/javascript; charset=utf-8", text: ###"""
-// Requests to rxd. The token came in the fragment of the page's address; it is kept for this tab only, and sent as a header,
-// so that it is in no log and no history.
+// Requests to rxd. A link of rxd has given this browser the cookie of a session. Browsers send cookies to all ports of a machine, so
+// requests also have the seal of the session: rxd gives it out once, and the page keeps it for its origin, for all of its tabs.
 
-const kept = "rxd token";
-let token = decodeURIComponent(location.hash.slice(1));
-if (token) {
-  sessionStorage.setItem(kept, token);
-  history.replaceState(null, "", location.pathname + location.search);
-} else {
-  token = sessionStorage.getItem(kept) ?? "";
+const kept = "rxd seal";
+let seal = keptSeal();
+
+function keptSeal() {
+  try {
+    return localStorage.getItem(kept) ?? "";
+  } catch {
+    // The browser keeps nothing.
+    return seal ?? "";
+  }
 }
 
-export const hasToken = () => token !== "";
+/** Whether this page has been in a session. */
+export const hasSession = () => seal !== "";
 
-export function setToken(text) {
-  token = text;
-  sessionStorage.setItem(kept, token);
+/**
+ * Takes the seal of a session that another tab has, or that nobody has yet; with a token a session of its own. False: there is none; `asksForToken`
+ * says whether a token opens one.
+ */
+export async function join(token = null) {
+  if (token === null && takeKept()) return true;
+  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
+  const response = await fetch("session", { method: "POST", cache: "no-store", headers });
+  asksForToken = response.headers.has("WWW-Authenticate");
+  if (!response.ok) return takeKept();
+  seal = (await response.json()).seal;
+  try {
+    localStorage.setItem(kept, seal);
+  } catch {
+    // It lasts as long as this page.
+  }
+  return true;
+}
+
+export let asksForToken = false;
+
+/** Whether another tab has joined another session meanwhile. */
+function takeKept() {
+  const known = keptSeal();
+  if (known === seal) return false;
+  seal = known;
+  return seal !== "";
 }
 
 /** An answer with another status than 200. */
@@ -1461,9 +1575,10 @@ export class Refusal extends Error {
 }
 
 async function request(path, options = {}) {
-  const response = await fetch(path, {
-    ...options, cache: "no-store", headers: { Authorization: `Bearer ${token}` },
-  });
+  if (!hasSession()) await join();
+  const send = () => fetch(path, { ...options, cache: "no-store", headers: { "X-Rxd-Seal": seal } });
+  let response = await send();
+  if (response.status === 401 && await join()) response = await send();
   if (response.ok) return response;
   let message = `status ${response.status}`;
   try {
@@ -1814,6 +1929,7 @@ export class Ring {
 import { condition, droppedRate, errorRate, held } from "./model.js";
 import { make, say } from "./dom.js";
 import { count, percent, rate } from "./format.js";
+import { InView } from "./inview.js";
 
 const columns = [
   ["in/s", (step) => rate((step.rates.in ?? 0))],
@@ -1831,6 +1947,9 @@ export class Table {
     this.place = place;
     this.open = open;
     this.rows = new Map();
+    this.inView = new InView(place);
+    /** The pipeline whose counts are shown. */
+    this.shown = null;
     this.text = "";
     this.body = make("tbody");
     place.replaceChildren(
@@ -1839,20 +1958,29 @@ export class Table {
         this.body));
   }
 
-  show(pipeline) {
+  /** Shows the counts of a pipeline. `all`: also of rows that are not in view. */
+  show(pipeline, all = false) {
+    this.inView.begin();
+    // Another pipeline may have steps of the same names.
+    const isWhole = all || this.shown !== pipeline;
+    this.shown = pipeline;
     for (const [name, row] of this.rows) {
       if (pipeline.steps.has(name)) continue;
+      this.inView.forget(row.element);
       row.element.remove();
       this.rows.delete(name);
     }
     const steps = [...pipeline.steps.values()].sort((a, b) => (a.now.index ?? 0) - (b.now.index ?? 0));
     for (const [index, step] of steps.entries()) {
       let row = this.rows.get(step.id);
-      if (!row) {
+      const isNew = !row;
+      if (isNew) {
         row = this.row(step);
         this.rows.set(step.id, row);
+        this.inView.watch(row.element);
       }
       if (this.body.children[index] !== row.element) this.body.insertBefore(row.element, this.body.children[index] ?? null);
+      if (!isWhole && !isNew && !this.inView.isDue(row.element, index)) continue;
       for (const [column, cell] of row.cells.entries()) say(cell, columns[column][1](step));
       const state = condition(step) || (errorRate(step) > 0.05 ? "failing" : "");
       if (row.element.dataset.state !== state) row.element.dataset.state = state;

@@ -1,37 +1,42 @@
 import PipelineCore
 import Transport
 
-/// Serves the live page over TCP: its files to every client, everything else with the token.
+/// Serves the live page over TCP: its files to every client, everything else to those with a session, or with the token.
 ///
-/// The token stands in the fragment of the page's address, which browsers send nowhere; the page sends it as
-/// `Authorization: Bearer ...`. No page of another site gets an answer (``PageAccess``).
-struct PageGate: Sendable {
+/// A link (`/open?key=...`) opens a session once: the browser gets its cookie, and goes on to an address without the key. The page then asks for
+/// the seal of its session (`POST /session`) and sends it as a header with each request (``PageSessions``). Programs send the token, if
+/// there is one, as `Authorization: Bearer ...`. No page of another site gets an answer (``PageAccess``).
+final class PageGate: Sendable {
+  /// How long a link that somebody has asked for can be used.
+  static let lastingOfLinks = TimeSpan.seconds(900)
+  private static let openPath = "/open"
+  private static let sessionPath = "/session"
+
   let address: TCPAddress
-  let token: Secret
+  /// The token of the token file.
+  private let token: Secret?
   /// The names that it answers to besides this machine's own.
-  var hosts: [String] = []
+  private let hosts: [String]
+  private let sessions = PageSessions()
+  private let bearer: ServingRules
 
-  /// An unpredictable token.
-  static func randomToken() -> Secret {
-    var generator = SystemRandomNumberGenerator()
-    return Secret(
-      (0..<4).map { _ in Printable.hex(UInt32.random(in: 0 ... .max, using: &generator), digits: 8) }.joined())
+  init(address: TCPAddress, token: Secret? = nil, hosts: [String] = []) {
+    self.address = address
+    self.token = token
+    self.hosts = hosts
+    var bearer = ServingRules()
+    if let token { bearer.auth = .bearer(token) }
+    self.bearer = bearer
   }
 
-  /// The address for a browser: with the token, so not for logs.
-  func url(port: Int) -> String {
-    let safe = token.revealed.utf8.map { byte in
-      isUnreserved(byte) ? String(UnicodeScalar(byte)) : "%" + Printable.hex(UInt32(byte), digits: 2)
-    }
-    return "http://\(address.authority(port: port))/#\(safe.joined())"
+  /// A new address for a browser, which works once.
+  /// - Parameter lasting: How long it can be used; nil: until it is.
+  func link(port: Int, lasting: TimeSpan?) -> String {
+    "http://\(address.authority(port: port))\(Self.openPath)?key=\(sessions.key(lasting: lasting))"
   }
 
-  private func isUnreserved(_ byte: UInt8) -> Bool {
-    (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20) || [0x2D, 0x2E, 0x5F, 0x7E].contains(byte)
-  }
-
-  /// Starts listening; returns the port. `take` gets the requests with the right token that are for none of the page's files, on the network
-  /// thread.
+  /// Starts listening; returns the port. `take` gets the requests of sessions and programs that are for none of the page's files, on the
+  /// network thread.
   func start(
     notify: @escaping @Sendable (HTTPServer.Notice) -> Void, take: @escaping @Sendable (ServerRequest) -> Void
   ) throws(HTTPServerFailure) -> Int {
@@ -43,16 +48,108 @@ struct PageGate: Sendable {
     options.rules.maxBodyBytes = RecordedTestRequest.mostBytes
     options.rules.maxBufferedBytes = 4 << 20
     options.rules.replyTimeout = .seconds(60)
-    options.rules.auth = .bearer(token)
     options.rules.access.hosts = hosts
     options.makesRoom = true
-    options.isOpen = { PageFile.named($0) != nil }
-    return try HTTPServer(options: options).start(notify: notify) { request in
-      if ["GET", "HEAD"].contains(request.method), let file = PageFile.named(request.path) {
+    options.authorize = { [self] in refusal(of: $0) }
+    return try HTTPServer(options: options).start(notify: notify) { [self] request in
+      let isForReading = ["GET", "HEAD"].contains(request.method)
+      switch request.path {
+      case Self.openPath where isForReading: open(request)
+      case Self.sessionPath where request.method == "POST": startSession(request)
+      case let path:
+        guard isForReading, let file = PageFile.named(path) else { return take(request) }
         request.reply.reply(status: 200, headers: Self.headers(file.type), body: file.content)
-        return
       }
-      take(request)
+    }
+  }
+
+  // MARK: Who is admitted
+
+  private func hasToken(_ authorization: String?) -> Bool {
+    token != nil && bearer.refusal(ofAuthorization: authorization) == nil
+  }
+
+  /// The answer to a client without a session or the token; nil: its request is taken.
+  private func refusal(of head: ServerRequestHead) -> ServerAnswer? {
+    if hasToken(head.header("authorization")) { return nil }
+    let path = head.path
+    if ["GET", "HEAD"].contains(head.method), path == Self.openPath || PageFile.named(path) != nil { return nil }
+    let cookie = PageCookie(head.header("host")).value(in: head.header("cookie"))
+    if head.method == "POST", path == Self.sessionPath, cookie.map(sessions.has) == true { return nil }
+    if let cookie, sessions.admits(cookie: cookie, seal: head.header("x-rxd-seal") ?? "") { return nil }
+    var answer = ServerAnswer(401, error: "there is no session of this browser: open the address that 'rxd ui' prints")
+    // The page asks for the token where there is one.
+    if token != nil { answer.headers.append((name: "WWW-Authenticate", value: "Bearer realm=\"rxd\"")) }
+    return answer
+  }
+
+  /// `GET /open`: exchanges the key of a link for a session.
+  private func open(_ request: ServerRequest) {
+    // Looking whether there is something opens nothing.
+    guard request.method == "GET" else {
+      request.reply.reply(status: 200, headers: Self.headers("text/html; charset=utf-8"), body: [])
+      return
+    }
+    let cookie = PageCookie(request.header("host"))
+    let present = cookie.value(in: request.header("cookie"))
+    let key = request.query.first { $0.name == "key" }?.value ?? ""
+    switch sessions.exchange(key, replacing: present) {
+    case .opened(let value): goOn(request, cookie.header(value))
+    // A link of the browser's history: its session is still there.
+    case .refused where present.map(sessions.has) == true: goOn(request, nil)
+    case .refused: refuse(request, 410, Self.spentLink)
+    case .tooMany: refuse(request, 429, Self.tooManyLinks)
+    }
+  }
+
+  /// Sends the browser to the page, at an address without the key.
+  private func goOn(_ request: ServerRequest, _ cookie: (name: String, value: String)?) {
+    var headers = Self.headers("text/html; charset=utf-8")
+    headers.append((name: "Location", value: "./"))
+    if let cookie { headers.append(cookie) }
+    request.reply.reply(status: 303, headers: headers, body: [])
+  }
+
+  private func refuse(_ request: ServerRequest, _ status: Int, _ sentence: String) {
+    let page = """
+      <!doctype html>
+      <html lang="en"><head><meta charset="utf-8"><title>rxd</title></head>
+      <body><h1>This link does not work</h1><p>\(sentence)</p></body></html>
+
+      """
+    var headers = Self.headers("text/html; charset=utf-8")
+    if status == 429 { headers.append((name: "Retry-After", value: "1")) }
+    request.reply.reply(status: status, headers: headers, body: Array(page.utf8))
+  }
+
+  private static let spentLink = """
+    A link to the live page works once and, if <code>rxd ui</code> has printed it, for \(lastingOfLinks.nanoseconds / 60_000_000_000) minutes. This one \
+    has been used, is too old, or is of an earlier start of rxd. Run <code>rxd ui</code> on the machine that rxd runs on, \
+    and open the address that it prints.
+    """
+
+  private static let tooManyLinks =
+    "Too many wrong links were opened just now. This one has not been used: open it again in a second."
+
+  /// `POST /session`: the seal of a session for its page, or a session for a client with the token.
+  private func startSession(_ request: ServerRequest) {
+    let cookie = PageCookie(request.header("host"))
+    var headers = Self.headers("application/json")
+    let seal: String
+    if hasToken(request.header("authorization")) {
+      let session = sessions.open()
+      headers.append(cookie.header(session.cookie))
+      seal = session.seal
+    } else if let new = cookie.value(in: request.header("cookie")).flatMap(sessions.seal) {
+      seal = new
+    } else {
+      return answer(409, headers, "error", "another page has the seal of this session")
+    }
+    answer(200, headers, "seal", seal)
+
+    func answer(_ status: Int, _ headers: [(name: String, value: String)], _ name: String, _ text: String) {
+      request.reply.reply(
+        status: status, headers: headers, body: Array(JSONText.object([(name, .string(text))]).line.utf8))
     }
   }
 
@@ -67,6 +164,34 @@ struct PageGate: Sendable {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
       ),
     ]
+  }
+}
+
+/// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so the port by which the page is asked for is in its name.
+struct PageCookie {
+  let name: String
+
+  init(_ host: String?) {
+    let port = (host ?? "").utf8.reversed().prefix { (0x30...0x39).contains($0) }.reversed()
+    let isPort = (1...5).contains(port.count) && (host ?? "").utf8.dropLast(port.count).last == UInt8(ascii: ":")
+    name = isPort ? "rxd-\(String(decoding: port, as: UTF8.self))" : "rxd"
+  }
+
+  /// Its value in a `Cookie` header.
+  func value(in header: String?) -> String? {
+    for part in (header ?? "").utf8.split(separator: UInt8(ascii: ";")) {
+      let pair = part.drop { $0 == 0x20 }
+      guard let equals = pair.firstIndex(of: UInt8(ascii: "=")), pair[..<equals].elementsEqual(name.utf8) else {
+        continue
+      }
+      return String(decoding: pair[pair.index(after: equals)...], as: UTF8.self)
+    }
+    return nil
+  }
+
+  /// Sets it until the browser ends. Scripts do not see it, and requests that other sites cause do not have it.
+  func header(_ value: String) -> (name: String, value: String) {
+    ("Set-Cookie", "\(name)=\(value); Path=/; HttpOnly; SameSite=Strict")
   }
 }
 

@@ -22,12 +22,14 @@ extension Supervisor {
   func pollForPage() {
     // Until the reading is done, which sets the time of the next one.
     page.pollAt = nil
-    observe { [self] view in page.show(view) { SystemClock.shared.now } }
+    let reading = PageFeed.Reading(begun: now, used: SystemClock.shared.threadTime)
+    observe { [self] view in page.show(view, reading) { SystemClock.shared.threadTime } }
   }
 
-  /// `GET /ui`: the address of the page, for users of the control socket.
-  func answerPageAddress(_ request: ControlRequest) {
-    request.answer(200, .object([("url", pageURL.map(JSONText.string) ?? .null)]))
+  /// `POST /ui/link`: a new address of the page, for users of the control socket.
+  func answerPageLink(_ request: ControlRequest) {
+    let link = pagePort.flatMap { port in options.page?.link(port: port, lasting: PageGate.lastingOfLinks) }
+    request.answer(200, .object([("url", link.map(JSONText.string) ?? .null)]))
   }
 
   /// `GET /ui/graph`: the picture of a pipeline, its steps and its edges.
@@ -49,8 +51,8 @@ extension Supervisor {
     let post = poster()
     do throws(HTTPServerFailure) {
       let port = try gate.start(notify: noticeLogger("--ui-listen")) { post(.request(ControlRequest($0, from: .page))) }
-      pageURL = gate.url(port: port)
-      if options.showsPage { Console.note("the live page of this run: \(gate.url(port: port))") }
+      pagePort = port
+      if options.showsPage { Console.note("the live page of this run: \(gate.link(port: port, lasting: nil))") }
       return true
     } catch {
       Console.printError("--ui-listen: \(error.message)")

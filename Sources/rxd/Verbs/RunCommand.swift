@@ -128,15 +128,17 @@ struct Run: ParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      Serve the live page over TCP: HOST:PORT, or a port of 127.0.0.1. 'rxd ui' prints its address. Beyond this machine only with \
-      --ui-token-file. (RXD_UI_LISTEN)
+      Serve the live page over TCP: HOST:PORT, or a port of 127.0.0.1. 'rxd ui' prints an address that works once. Beyond this \
+      machine only with --ui-token-file. (RXD_UI_LISTEN)
       """, valueName: "address"))
   var uiListen: String?
 
   @Option(
     help: ArgumentHelp(
-      "A file whose first line is the token of the live page's address; by default it is made anew at each start. (RXD_UI_TOKEN_FILE)",
-      valueName: "file"), completion: .file())
+      """
+      A file whose first line is a token for the live page: programs send it as 'Authorization: Bearer ...', a person may enter it \
+      in place of an address of 'rxd ui'. (RXD_UI_TOKEN_FILE)
+      """, valueName: "file"), completion: .file())
   var uiTokenFile: String?
 
   @Option(
@@ -337,7 +339,7 @@ struct RunSettings {
           "--ui-listen \(given ?? "") can be reached from other machines: name a file with a token by --ui-token-file, or listen on 127.0.0.1."
         )
       }
-      return PageGate(address: address, token: PageGate.randomToken(), hosts: hosts)
+      return PageGate(address: address, hosts: hosts)
     }
     return PageGate(address: address, token: Secret(try token(path)), hosts: hosts)
   }

@@ -11,9 +11,10 @@ struct UIVerb: ParsableCommand {
     commandName: "ui",
     abstract: "Opens the way to the live page of a running process.",
     discussion: """
-      A process that was started with --ui-listen serves the page itself: its address is printed. For any other one, this \
+      A process that was started with --ui or --ui-listen serves the page itself: an address is printed. For any other one, this \
       verb serves the page on a port of 127.0.0.1 until it ends, and asks the process over its control socket, so that a \
-      service needs no port. The address has a token, without which no request is answered.
+      service needs no port. An address works once, within 15 minutes: it opens a session of the browser, which lasts until the \
+      browser or the process that serves the page ends.
       """)
 
   @Option(
@@ -27,7 +28,7 @@ struct UIVerb: ParsableCommand {
   func run() throws {
     let client = try control.client()
     do throws(ControlClient.Failure) {
-      let answer = try client.ask("GET", "/ui", within: .seconds(10))
+      let answer = try client.ask("POST", "/ui/link", within: .seconds(10))
       if answer.status != 200 {
         throw ControlClient.Failure(message: "the process at \(client.path) has no page (status \(answer.status))")
       }
@@ -39,7 +40,7 @@ struct UIVerb: ParsableCommand {
     guard let address = TCPAddress(listen ?? "127.0.0.1:0"), address.isLoopback else {
       throw ValidationError("--listen takes a port, or an address of this machine's loopback such as 127.0.0.1:7931.")
     }
-    let gate = PageGate(address: address, token: PageGate.randomToken())
+    let gate = PageGate(address: address)
     let relay = PageRelay(client: client)
     do throws(HTTPServerFailure) {
       let port = try gate.start { notice in
@@ -47,8 +48,10 @@ struct UIVerb: ParsableCommand {
       } take: {
         relay.pass($0)
       }
-      Console.print(gate.url(port: port))
-      Console.note("The page of the process at \(client.path), until Ctrl-C ends this.")
+      Console.print(gate.link(port: port, lasting: nil))
+      Console.note(
+        "The page of the process at \(client.path), until Ctrl-C ends this. The address works once: run 'rxd ui' again for another one."
+      )
     } catch {
       Console.printError(error.message)
       throw ExitStatus.inputOutput
