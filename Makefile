@@ -29,7 +29,7 @@ run: build
 # Builds are this user's; what the tests of Swift run has no privileges, as rxd has none where it is used.
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
-ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
+ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
 # Run by itself: SwiftPM would write to the build directory.
 SWIFT_TESTS := $(BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
 
@@ -112,34 +112,37 @@ check-docs: build
 	RXD=$(RXD) scripts/generate --check
 
 install:
-	install -D -m 0755 $(RXD) $(DESTDIR)$(PREFIX)/bin/rxd
-	-strip --strip-debug $(DESTDIR)$(PREFIX)/bin/rxd
-	install -D -m 0644 systemd/rxd.service $(DESTDIR)$(UNITDIR)/rxd.service
-	install -D -m 0644 systemd/rxd@.service $(DESTDIR)$(UNITDIR)/rxd@.service
-	sed -i -e 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' -e 's|/etc/|$(SYSCONFDIR)/|g' $(DESTDIR)$(UNITDIR)/rxd.service $(DESTDIR)$(UNITDIR)/rxd@.service
-	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
-	install -d -m 0755 $(DESTDIR)$(PREFIX)/lib/rxd/plugins
-	cd Plugins/RxdPlugin && find Package.swift Sources -type f,l -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX))/share/rxd/RxdPlugin/{} \;
-	install -d -m 0755 $(DESTDIR)$(SYSCONFDIR)/rxd/pipelines
-	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/rxd/examples
-	cp -r pipelines/. $(DESTDIR)$(PREFIX)/share/rxd/examples/
-	find $(DESTDIR)$(PREFIX)/share/rxd/examples -name '*.yaml' \
+	install -D -m 0755 $(RXD) "$(DESTDIR)$(PREFIX)/bin/rxd"
+	-strip --strip-debug "$(DESTDIR)$(PREFIX)/bin/rxd"
+	install -D -m 0644 systemd/rxd.service "$(DESTDIR)$(UNITDIR)/rxd.service"
+	install -D -m 0644 systemd/rxd@.service "$(DESTDIR)$(UNITDIR)/rxd@.service"
+	sed -i -e 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' -e 's|/etc/|$(SYSCONFDIR)/|g' "$(DESTDIR)$(UNITDIR)/rxd.service" "$(DESTDIR)$(UNITDIR)/rxd@.service"
+	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h "$(DESTDIR)$(PREFIX)/include/rxd_plugin.h"
+	install -d -m 0755 "$(DESTDIR)$(PREFIX)/lib/rxd/plugins" "$(DESTDIR)$(PREFIX)/share/rxd/RxdPlugin"
+	share="$$(cd "$(DESTDIR)$(PREFIX)/share/rxd" && pwd)" && cd Plugins/RxdPlugin \
+	  && find Package.swift Sources -type f,l -exec install -D -m 0644 {} "$$share/RxdPlugin/{}" \;
+	install -d -m 0755 "$(DESTDIR)$(SYSCONFDIR)/rxd/pipelines"
+	install -d -m 0755 "$(DESTDIR)$(PREFIX)/share/rxd/examples"
+	cp -r pipelines/. "$(DESTDIR)$(PREFIX)/share/rxd/examples/"
+	find "$(DESTDIR)$(PREFIX)/share/rxd/examples" -name '*.yaml' \
 	  -exec sed -i 's|\([^/]\)pipelines/|\1$(PREFIX)/share/rxd/examples/|g' {} +
 
-# Directories are removed where nothing else is in them: those of rxd, and of a prefix of its own or a stage also the others.
-REMOVE_DIRS := rmdir -p --ignore-fail-on-non-empty
+# The directory that is left as it is, with all above it: the stage, or a prefix of its own.
+INSTALL_BASE = $(or $(DESTDIR),$(PREFIX))
 
-## Removes what `install` has made. Pipeline files and plugins of the user's stay.
+## Removes what `install` has made, and directories below the stage or the prefix that are then empty. Pipeline files and plugins of the user's stay.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/rxd $(DESTDIR)$(PREFIX)/include/rxd_plugin.h
-	rm -f $(DESTDIR)$(UNITDIR)/rxd.service $(DESTDIR)$(UNITDIR)/rxd@.service
-	rm -rf $(DESTDIR)$(PREFIX)/share/rxd
-	for dir in $(PREFIX)/lib/rxd $(SYSCONFDIR)/rxd; do \
+	rm -f "$(DESTDIR)$(PREFIX)/bin/rxd" "$(DESTDIR)$(PREFIX)/include/rxd_plugin.h"
+	rm -f "$(DESTDIR)$(UNITDIR)/rxd.service" "$(DESTDIR)$(UNITDIR)/rxd@.service"
+	rm -rf "$(DESTDIR)$(PREFIX)/share/rxd"
+	for dir in "$(PREFIX)/lib/rxd" "$(SYSCONFDIR)/rxd"; do \
 	  if [ -d "$(DESTDIR)$$dir" ]; then find "$(DESTDIR)$$dir" -depth -type d -empty -delete; fi; \
 	done
 ifneq ($(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),)
-	for dir in $(PREFIX)/bin $(PREFIX)/include $(PREFIX)/lib $(PREFIX)/share $(UNITDIR) $(SYSCONFDIR); do \
-	  if [ -d "$(DESTDIR)$$dir" ]; then $(REMOVE_DIRS) "$(DESTDIR)$$dir"; fi; \
+	for dir in "$(PREFIX)/bin" "$(PREFIX)/include" "$(PREFIX)/lib" "$(PREFIX)/share" "$(UNITDIR)" "$(SYSCONFDIR)"; do \
+	  rest="$(DESTDIR)$$dir"; rest="$${rest#"$(INSTALL_BASE)"/}"; \
+	  case "$$rest" in /*) continue ;; esac; \
+	  if [ -d "$(INSTALL_BASE)/$$rest" ]; then (cd "$(INSTALL_BASE)" && rmdir -p --ignore-fail-on-non-empty "$$rest"); fi; \
 	done
 endif
 

@@ -55,7 +55,8 @@ struct InstallTests {
     try FileManager.default.moveItem(atPath: prefix, toPath: stage + prefix)
     let removed = try make("uninstall", variables)
     #expect(removed.status == 0, "\(removed.output)")
-    #expect(!FileManager.default.fileExists(atPath: stage))
+    // The stage itself belongs to whoever made it.
+    #expect(try FileManager.default.contentsOfDirectory(atPath: stage) == [])
   }
 
   /// Without privileges, below one directory: what is installed, and that nothing is left behind.
@@ -91,8 +92,28 @@ struct InstallTests {
     #expect(files(below: root).filter { $0 != "program" } == [String("\(etc)/rxd/pipelines/own.yaml".dropFirst())])
     try FileManager.default.removeItem(atPath: own)
     #expect(try make("uninstall", variables).status == 0)
+    // Below the stage, or below the prefix, nothing is left; they are, and all above them.
     let left = FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []
-    #expect(left.filter { $0 != "program" } == [])
+    #expect(
+      left.filter { $0 != "program" }.sorted() == (stage.isEmpty ? ["home", "home/ada", "home/ada/x"] : []), "\(left)")
+    #expect(FileManager.default.fileExists(atPath: root))
+  }
+
+  /// Names with spaces are one name, and a relative stage is one of the directory that make runs in.
+  @Test(.enabled(if: hasMake, "needs make")) func aStageMayHaveSpaces() throws {
+    let folder = try Scratch()
+    let program = try folder.write("program", "#!/bin/sh\n")
+    // What a name that falls apart would remove or write to.
+    try FileManager.default.createDirectory(atPath: folder.path + "/a", withIntermediateDirectories: true)
+    _ = try folder.write("a/own", "")
+    let variables = ["RXD=\(program)", "DESTDIR=\(folder.path)/a stage", "PREFIX=/usr"]
+    let installed = try make("install", variables)
+    try #require(installed.status == 0, "\(installed.output)")
+    #expect(files(below: folder.path + "/a stage").contains("usr/share/rxd/RxdPlugin/Package.swift"))
+    let removed = try make("uninstall", variables)
+    #expect(removed.status == 0, "\(removed.output)")
+    #expect(files(below: folder.path).sorted() == ["a/own", "program"])
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/a stage") == [])
   }
 
   /// The pages of plugins that are compiled name all packages of their Makefiles.

@@ -3,7 +3,9 @@ import PipelineRuntime
 import Transport
 
 /// Where a process has its control socket when no place is given, so that the verbs of the same user find it: `PID.sock` in
-/// `$XDG_RUNTIME_DIR/rxd`, or in `/run/rxd` for root. Only directories that nobody else can write to or look into count.
+/// `$XDG_RUNTIME_DIR/rxd`, or in `/run/rxd-root` for root. Only directories that nobody else can write to or look into count.
+///
+/// `/run/rxd` is the service manager's: it gives that directory to the user of the service, and removes it when the service stops.
 enum UserSockets {
   static let variable = "XDG_RUNTIME_DIR"
   private static let ending = ".sock"
@@ -14,15 +16,15 @@ enum UserSockets {
     if let runtime = ProcessEnvironment[variable], runtime.hasPrefix("/") {
       found.append((runtime, runtime.hasSuffix("/") ? "\(runtime)rxd" : "\(runtime)/rxd"))
     }
-    if geteuid() == 0 { found.append(("/run", "/run/rxd")) }
+    if geteuid() == 0 { found.append(("/run", "/run/rxd-root")) }
     return found
   }
 
   /// The path for this process, in a directory that is made if there is none; nil: there is no safe directory.
   static func own() -> String? {
-    for (parent, path) in directories where isSafe(parent, mask: 0o022) {
+    for (parent, path) in directories where isSafe(parent) {
       if mkdir(path, 0o700) != 0, errno != EEXIST { continue }
-      guard isSafe(path, mask: 0o077) else { continue }
+      guard isSafe(path, isPrivate: true) else { continue }
       sweep(path)
       return "\(path)/\(getpid())\(ending)"
     }
@@ -31,7 +33,7 @@ enum UserSockets {
 
   /// The sockets at which a process listens, in the order of process ids.
   static func live() -> [String] {
-    directories.filter { isSafe($0.path, mask: 0o077) }.flatMap { sockets(in: $0.path) }.map(\.path).filter(isLive)
+    directories.filter { isSafe($0.path, isPrivate: true) }.flatMap { sockets(in: $0.path) }.map(\.path).filter(isLive)
   }
 
   /// Whether a process listens at `path`, and this one may connect.
@@ -50,7 +52,7 @@ enum UserSockets {
     }
   }
 
-  /// The sockets in a directory whose names are process ids. `control.sock` of a service in `/run/rxd` is none of them.
+  /// The sockets in a directory whose names are process ids.
   private static func sockets(in directory: String) -> [(pid: pid_t, path: String)] {
     var found: [(pid: pid_t, path: String)] = []
     for entry in (try? directoryEntries(directory)) ?? [] where entry.name.hasSuffix(ending) {
@@ -60,10 +62,13 @@ enum UserSockets {
     return found.sorted { $0.pid < $1.pid }
   }
 
-  /// Whether `path` is a directory of this user, no link, in which others have none of the permissions in `mask`.
-  private static func isSafe(_ path: String, mask: mode_t) -> Bool {
+  /// Whether `path` is a directory of this user, no link, that nobody else may write to, or even look into.
+  private static func isSafe(_ path: String, isPrivate: Bool = false) -> Bool {
+    let number = uninterrupted { open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) }
+    guard number >= 0 else { return false }
+    let directory = FileDescriptor(number, name: path)
     var status = stat()
-    return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid()
-      && status.st_mode & mask == 0
+    return fstat(number, &status) == 0 && status.st_uid == geteuid()
+      && TrustedFile.problem(of: directory.number, named: path) == nil && (!isPrivate || status.st_mode & 0o077 == 0)
   }
 }
