@@ -281,13 +281,18 @@ package struct PipelineLoader {
     for place in places {
       let path = "\(place.directory)/\(name)"
       used.note(file: path)
-      var status = stat()
-      guard stat(path, &status) == 0 else { continue }
-      if !place.isPrivate, status.st_mode & 0o007 != 0 {
-        return .refused("can be read by every user of the machine; use chmod o= on its file")
-      }
       do throws(PosixError) {
         let file = try FileDescriptor.openForReading(path)
+        // What is looked at is what is read, whatever has the path by now.
+        var status = stat()
+        if !place.isPrivate, fstat(file.number, &status) == 0 {
+          if status.st_mode & 0o007 != 0 {
+            return .refused("can be read by every user of the machine; use chmod o= on its file")
+          }
+          if TrustedFile.isWritableByOthers(file.number) {
+            return .refused("can be written by others than its owner; use chmod g-w on its file")
+          }
+        }
         var bytes = try drain(file, limit: (64 << 10) + 1)
         if bytes.count > 64 << 10 { return .refused("has more than 64 KiB") }
         if bytes.last == 0x0A { bytes.removeLast() }
@@ -296,6 +301,7 @@ package struct PipelineLoader {
         SecretMask.process.note(bytes)
         return .found(bytes)
       } catch {
+        if [ENOENT, ENOTDIR].contains(error.code) { continue }
         return .refused("cannot be read: \(PosixError.text(error.code))")
       }
     }

@@ -27,7 +27,7 @@ package struct File: SourceComponent {
     var help: String {
       switch self {
       case .trusted:
-        "those that root or the user of rxd owns, in directories that not every user can write to; another one is skipped with a warning"
+        "those that root or the user of rxd owns, in directories that nobody else may write to, or that have the sticky bit; another one is skipped with a warning"
       case .always: "all links, whoever made them"
       case .never: "no links; a path without wildcards is none either"
       }
@@ -97,8 +97,8 @@ package struct File: SourceComponent {
       characters goes to the errors output, or has U+FFFD in their place, as `invalidUTF8` of `decode` says. A line of UTF-16 that is longer than \
       `maxLine` is always rejected.
 
-      A symbolic link that a wildcard finds, or that lies below such a match, is followed only if root or the user of rxd owns it and not every user can write \
-      to its directory: otherwise whoever may write there could have rxd read files of others (`followLinks`). With `follow`, rotation may also rename the \
+      A symbolic link that a wildcard finds, or that lies below such a match, is followed only if root or the user of rxd owns it and nobody else may write \
+      to its directory, by its mode, its group or an access list: otherwise whoever may write there could have rxd read files of others (`followLinks`). With `follow`, rotation may also rename the \
       file to which a link leads, as in `/var/log/containers` of Kubernetes, and a link may lead elsewhere (`current/app.log`): the old file is read \
       to its end, the new one from its start.
 

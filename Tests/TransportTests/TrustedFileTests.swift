@@ -142,4 +142,69 @@ import Transport
     chown(scratch("own/file"), 0, 0)
     #expect(refusal(scratch("own/file")) == nil)
   }
+
+  // MARK: One rule
+
+  /// Why a link in the directory is not followed where a pattern has found it; nil: it is.
+  private func refusedLink(_ name: String) -> String? {
+    do throws(PosixError) {
+      _ = try FileDescriptor.openForReading(scratch(name), foundBy: [scratch("*/*")], .trusted)
+      return nil
+    } catch { return error.isRefusedLink ? error.message : "another error: \(error.message)" }
+  }
+
+  /// Whoever could exchange a file that rxd would run could exchange a link that it would follow: both are refused in the same directories.
+  @Test func filesAndLinksAreTrustedAlike() throws {
+    symlink(scratch("own/file"), scratch("own/link"))
+    func check(_ isTrusted: Bool, _ what: String) {
+      #expect((refusal(scratch("own/file")) == nil) == isTrusted, "\(what)")
+      #expect((refusedLink("own/link") == nil) == isTrusted, "\(what): \(refusedLink("own/link") ?? "followed")")
+      #expect((refusedLink("own/link")?.contains("others may write to the directory") ?? false) != isTrusted, "\(what)")
+    }
+    for mode: mode_t in [0o700, 0o750, 0o755, 0o711] {
+      chmod(scratch("own"), mode)
+      check(true, String(mode, radix: 8))
+    }
+    for mode: mode_t in [0o757, 0o777, 0o702] {
+      chmod(scratch("own"), mode)
+      check(false, String(mode, radix: 8))
+    }
+    chmod(scratch("own"), 0o755)
+    if Self.hasLists {
+      for tag: UInt16 in [0x02, 0x08] {
+        try #require(Self.set(Self.list(tag, 7), of: scratch("own")))
+        check(false, "a list with \(tag)")
+        try #require(Self.set(Self.list(tag, 5), of: scratch("own")))
+        check(true, "a list with \(tag) to read")
+      }
+    }
+  }
+
+  /// A folder of logs as packages make it: a group that may read it. One that a group may write to is the group's.
+  @Test(.enabled(if: isRoot, "needs root")) func groupsMayReadFoldersOfLogs() throws {
+    symlink(scratch("own/file"), scratch("own/link"))
+    chown(scratch("own"), 0, gid_t(Self.other))
+    for mode: mode_t in [0o750, 0o2750, 0o755] {
+      chmod(scratch("own"), mode)
+      #expect(refusedLink("own/link") == nil && refusedLink("own/file") == nil, "\(mode)")
+    }
+    for mode: mode_t in [0o770, 0o2775] {
+      chmod(scratch("own"), mode)
+      #expect(refusedLink("own/link")?.contains("others may write to the directory") == true, "\(mode)")
+      // What is no link is read: who may write there may write to it.
+      #expect(refusedLink("own/file") == nil, "\(mode)")
+    }
+  }
+
+  /// In a directory with the sticky bit nobody exchanges what is not theirs.
+  @Test func linksInStickyDirectoriesAreTheirOwners() throws {
+    mkdir(scratch("shared"), 0o777)
+    chmod(scratch("shared"), 0o1777)
+    symlink(scratch("own/file"), scratch("shared/link"))
+    #expect(refusedLink("shared/link") == nil)
+    if Self.isRoot {
+      lchown(scratch("shared/link"), Self.other, gid_t(Self.other))
+      #expect(refusedLink("shared/link")?.contains("user 65534 owns the symbolic link") == true)
+    }
+  }
 }

@@ -3,7 +3,7 @@ import Glibc
 
 /// Which symbolic links to files are followed.
 package enum LinkPolicy: String, Sendable {
-  /// Those that root or the user of this process owns, in directories that not every user can write to.
+  /// Those that root or the user of this process owns, in directories in which nobody else can replace them (``TrustedFile/Distrust``).
   case trusted
   case always
   case never
@@ -25,6 +25,8 @@ struct FileTrail {
 /// Finds out where paths lead; each directory is examined once.
 struct FileTrails {
   private var known: [String: FileTrail] = [:]
+  /// What was seen of entries that are no links, by their paths: each was examined once for both.
+  private(set) var statuses: [String: FileDescriptor.Status] = [:]
 
   /// Nil: there is no link on the way.
   mutating func trail(of path: String) -> FileTrail? {
@@ -61,7 +63,7 @@ struct FileTrails {
       }
       let place = trail.target
       let full = Glob.join(place, name)
-      guard count + trail.links.count < FileTrail.mostLinks, let link = Self.link(full) else {
+      guard count + trail.links.count < FileTrail.mostLinks, let link = link(full) else {
         trail.target = full
         return trail
       }
@@ -77,7 +79,15 @@ struct FileTrails {
   }
 
   /// The text of a link; nil: it is none.
-  static func link(_ path: String) -> String? { text { readlink(path, $0, $1) } }
+  private mutating func link(_ path: String) -> String? {
+    var raw = stat()
+    guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, AT_SYMLINK_NOFOLLOW) }) == 0 else { return nil }
+    guard raw.st_mode & S_IFMT == S_IFLNK else {
+      statuses[path] = FileDescriptor.Status(raw)
+      return nil
+    }
+    return Self.text { readlink(path, $0, $1) }
+  }
 
   /// What `read` writes, as readlink(2) and readlinkat(2) do; nil: nothing.
   static func text(_ read: (UnsafeMutablePointer<CChar>, Int) -> Int) -> String? {
@@ -117,38 +127,28 @@ extension FileDescriptor {
     -> FileDescriptor
   {
     if links == .always { return try openForReading(path) }
-    var directory = try entered(AT_FDCWD, base, path)
     let start = base == "." ? path : String(decoding: path.utf8.dropFirst(base.utf8.count), as: UTF8.self)
-    // The next name last.
-    var names = pathNames(start).reversed() as [String]
-    var count = 0
-    while let name = names.popLast() {
-      if name == "." { continue }
-      let flags = RX_O_PATH | O_NOFOLLOW | O_CLOEXEC
-      let number = uninterrupted { openat(directory.number, name, flags) }
-      if number < 0 { throw PosixError("open", path) }
-      let entry = FileDescriptor(number, name: path)
-      var status = stat()
-      if uninterrupted({ fstat(number, &status) }) != 0 { throw PosixError("examine", path) }
-      switch status.st_mode & S_IFMT {
-      case S_IFLNK:
-        try check(status.st_uid, in: directory, path, links)
-        count += 1
-        guard count <= FileTrail.mostLinks, let text = FileTrails.text({ readlinkat(number, "", $0, $1) }) else {
-          throw PosixError("open", path, code: ELOOP)
+    var walk = PathWalk(start, from: try PathWalk.Entry(directory: base, shownAs: path), shownAs: path)
+    let (_, name) = try walk.end { entry, directory throws(PosixError) in
+      guard entry.isLink else { return }
+      let why: String
+      if links == .never {
+        why = "it is a symbolic link, or below one"
+      } else {
+        switch TrustedFile.Distrust(of: entry, in: directory) {
+        case nil: return
+        case .owner(let user, _): why = "user \(user) owns the symbolic link on the way"
+        case .writable: why = "others may write to the directory of the symbolic link on the way"
         }
-        if text.utf8.first == UInt8(ascii: "/") { directory = try entered(AT_FDCWD, "/", path) }
-        names += pathNames(text).reversed()
-      case S_IFDIR: directory = entry
-      default:
-        guard names.isEmpty else { throw PosixError("open", path, code: ENOTDIR) }
-        return try opened(name, in: directory, path)
       }
+      throw PosixError(PosixError.followingLink, path, code: ELOOP, detail: why)
     }
-    throw PosixError("read", path, code: EINVAL, detail: "it is \(Kind.directory.rawValue)")
+    if name.isEmpty { throw PosixError("read", path, code: EINVAL, detail: "it is \(Kind.directory.rawValue)") }
+    return try openRegular(name, in: walk.directory.descriptor, shownAs: path)
   }
 
-  private static func opened(_ name: String, in directory: FileDescriptor, _ path: String) throws(PosixError)
+  /// Opens a regular file of a directory for reading; a link is not followed.
+  static func openRegular(_ name: String, in directory: FileDescriptor, shownAs path: String) throws(PosixError)
     -> FileDescriptor
   {
     let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW
@@ -158,29 +158,6 @@ extension FileDescriptor {
     let kind = try opened.status().kind
     guard kind == .regular else { throw PosixError("read", path, code: EINVAL, detail: "it is \(kind.rawValue)") }
     return opened
-  }
-
-  private static func entered(_ directory: Int32, _ name: String, _ path: String) throws(PosixError) -> FileDescriptor {
-    let number = uninterrupted { openat(directory, name, RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }
-    if number < 0 { throw PosixError("open", path) }
-    return FileDescriptor(number, name: path)
-  }
-
-  private static func check(
-    _ owner: uid_t, in directory: FileDescriptor, _ path: String, _ links: LinkPolicy
-  ) throws(PosixError) {
-    let why: String
-    if links == .never {
-      why = "it is a symbolic link, or below one"
-    } else if !TrustedFile.isKnown(owner) {
-      why = "user \(owner) owns the symbolic link on the way"
-    } else {
-      var status = stat()
-      if uninterrupted({ fstat(directory.number, &status) }) != 0 { throw PosixError("examine", path) }
-      guard status.st_mode & S_IWOTH != 0 else { return }
-      why = "the symbolic link on the way is in a directory that every user can write to"
-    }
-    throw PosixError(PosixError.followingLink, path, code: ELOOP, detail: why)
   }
 }
 

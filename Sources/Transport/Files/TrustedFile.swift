@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// A file that rxd trusts: the one rule for the programs and libraries that it runs and for the state that it keeps.
+/// What rxd trusts: the one rule for the programs and libraries that it runs, for its state, its secrets and its sockets, and for the links that it follows.
 ///
 /// A file is trusted if nobody but root and the user of the process can change it, or what its path leads to. So every directory of the way, and every
 /// symbolic link, belongs to one of the two, and nobody else may write to it: neither by its mode, nor as a member of its group, nor by its access
@@ -21,8 +21,41 @@ package struct TrustedFile {
 
   /// Follows the path, one directory after the other, and opens the regular file at its end.
   package init(_ path: String) throws(Refusal) {
-    var walk = Walk()
-    descriptor = try walk.open(path)
+    do throws(PosixError) { descriptor = try Self.open(path) } catch {
+      throw Refusal(
+        message: error.operation == Self.trusting
+          ? error.detail ?? "" : "'\(error.path)' cannot be opened: \(PosixError.text(error.code))")
+    }
+  }
+
+  /// The operation of an error that says why something is not trusted.
+  private static let trusting = "trust"
+
+  private static func open(_ path: String) throws(PosixError) -> FileDescriptor {
+    func distrust(_ why: String) -> PosixError { PosixError(trusting, path, code: EPERM, detail: why) }
+    func look(_ entry: PathWalk.Entry, _ directory: PathWalk.Entry) throws(PosixError) {
+      if let distrust = Distrust(of: entry, in: directory) {
+        throw PosixError(trusting, path, code: EPERM, detail: distrust.text)
+      }
+    }
+    var whole = path
+    if path.utf8.first != UInt8(ascii: "/") {
+      guard let current = getcwd(nil, 0) else { throw PosixError("open", path) }
+      defer { free(current) }
+      whole = String(cString: current) + "/" + path
+    }
+    let root = try PathWalk.Entry(directory: "/", shownAs: "/")
+    try look(root, root)
+    var walk = PathWalk(whole, from: root)
+    let (entry, name) = try walk.end(look)
+    let shown = entry.descriptor.name
+    guard entry.status.st_mode & S_IFMT == S_IFREG else { throw distrust("'\(shown)' is no file") }
+    if isOpen(walk.directory) {
+      throw distrust("others may put files beside '\(shown)', which it could load: move it into a directory of its own")
+    }
+    let file = try FileDescriptor.openRegular(name, in: walk.directory.descriptor, shownAs: shown)
+    if let problem = problem(of: file.number, named: shown) { throw distrust(problem) }
+    return file
   }
 
   /// The whole content; nil: it cannot be read, or has more than `most` bytes.
@@ -43,27 +76,52 @@ package struct TrustedFile {
   /// Why an open file or directory is not trusted by itself, whatever its path is, a clause that begins with `name`; nil: it is.
   package static func problem(of descriptor: Int32, named name: String) -> String? {
     var status = stat()
-    guard fstat(descriptor, &status) == 0 else { return cannotOpen(name) }
-    return strangeOwner(status, name) ?? (isOpen(descriptor, status) ? mayWrite(name) : nil)
+    guard fstat(descriptor, &status) == 0 else { return "'\(name)' cannot be opened: \(PosixError.text(errno))" }
+    if !isKnown(status.st_uid) { return Distrust.owner(status.st_uid, of: name).text }
+    return isOpen(descriptor, status) ? Distrust.writable(name).text : nil
+  }
+
+  /// Whether others than root, the owner of an open file, and the user of the process may write to it.
+  package static func isWritableByOthers(_ descriptor: Int32) -> Bool {
+    var status = stat()
+    return fstat(descriptor, &status) != 0 || isOpen(descriptor, status)
   }
 
   // MARK: The rule
 
   static func isKnown(_ user: uid_t) -> Bool { user == 0 || user == geteuid() }
 
-  fileprivate static func strangeOwner(_ status: stat, _ name: String) -> String? {
-    isKnown(status.st_uid) ? nil : "'\(name)' belongs to the user \(status.st_uid), who could replace it"
+  /// Why others could have put an entry of a directory there, or could replace it.
+  enum Distrust {
+    case owner(uid_t, of: String)
+    /// Others may write to the directory.
+    case writable(String)
+
+    /// Nil: they cannot. Where the directory has the sticky bit, they cannot rename what is not theirs.
+    init?(of entry: PathWalk.Entry, in directory: PathWalk.Entry) {
+      if !TrustedFile.isKnown(entry.status.st_uid) {
+        self = .owner(entry.status.st_uid, of: entry.descriptor.name)
+      } else if directory.status.st_mode & S_ISVTX == 0, TrustedFile.isOpen(directory) {
+        self = .writable(directory.descriptor.name)
+      } else {
+        return nil
+      }
+    }
+
+    /// A clause that begins with the path.
+    var text: String {
+      switch self {
+      case .owner(let user, let name): "'\(name)' belongs to the user \(user), who could replace it"
+      case .writable(let name): "others may write '\(name)': use chmod go-w on it"
+      }
+    }
   }
 
-  fileprivate static func mayWrite(_ name: String) -> String { "others may write '\(name)': use chmod go-w on it" }
-
-  fileprivate static func cannotOpen(_ name: String) -> String {
-    "'\(name)' cannot be opened: \(PosixError.text(errno))"
-  }
+  static func isOpen(_ entry: PathWalk.Entry) -> Bool { isOpen(entry.descriptor.number, entry.status) }
 
   /// Whether anyone other than root and the user may write. The mode's bits of the group are also the most that an access list gives to anybody
   /// but the owner.
-  fileprivate static func isOpen(_ descriptor: Int32, _ status: stat) -> Bool {
+  private static func isOpen(_ descriptor: Int32, _ status: stat) -> Bool {
     if status.st_mode & 0o002 != 0 { return true }
     guard status.st_mode & 0o020 != 0 else { return false }
     var list = [UInt8](repeating: 0, count: 64 << 10)
@@ -115,107 +173,5 @@ package struct TrustedFile {
       member = place.advanced(by: 1)
     }
     return true
-  }
-}
-
-/// Follows a path part by part, so that each is checked before the next one is opened.
-private struct Walk {
-  private struct Place {
-    var descriptor: FileDescriptor
-    var name: String
-    /// Others may add entries: it has the sticky bit.
-    var isShared = false
-  }
-  /// The directories from the root on.
-  private var places: [Place] = []
-  /// What is left, the next one last.
-  private var rest: [String] = []
-
-  mutating func open(_ path: String) throws(TrustedFile.Refusal) -> FileDescriptor {
-    func missing(_ name: String) -> TrustedFile.Refusal {
-      TrustedFile.Refusal(message: TrustedFile.cannotOpen(name))
-    }
-    try begin(path)
-    if path.utf8.first != UInt8(ascii: "/") {
-      guard let current = getcwd(nil, 0) else { throw missing(path) }
-      defer { free(current) }
-      push(String(cString: current))
-    }
-    var links = 0
-    while let name = rest.popLast() {
-      if name == ".." {
-        if places.count > 1 { places.removeLast() }
-        continue
-      }
-      guard let directory = places.last else { throw missing(path) }
-      let shown = directory.name == "/" ? "/\(name)" : "\(directory.name)/\(name)"
-      let isLast = rest.isEmpty
-      let number = uninterrupted { openat(directory.descriptor.number, name, RX_O_PATH | O_NOFOLLOW | O_CLOEXEC) }
-      guard number >= 0 else { throw missing(shown) }
-      let found = FileDescriptor(number, name: shown)
-      var status = stat()
-      guard fstat(number, &status) == 0 else { throw missing(shown) }
-      if let problem = TrustedFile.strangeOwner(status, shown) { throw TrustedFile.Refusal(message: problem) }
-      switch status.st_mode & S_IFMT {
-      case S_IFLNK:
-        links += 1
-        if links > FileTrail.mostLinks { errno = ELOOP }
-        guard links <= FileTrail.mostLinks, let text = FileTrails.text({ readlinkat(number, "", $0, $1) }) else {
-          throw missing(shown)
-        }
-        if text.utf8.first == UInt8(ascii: "/") { places.removeLast(places.count - 1) }
-        push(text)
-      case S_IFDIR:
-        guard !isLast else { throw TrustedFile.Refusal(message: "'\(shown)' is no file") }
-        try enter(found, status, shown)
-      case S_IFREG where isLast: return try end(name, in: directory, shown)
-      case S_IFREG:
-        errno = ENOTDIR
-        throw missing(shown)
-      default: throw TrustedFile.Refusal(message: "'\(shown)' is no file")
-      }
-    }
-    throw TrustedFile.Refusal(message: "'\(path)' is no file")
-  }
-
-  private mutating func push(_ path: String) {
-    rest += pathNames(path).reversed().filter { $0 != "." }
-  }
-
-  private mutating func begin(_ path: String) throws(TrustedFile.Refusal) {
-    let root = uninterrupted { Glibc.open("/", RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }
-    guard root >= 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen("/")) }
-    let found = FileDescriptor(root, name: "/")
-    var status = stat()
-    guard fstat(root, &status) == 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen("/")) }
-    if let problem = TrustedFile.strangeOwner(status, "/") { throw TrustedFile.Refusal(message: problem) }
-    try enter(found, status, "/")
-    push(path)
-  }
-
-  private mutating func enter(_ found: FileDescriptor, _ status: stat, _ name: String) throws(TrustedFile.Refusal) {
-    let isShared = TrustedFile.isOpen(found.number, status)
-    guard !isShared || status.st_mode & S_ISVTX != 0 else {
-      throw TrustedFile.Refusal(message: TrustedFile.mayWrite(name))
-    }
-    places.append(Place(descriptor: found, name: name, isShared: isShared))
-  }
-
-  private func end(_ name: String, in directory: Place, _ shown: String) throws(TrustedFile.Refusal) -> FileDescriptor {
-    if directory.isShared {
-      throw TrustedFile.Refusal(
-        message: "others may put files beside '\(shown)', which it could load: move it into a directory of its own")
-    }
-    let number = uninterrupted {
-      openat(directory.descriptor.number, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-    }
-    guard number >= 0 else { throw TrustedFile.Refusal(message: TrustedFile.cannotOpen(shown)) }
-    let file = FileDescriptor(number, name: shown)
-    var status = stat()
-    guard fstat(number, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-      throw TrustedFile.Refusal(message: "'\(shown)' is no file")
-    }
-    if let problem = TrustedFile.problem(of: number, named: shown) { throw TrustedFile.Refusal(message: problem) }
-    return file
   }
 }

@@ -88,10 +88,10 @@ extension FollowerWork {
     mustSort = true
     var named: Set<Key> = []
     var found: [FollowedFile] = []
-    let (paths, ends) = matchingPathsAndTargets()
+    let (paths, ends, statuses) = matchingPathsAndTargets()
     for path in paths {
       let status: FileDescriptor.Status
-      switch FileDescriptor.Status.read(path) {
+      switch statuses[path].map({ .success($0) }) ?? FileDescriptor.Status.read(path) {
       case .success(let known): status = known
       case .failure(let error):
         failed(error)
@@ -141,7 +141,10 @@ extension FollowerWork {
   }
 
   /// The matching paths, and where those lead that have links on the way. What decides that is watched: any later change is an event.
-  func matchingPathsAndTargets() -> (paths: [String], targets: [String: String]) {
+  /// Of paths that are no links it returns what was seen of the file as well.
+  func matchingPathsAndTargets() -> (
+    paths: [String], targets: [String: String], statuses: [String: FileDescriptor.Status]
+  ) {
     var paths = matchingPaths()
     for _ in 0..<16 {
       var trails = FileTrails()
@@ -159,10 +162,10 @@ extension FollowerWork {
       linkNames = names
       let isKnown = directories == linkDirectories
       linkDirectories = directories
-      if isKnown || inotify == nil || watchPresentDirectories() { return (paths, ends) }
+      if isKnown || inotify == nil || watchPresentDirectories() { return (paths, ends, trails.statuses) }
       paths = matchingPaths()
     }
-    return (paths, [:])
+    return (paths, [:], [:])
   }
 
   func matchingPaths() -> [String] {

@@ -72,18 +72,27 @@ package struct FileTree: Sendable {
   private func enter(
     _ name: String, of directory: FileDescriptor, _ shown: String, makes: Bool, syncs: Bool
   ) throws(PosixError) -> FileDescriptor {
-    let flags = RX_O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
-    var number = uninterrupted { openat(directory.number, name, flags) }
-    if number < 0, errno == ENOENT, makes {
-      if mkdirat(directory.number, name, 0o750) == 0 {
-        if syncs { try directory.syncEntries() }
-      } else if errno != EEXIST {
-        throw PosixError("make the directory", shown)
-      }
-      number = uninterrupted { openat(directory.number, name, flags) }
+    do throws(PosixError) { return try entered(name, of: directory, shown) } catch {
+      guard error.code == ENOENT, makes else { throw error }
     }
-    if number < 0 { throw failure("open the directory", name, of: directory, shown) }
-    return FileDescriptor(number, name: shown)
+    if mkdirat(directory.number, name, 0o750) == 0 {
+      if syncs { try directory.syncEntries() }
+    } else if errno != EEXIST {
+      throw PosixError("make the directory", shown)
+    }
+    return try entered(name, of: directory, shown)
+  }
+
+  /// No link is followed.
+  private func entered(
+    _ name: String, of directory: FileDescriptor, _ shown: String
+  ) throws(PosixError) -> FileDescriptor {
+    do throws(PosixError) {
+      let entry = try PathWalk.Entry(name, in: directory, shownAs: shown)
+      if entry.isDirectory { return entry.descriptor }
+      errno = ENOTDIR
+    } catch { errno = error.code }
+    throw failure("open the directory", name, of: directory, shown)
   }
 
   private func failure(_ operation: String, _ name: String, of directory: FileDescriptor, _ shown: String) -> PosixError
