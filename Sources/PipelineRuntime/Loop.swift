@@ -11,7 +11,7 @@ package final class Loop: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
   private let condition: UnsafeMutablePointer<pthread_cond_t>
   // Guarded by `mutex`.
-  private var members: [Member] = []
+  private var members: [LoopMember] = []
   private var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
   private var isSignalled = false
   private var isStopped = false
@@ -24,24 +24,13 @@ package final class Loop: @unchecked Sendable {
   private var isRunInline = false
   private var inlineRunCount = 0
 
-  private final class Member: @unchecked Sendable {
-    let executor: Executor
-    /// The object that the executor's turns need alive.
-    let owner: AnyObject
-    /// The executor received work since the last check. Guarded by `mutex`.
-    var isSignalled = true
-    // Used by the thread that runs turns, or under `mutex` while that thread sleeps: work is left.
-    var isBusy = false
-    /// The deadline of the next timer.
-    var deadline: Instant?
-    /// The time used by its turns, as far as it counts.
-    var used = TimeSpan.zero
-
-    init(_ executor: Executor, owner: AnyObject) {
-      self.executor = executor
-      self.owner = owner
-    }
-  }
+  /// Members that received work since the last check, each once.
+  private var signalled: [LoopMember] = []
+  // Used by the thread that runs turns, or under `mutex` while that thread sleeps. A member is in one of them at most; while it runs, in none.
+  /// Members with work, by the time that they have used.
+  private var busy = LoopRanking(0)
+  /// The others that have timers, by the next deadline.
+  private var timed = LoopRanking(1)
 
   package init() {
     mutex = .allocate(capacity: 1)
@@ -69,14 +58,14 @@ package final class Loop: @unchecked Sendable {
 
   /// Adds an executor; its turns run on this loop's thread from now on. `owner` lives until the executor is removed.
   package func add(_ executor: Executor, owner: AnyObject) {
-    let member = Member(executor, owner: owner)
+    let member = LoopMember(executor, owner: owner)
     executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
     executor.runInline = { [weak self, weak member] in
       guard let self, let member else { return false }
       return runOnCaller(member, $0, $1)
     }
     locked { members.append(member) }
-    signal()
+    signal(member)
   }
 
   /// Removes an executor between two turns. `done` is called on the loop's thread after the executor's last turn.
@@ -89,9 +78,12 @@ package final class Loop: @unchecked Sendable {
   package func wake() { signal() }
 
   /// Reports that there may be work, for `member`. Callable from any thread.
-  private func signal(_ member: Member? = nil) {
+  private func signal(_ member: LoopMember? = nil) {
     let mustWake = locked {
-      member?.isSignalled = true
+      if let member, !member.isSignalled {
+        member.isSignalled = true
+        signalled.append(member)
+      }
       defer { isSignalled = true }
       return isAsleep && !isSignalled
     }
@@ -101,9 +93,9 @@ package final class Loop: @unchecked Sendable {
 
   /// Runs turns of an executor on the calling thread if this loop's thread sleeps; returns whether the batch had its
   /// turn.
-  private func runOnCaller(_ member: Member, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
+  private func runOnCaller(_ member: LoopMember, _ batch: Executor.Work, _ isInner: Bool) -> Bool {
     let (isFree, limit) = locked { () -> (Bool, Instant?) in
-      guard isAsleep, !isRunInline, !isSignalled, !isStopped, members.contains(where: { $0 === member })
+      guard isAsleep, !isRunInline, !isSignalled, !isStopped, member.isMember
       else { return (false, nil) }
       isRunInline = true
       return (true, waking)
@@ -114,8 +106,7 @@ package final class Loop: @unchecked Sendable {
     locked {
       isRunInline = false
       if outcome.isTaken { inlineRunCount += 1 }
-      member.deadline = next
-      member.isBusy = outcome.isBusy
+      settle(member, isBusy: outcome.isBusy, next)
       if let next, waking.map({ next < $0 }) ?? true { isSignalled = true }
       if outcome.isBusy { isSignalled = true }
       if isSignalled || isStopped { pthread_cond_signal(condition) }
@@ -166,17 +157,39 @@ package final class Loop: @unchecked Sendable {
   }
 
   /// Runs turns of `member`; the timer of an idle member is due at `others`.
-  private func run(_ member: Member, others: Instant?) {
+  private func run(_ member: LoopMember, others: Instant?) {
     let begin = SystemClock.shared.now
-    member.isBusy = member.executor.run(for: TurnLimits.quantum, until: others)
-    member.deadline = member.executor.nextDeadline
+    let isBusy = member.executor.run(for: TurnLimits.quantum, until: others)
     member.used = member.used + (SystemClock.shared.now - begin)
+    settle(member, isBusy: isBusy, member.executor.nextDeadline)
+  }
+
+  /// Notes what is left to do for a member that has run.
+  private func settle(_ member: LoopMember, isBusy: Bool, _ deadline: Instant?) {
+    takeOut(member)
+    if isBusy {
+      busy.insert(member, by: member.used.nanoseconds)
+    } else if let deadline {
+      timed.insert(member, by: deadline.nanoseconds)
+    }
+  }
+
+  private func takeOut(_ member: LoopMember) {
+    if busy.has(member) { busy.remove(member) } else if timed.has(member) { timed.remove(member) }
+  }
+
+  /// An idle member has work: it is ahead of the others by a quantum at most.
+  private func begin(_ member: LoopMember) {
+    guard !busy.has(member) else { return }
+    takeOut(member)
+    member.used = max(member.used, TimeSpan(nanoseconds: reached.nanoseconds &- TurnLimits.quantum.nanoseconds))
+    busy.insert(member, by: member.used.nanoseconds)
   }
 
   private struct Round {
     var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
     /// The pipeline to run now: of those with work, the one that has used the least time.
-    var next: Member?
+    var next: LoopMember?
     /// The next timer of the idle members.
     var deadline: Instant?
     var isStopped = false
@@ -185,37 +198,39 @@ package final class Loop: @unchecked Sendable {
   /// The least time used by a member with work at the last run.
   private var reached = TimeSpan.zero
 
-  /// Determines what to do. Takes the signal together with everything it may stand for, so that later work signals the
-  /// loop again. Members that leave are removed; their owners are released outside the lock.
+  /// Determines what to do, in a time that depends on the members with work and not on all. Takes the signal together with everything it may stand
+  /// for, so that later work signals the loop again. Members that leave are removed; their owners are released outside the lock.
   private func nextRound() -> Round {
-    var released: [Member] = []
+    var released: [LoopMember] = []
     let now = SystemClock.shared.now
     let round = locked {
       var round = Round()
       round.leaving = leaving
       leaving = []
       for entry in round.leaving {
-        released += members.filter { $0.executor === entry.executor }
-        members.removeAll { $0.executor === entry.executor }
+        for member in members where member.executor === entry.executor {
+          takeOut(member)
+          member.isMember = false
+          released.append(member)
+        }
+        members.removeAll { !$0.isMember }
       }
       isSignalled = false
       round.isStopped = isStopped
       if !round.leaving.isEmpty { return round }
       answered = asked
-      for member in members {
-        if !member.isBusy {
-          guard member.isSignalled || member.deadline.map({ $0 <= now }) ?? false else {
-            if let deadline = member.deadline { round.deadline = min(round.deadline ?? deadline, deadline) }
-            continue
-          }
-          member.isBusy = true
-          // The member was idle: it is ahead of the others by a quantum at most.
-          member.used = max(member.used, TimeSpan(nanoseconds: reached.nanoseconds &- TurnLimits.quantum.nanoseconds))
-        }
+      for member in signalled {
         member.isSignalled = false
-        if round.next.map({ member.used < $0.used }) ?? true { round.next = member }
+        if member.isMember { begin(member) } else { released.append(member) }
       }
-      if let next = round.next { reached = max(reached, next.used) }
+      signalled.removeAll(keepingCapacity: true)
+      while let first = timed.first, first.key <= now.nanoseconds { begin(first.member) }
+      round.deadline = timed.first.map { Instant(nanoseconds: $0.key) }
+      if let next = busy.first?.member {
+        busy.remove(next)
+        reached = max(reached, next.used)
+        round.next = next
+      }
       return round
     }
     return withExtendedLifetime(released) { round }

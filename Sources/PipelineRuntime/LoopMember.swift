@@ -1,0 +1,97 @@
+import PipelineCore
+
+/// An executor of a ``Loop``.
+final class LoopMember: @unchecked Sendable {
+  let executor: Executor
+  /// The object that the executor's turns need alive.
+  let owner: AnyObject
+  // Guarded by the loop's mutex.
+  /// The executor received work since the last check.
+  var isSignalled = false
+  /// False: the loop has let it go.
+  var isMember = true
+  // Used by the thread that runs turns, or under the mutex while that thread sleeps.
+  /// The time used by its turns, as far as it counts.
+  var used = TimeSpan.zero
+  /// Its ranking, and its place there; -1: none.
+  fileprivate var ranking: UInt8 = 0
+  fileprivate var place = -1
+
+  init(_ executor: Executor, owner: AnyObject) {
+    self.executor = executor
+    self.owner = owner
+  }
+}
+
+/// Members by a number, the least first, and of equal ones the one that came first. A binary heap: each change costs O(log n) and retains nothing. Whoever
+/// uses it keeps the members alive.
+struct LoopRanking {
+  struct Entry {
+    var key: Int64
+    fileprivate var sequence: UInt64
+    unowned(unsafe) let member: LoopMember
+  }
+
+  private var heap: [Entry] = []
+  private var sequence: UInt64 = 0
+  private let identity: UInt8
+
+  /// - Parameter identity: Distinguishes it from others that have the same members.
+  init(_ identity: UInt8) { self.identity = identity }
+
+  var first: Entry? { heap.first }
+
+  func has(_ member: LoopMember) -> Bool { member.place >= 0 && member.ranking == identity }
+
+  /// Adds a member that is in no ranking.
+  mutating func insert(_ member: LoopMember, by key: Int64) {
+    sequence &+= 1
+    member.ranking = identity
+    heap.append(Entry(key: key, sequence: sequence, member: member))
+    siftUp(heap.count - 1)
+  }
+
+  mutating func remove(_ member: LoopMember) {
+    let place = member.place
+    member.place = -1
+    let last = heap.removeLast()
+    guard place < heap.count else { return }
+    heap[place] = last
+    last.member.place = place
+    siftUp(place)
+    siftDown(last.member.place)
+  }
+
+  private static func precedes(_ one: Entry, _ other: Entry) -> Bool {
+    one.key != other.key ? one.key < other.key : one.sequence < other.sequence
+  }
+
+  private mutating func put(_ entry: Entry, at place: Int) {
+    heap[place] = entry
+    entry.member.place = place
+  }
+
+  private mutating func siftUp(_ start: Int) {
+    let entry = heap[start]
+    var place = start
+    while place > 0, case let parent = (place - 1) / 2, Self.precedes(entry, heap[parent]) {
+      put(heap[parent], at: place)
+      place = parent
+    }
+    put(entry, at: place)
+  }
+
+  private mutating func siftDown(_ start: Int) {
+    let entry = heap[start]
+    var place = start
+    while true {
+      var child = 2 * place + 1
+      guard child < heap.count else { break }
+      if child + 1 < heap.count, Self.precedes(heap[child + 1], heap[child]) { child += 1 }
+      guard Self.precedes(heap[child], entry) else { break }
+      put(heap[child], at: place)
+      place = child
+    }
+    put(entry, at: place)
+  }
+}
