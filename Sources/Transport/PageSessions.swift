@@ -39,9 +39,9 @@ package final class PageSessions: Sendable {
     var keys: [Key] = []
     var sessions: [Session] = []
     var uses: UInt64 = 0
-    /// Wrong keys of the present second.
+    /// Wrong keys of the present second, and when it began; nil: there was none yet.
     var guesses = 0
-    var guessesSince = Int64.min
+    var guessesSince: Int64?
 
     mutating func open(seal: String?) -> String {
       if sessions.count >= mostSessions,
@@ -78,7 +78,7 @@ package final class PageSessions: Sendable {
   package func exchange(_ text: String, replacing former: String?) -> Exchange {
     let now = now()
     return state.withLock { state in
-      if now &- state.guessesSince >= 1_000_000_000 || now < state.guessesSince {
+      if state.guessesSince.map({ now &- $0 >= 1_000_000_000 }) ?? true {
         (state.guesses, state.guessesSince) = (0, now)
       }
       guard state.guesses < Self.mostGuesses else { return .tooMany }
