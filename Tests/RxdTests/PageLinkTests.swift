@@ -106,7 +106,8 @@ struct PageLinkTests {
     let outcome = try Curl.output(
       ["--parallel", "--parallel-immediate", "--parallel-max", "12", "-w", "%{http_code}\n", "-o", "/dev/null"]
         + Array(repeating: [link.text], count: 12).joined(separator: ["-o", "/dev/null"]))
-    let statuses = outcome.split(separator: "\n").map(String.init).sorted()
+    // With several transfers curl also shows its progress.
+    let statuses = outcome.split(separator: "\n").map(String.init).filter { $0.wholeMatch(of: #/\d{3}/#) != nil }.sorted()
     #expect(statuses == ["303"] + Array(repeating: "410", count: 11), "\(statuses)")
     try end(process)
   }
