@@ -107,7 +107,8 @@ struct PageLinkTests {
       ["--parallel", "--parallel-immediate", "--parallel-max", "12", "-w", "%{http_code}\n", "-o", "/dev/null"]
         + Array(repeating: [link.text], count: 12).joined(separator: ["-o", "/dev/null"]))
     // With several transfers curl also shows its progress.
-    let statuses = outcome.split(separator: "\n").map(String.init).filter { $0.wholeMatch(of: #/\d{3}/#) != nil }.sorted()
+    let statuses = outcome.split(separator: "\n").map(String.init).filter { $0.wholeMatch(of: #/\d{3}/#) != nil }
+      .sorted()
     #expect(statuses == ["303"] + Array(repeating: "410", count: 11), "\(statuses)")
     try end(process)
   }

@@ -268,7 +268,8 @@ import Testing
     let running = try Following([directory("a.log")], resuming: positions)
     #expect(running.seen.wait(for: "new\n"))
     let failure = PosixError("decompress", directory("a.log.1.gz"), code: EINVAL, detail: "it is damaged")
-    #expect(try running.notices.contains(.failed(failure)) && running.notices.contains(.gone(positions.item(0), .replaced)))
+    #expect(
+      try running.notices.contains(.failed(failure)) && running.notices.contains(.gone(positions.item(0), .replaced)))
   }
 
   /// Of two with the same beginning, the older one ended before the file was made.

@@ -104,7 +104,8 @@ extension Event {
           return String(decoding: JSONParser.unescape(entry.value, into: arena).rawBytes, as: UTF8.self) == value
         }
         let text = OutputBuffer()
-        return JSONWriter.appendAsItCame(entry.value, to: text) == nil && String(decoding: text.bytes, as: UTF8.self) == value
+        return JSONWriter.appendAsItCame(entry.value, to: text) == nil
+          && String(decoding: text.bytes, as: UTF8.self) == value
       }
       return false
     }
