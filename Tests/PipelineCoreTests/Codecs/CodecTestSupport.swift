@@ -27,7 +27,7 @@ func decoded(
     }
     for (index, row) in rows.rows.enumerated() {
       takeRefused(before: index)
-      result.append("\(row.value.is(.bytes) ? "bytes " : "")\(written(row.value))@\(row.offset)")
+      result.append("\(row.value.is(.bytes) ? "bytes " : "")\(writtenAsItCame(row.value))@\(row.offset)")
     }
     takeRefused(before: rows.count)
     rows.clear()

@@ -81,6 +81,13 @@ func written(_ value: Value, _ layout: JSONWriter.Layout = .compact) -> String {
   return String(decoding: output.bytes, as: UTF8.self)
 }
 
+/// Text of JSON that nobody has checked stands as it came.
+func writtenAsItCame(_ value: Value) -> String {
+  let output = OutputBuffer()
+  if let failure = JSONWriter.appendAsItCame(value, to: output) { return "failure: \(failure)" }
+  return String(decoding: output.bytes, as: UTF8.self)
+}
+
 /// A random document: all kinds, all sizes of numbers, escapes, white space.
 func randomDocument(_ dice: inout SplitMix, depth: Int = 0) -> String {
   func space(_ dice: inout SplitMix) -> String {

@@ -8,14 +8,14 @@ import Testing
   /// Parameters of components in which conditions hold or not; `@NAME` is where a field of the record NAME goes.
   static let bases: [String: [String]] = [
     "source file": [
-      "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }",
+      "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }", "path: a, join: { start: x, by: y, @join }",
       "path: a, join: { start: x, @join }", "path: a, charset: latin1",
     ],
-    "source stdin": ["", "decode: whole", "decode: { whole: { invalidUTF8: bytes } }", "charset: latin1"],
+    "source stdin": ["", "join: { start: x, @join }", "join: { start: x, by: y, @join }", "decode: whole", "decode: { whole: { invalidUTF8: bytes } }", "charset: latin1"],
     "source udp": ["address: 1", "address: 1, charset: latin1"],
     "source exec": [
-      "command: [a], charset: latin1",
-      "command: [a]", "command: [a], every: 1s", "command: [a], streaming: true", "command: [a], emit: exit",
+      "command: [a], charset: latin1", "command: [a], join: { start: x, @join }",
+      "command: [a], join: { start: x, by: y, @join }", "command: [a]", "command: [a], every: 1s", "command: [a], streaming: true", "command: [a], emit: exit",
     ],
     "source http": [
       "url: 'http://h', charset: latin1",
@@ -164,6 +164,9 @@ import Testing
         let complaint = context.diagnostics.all.first {
           $0.message.contains("has no effect") && $0.code.name == "RX225"
         }
+        // What it stands in has no effect in this base.
+        let parents = path.split(separator: ".").dropLast()
+        if let complaint, parents.contains(where: { complaint.message.hasPrefix("'\($0)' of") }) { continue }
         #expect(
           (complaint != nil) ? !holds : holds || context.diagnostics.hasErrors,
           "\(path): \(text): \(context.diagnostics.all.map(\.message))")
@@ -292,7 +295,7 @@ import Testing
     let yaml = """
       name: t
       sources: { s: { values: [1] } }
-      sinks: { o: { from: s, use: clickhouse, with: { url: 'http://127.0.0.1:1', table: t, tls: { verify: false } } } }
+      sinks: { o: { from: s, use: clickhouse, with: { url: 'http://127.0.0.1:1', table: t, tls: { ca: a.pem } } } }
 
       """
     let text = DiagnosticRenderer().text(CheckingTests.check(Array(yaml.utf8), "t.yaml").diagnostics)

@@ -1,3 +1,4 @@
+import Foundation
 import PipelineCore
 import PipelineTestSupport
 import PipelineTesting
@@ -54,7 +55,20 @@ import Testing
 
   private enum Keeping: CaseIterable { case failure, light, durable }
 
-  /// Fails, and starts again four times; returns how many restarts had a state to go on from.
+  private enum Way {
+    case fails(Keeping)
+    case crashes
+  }
+
+  /// One way for each shape, so that the shapes of an example go through all of them; RXD_RANDOM_GRAPHS asks for all.
+  private static func ways(_ number: Int) -> [Way] {
+    let all = Keeping.allCases.map(Way.fails) + [.crashes]
+    return isThorough ? all : [all[number % all.count]]
+  }
+
+  private static let isThorough = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"] != nil
+
+  /// Fails, and starts again twice; returns how many restarts had a state to go on from.
   private func restart(
     _ yaml: String, _ scripts: [String: SignalHistory], _ keeping: Keeping, crashAfter: Int? = nil,
     _ location: Testing.SourceLocation = #_sourceLocation
@@ -62,7 +76,7 @@ import Testing
     var state: [UInt8]?
     var disk: MemoryStore.Disk? = keeping == .failure ? nil : .init()
     var restarts = 0
-    for round in 0..<5 {
+    for round in 0..<3 {
       // A new process compiles the file anew.
       let run = Run(
         try PipelineRun.compile(yaml), scripts, from: state ?? disk?.state, disk: disk, isDurable: keeping == .durable)
@@ -126,11 +140,15 @@ import Testing
   @Test(arguments: CatalogueExample.marbles) func examples(_ example: CatalogueExample) throws {
     let whole = try MarbleCase(example.example)
     let scripts = Dictionary(uniqueKeysWithValues: whole.inputs.map { ($0.name, $0.history) })
-    for yaml in shapes(whole) {
+    for (number, yaml) in shapes(whole).enumerated() {
       // A step may not stand in every place.
       guard (try? PipelineRun.compile(yaml)) != nil else { continue }
-      for keeping in Keeping.allCases { _ = try restart(yaml, scripts, keeping, example.location) }
-      _ = try restart(yaml, scripts, .durable, crashAfter: 5, example.location)
+      for way in Self.ways(number &+ Int(example.location.line)) {
+        switch way {
+        case .fails(let keeping): _ = try restart(yaml, scripts, keeping, example.location)
+        case .crashes: _ = try restart(yaml, scripts, .durable, crashAfter: 5, example.location)
+        }
+      }
     }
     // An input that fails in the middle.
     for input in whole.inputs.indices {
@@ -155,7 +173,7 @@ import Testing
     #expect(try restart(yaml, ["a": script], Keeping.allCases[number]) > 0)
   }
 
-  @Test(arguments: 0..<150 as Range<UInt64>) func randomGraphs(_ seed: UInt64) throws {
+  @Test(arguments: 0..<(isThorough ? 400 : 40) as Range<UInt64>) func randomGraphs(_ seed: UInt64) throws {
     var generator = GraphGenerator(seed: seed &+ 7_000)
     generator.hasCommands = seed % 2 == 0
     let graph = generator.graph()
