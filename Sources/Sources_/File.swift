@@ -173,7 +173,7 @@ package struct File: SourceComponent {
         .reading, "join the lines of a stack trace",
         "file: { path: app.log, follow: true, join: { start: '^\\d{4}-' } }"),
       .init(
-        .reading, "read the logs of containers",
+        .reading, "read the log files of containers",
         "file: { path: '/var/log/containers/*.log', follow: true, decode: container }"),
       .init(
         .reading, "join stack traces of several senders in one file",
