@@ -152,7 +152,7 @@ import Testing
       """)
     pipeline.run { pipeline.log.count { $0.contains("listening on") } == 2 }
     func port(_ name: String) -> Int? {
-      pipeline.log.first { $0.contains(" \(name) ") && $0.contains("listening on") }
+      pipeline.log.first { $0.contains(" \(name)/") && $0.contains("listening on") }
         .flatMap { Int($0.split(separator: ":").last ?? "") }
     }
     let receiving = try #require(port("in"))

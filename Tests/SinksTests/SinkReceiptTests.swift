@@ -203,7 +203,7 @@ import Transport
       let report = try run("discard: {}", Forgetful(way: way), within: .seconds(way == .neverAcknowledges ? 1 : 60))
       let wanted = try #require(found[way])
       #expect(report.faults.first?.contains(wanted) == true, "\(way): \(report.faults)")
-      #expect(report.faults.first?.hasPrefix("out discard ") == true)
+      #expect(report.faults.first?.hasPrefix("out/discard ") == true)
     }
   }
 
