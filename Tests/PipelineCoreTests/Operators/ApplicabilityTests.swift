@@ -8,14 +8,19 @@ import Testing
   /// Parameters of components in which conditions hold or not; `@NAME` is where a field of the record NAME goes.
   static let bases: [String: [String]] = [
     "source file": [
-      "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }", "path: a, join: { start: x, by: y, @join }",
+      "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }",
+      "path: a, join: { start: x, by: y, @join }",
       "path: a, join: { start: x, @join }", "path: a, charset: latin1",
     ],
-    "source stdin": ["", "join: { start: x, @join }", "join: { start: x, by: y, @join }", "decode: whole", "decode: { whole: { invalidUTF8: bytes } }", "charset: latin1"],
+    "source stdin": [
+      "", "join: { start: x, @join }", "join: { start: x, by: y, @join }", "decode: whole",
+      "decode: { whole: { invalidUTF8: bytes } }", "charset: latin1",
+    ],
     "source udp": ["address: 1", "address: 1, charset: latin1"],
     "source exec": [
       "command: [a], charset: latin1", "command: [a], join: { start: x, @join }",
-      "command: [a], join: { start: x, by: y, @join }", "command: [a]", "command: [a], every: 1s", "command: [a], streaming: true", "command: [a], emit: exit",
+      "command: [a], join: { start: x, by: y, @join }", "command: [a]", "command: [a], every: 1s",
+      "command: [a], streaming: true", "command: [a], emit: exit",
     ],
     "source http": [
       "url: 'http://h', charset: latin1",
