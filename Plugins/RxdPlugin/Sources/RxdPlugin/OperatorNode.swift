@@ -51,6 +51,9 @@ open class OperatorNode: Downstream {
 
   // MARK: Output
 
+  /// An event that the operator makes of several events, at a time or at an end.
+  public final func made(_ value: Value) -> Event { Event(value) }
+
   public final func emit(_ event: Event) {
     guard !isClosed, let output else { return }
     withUnsafePointer(to: event.value.raw) { host.send(output, index, $0) }
