@@ -12,9 +12,23 @@ struct ReloadPauseTests {
     "discard: {}", "file: 'DIR/out'", "file: { path: 'DIR/out', sync: batch }", "file: 'DIR/{{ string(event.n) }}.out'",
     // Waits a minute for more events.
     "http: { url: 'URL', batch: { count: 10000, every: 1m } }",
-    "exec: { command: [cat] }", "udp: '127.0.0.1:PORT'", "tcp: '127.0.0.1:PORT'",
+    "exec: { command: [cat] }", "udp: '127.0.0.1:PORT'", "tcp: '127.0.0.1:PORT'", "take: {}",
     "sqlite: { path: 'DIR/db', table: t, columns: { n: event.n }, create: 'CREATE TABLE IF NOT EXISTS t (n INTEGER)', batch: { every: 1m } }",
   ]
+
+  private static let plugin = #"""
+    from rxd_plugin import Plugin, Sink
+    plugin = Plugin("p", "1.0.0", "Takes events.")
+
+    @plugin.sink(confirmation="nothing")
+    class Take(Sink):
+        """Takes events."""
+
+        def write_batch(self, records):
+            pass
+
+    plugin.run()
+    """#
 
   @Test(arguments: sinks, ["bestEffort", "light", "durable"])
   func nobodyWaitsForAReload(_ sink: String, _ delivery: String) throws {
@@ -39,9 +53,15 @@ struct ReloadPauseTests {
     let place = try #require(listening.split(separator: ":").last)
     let target = sink.replacing("DIR", with: folder.path).replacing("URL", with: "http://127.0.0.1:\(place)/")
       .replacing("PORT", with: "\(open)")
+    var plugins = "{}"
+    if sink.hasPrefix("take:") {
+      let program = try folder.write("plugin.py", Self.plugin)
+      plugins = "{ p: { run: [python3, '\(program)'], env: { PYTHONPATH: '\(Rxd.root)/Plugins/python' } } }"
+    }
     func text(_ number: Int) -> String {
       """
       delivery: \(delivery)
+      plugins: \(plugins)
       sources: { posts: { httpServer: { address: 127.0.0.1:\(port), decode: ndjson, replyTimeout: 1h, queueTimeout: 1h } } }
       signals: { named: { from: posts, chain: [ { set: { v: \(number) } } ] } }
       sinks: { out: { from: named, \(target) } }

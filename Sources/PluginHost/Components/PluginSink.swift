@@ -130,8 +130,10 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     /// - Parameter least: So many were given to the last instance, which has ended: they go to the next one one at a time.
     private func submit(atLeast least: Int = 0) {
-      guard let instance, !isOver, !isSuspending, !again.isSet else { return }
-      let end = min(entries.count, max(submitted, pace.window, least))
+      guard let instance, !isOver, !again.isSet else { return }
+      var end = min(entries.count, max(submitted, pace.window, least))
+      // Of a pipeline that is being suspended only what no state can hold, because its sender waits for an answer.
+      if isSuspending { end = min(end, (entries.lastIndex { $0.receipt.notifiesSender } ?? -1) + 1) }
       if submitted < end {
         let inputs = (submitted..<end).map { entries[$0].input }
         submitted = end
