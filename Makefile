@@ -29,7 +29,7 @@ run: build
 # Builds are this user's; what the tests of Swift run has no privileges, as rxd has none where it is used.
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
-ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
+ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
 # Run by itself: SwiftPM would write to the build directory.
 SWIFT_TESTS := $(BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
 
