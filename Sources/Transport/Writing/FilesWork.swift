@@ -8,7 +8,7 @@ final class FilesWork: @unchecked Sendable {
   private final class Open {
     let file: FilesWriter.File
     let work: WriterWork
-    var blocks: [FilesWriter.Block] = []
+    var blocks = Deque<FilesWriter.Block>()
     var isUnsynced = false
     /// When it was last written to, in nanoseconds since 1970.
     var last: Int64 = 0
@@ -32,7 +32,7 @@ final class FilesWork: @unchecked Sendable {
   /// Commands that are not done yet.
   private var commands = Deque<FilesWriter.Command>()
   /// Files with blocks to write, in the order of their first blocks.
-  private var waiting: [Open] = []
+  private var waiting = Deque<Open>()
   /// The bytes of blocks that have ended in the present run.
   private var ended = 0
   /// The opening of a file waits for room.
@@ -304,7 +304,7 @@ final class FilesWork: @unchecked Sendable {
   }
 
   /// False: they wait for room.
-  private func write(_ blocks: [FilesWriter.Block], to open: Open) -> Bool {
+  private func write(_ blocks: some Collection<FilesWriter.Block>, to open: Open) -> Bool {
     if let failure {
       var taken = open.work.refusal?.taken ?? 0
       for block in blocks {
