@@ -204,7 +204,9 @@ final class FilesWork: @unchecked Sendable {
       return true
     }
     while let block = open.blocks.first {
-      if rotation.isFull(open.work.end, adding: block.content.count, last: open.last, now: block.time) {
+      // The rest of a block goes where its start is.
+      let isBegun = (open.work.refusal?.taken ?? 0) > 0
+      if !isBegun, rotation.isFull(open.work.end, adding: block.content.count, last: open.last, now: block.time) {
         rotate(open, before: block)
       }
       open.last = block.time
