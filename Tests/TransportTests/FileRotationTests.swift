@@ -127,6 +127,30 @@ import Testing
     writer.close()
   }
 
+  /// A compression that is given up at the end is not a failure: everything is written.
+  @Test func aCompressionThatIsGivenUpIsNotAFailure() throws {
+    try "old\n".write(toFile: directory.path + "/log", atomically: false, encoding: .utf8)
+    let tree = FileTree(directory.path)
+    let compression = Guarded((hasBegun: false, goesOn: false))
+    var options = FilesWriter.Options()
+    options.rotation = FileRotation(every: 3_600_000_000_000, compression: .gzip)
+    options.step = { step in
+      guard step == "create" else { return true }
+      compression.withLock { $0.hasBegun = true }
+      compression.notify()
+      return compression.wait(until: monotonicNow() + 60_000_000_000) { $0.goesOn ? true : nil } ?? false
+    }
+    let writer = try FilesWriter(tree, options: options, trouble: { _ in })
+    writer.rotate(FilesWriter.File("log", number: 1), after: 0, at: 4_000_000_000_000_000_000)
+    #expect(compression.wait(until: monotonicNow() + 60_000_000_000) { $0.hasBegun ? true : nil } == true)
+    writer.close(within: .zero)
+    compression.withLock { $0.goesOn = true }
+    compression.notify()
+    writer.close()
+    #expect(writer.failure == nil)
+    #expect(try tree.rotated("log").map { $0.isCompressed } == [false])
+  }
+
   /// A death before each step of a rotation and of a compression, with the next start behind it: nothing is lost, and nothing stands
   /// twice.
   @Test func everyStepMayBeTheLast() throws {

@@ -51,6 +51,8 @@ final class FilesWork: @unchecked Sendable {
   /// Once set, nothing more is written.
   private(set) var failure: PosixError?
   private let keeper: RotationKeeper?
+  /// All files are closed for good.
+  private(set) var isClosed = false
 
   init(
     _ tree: FileTree, _ options: FilesWriter.Options, _ cancellation: WakeEvent,
@@ -398,8 +400,11 @@ final class FilesWork: @unchecked Sendable {
     }
   }
 
-  /// False: full files are still being compressed, and `whenDone` will be called.
+  /// Syncs and closes all files, once. False: full files are still being compressed, `whenDone` will be called, and this is called again. If that is
+  /// given up, nothing that was written is lost, so it is not a failure.
   func closeAll(_ whenDone: @escaping @Sendable () -> Void) -> Bool {
+    if !isClosed { sync() }
+    isClosed = true
     open = [:]
     return keeper?.close(isGivenUp: isGivenUp, whenDone) ?? true
   }

@@ -252,6 +252,7 @@ package final class FilesWriter: Sendable {
       let job = state.withLock { state -> Job? in
         // What waits for room comes before what has come since.
         if work.retry != nil { return .commands([], syncs: false) }
+        if work.isClosed { return .close }
         if !state.queue.isEmpty || state.isSyncAwaited {
           defer {
             state.queue = []
@@ -275,7 +276,6 @@ package final class FilesWriter: Sendable {
           state.failure = state.failure ?? work.failure
         }
       case .close:
-        work.sync()
         guard work.closeAll(state.withLock(\.wake)) else { return .whenWoken }
         state.withLock { state in
           state.failure = state.failure ?? work.failure
