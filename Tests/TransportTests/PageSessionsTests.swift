@@ -106,6 +106,16 @@ import Testing
     #expect(sessions.has(one.cookie) && !sessions.has(second.cookie))
   }
 
+  /// Expired keys push out none that lasts until it is used.
+  @Test func expiredKeysTakeNoRoom() throws {
+    let endless = sessions.key(lasting: nil)
+    for _ in 0..<PageSessions.mostKeys {
+      _ = sessions.key(lasting: .seconds(1))
+      clock.pass(.seconds(1))
+    }
+    _ = try cookie(endless)
+  }
+
   /// The cookie of a new session takes the place of the browser's former one.
   @Test func aNewLinkEndsTheFormerSessionOfTheBrowser() throws {
     let former = try cookie(sessions.key(lasting: nil))

@@ -39,9 +39,13 @@ package final class PageSessions: Sendable {
     var keys: [Key] = []
     var sessions: [Session] = []
     var uses: UInt64 = 0
-    /// Wrong keys of the present second, and when it began; nil: there was none yet.
+    /// Wrong keys of the current second, and when it began; nil: there was none yet.
     var guesses = 0
     var guessesSince: Int64?
+
+    mutating func removeExpired(_ now: Int64) {
+      keys.removeAll { key in key.end.map { $0 <= now } ?? false }
+    }
 
     mutating func open(seal: String?) -> String {
       if sessions.count >= mostSessions,
@@ -65,8 +69,10 @@ package final class PageSessions: Sendable {
   /// A new key, for a link.
   /// - Parameter lasting: How long it can be used; nil: until it is.
   package func key(lasting: TimeSpan?) -> String {
-    let key = Key(text: Self.secret(), end: lasting.map { Self.sum(now(), $0.nanoseconds) })
+    let now = now()
+    let key = Key(text: Self.secret(), end: lasting.map { Self.sum(now, $0.nanoseconds) })
     state.withLock { state in
+      state.removeExpired(now)
       if state.keys.count >= Self.mostKeys { state.keys.removeFirst() }
       state.keys.append(key)
     }
@@ -82,7 +88,7 @@ package final class PageSessions: Sendable {
         (state.guesses, state.guessesSince) = (0, now)
       }
       guard state.guesses < Self.mostGuesses else { return .tooMany }
-      state.keys.removeAll { key in key.end.map { $0 <= now } ?? false }
+      state.removeExpired(now)
       guard let place = state.keys.firstIndex(where: { ServingRules.isEqual(text, $0.text) }) else {
         state.guesses += 1
         return .refused
