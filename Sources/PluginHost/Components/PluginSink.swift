@@ -81,7 +81,8 @@ struct PluginSink: SinkComponent, BoundComponent {
     }
 
     private func openInstance() {
-      guard !isOver, let maker = parameters.plugin.maker else { return }
+      // The next execution has an instance of its own.
+      guard !isOver, !isSuspending, let maker = parameters.plugin.maker else { return }
       let instance = maker.makeInstance(of: parameters.offered, PluginServices(nodeContext), self)
       self.instance = instance
       let repeated = recovery.isRepeating ? submitted : 0
@@ -351,7 +352,7 @@ struct PluginSink: SinkComponent, BoundComponent {
 
     override func willSuspend() {
       isSuspending = true
-      guard !isOver, submitted > 0 else { return }
+      guard !isOver, !hasNothingInHand else { return }
       execution.hold()
       patience = executor.schedule(at: executor.now + Self.longestWait, self, Self.waitsNoLonger)
     }
