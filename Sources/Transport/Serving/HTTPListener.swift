@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// A server that is handed over in a reload is remembered until the reload is over: requests for it wait for the next server of
 /// their path, and the listener and its connections stay open even if no server is there meanwhile. A server that ended otherwise is
-/// remembered as long as its listener is open: requests for it are refused as by a program that stops, not as for an unknown path.
+/// remembered until the next reload, as long as its listener is open: requests for it are refused as by a program that stops, not as for an unknown path.
 final class HTTPListener: @unchecked Sendable {
   /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])

@@ -89,7 +89,7 @@ final class RequestHead: @unchecked Sendable {
     func isOneOf(_ value: UnsafeRawBufferPointer, _ names: [StaticString]) -> Bool {
       names.contains { HTTPRequestReader.isSame(value, $0) }
     }
-    // Who opens a page is told by its address, and sees it; a frame of another page is neither.
+    // A browser that opens a page shows its address to the user; one that loads it into a frame of another page does not.
     let isOpened =
       bytes(of: "sec-fetch-mode").map { isOneOf($0, ["navigate"]) } == true
       && bytes(of: "sec-fetch-dest").map { isOneOf($0, ["document"]) } != false
