@@ -302,23 +302,24 @@ final class HTTPListener: @unchecked Sendable {
       let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)
       return refusal.map(Way.answer) ?? .server(servers[0])
     }
-    func takes(_ served: Served) -> Bool {
-      served.files == files && served.rules.refusal(ofPath: path, method: method) == nil
+    func takes(_ rules: ServingRules, _ known: TLSServing.Files?) -> Bool {
+      known == files && rules.refusal(ofPath: path, method: method) == nil
     }
-    if let server = best(servers, where: takes) { return .server(server) }
-    if let server = best(held, where: takes) { return .held(server.options.rules.queueTimeout) }
+    func serves(_ server: HTTPServer) -> Bool { takes(server.options.rules, server.options.tls?.files) }
+    if let server = best(servers, where: serves) { return .server(server) }
+    if let server = best(held, where: serves) { return .held(server.options.rules.queueTimeout) }
     let there = servers.filter { $0.options.rules.serves(path: path) }
     let same = there.filter { $0.options.tls?.files == files }
     // The connection has another certificate than its servers have now.
     if same.isEmpty, !there.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
-    if ended.contains(where: takes) { return .answer(.stopped) }
+    if ended.contains(where: { takes($0.rules, $0.files) }) { return .answer(.stopped) }
     if !same.isEmpty { return .answer(.notAllowed(same.flatMap { $0.options.rules.methods ?? [] })) }
     return .answer(ServerAnswer(404))
   }
 
-  private func best(_ servers: [HTTPServer], where takes: (Served) -> Bool) -> HTTPServer? {
+  private func best(_ servers: [HTTPServer], where serves: (HTTPServer) -> Bool) -> HTTPServer? {
     var found: HTTPServer?
-    for server in servers where takes(Served(server)) {
+    for server in servers where serves(server) {
       if server.options.rules.path != nil { return server }
       if found == nil { found = server }
     }
