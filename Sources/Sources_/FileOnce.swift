@@ -25,7 +25,6 @@ extension File {
       /// The one behind those, and how far it.
       var current: FilePosition?
       var place = DecodingPosition()
-      var file: FileDescriptor?
     }
     private lazy var places = PositionLedger(taken)
     private lazy var placement = makePlacement(
@@ -196,7 +195,7 @@ extension File {
     private var taken: Place {
       Place(
         finished: finished.count, current: current,
-        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory), file: currentFile)
+        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
     }
 
     override func beginPiece() { beginPiece(of: places) { [self] in taken } }
@@ -259,7 +258,15 @@ extension File {
       state.write(upTo.current)
       state.write(upTo.place)
       state.write(parameters.decoding.dependence)
-      state.write(upTo.current.flatMap { $0.tail ?? upTo.file?.tail(before: upTo.place.offset) })
+      state.write(upTo.current.flatMap { $0.tail ?? tail(of: $0, before: upTo.place.offset) })
+    }
+
+    /// The last bytes before an offset. A file whose events are not acknowledged yet may have been read to its end: it is opened again, because one
+    /// descriptor for each such file may be more than the process may have.
+    private func tail(of position: FilePosition, before offset: Int64) -> FileTail? {
+      if let currentFile, position == current { return currentFile.tail(before: offset) }
+      guard let file = try? open(position.path), self.file(file, isOf: position) else { return nil }
+      return file.tail(before: offset)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
