@@ -309,8 +309,9 @@ async function askForLink() {
   const field = make("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
   dialog.replaceChildren(make("form", { method: "dialog" },
     make("h2", {}, hasSession() ? "The session of this browser has ended" : "This browser has no session"),
-    make("p", {}, hasSession() ? "rxd has been started again, or its page was opened in many other browsers since. " : "",
+    make("p", {}, hasSession() ? "rxd has been started again, or this browser has, or many other browsers have opened the page since. " : "",
       "Run ", make("code", {}, "rxd ui"), " on the machine that rxd runs on, and open the address that it prints."),
+    navigator.cookieEnabled ? null : make("p", {}, "This browser takes no cookies from this page, and a session needs one."),
     asksForToken ? make("p", {}, "Or enter the token of --ui-token-file:") : null,
     make("p", { class: "line" }, asksForToken ? field : null, make("button", { value: "go", class: "main" }, asksForToken ? "Open" : "Try again"))));
   if (!dialog.open) dialog.showModal();

@@ -1368,8 +1368,9 @@ async function askForLink() {
   const field = make("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
   dialog.replaceChildren(make("form", { method: "dialog" },
     make("h2", {}, hasSession() ? "The session of this browser has ended" : "This browser has no session"),
-    make("p", {}, hasSession() ? "rxd has been started again, or its page was opened in many other browsers since. " : "",
+    make("p", {}, hasSession() ? "rxd has been started again, or this browser has, or many other browsers have opened the page since. " : "",
       "Run ", make("code", {}, "rxd ui"), " on the machine that rxd runs on, and open the address that it prints."),
+    navigator.cookieEnabled ? null : make("p", {}, "This browser takes no cookies from this page, and a session needs one."),
     asksForToken ? make("p", {}, "Or enter the token of --ui-token-file:") : null,
     make("p", { class: "line" }, asksForToken ? field : null, make("button", { value: "go", class: "main" }, asksForToken ? "Open" : "Try again"))));
   if (!dialog.open) dialog.showModal();
@@ -1523,14 +1524,15 @@ export const errorRate = ({ rates }) => (rates.rejected ?? 0) + (rates.failed ??
 // requests also have the seal of the session: rxd gives it out once, and the page keeps it for its origin, for all of its tabs.
 
 const kept = "rxd seal";
-let seal = keptSeal();
+let seal = "";
+seal = keptSeal();
 
 function keptSeal() {
   try {
     return localStorage.getItem(kept) ?? "";
   } catch {
     // The browser keeps nothing.
-    return seal ?? "";
+    return seal;
   }
 }
 
@@ -1546,7 +1548,9 @@ export async function join(token = null) {
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   const response = await fetch("session", { method: "POST", cache: "no-store", headers });
   asksForToken = response.headers.has("WWW-Authenticate");
-  if (!response.ok) return takeKept();
+  // No session, or another page has its seal.
+  if (response.status === 401 || response.status === 409) return takeKept();
+  if (!response.ok) throw await refusal(response);
   seal = (await response.json()).seal;
   try {
     localStorage.setItem(kept, seal);
@@ -1557,6 +1561,15 @@ export async function join(token = null) {
 }
 
 export let asksForToken = false;
+
+let joining = null;
+
+/** Joins for a request that was refused with the seal `sent`. Several requests that are refused at the same time join once. */
+function joinFor(sent) {
+  if (sent !== seal) return true;
+  joining ??= join().finally(() => { joining = null; });
+  return joining;
+}
 
 /** Whether another tab has joined another session meanwhile. */
 function takeKept() {
@@ -1574,19 +1587,25 @@ export class Refusal extends Error {
   }
 }
 
-async function request(path, options = {}) {
-  if (!hasSession()) await join();
-  const send = () => fetch(path, { ...options, cache: "no-store", headers: { "X-Rxd-Seal": seal } });
-  let response = await send();
-  if (response.status === 401 && await join()) response = await send();
-  if (response.ok) return response;
+/** The refusal that an answer is. */
+async function refusal(response) {
   let message = `status ${response.status}`;
   try {
     message = (await response.json()).error ?? message;
   } catch {
     // The status says it all.
   }
-  throw new Refusal(response.status, message);
+  return new Refusal(response.status, message);
+}
+
+async function request(path, options = {}) {
+  if (!hasSession()) await joinFor("");
+  const send = (seal) => fetch(path, { ...options, cache: "no-store", headers: { "X-Rxd-Seal": seal } });
+  const sent = seal;
+  let response = await send(sent);
+  if (response.status === 401 && await joinFor(sent)) response = await send(seal);
+  if (response.ok) return response;
+  throw await refusal(response);
 }
 
 /** A document. `body`: a text to post. */
