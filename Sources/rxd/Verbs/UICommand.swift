@@ -13,8 +13,8 @@ struct UIVerb: ParsableCommand {
     discussion: """
       A process that was started with --ui or --ui-listen serves the page itself: an address is printed. For any other one, this \
       verb serves the page on a port of 127.0.0.1 until it ends, and asks the process over its control socket, so that a \
-      service needs no port. An address works once, within 15 minutes: it opens a session of the browser, which lasts until the \
-      browser or the process that serves the page ends.
+      service needs no port. An address works once, and one of a process that serves the page itself within 15 minutes. It opens \
+      a session of the browser, which lasts until the browser or the process that serves the page ends.
       """)
 
   @Option(
