@@ -2,7 +2,7 @@
 
 /** So few are all shown at once. */
 const few = 100;
-/** The others are shown by turns: each at one of so many refreshes, so within two seconds. */
+/** The others are shown by turns: each at one of so many refreshes, within two seconds where one comes every 250 ms. */
 const turns = 8;
 
 /** Elements of a place that scrolls: what is shown of those in view is of now, of the others of a moment ago. */

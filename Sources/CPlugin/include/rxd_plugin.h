@@ -239,7 +239,7 @@ typedef struct rxd_opening {
   rxd_scope *scope;            /* for `text`, `fail` ... during `open` */
   rxd_value parameters;        /* an object of all that are given or have a default; durations as RXD_DURATION, sizes
                                   as RXD_INT bytes; none of type expression or template */
-  rxd_text step;               /* where it stands in the file: "out/2 geoip" */
+  rxd_text step;               /* the name of the step: "out/geoip" */
   rxd_text state;              /* that `save` made; `bytes` is NULL: none */
   uint32_t state_version;      /* of the spec that it was saved under */
   rxd_text position;           /* of a source: behind which it goes on; `bytes` is NULL: none */

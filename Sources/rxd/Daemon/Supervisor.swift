@@ -97,7 +97,7 @@ final class Supervisor {
   var taps: [TapSession] = []
   /// The readers of the live page.
   let page = PageFeed()
-  /// The TCP listener of the live page.
+  /// The port of the live page; nil: it has none.
   var pagePort: Int?
   /// When listening sockets that were kept for new versions of their pipelines are closed.
   var keepingEnd: Instant?
@@ -121,10 +121,10 @@ final class Supervisor {
   var hasFailed = false
   /// The thread for what may wait for a disk.
   let aside = WorkThread("rxd aside")
-  /// The number of the last work for it.
+  /// The number of its last job.
   var asides = 0
   var check: StartCheck?
-  /// When the verdict of a reload waits no longer for what is read.
+  /// When the verdict of a reload no longer waits for stores that are being read.
   var readingEnd: Instant?
 
   private final class Mailbox: Sendable {

@@ -38,7 +38,7 @@ public struct Executor {
 /// The environment of a running node.
 public struct NodeContext {
   public let execution: Execution
-  /// Where it stands in the pipeline file: "out/2 geoip".
+  /// The name of the step: "out/geoip".
   public let label: String
   /// The name of the pipeline.
   public let pipeline: String
