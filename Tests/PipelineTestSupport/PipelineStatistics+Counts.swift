@@ -36,7 +36,7 @@ extension PipelineStatistics {
     for (number, named) in plan.named.enumerated() where !named.isCold && named.sharing == Sharing() {
       let came = edges.filter { $0.plan.to == .named(number) }.reduce(0) { $0 &+ $1.events }
       for edge in edges where edge.plan.from == .named(number) && edge.events > came &* edge.subscriptions {
-        faults.append("\(named.name): \(came) came, \(edge.events) went to \(plan.name(of: edge.plan.to))")
+        faults.append("\(named.name): \(came) came, \(edge.events) went to \(plan.id(of: edge.plan.to))")
       }
     }
     if made != received { faults.append("sources made \(made), but \(received) were received") }

@@ -181,7 +181,7 @@ import Testing
       nonisolated(unsafe) let running = execution
       observer.attachLater(to: running, after: 3) { plan in
         // To the source's signal, to the filter, from the filter to the map, and from that to the sink.
-        let all = plan.edges.indices.dropFirst().filter { plan.name(of: plan.edges[$0].to).contains("out") }
+        let all = plan.edges.indices.dropFirst().filter { plan.id(of: plan.edges[$0].to).contains("out") }
         return EdgeID(all[place])
       }
     }
@@ -212,7 +212,7 @@ import Testing
       execution.reading.blockBytes = 1000
       execution.reading.startsAllThreads = true
       let all = execution.plan.edges.indices.dropFirst().filter {
-        execution.plan.name(of: execution.plan.edges[$0].to).contains("out")
+        execution.plan.id(of: execution.plan.edges[$0].to).contains("out")
       }
       execution.attach(observer, to: EdgeID(all[place]))
     }

@@ -63,18 +63,10 @@ extension Plan {
   /// The name of a step, see ``StepPlan/label``.
   package func id(of step: StepID) -> String { steps[step.number].label }
 
-  /// The name of an edge's end, with the names of steps that ``id(of:)-(StepID)`` gives.
+  /// The name of an edge's end.
   package func id(of end: EdgePlan.End) -> String {
     switch end {
     case .step(let step), .feed(let step): id(of: step)
-    default: name(of: end)
-    }
-  }
-
-  /// The name of an edge's end, as the file has it.
-  package func name(of end: EdgePlan.End) -> String {
-    switch end {
-    case .step(let step), .feed(let step): steps[step.number].label
     case .named(let index): named[index].name
     case .errors(let owner): "\(name(of: owner).text).errors"
     case .nothing: ""

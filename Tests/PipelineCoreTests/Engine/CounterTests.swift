@@ -242,7 +242,7 @@ import Testing
         if plan.edges[number].isBetweenFusedSteps { fused += Int(edge.events) }
         if watchers[number].events != edge.events {
           Issue.record(
-            "seed \(seed): \(plan.name(of: edge.plan.from)) to \(plan.name(of: edge.plan.to)): \(edge.events) counted, \(watchers[number].events) seen\n\(graph.yaml)"
+            "seed \(seed): \(plan.id(of: edge.plan.from)) to \(plan.id(of: edge.plan.to)): \(edge.events) counted, \(watchers[number].events) seen\n\(graph.yaml)"
           )
         }
         if watchers[number].undecided != 0 { Issue.record("seed \(seed): events have no verdict\n\(graph.yaml)") }
@@ -275,7 +275,7 @@ import Testing
       sinks: { out: { from: a, chain: [ { \(step) } ], probe: {} } }
       """
     let plan = try PipelineRun.compile(yaml)
-    let number = try #require(plan.steps.indices.first { plan.name(of: .step(StepID($0))).hasPrefix("out/") })
+    let number = try #require(plan.steps.indices.first { plan.id(of: .step(StepID($0))).hasPrefix("out/") })
     let edge = try #require(
       plan.edges.indices.first {
         if case .step(StepID(number)) = plan.edges[$0].to { plan.edges[$0].input != nil } else { false }
@@ -304,7 +304,7 @@ import Testing
       sinks: { out: { from: a, chain: [ { filter: event != 2 }, { map: event * 10 }, { filter: event != 40 } ], probe: {} } }
       """
     let plan = try PipelineRun.compile(yaml)
-    let edge = try #require(plan.edges.indices.first { plan.name(of: plan.edges[$0].from).hasSuffix("map") })
+    let edge = try #require(plan.edges.indices.first { plan.id(of: plan.edges[$0].from).hasSuffix("map") })
     final class Values: EdgeObserver {
       var lines: [String] = []
       override func receive(_ event: Event) { lines.append("\(event.value.asInt)") }

@@ -145,7 +145,7 @@ import Testing
         let bounds = UInt64(least) * edge.events...UInt64(most) * edge.events
         #expect(
           bounds.contains(bytes),
-          "seed \(seed), \(plan.name(of: edge.plan.to)): \(bytes) of \(seen.sizes)\n\(graph.yaml)")
+          "seed \(seed), \(plan.id(of: edge.plan.to)): \(bytes) of \(seen.sizes)\n\(graph.yaml)")
         if least == most { exact += 1 } else { near += 1 }
       }
     }

@@ -125,9 +125,9 @@ import Testing
     let coverage = TestCoverage(suite.plan)
     #expect(runner.run(test).turns == runner.run(test, coverage: coverage).turns)
     // The chain of the groups is one run that nobody subscribes, and yet its edges count.
-    let chain = try #require(coverage.edges.first { suite.plan.name(of: $0.plan.from).hasSuffix("filter") })
+    let chain = try #require(coverage.edges.first { suite.plan.id(of: $0.plan.from).hasSuffix("filter") })
     #expect(chain.plan.isBetweenFusedSteps && chain.events == 2 && chain.subscriptions == 0)
-    let values = try #require(coverage.edges.first { suite.plan.name(of: $0.plan.from).hasSuffix("values") })
+    let values = try #require(coverage.edges.first { suite.plan.id(of: $0.plan.from).hasSuffix("values") })
     #expect(values.events == 4)
     #expect(coverage.points.allSatisfy { $0.isReached || $0.message.contains("drops nothing") })
   }

@@ -50,7 +50,7 @@ struct EdgePattern: Sendable {
   static func names(of edge: EdgePlan, in plan: Plan) -> [String] {
     var names: [String] = []
     if case .named(let index) = edge.to { names.append(plan.named[index].name) }
-    if case .errors = edge.from { names.append(plan.name(of: edge.from)) }
+    if case .errors = edge.from { names.append(plan.id(of: edge.from)) }
     if case .step(let step) = edge.from, plan.isSource(step) { names.append(plan.id(of: step)) }
     if case .step(let step) = edge.to, edge.input != nil {
       names.append(plan.id(of: step))
