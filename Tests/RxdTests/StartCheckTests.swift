@@ -43,4 +43,41 @@ struct StartCheckTests {
     #expect(Polling.until { (try? String(contentsOfFile: target, encoding: .utf8)) == "7\n" })
     #expect(try process.wait() == 0)
   }
+
+  /// A reload of a pipeline that cannot start, to a version that cannot start either: it ends, and the new version is tried again.
+  @Test func aFailedPipelineKeepsTheNewestVersion() throws {
+    let folder = try Scratch()
+    let (place, socket) = (folder.path + "/place", folder.path + "/c.sock")
+    let output = place + "/out"
+    func text(_ number: Int) -> String {
+      """
+      delivery: light
+      sources: { lines: { file: { path: \(folder.path)/in, follow: true } } }
+      sinks: { out: { from: lines, chain: [ { map: "'\(number) ' + event" } ], file: { path: \(output), encode: text } } }
+
+      """
+    }
+    let file = try folder.write("a.yaml", text(1))
+    try folder.write("in", "a\n")
+    try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+    let arguments = [
+      "--daemon", file, "--state-dir", folder.path + "/state", "--control-socket", socket, "--log-format", "text",
+    ]
+    // Leaves a state.
+    let first = try RunningRxd(arguments)
+    #expect(Polling.until { (try? String(contentsOfFile: output, encoding: .utf8)) == "1 a\n" })
+    first.send(SIGTERM)
+    #expect(try first.wait() == 0)
+    try FileManager.default.removeItem(atPath: place)
+    let process = try RunningRxd(arguments)
+    try process.errorLine(with: "failed: cannot open")
+    try folder.write("a.yaml", text(2))
+    let reload = try Rxd.run(arguments: ["reload", "--wait", "--socket", socket])
+    #expect(reload.status == 1, "\(reload)")
+    try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+    folder.append("b\n", to: "in")
+    #expect(Polling.until { (try? String(contentsOfFile: output, encoding: .utf8)) == "2 b\n" })
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
 }

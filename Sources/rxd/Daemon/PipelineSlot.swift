@@ -53,7 +53,7 @@ final class PipelineSlot {
   var awaitsStore = false
   /// The record of the event in hand, as long as the store is open.
   var inHand: InHand?
-  /// The version before a reload, in case the new version does not start.
+  /// The version that ran before a reload, in case the new version does not start.
   var previous: Version?
   /// The file is gone: the slot is removed after its run.
   var isLeaving = false

@@ -275,9 +275,11 @@ extension Supervisor {
   /// again from its state; returns whether there is one.
   func goBack(_ slot: PipelineSlot, _ failure: SignalFailure) -> Bool {
     guard let previous = slot.previous, !slot.hasLaunched, !isStopping else { return false }
-    slot.previous = nil
     refuse(slot, failure, isDecided: slot.next == nil)
-    if slot.next == nil { slot.next = previous }
+    if slot.next == nil {
+      slot.previous = nil
+      slot.next = previous
+    }
     proceed(slot)
     return true
   }

@@ -455,7 +455,8 @@ final class Supervisor {
     slot.totals = Execution.Counters()
     if let next = slot.next, !isStopping {
       slot.next = nil
-      slot.previous = slot.saved == nil ? nil : slot.current
+      // Only a version that has run is one to go back to: two that cannot start would take turns for ever.
+      if slot.hasLaunched { slot.previous = slot.saved == nil ? nil : slot.current }
       if slot.store != nil, next.plan.name != slot.name { leaveStore(slot, for: next.plan.name) }
       slot.adopt(next)
       launch(slot)
