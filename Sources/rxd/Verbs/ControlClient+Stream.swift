@@ -9,7 +9,7 @@ struct ControlOptions: ParsableArguments {
     help: ArgumentHelp(
       """
       The control socket of the process. By default control.sock in the runtime directory of the service manager, in \
-      the state directory, or in /run/rxd. (RXD_CONTROL_SOCKET, RUNTIME_DIRECTORY)
+      the state directory, or in /run/rxd, or the socket of this user's only process. (RXD_CONTROL_SOCKET, RUNTIME_DIRECTORY)
       """, valueName: "path"), completion: .file())
   var socket: String?
 
