@@ -5,18 +5,6 @@ import Testing
 ///
 /// The network library ends the process if a call is refused at the start of one of its threads: `refuse.c` grants those calls.
 @Suite(.timeLimit(.minutes(15))) struct RefusedCallsTests {
-  private static let library: String? = {
-    let path = NSTemporaryDirectory() + "rxd-refuse-\(getpid()).so"
-    let compiler = Process()
-    compiler.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-    compiler.arguments = [
-      "cc", "-O1", "-shared", "-fPIC", "-o", path, Rxd.root + "/Tests/Faults/preload/refuse.c", "-ldl",
-    ]
-    guard (try? compiler.run()) != nil else { return nil }
-    compiler.waitUntilExit()
-    return compiler.terminationStatus == 0 ? path : nil
-  }()
-
   private func write(_ text: String, to path: String) throws {
     try text.write(toFile: path, atomically: false, encoding: .utf8)
   }
@@ -52,7 +40,7 @@ import Testing
       "epoll_create1:24", "pipe2:24", "socket:24", "socket:23", "listen:98",
     ], [1, 2, 4, 7])
   func aRefusalIsAnError(_ call: String, _ first: Int) throws {
-    let library = try #require(Self.library)
+    let library = try Preload.refuse.get()
     let folder = try Scratch()
     let process = try RunningRxd(
       [
@@ -69,7 +57,7 @@ import Testing
 
   /// A process that is refused epoll before it listens says so.
   @Test(arguments: 1...2) func aServerWithoutEpollSaysSo(_ first: Int) throws {
-    let library = try #require(Self.library)
+    let library = try Preload.refuse.get()
     let folder = try Scratch()
     let file = folder.path + "/server.yaml"
     try write(
@@ -83,7 +71,7 @@ import Testing
 
   /// Without an inotify instance files are polled, and one line names the limit, however many pipelines need an instance.
   @Test func withoutInstancesFilesArePolled() throws {
-    let library = try #require(Self.library)
+    let library = try Preload.refuse.get()
     let folder = try Scratch()
     let path = folder.path + "/pipelines"
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
@@ -112,7 +100,7 @@ import Testing
 
   /// As many pipelines as a user has no instances for: 200, of which each follows a file.
   @Test func manyFollowersShareAnInstance() throws {
-    let library = try #require(Self.library)
+    let library = try Preload.refuse.get()
     let folder = try Scratch()
     let path = folder.path + "/pipelines"
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)

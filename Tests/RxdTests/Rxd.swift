@@ -25,6 +25,7 @@ enum Rxd {
   static let runtime: String = {
     let path = FileManager.default.temporaryDirectory.appendingPathComponent("rxd-runtime-\(getpid())").path
     mkdir(path, 0o700)
+    atexit { try? FileManager.default.removeItem(atPath: Rxd.runtime) }
     return path
   }()
 
