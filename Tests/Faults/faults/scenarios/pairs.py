@@ -2,14 +2,13 @@
 import http.client
 import http.server
 import json
-import math
 import os
 import socket
 import threading
 import time
 
 from ..process import Directory, Rxd, free_port, wait_until
-from ..report import Report
+from ..report import Report, percentile
 
 #: By how the clients of a source send.
 SOURCES = {"whole": '{httpServer: {address: "127.0.0.1:%(port)d", decode: ndjson}}',
@@ -58,11 +57,6 @@ class Take(Sink):
 
 plugin.run()
 """
-
-
-def percentile(times, part):
-    """The least of the times below which, or at which, so large a part of them is."""
-    return sorted(times)[max(0, math.ceil(part * len(times)) - 1)]
 
 
 def run(options):
@@ -145,8 +139,10 @@ class Receiver:
     def close(self):
         self.web.shutdown()
         self.web.server_close()
-        self.stream.close()
-        self.local.close()
+        for listener in (self.stream, self.local):
+            # Its thread waits for a connection.
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
         self.datagrams.close()
 
 
@@ -226,9 +222,14 @@ class Control(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
     def reload(self):
-        """How long it took, in milliseconds; a minute if it is refused."""
-        self.request("POST", "/reload")
-        verdict = json.loads(self.getresponse().read() or b"{}")
+        """How long it took, in milliseconds; a minute if it is refused, or there is no answer."""
+        try:
+            self.request("POST", "/reload")
+            verdict = json.loads(self.getresponse().read() or b"{}")
+        except (OSError, http.client.HTTPException, ValueError):
+            return 60_000
+        finally:
+            self.close()
         return verdict.get("milliseconds", 60_000) if verdict.get("result") == "reloaded" else 60_000
 
 
@@ -278,9 +279,7 @@ def pair(options, source, sink, mode, all_times):
         for version in range(1, (options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)) + 1):
             write(version)
             begun = time.monotonic()
-            control = Control(directory / "c.sock")
-            times.append(control.reload())
-            control.close()
+            times.append(Control(directory / "c.sock").reload())
             spans.append((begun, time.monotonic()))
             rxd.run_for(0.06)
         all_times += times
@@ -301,7 +300,7 @@ def pair(options, source, sink, mode, all_times):
                 report.figure("answer during a reload, longest ms", round(slowest * 1000, 1))
             codes = {}
             for client in clients:
-                for code, count in client.codes.items():
+                for code, count in dict(client.codes).items():
                     codes[code] = codes.get(code, 0) + count
             report.figure("answers", codes)
             report.require("only 200", set(codes) == {"200"} or not codes and sink in UNANSWERED, codes)
