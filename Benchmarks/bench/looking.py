@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 
 from .daemon import Daemon
@@ -131,6 +132,46 @@ def browsing(bench, blocks=20, seconds=30):
     return found
 
 
+#: Milliseconds between two refreshes of a page with 1,000 steps, the median. Two quiet cores, the browser on them, take 320.
+LIMIT_OF_REFRESH = 500
+
+
+def refreshing(bench, seconds=12):
+    """How often the live page in Chromium shows new counts of 1,000 steps, on the cores of rxd."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        say("refreshing     needs chromium and chromium-driver")
+        return {}
+    sys.path.insert(0, os.path.join(PIPELINES, "..", "..", "Tests", "Page"))
+    from browser import Browser
+    from steps import NOTE_REFRESHES, many
+    source, text, control, port = bench.file("many.in"), bench.file("many.yaml"), os.path.join(bench.data, "c.sock"), free_port()
+    open(source, "w").close()
+    with open(text, "w") as file:
+        file.write(many(1000).replace("INPUT", source))
+    environment = {"RXD_CONTROL_SOCKET": control, "RXD_UI_LISTEN": f"127.0.0.1:{port}"}
+    with Daemon(bench, text, environment=environment) as daemon:
+        wait_for_port(port, daemon)
+        address = subprocess.run([bench.rxd, "ui", "--socket", control], capture_output=True, text=True, check=True).stdout.strip()
+        with Browser() as browser:
+            browser.open(address)
+            browser.wait("return document.querySelectorAll('tbody tr').length", until=lambda count: count >= 900)
+            browser.run(NOTE_REFRESHES)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                with open(source, "a") as file:
+                    file.write("abc\n")
+                time.sleep(0.05)
+            times = [at for at, _ in browser.run("return window.seen")]
+    remove(source, text)
+    pauses = [after - before for before, after in zip(times, times[1:])]
+    if len(pauses) < 3:
+        raise Fault(f"refreshing: {len(times)} refreshes in {seconds} s")
+    median = statistics.median(pauses)
+    say(f"refreshing     1,000 steps every {median:.0f} ms (median), {max(pauses):.0f} ms at most; "
+        + verdict([("ms", median, LIMIT_OF_REFRESH, True)]))
+    return {"pauses": pauses}
+
+
 ALL = {"looking": looking}
 #: Only where they are named.
-LONG = {"browsing": browsing}
+LONG = {"browsing": browsing, "refreshing": refreshing}
