@@ -168,7 +168,8 @@ struct StateVerbTests {
   }
 
   @Test(arguments: [
-    ("{}", "'rxd_state' is missing"), ("{ \"rxd_state\": 9 }", "its format is 9"), ("{ \"rxd_state\": 1", "JSON"),
+    ("{}", "'rxd_state' is missing"), ("{ \"rxd_state\": 9 }", "its format is 9"),
+    ("{ \"rxd_state\": 1", "expected ',' or '}' at byte"),
     (
       #"{ "rxd_state": 1, "identity": "a", "pipeline": "p", "last_row": 0, "state": "AAAA" }"#,
       "its state cannot be used"
@@ -181,7 +182,7 @@ struct StateVerbTests {
   func whatIsNoExportIsRefused(_ text: String, _ reason: String) throws {
     let outcome = try rxd("state", "import", "p", try folder.write("p.json", text))
     #expect(outcome.status == 65 && outcome.errors.contains("is no exported state"), "\(outcome.errors)")
-    #expect(reason == "JSON" || outcome.errors.contains(reason), "\(outcome.errors)")
+    #expect(outcome.errors.contains(reason), "\(outcome.errors)")
     #expect(!FileManager.default.fileExists(atPath: state))
   }
 

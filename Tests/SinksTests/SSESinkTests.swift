@@ -139,7 +139,7 @@ import Transport
     let parts = client.ids.map { $0.split(separator: "-") }
     #expect(
       parts.count == 2 && parts[0][0] == parts[1][0] && parts.map { String($0[1]) } == ["1", "2"], "\(client.ids)")
-    #expect(client.messages.map { $0.hasSuffix("\ndata: 7") || $0.hasSuffix("\ndata: 8") } == [true, true])
+    #expect(client.messages.map { String($0.suffix(8)) } == ["\ndata: 7", "\ndata: 8"], "\(client.messages)")
   }
 
   @Test func commentsKeepConnectionsOpen() throws {
