@@ -54,7 +54,7 @@ import Testing
     #expect(!pipeline.log.contains { $0.contains("has not answered") }, "\(pipeline.log)")
   }
 
-  /// The limit is for one event: of a batch it would take 3 s here, ten times the limit.
+  /// The limit is for one event: a batch takes 3 s here, three times the limit.
   @Test func aSlowSinkIsNotKilledForALargeBatch() throws {
     let path = try PluginFixtures.program(
       "slow-sink", components: Self.sinks,
