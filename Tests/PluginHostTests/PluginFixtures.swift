@@ -9,7 +9,11 @@ import Testing
 enum PluginFixtures {
   static let root = URL(fileURLWithPath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().path
-  static let scratch = Scratch()
+  /// Removed at the end of the process.
+  static let scratch: Scratch = {
+    atexit { try? FileManager.default.removeItem(atPath: PluginFixtures.scratch.path) }
+    return Scratch()
+  }()
   private static let made = Mutex<Set<String>>([])
 
   struct Failed: Error, CustomStringConvertible {
