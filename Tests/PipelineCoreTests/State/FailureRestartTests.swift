@@ -68,18 +68,21 @@ import Testing
 
   private static let isThorough = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"] != nil
 
-  /// Fails, and starts again twice; returns how many restarts had a state to go on from.
+  /// Fails, and starts again twice; returns how many restarts had a state to go on from. `compiled`: the plan of the first start.
   private func restart(
     _ yaml: String, _ scripts: [String: SignalHistory], _ keeping: Keeping, crashAfter: Int? = nil,
+    compiled: Plan? = nil,
     _ location: Testing.SourceLocation = #_sourceLocation
   ) throws -> Int {
     var state: [UInt8]?
     var disk: MemoryStore.Disk? = keeping == .failure ? nil : .init()
     var restarts = 0
+    var compiled = compiled
     for round in 0..<3 {
       // A new process compiles the file anew.
-      let run = Run(
-        try PipelineRun.compile(yaml), scripts, from: state ?? disk?.state, disk: disk, isDurable: keeping == .durable)
+      let plan = try compiled ?? PipelineRun.compile(yaml)
+      compiled = nil
+      let run = Run(plan, scripts, from: state ?? disk?.state, disk: disk, isDurable: keeping == .durable)
       _ = run.executor.runOne()
       if round > 0 {
         restarts += 1
@@ -142,15 +145,16 @@ import Testing
     let scripts = Dictionary(uniqueKeysWithValues: whole.inputs.map { ($0.name, $0.history) })
     for (number, yaml) in shapes(whole).enumerated() {
       // A step may not stand in every place.
-      guard (try? PipelineRun.compile(yaml)) != nil else { continue }
+      guard let plan = try? PipelineRun.compile(yaml) else { continue }
       for way in Self.ways(number &+ Int(example.location.line)) {
         switch way {
-        case .fails(let keeping): _ = try restart(yaml, scripts, keeping, example.location)
-        case .crashes: _ = try restart(yaml, scripts, .durable, crashAfter: 5, example.location)
+        case .fails(let keeping): _ = try restart(yaml, scripts, keeping, compiled: plan, example.location)
+        case .crashes: _ = try restart(yaml, scripts, .durable, crashAfter: 5, compiled: plan, example.location)
         }
       }
     }
     // An input that fails in the middle.
+    let plan = try? PipelineRun.compile(whole.yaml)
     for input in whole.inputs.indices {
       var entries = whole.inputs[input].history.entries
       guard entries.count > 1 else { continue }
@@ -158,7 +162,9 @@ import Testing
       entries.append(.init(at: entries.last?.at ?? .zero, .error("broken")))
       var broken = scripts
       broken[whole.inputs[input].name] = SignalHistory(entries)
-      for keeping in Keeping.allCases { _ = try restart(whole.yaml, broken, keeping, example.location) }
+      for keeping in Keeping.allCases {
+        _ = try restart(whole.yaml, broken, keeping, compiled: plan, example.location)
+      }
     }
   }
 
@@ -185,10 +191,11 @@ import Testing
       entries.append(.init(at: entries.last?.at ?? .zero, .error("broken")))
       broken[name] = SignalHistory(entries)
     }
+    let plan = try PipelineRun.compile(graph.yaml)
     for scripts in [graph.scripts, broken] {
-      for keeping in Keeping.allCases { _ = try restart(graph.yaml, scripts, keeping) }
-      _ = try restart(graph.yaml, scripts, .light, crashAfter: 1 + generator.below(12))
-      _ = try restart(graph.yaml, scripts, .durable, crashAfter: 1 + generator.below(12))
+      for keeping in Keeping.allCases { _ = try restart(graph.yaml, scripts, keeping, compiled: plan) }
+      _ = try restart(graph.yaml, scripts, .light, crashAfter: 1 + generator.below(12), compiled: plan)
+      _ = try restart(graph.yaml, scripts, .durable, crashAfter: 1 + generator.below(12), compiled: plan)
     }
   }
 }
