@@ -44,6 +44,15 @@ struct FirstStepsTests {
     #expect(errors.contains("no such key: \(field) (event.user.address.city)"), "\(errors)")
   }
 
+  /// The source looks at the outline of a line only; the expression that reads a malformed value finds it.
+  @Test func malformedJSONIsRejectedByTheStepThatReadsIt() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", Self.failing)
+    let errors = try Rxd.run("run", "--log-format", "text", file, input: "{\"user\": tru}\n").errors
+    #expect(errors.contains("the event is not JSON: expected a JSON value at byte 9"), "\(errors)")
+    #expect(errors.contains(#""code":"RX502","step":"out/map""#), "\(errors)")
+  }
+
   @Test func aDroppedEventIsReportedByItsStep() throws {
     let folder = try Scratch()
     let file = try folder.write(
