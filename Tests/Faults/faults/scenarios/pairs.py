@@ -1,4 +1,4 @@
-"""Reloads of a busy pipeline, for pairs of a source and a sink: nobody waits, and every event and every answer is kept."""
+"""Reloads of a busy pipeline, for pairs of a source and a sink: they are short, and no answer and no answered event is lost."""
 import http.client
 import http.server
 import json
