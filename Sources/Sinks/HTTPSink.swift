@@ -58,7 +58,7 @@ package struct HTTPSink: SinkComponent {
           "level", \.level, range: 1...19, applies: .notWord("format", ["none"]),
           "From fast to small: 1 to 9 for gzip, 6 by default; 1 to 19 for zstd, 3 by default."),
         .init(
-          "least", \.least,
+          "least", \.least, applies: .notWord("format", ["none"]),
           "The least body that is compressed; smaller ones fit in a packet."),
       ]
     }

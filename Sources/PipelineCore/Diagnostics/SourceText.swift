@@ -58,11 +58,14 @@ public final class SourceText: Sendable {
   /// The name of the text of a preset begins with this; the name of the preset follows.
   package static let presetPrefix = "preset:"
 
+  /// Whether this is the text of a preset itself.
+  package var isOfPreset: Bool { name.hasPrefix(Self.presetPrefix) }
+
   /// The preset whose text this is, or from whose text this copy comes; nil: neither.
   package var preset: String? {
     var text: SourceText? = self
     while let one = text {
-      if one.name.hasPrefix(Self.presetPrefix) { return String(one.name.dropFirst(Self.presetPrefix.count)) }
+      if one.isOfPreset { return String(one.name.dropFirst(Self.presetPrefix.count)) }
       text = one.origin?.location?.text
     }
     return nil

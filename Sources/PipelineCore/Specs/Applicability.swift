@@ -204,6 +204,12 @@ extension DecodingContext {
           defaultText: (isRoot ? root : infos).first { $0.name == name }?.defaultText)
       }
       guard condition.holds(setting) else {
+        // The text of a preset is the same for all values of its parameters, so what one of these leaves without effect is no mistake.
+        if node.location.text.isOfPreset,
+          condition.names.contains(where: { setting($0).node.map { !$0.location.text.isOfPreset } ?? false })
+        {
+          continue
+        }
         let whole = prefix.isEmpty ? component : String(prefix.dropLast())
         let (reason, remedy) = (condition.unmet(setting), condition.remedy(info.name, setting))
         diagnostics.report(
