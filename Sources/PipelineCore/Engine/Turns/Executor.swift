@@ -459,15 +459,12 @@ public final class Executor: @unchecked Sendable {
   private func runDeferred(yielding: Bool) {
     if defersLonger { return }
     depth += 1
-    let outer = nestedHead
-    nestedHead = .max
-    defer { nestedHead = outer }
     drain &+= 1
     var steps = 0
     while deferredHead < deferred.count, steps < Self.deferredLimit {
       let step = deferred[deferredHead]
       deferredHead += 1
-      resume(step.node, step.token)
+      runStep(of: step.node, step.token)
       steps += 1
       if spend(), yielding, steps >= Self.deferredLeast { break }
     }
@@ -540,10 +537,14 @@ public final class Executor: @unchecked Sendable {
   @inline(__always)
   func finishEvent(yielding: Bool = false) {
     guard deferredHead < deferred.count else { return }
-    if depth == 0 { runDeferred(yielding: yielding) } else if nestedHead < deferred.count { runNested() }
+    if depth == 0 {
+      runDeferred(yielding: yielding)
+    } else if nestedHead < deferred.count {
+      runNested(yielding: yielding)
+    }
   }
 
-  private func resume(_ node: OperatorNode, _ token: Int) {
+  private func runStep(of node: OperatorNode, _ token: Int) {
     if node.isClosed { return }
     resuming.append(node)
     node.resumed(token)
@@ -553,8 +554,10 @@ public final class Executor: @unchecked Sendable {
   /// Runs the steps that the innermost start of sources has deferred, after an event of one of these, so that it makes no difference whether
   /// sources start at the launch or within an outer event. Two kinds wait for the outer event: steps of a node that is on the stack, so that
   /// a `repeat` does not nest its rounds, and those that wait for a step upstream that the outer event has deferred.
+  ///
+  /// `yielding`: as in ``runDeferred(yielding:)``. The next event of a source that cannot stop comes in this turn, however long that is.
   @inline(never)
-  private func runNested() {
+  private func runNested(yielding: Bool) {
     if defersLonger { return }
     var waiting = max(nestedHead, deferredHead)
     var (steps, idle) = (0, 0)
@@ -566,16 +569,18 @@ public final class Executor: @unchecked Sendable {
       }
       deferred.remove(at: waiting)
       let before = (deferrals, waits)
-      resume(node, token)
+      runStep(of: node, token)
       steps += 1
       idle = waits != before.1 && deferrals == before.0 &+ 1 ? idle + 1 : 0
       // All that are left wait for a step of the outer event.
       if idle > deferred.count - waiting { break }
-      if spend() { break }
+      if spend(), yielding, steps >= Self.deferredLeast { break }
     }
+    // The remaining steps come before the rest of the batch.
+    if yielding, steps >= Self.deferredLimit { endTurn() }
   }
 
-  /// Starts sources from inside a node: what an event of theirs defers runs after it (``runNested()``).
+  /// Starts sources from inside a node: what an event of theirs defers runs after it (``runNested(yielding:)``).
   func nested(_ start: () -> Void) {
     depth += 1
     let outer = nestedHead
