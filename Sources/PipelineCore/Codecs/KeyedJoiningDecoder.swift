@@ -63,7 +63,8 @@ final class KeyedJoiningDecoder: EventDecoder {
     container = options.format == .container ? ContainerLines() : nil
     invalidUTF8 = options.invalidUTF8
     groups = Array(repeating: -1, count: 2 * ((key?.groupCount ?? 0) + 1))
-    identity = "\(options)".utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+    // Of these options only: the order of a dictionary's elements differs in each process.
+    identity = Fingerprint.of("\(joining) \(options.format)".utf8)
   }
 
   /// The most bytes of input from the first line of an event to the newest line.
