@@ -75,16 +75,13 @@ struct ContainerLines {
 
   /// Appends the event of lines that make one.
   func append(
-    _ lines: some Sequence<UnsafeRawBufferPointer>, offset: Int64, _ invalidUTF8: InvalidUTF8, _ parser: JSONParser,
-    _ arena: Arena, _ rows: RowBatch
+    _ lines: some Sequence<Line>, offset: Int64, _ invalidUTF8: InvalidUTF8, _ arena: Arena, _ rows: RowBatch
   ) {
     var first: Line?
     var only: UnsafeRawBufferPointer?
     var texts: [UInt8] = []
     var isInMiddle = false
-    for text in lines {
-      // The lines were read before.
-      guard let line = try? read(text, parser, arena) else { continue }
+    for line in lines {
       if first == nil {
         first = line
         only = line.message

@@ -187,6 +187,10 @@ final class KeyedJoiningDecoder: EventDecoder {
       if line.isBlank { return }
       do throws(RejectReason) {
         let found = try container.read(line, parser, arena)
+        if head == waiting.count, !found.isPiece, rule == nil, skipped.isEmpty, discarding.isEmpty {
+          // A whole line, and nothing waits: most lines of containers.
+          return container.append(CollectionOfOne(found), offset: first, invalidUTF8, arena, rows)
+        }
         (name, text, isPiece) = (found.stream, found.message, found.isPiece)
       } catch {
         let group = Group([], first: first)
@@ -199,10 +203,6 @@ final class KeyedJoiningDecoder: EventDecoder {
     } else if let key, key.find(line, from: 0, into: &groups) {
       let group = groups.count > 2 ? 2 : 0
       if groups[group] >= 0 { name = line.part(groups[group], groups[group + 1]) }
-    }
-    if head == waiting.count, !isPiece, rule == nil, skipped.isEmpty, discarding.isEmpty, let container {
-      // A whole line, and nothing waits: most lines of containers.
-      return container.append(CollectionOfOne(line), offset: first, invalidUTF8, parser, arena, rows)
     }
     let key = Array(name)
     if let end = skipped[key], place.lowerBound < end { return }
@@ -311,9 +311,14 @@ final class KeyedJoiningDecoder: EventDecoder {
       return
     }
     if let container {
-      var texts: [UnsafeRawBufferPointer] = []
-      for line in group.lines { bytes(line, source) { texts.append(arena.copy($0.withoutLineEnd)) } }
-      container.append(texts, offset: group.first, invalidUTF8, parser, arena, rows)
+      var lines: [ContainerLines.Line] = []
+      for place in group.lines {
+        bytes(place, source) { text in
+          // They were read before, when they came.
+          if let line = try? container.read(arena.copy(text.withoutLineEnd), parser, arena) { lines.append(line) }
+        }
+      }
+      container.append(lines, offset: group.first, invalidUTF8, arena, rows)
       return
     }
     let line = group.lines[0]
