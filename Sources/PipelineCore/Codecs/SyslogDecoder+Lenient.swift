@@ -127,16 +127,14 @@ extension SyslogDecoder.Message {
     if let sequence { add("sequence", .int(sequence.value)) }
     let hasDate = try readDate()
     if hasDate { skipSpaces() }
-    let first = word(at)
     if !hasDate {
       guess("message")
+      let first = word(at)
       if first.isTag, isProgram(text.part(at, first.end)) { readTag() }
-    } else if hasHost || first.isTag || first.end == at {
+    } else if hasHost {
       readTag()
     } else {
-      add("hostname", .string(text.part(at, first.end)))
-      at = min(first.end + 1, text.count)
-      readTag()
+      readHostAndTag()
     }
     add("message", .string(text.part(at, text.count)))
   }

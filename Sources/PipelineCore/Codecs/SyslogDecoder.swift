@@ -267,16 +267,18 @@ final class SyslogDecoder: EventDecoder {
         add("timestamp", .timestamp(seconds: found.seconds, nanoseconds: found.nanoseconds))
       }
       try take(0x20, "a space behind the date")
+      readHostAndTag()
+      add("message", .string(text.part(at, text.count)))
+    }
+
+    /// A host and the name of the program, or the latter only: it comes first, and a ':' or a process ID ends it.
+    mutating func readHostAndTag() {
       let first = word(at)
-      // Without a host the name of the program comes first; a ':' or a process ID ends it.
-      if first.isTag || first.end == at {
-        readTag()
-      } else {
+      if !first.isTag, first.end > at {
         add("hostname", .string(text.part(at, first.end)))
         at = min(first.end + 1, text.count)
-        readTag()
       }
-      add("message", .string(text.part(at, text.count)))
+      readTag()
     }
 
     /// `Oct 11 22:14:15`
