@@ -167,7 +167,6 @@ extension Value {
     UnsafeRawBufferPointer(start: pointer, count: Int(length))
   }
   @inline(__always) package var isEscaped: Bool { flags & 1 != 0 }
-  /// Whether a string is known to need no escape in JSON. Only a hint.
   /// Whether JSON text is known to be well formed: its whole grammar has been checked, or that of the text of which it is a part.
   @inline(__always) var isChecked: Bool { aux & UInt16(RX_CHECKED) != 0 }
 
@@ -178,6 +177,7 @@ extension Value {
     return Value(kind: what, payload: payload, length: length, flags: flags, aux: UInt16(RX_CHECKED))
   }
 
+  /// Whether a string is known to need no escape in JSON. Only a hint.
   @inline(__always) var isPlain: Bool { aux & UInt16(RX_PLAIN) != 0 }
 
   var hasNothingToEscape: Bool {

@@ -85,8 +85,7 @@ extension Execution {
     meters.step(step).pointee.deadLetters &+= 1
     let text = OutputBuffer()
     // The event has been checked, and the other members are rxd's own.
-    text.checksParts = false
-    JSONWriter.append(letter.value, to: text)
+    _ = JSONWriter.appendUnchecked(letter.value, to: text)
     if let committer {
       committer.add(
         StoredDeadLetter(
@@ -100,7 +99,7 @@ extension Execution {
   private func part(_ value: Value, _ arena: Arena) -> Value {
     let isText = value.is(.jsonMap) || value.is(.jsonList)
     // Most rejected events: nothing needs to be written to check them.
-    if isText, rejectionChecker.validate(value.rawBytes) == nil { return value }
+    if isText, value.isChecked || rejectionChecker.validate(value.rawBytes) == nil { return value }
     guard isText || value.is(.map) || value.is(.list) else { return value }
     let text = OutputBuffer()
     guard JSONWriter.append(value, to: text) == .malformed else { return value }
