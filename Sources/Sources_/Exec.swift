@@ -78,7 +78,7 @@ package struct Exec: SourceComponent {
       .init("streaming", \.streaming, "Send lines while the program runs, however long."),
       .init("emit", \.emit, "What becomes an event."),
       .init(
-        "decode", \.decode, applies: .word("emit", ["output"]), nested: DecodeParameter.withCharset,
+        "decode", \.decode, applies: .word("emit", ["output"]), nested: DecodeParameter.withCharsetAndJoin,
         "How its output is decoded into events."),
       .init(
         "charset", \.charset,

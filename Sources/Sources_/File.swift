@@ -119,7 +119,7 @@ package struct File: SourceComponent {
       """,
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharset, "How bytes are decoded into events."),
+      .init("decode", \.decode, nested: DecodeParameter.withCharsetAndJoin, "How bytes are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."

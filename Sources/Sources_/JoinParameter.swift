@@ -49,6 +49,12 @@ package struct JoinParameter: RecordParameter {
     ]
   }
 
+  /// The conditions of fields where connections join lines: nothing keeps a time for each key of a connection.
+  static let ofConnections: [String: Applicability] = {
+    let never = Applicability.never("each connection joins its own lines, which have one key")
+    return ["by": never, "maxKeys": never]
+  }()
+
   private var rules: [LineJoining.Rule] {
     [
       start.map { .start($0) }, end.map { .end($0) }, continuation.map { .continuation($0) },
@@ -95,11 +101,6 @@ package struct JoinParameter: RecordParameter {
   /// Reports a stream that is not cut into lines, too.
   func check(_ options: DecoderOptions, _ framing: FramingParameter, _ context: inout DecodingContext) {
     check(options, &context)
-    if by != nil {
-      context.badValue(
-        at: context.location(of: "join"), "'by' keeps a time for each key, which connections do not",
-        .conflictingParameters, help: "Leave 'by' out: each connection joins its own lines")
-    }
     guard framing.by != .lines else { return }
     context.badValue(
       at: context.location(of: "join"),

@@ -22,7 +22,8 @@ package struct Stdin: SourceComponent {
       """,
     parameters: [
       .init(
-        "decode", \.decode, primary: true, nested: DecodeParameter.withCharset, "How bytes are decoded into events."),
+        "decode", \.decode, primary: true, nested: DecodeParameter.withCharsetAndJoin,
+        "How bytes are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."

@@ -37,11 +37,13 @@ package struct TCP: SourceComponent, ReceivingSource {
       .init(
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharset, "How messages are decoded into events."),
+      .init("decode", \.decode, nested: DecodeParameter.withCharsetAndJoin, "How messages are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),
-      .init("join", \.join, "Which lines make one event together, as with `file`; by default each is one."),
+      .init(
+        "join", \.join, nested: JoinParameter.ofConnections,
+        "Which lines make one event together, as with `file`; by default each is one."),
       .init("framing", \.framing, "How the stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),
       .init(

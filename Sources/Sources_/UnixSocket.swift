@@ -38,12 +38,12 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
       .init(
         "mode", \.mode, applies: .notBegins("path", ["systemd:", "@"]),
         "The permissions of the socket, in octal digits."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharset, "How messages are decoded into events."),
+      .init("decode", \.decode, nested: DecodeParameter.withCharsetAndJoin, "How messages are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),
       .init(
-        "join", \.join, applies: .word("kind", ["stream"]),
+        "join", \.join, applies: .word("kind", ["stream"]), nested: JoinParameter.ofConnections,
         "Which lines make one event together, as with `file`; by default each is one."),
       .init("framing", \.framing, applies: .word("kind", ["stream"]), "How a stream is cut into messages."),
       .init("maxMessage", \.maxMessage, "The longest message; a longer one goes to the errors output."),

@@ -193,7 +193,11 @@ import Testing
       (
         "file: { path: a.log, decode: container, join: { start: a, by: b } }",
         "that of 'decode: container' is the stream"
-      ), ("tcp: { address: 127.0.0.1:0, join: { start: a, by: b } }", "'by' keeps a time for each key"),
+      ),
+      (
+        "tcp: { address: 127.0.0.1:0, join: { start: a, by: b } }",
+        "'by' of 'join' has no effect here: each connection joins its own lines"
+      ),
       ("file: { path: a.csv, decode: { csv: { headerAt: '(' } } }", "the pattern does not compile: missing ): ("),
       (
         "file: { path: a.csv, decode: { csv: { headerAt: a, header: false } } }",

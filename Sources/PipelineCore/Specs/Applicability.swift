@@ -5,6 +5,8 @@
 public indirect enum Applicability: Sendable, Equatable {
   /// The file gives the parameter.
   case with(String)
+  /// The file does not give the parameter.
+  case without(String)
   /// The parameter, or its default, is one of these words; of a list, any element; of a mapping, any key.
   case word(String, [String])
   /// The parameter, or its default, is none of these words.
@@ -73,6 +75,7 @@ public indirect enum Applicability: Sendable, Equatable {
   private func excluded(_ quote: String) -> String? {
     switch self {
     case .word(let name, ["false"]): Self.settings(name, ["true"], quote)
+    case .without(let name): Self.quoted(Self.plain(name), quote)
     case .notWord(let name, let words): Self.settings(name, words, quote)
     case .notBegins(let name, let starts): Self.text(name, starts, quote)
     default: nil
@@ -99,8 +102,8 @@ public indirect enum Applicability: Sendable, Equatable {
   /// The names of the parameters that decide.
   package var names: [String] {
     switch self {
-    case .with(let name), .word(let name, _), .notWord(let name, _), .begins(let name, _), .notBegins(let name, _),
-      .template(let name):
+    case .with(let name), .without(let name), .word(let name, _), .notWord(let name, _), .begins(let name, _),
+      .notBegins(let name, _), .template(let name):
       [name]
     case .all(let parts), .any(let parts): parts.flatMap(\.names)
     case .never: []
@@ -111,6 +114,7 @@ public indirect enum Applicability: Sendable, Equatable {
   func holds(_ setting: (String) -> ParameterSetting) -> Bool {
     switch self {
     case .with(let name): setting(name).node != nil
+    case .without(let name): setting(name).node == nil
     case .word(let name, let words): setting(name).words.map { $0.contains(where: words.contains) } ?? true
     case .notWord(let name, let words): setting(name).words.map { !$0.contains(where: words.contains) } ?? true
     case .begins(let name, let starts):
@@ -169,7 +173,11 @@ extension ParameterShape {
         fields.map { field in
           var field = field
           if let condition = conditions[field.name] {
-            field.applies = field.applies.map { .all([$0, condition]) } ?? condition
+            if case .never = condition {
+              field.applies = condition
+            } else {
+              field.applies = field.applies.map { .all([$0, condition]) } ?? condition
+            }
           }
           let inner = conditions.filter { $0.key.hasPrefix("\(field.name).") }.map {
             (String($0.key.dropFirst(field.name.count + 1)), $0.value)
@@ -229,6 +237,7 @@ extension Applicability {
     func plain(_ name: String) -> String { Self.plain(name) }
     switch self {
     case .with(let name): return "without '\(plain(name))'"
+    case .without(let name): return "with '\(plain(name))'"
     case .word(let name, ["false"]): return "with '\(plain(name)): true'"
     case .word(let name, let words):
       if let written = setting(name).node?.string { return "with '\(plain(name)): \(Printable.cut(written))'" }

@@ -112,6 +112,13 @@ package struct DecodeParameter: ParameterValue {
       ("\($0).invalidUTF8", .notWord("/charset", Charset.namesOfLatin1))
     })
 
+  /// The same where the component has `join`, too, whose `wait` and `maxBytes` then apply to the lines of containers.
+  package static let withCharsetAndJoin: [String: Applicability] = {
+    var conditions = withCharset
+    for option in ["wait", "maxBytes"] { conditions["container.\(option)"] = .without("/join") }
+    return conditions
+  }()
+
   /// Reports patterns that do not compile and options that exclude each other.
   private static func checked(
     _ parameter: DecodeParameter, _ node: YAMLNode, _ context: inout DecodingContext

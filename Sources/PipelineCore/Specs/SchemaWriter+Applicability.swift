@@ -25,6 +25,8 @@ extension SchemaWriter {
     switch condition {
     case .with(let name):
       return name.hasPrefix("/") ? nil : .object([("required", .array([.string(name)]))])
+    case .without(let name):
+      return name.hasPrefix("/") ? nil : .object([("not", .object([("required", .array([.string(name)]))]))])
     case .word(let name, let wanted):
       return member(name, words(wanted), holdsByDefault: fallback(name).map(wanted.contains) ?? false)
     case .notWord(let name, let refused):

@@ -76,9 +76,6 @@ import Testing
     "command command": ["run: a", "run: a, allowsConcurrentExecution: true", "run: a, whenBusy: queue"],
   ]
 
-  /// What belongs to a parameter that the component refuses: lines of connections are joined for each connection, so `by` is an error.
-  static let refused: Set<String> = ["source tcp.join.maxKeys", "source unix.join.maxKeys"]
-
   static let samples: [String: String] = [
     "charset": "latin1", "timezone": "UTC", "cursor": "{ from: response.a, parameter: p }", "tls": "{}",
     "mode": "'0600'", "invalidUTF8": "replace",
@@ -183,7 +180,6 @@ import Testing
       }
       #expect(refused > 0, "\(path): no base shows the error")
       if case .never = condition { continue }
-      if Self.refused.contains("\(entry.kind.rawValue) \(entry.name).\(path)") { continue }
       #expect(taken > 0, "\(path): no base takes it")
     }
   }
@@ -249,6 +245,8 @@ import Testing
         .begins("url", ["https:", "wss:"]), "Only with `url` that begins with `https:` or `wss:`.",
         "with 'url' that begins with 'https:' or 'wss:'"
       ),
+      (.without("join"), "Not with `join`.", "without 'join'"),
+      (.all([.with("a"), .without("/join")]), "Only with `a`, not with `join`.", "with 'a' and without 'join'"),
       (.never("a reason"), "Has no effect here: a reason.", ""),
     ] as [(Applicability, String, String)])
   func sentences(_ condition: Applicability, _ sentence: String, _ phrase: String) {
