@@ -252,6 +252,23 @@ import Testing
     for cut in 0...decoder.memory.count { other.reset(memory: Array(decoder.memory.prefix(cut))) }
   }
 
+  /// The order of named types, which differs in each process, does not matter.
+  @Test func theMemoryIsTheSameInEachProcess() throws {
+    var memories: [[UInt8]] = []
+    for capacity in [8, 4096] {
+      var options = keyed(.start(#"^\w+ \d"#))
+      options.format = .logfmt
+      options.logfmt.types.reserveCapacity(capacity)
+      for name in ["m", "n", "o", "p", "q", "r", "s", "t"] { options.logfmt.types[name] = .int }
+      let decoder = try options.decoder()
+      let (arena, rows) = (Arena(), RowBatch())
+      decoder.decode(Slab(Array(Self.mixed.utf8)), 0..<55, offset: 0, isLast: false, arena: arena, into: rows)
+      memories.append(decoder.memory)
+    }
+    #expect(memories[0] == memories[1])
+    #expect(!memories[0].isEmpty)
+  }
+
   @Test func eachKeyHasItsTime() throws {
     var options = keyed(.start(#"\d"#))
     options.join?.wait = .seconds(1)
