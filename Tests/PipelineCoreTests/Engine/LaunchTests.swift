@@ -52,6 +52,31 @@ import Testing
     #expect(run.sinks["out"]?.entries.first?.moment == .next(.int(1)))
   }
 
+  /// What an inner event causes comes before the next one, also where the turn is spent and the source cannot stop.
+  @Test func eachInnerEventIsFinished() throws {
+    var options = PipelineRun.Options()
+    options.prepare = { $0.executor.limits.events = 1 }
+    let run = try PipelineRun(
+      """
+      name: t
+      sources: { a: { scripted: {} } }
+      signals:
+        s:
+          from: a
+          chain:
+            - flattenMap:
+                signal:
+                  values: [1, 2, 3]
+                  chain:
+                    - log: { when: next, message: "in{{ event }}" }
+                    - deliverOn: p
+                    - deliverOn: q
+                    - log: { when: next, message: "to{{ event }}" }
+      sinks: { out: { from: s, probe: {} } }
+      """, sources: ["a": ScriptedSource(SignalHistory(try Marbles("-x|")).script)], options: options)
+    #expect(run.log.map { String($0.suffix(3)) } == ["in1", "to1", "in2", "to2", "in3", "to3"])
+  }
+
   // MARK: Settling
 
   /// What stands in the chain of a group lies below what feeds the group.
