@@ -108,7 +108,7 @@ package struct DecodeParameter: ParameterValue {
 
   /// The conditions of options where the component has `charset`: with a charset in which each byte is a character no text is faulty.
   package static let withCharset: [String: Applicability] = Dictionary(
-    uniqueKeysWithValues: ["text", "lines", "whole", "statsd", "syslog"].map {
+    uniqueKeysWithValues: ["text", "lines", "whole", "statsd", "syslog", "container"].map {
       ("\($0).invalidUTF8", .notWord("/charset", Charset.namesOfLatin1))
     })
 
