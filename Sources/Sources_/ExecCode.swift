@@ -3,9 +3,9 @@ import PipelineCore
 extension Exec {
   /// The options whose next argument is a program's text, by the program: `sh -c`, `perl -e`.
   private static let codeOptions: [String: CodeOption] = {
-    let shell = CodeOption(letters: "c", how: "in the text as \"$1\", with the arguments NAME and \"{{ }}\" behind it")
-    let perl = CodeOption(letters: "eE", how: "in the text as $ARGV[0], with the argument \"{{ }}\" behind it")
-    let argument = CodeOption(letters: "cerp", how: "as an argument behind the text")
+    let shell = CodeOption(flags: "c", help: "in the text as \"$1\", with the arguments NAME and \"{{ }}\" behind it")
+    let perl = CodeOption(flags: "eE", help: "in the text as $ARGV[0], with the argument \"{{ }}\" behind it")
+    let argument = CodeOption(flags: "cerp", help: "as an argument behind the text")
     var all: [String: CodeOption] = [:]
     for name in ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "su", "runuser"] {
       all[name] = shell
@@ -18,8 +18,10 @@ extension Exec {
   }()
 
   private struct CodeOption: Sendable {
-    var letters: String
-    var how: String
+    /// The letters of these options: `e` and `E` for `-e`, `-E` and `-ne`.
+    var flags: String
+    /// How the text gets data instead, behind "write it".
+    var help: String
   }
 
   /// Warns where event data becomes the text of a program, which whoever makes the event can then choose: `[sh, -c, "{{ event.p }}"]`.
@@ -31,7 +33,7 @@ extension Exec {
         context.badValue(
           at: argument.location ?? context.location,
           "event data becomes a part of the text that '\(program.name)' runs", .doubtfulValue,
-          help: "Pass it as an argument: write it \(program.option.how)")
+          help: "Pass it as an argument: write it \(program.option.help)")
         return
       }
       takesCode = false
@@ -42,7 +44,7 @@ extension Exec {
       if program == nil, let found = Self.codeOptions[name] {
         program = (name, found)
       } else if let program, text.hasPrefix("-"), !text.hasPrefix("--"),
-        text.utf8.dropFirst().contains(where: program.option.letters.utf8.contains)
+        text.utf8.dropFirst().contains(where: program.option.flags.utf8.contains)
       {
         takesCode = true
       }
