@@ -18,8 +18,12 @@ final class KeyedJoiningDecoder: EventDecoder {
   /// An event that has not left.
   private final class Group {
     let key: [UInt8]
+    /// The input offsets of its first and last lines.
     let first: Int64
-    /// Its lines, each with its line feed, by their places in the input.
+    var latest: Int64
+    /// The position of its first line in the text, with a byte order mark.
+    let start: Int64
+    /// The positions of its lines in the text, each with its line feed.
     var lines: [Range<Int64>] = []
     var bytes = 0
     /// The last line is a piece that the next one continues.
@@ -31,17 +35,23 @@ final class KeyedJoiningDecoder: EventDecoder {
     /// When its last line came.
     var last: Int64 = 0
 
-    init(_ key: [UInt8], first: Int64) { (self.key, self.first) = (key, first) }
-    var end: Int64 { lines.last?.upperBound ?? first }
+    init(_ key: [UInt8], first: Int64, start: Int64) {
+      (self.key, self.first, self.start) = (key, first, start)
+      latest = first
+    }
+    /// An input offset behind the start of its last line and before the next line.
+    var end: Int64 { latest &+ 1 }
   }
 
   /// The events that have not left, by their first lines, from `head` on.
   private var waiting: [Group] = []
   private var head = 0
   private var open: [[UInt8]: Group] = [:]
-  /// The input from the first waiting event on, up to the block at hand.
+  /// How much text was decoded. Positions in the text are not input offsets: text that was converted has another length.
+  private var textEnd: Int64 = 0
+  /// The text from the first waiting event on, up to the block at hand.
   private var held: [UInt8] = []
-  private var heldOffset: Int64 = 0
+  private var heldStart: Int64 = 0
   /// Keys whose line was too long, with the place where its event began: the further pieces are left out.
   private var discarding: [[UInt8]: Int64] = [:]
   /// Events that have left, and in whose midst another one began.
@@ -109,6 +119,7 @@ final class KeyedJoiningDecoder: EventDecoder {
     waiting = []
     head = 0
     open = [:]
+    textEnd = 0
     held = []
     discarding = [:]
     sent = []
@@ -154,31 +165,33 @@ final class KeyedJoiningDecoder: EventDecoder {
     let reached = pendingOffset ?? offset
     if !sent.isEmpty { sent.removeAll { $0.end <= reached } }
     if !skipped.isEmpty { skipped = skipped.filter { $0.value > reached } }
-    let source = Source(slab: slab, start: range.lowerBound, offset: offset)
+    let source = Source(slab: slab, start: range.lowerBound, textStart: textEnd)
+    textEnd &+= Int64(range.count)
     let text = slab.bytes
     var at = range.lowerBound
     while at < range.upperBound {
       let next = text.offset(of: 0x0A, from: at).map { min($0 + 1, range.upperBound) } ?? range.upperBound
       let from = offset == 0 && at == range.lowerBound ? at + text.part(at, next).byteOrderMarkLength : at
-      let end = offset &+ Int64(next - range.lowerBound)
       add(
-        text.part(from, next).withoutLineEnd, first: offset &+ Int64(at - range.lowerBound),
-        offset &+ Int64(from - range.lowerBound)..<end, arena, rows)
-      bound(end)
+        text.part(from, next).withoutLineEnd, at: offset &+ Int64(at - range.lowerBound),
+        start: source.position(at), source.position(from)..<source.position(next), arena, rows)
+      bound(offset &+ Int64(next - range.lowerBound))
       leave(source, arena, rows)
       at = next
     }
     if isLast { endAll(source, arena, rows) }
-    keep(source, offset &+ Int64(range.count))
+    keep(source)
   }
 
   /// Adds a line to the event of its key.
   ///
   /// - Parameters:
-  ///   - first: Where it begins in the input, with a byte order mark.
-  ///   - place: Its place without that, and with its line feed.
+  ///   - offset: Its input offset.
+  ///   - start: Its position in the text, with a byte order mark.
+  ///   - place: Its positions without that mark, and with its line feed.
   private func add(
-    _ line: UnsafeRawBufferPointer, first: Int64, _ place: Range<Int64>, _ arena: Arena, _ rows: RowBatch
+    _ line: UnsafeRawBufferPointer, at offset: Int64, start: Int64, _ place: Range<Int64>, _ arena: Arena,
+    _ rows: RowBatch
   ) {
     var name = line.part(0, 0)
     var text = line
@@ -189,11 +202,11 @@ final class KeyedJoiningDecoder: EventDecoder {
         let found = try container.read(line, parser, arena)
         if head == waiting.count, !found.isPiece, rule == nil, skipped.isEmpty, discarding.isEmpty {
           // A whole line, and nothing waits: most lines of containers.
-          return container.append(CollectionOfOne(found), offset: first, invalidUTF8, arena, rows)
+          return container.append(CollectionOfOne(found), offset: offset, invalidUTF8, arena, rows)
         }
         (name, text, isPiece) = (found.stream, found.message, found.isPiece)
       } catch {
-        let group = Group([], first: first)
+        let group = Group([], first: offset, start: start)
         group.lines = [place]
         group.fault = error
         group.isComplete = true
@@ -205,11 +218,11 @@ final class KeyedJoiningDecoder: EventDecoder {
       if groups[group] >= 0 { name = line.part(groups[group], groups[group + 1]) }
     }
     let key = Array(name)
-    if let end = skipped[key], place.lowerBound < end { return }
+    if let end = skipped[key], offset < end { return }
     if let began = discarding[key] {
       if !isPiece {
         discarding[key] = nil
-        sent.append((began, place.upperBound, key))
+        sent.append((began, offset &+ 1, key))
       }
       return
     }
@@ -223,11 +236,12 @@ final class KeyedJoiningDecoder: EventDecoder {
       group = known
       if waiting.last !== known { known.isInterleaved = true }
     } else {
-      group = Group(key, first: first)
+      group = Group(key, first: offset, start: start)
       open[key] = group
       waiting.append(group)
     }
     group.lines.append(place)
+    group.latest = offset
     group.bytes += line.count
     group.isMidLine = isPiece
     group.last = time
@@ -270,9 +284,13 @@ final class KeyedJoiningDecoder: EventDecoder {
 
   /// The block at hand.
   private struct Source {
-    var slab: Slab
-    var start: Int
-    var offset: Int64
+    let slab: Slab
+    let start: Int
+    /// The position of `start` in the text.
+    let textStart: Int64
+
+    func position(_ index: Int) -> Int64 { textStart &+ Int64(index - start) }
+    func index(_ position: Int64) -> Int { start + Int(position &- textStart) }
   }
 
   private func leave(_ source: Source, _ arena: Arena, _ rows: RowBatch) {
@@ -291,14 +309,11 @@ final class KeyedJoiningDecoder: EventDecoder {
   }
 
   private func bytes(_ place: Range<Int64>, _ source: Source, _ body: (UnsafeRawBufferPointer) -> Void) {
-    let count = Int(place.upperBound &- place.lowerBound)
-    if place.lowerBound >= source.offset {
-      let start = source.start + Int(place.lowerBound &- source.offset)
-      body(source.slab.bytes.part(start, start + count))
+    if place.lowerBound >= source.textStart {
+      body(source.slab.bytes.part(source.index(place.lowerBound), source.index(place.upperBound)))
     } else {
       held.withUnsafeBytes {
-        let start = Int(place.lowerBound &- heldOffset)
-        body($0.part(start, start + count))
+        body($0.part(Int(place.lowerBound &- heldStart), Int(place.upperBound &- heldStart)))
       }
     }
   }
@@ -322,10 +337,9 @@ final class KeyedJoiningDecoder: EventDecoder {
       return
     }
     let line = group.lines[0]
-    if group.lines.count == 1, line.lowerBound >= source.offset {
-      let start = source.start + Int(line.lowerBound &- source.offset)
-      let end = start + Int(line.upperBound &- line.lowerBound)
-      return decodeRow(source.slab, start..<end, group.first, arena, rows)
+    if group.lines.count == 1, line.lowerBound >= source.textStart {
+      return decodeRow(
+        source.slab, source.index(line.lowerBound)..<source.index(line.upperBound), group.first, arena, rows)
     }
     var whole: [UInt8] = []
     whole.reserveCapacity(group.lines.reduce(0) { $0 + Int($1.upperBound &- $1.lowerBound) })
@@ -341,20 +355,19 @@ final class KeyedJoiningDecoder: EventDecoder {
       slab, range.lowerBound..<range.lowerBound + text.count, offset: offset, isLast: true, arena: arena, into: rows)
   }
 
-  /// Keeps the input from the first waiting event on.
-  private func keep(_ source: Source, _ end: Int64) {
-    guard let first = oldest?.first else {
+  /// Keeps the text from the first waiting event on.
+  private func keep(_ source: Source) {
+    guard let start = oldest?.start else {
       held.removeAll(keepingCapacity: held.capacity <= 64 << 10)
       return
     }
-    if first >= source.offset {
+    if start >= source.textStart {
       held.removeAll(keepingCapacity: true)
     } else {
-      held.removeFirst(min(held.count, Int(first &- heldOffset)))
+      held.removeFirst(min(held.count, Int(start &- heldStart)))
     }
-    heldOffset = first
-    let from = max(first, source.offset)
-    let start = source.start + Int(from &- source.offset)
-    held.append(contentsOf: source.slab.bytes.part(start, start + Int(end &- from)))
+    heldStart = start
+    held.append(
+      contentsOf: source.slab.bytes.part(source.index(max(start, source.textStart)), source.index(textEnd)))
   }
 }

@@ -173,6 +173,33 @@ import Testing
         == [#"{"stream":"o","message":"a\n\tb"}@0"#])
   }
 
+  /// Text that a charset makes longer or shorter than the input stays in its own event.
+  @Test(arguments: ["latin1", "utf-16le"]) func convertedText(_ charset: String) throws {
+    func bytes(_ text: String) -> [UInt8] {
+      charset == "latin1"
+        ? text.unicodeScalars.map { UInt8($0.value) } : text.utf16.flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }
+    }
+    func check(_ options: DecoderOptions, _ text: String, _ expected: [String]) throws {
+      var options = options
+      options.charset = try Charset(charset)
+      #expect(try decoded(options, bytes(text)).map { String($0.prefix { $0 != "@" }) } == expected)
+      try expectSameForAllCuts(options, bytes(text))
+    }
+    try check(
+      keyed(.start(#"^\w+ \d"#)),
+      "a 1 \u{E9}\u{E9}\nb 1 \u{E8}\na  \u{FC}\nb  x\na 2 \u{E9}\nb 2 end\n",
+      [
+        "\"a 1 \u{E9}\u{E9}\\na  \u{FC}\"", "\"b 1 \u{E8}\\nb  x\"", "\"a 2 \u{E9}\"", "\"b 2 end\"",
+      ])
+    try check(
+      container(),
+      "2026-01-31T00:00:00Z o P \u{E9}\u{E9}\n2026-01-31T00:00:00Z e P x\n2026-01-31T00:00:00Z o F \u{FC}\n2026-01-31T00:00:00Z e F y\n",
+      [
+        "{\"stream\":\"o\",\"message\":\"\u{E9}\u{E9}\u{FC}\",\"time\":\"2026-01-31T00:00:00Z\"}",
+        "{\"stream\":\"e\",\"message\":\"xy\",\"time\":\"2026-01-31T00:00:00Z\"}",
+      ])
+  }
+
   private var all: [(DecoderOptions, [UInt8])] {
     [
       (keyed(.start(#"^\w+ \d"#)), Array(Self.mixed.utf8)),
