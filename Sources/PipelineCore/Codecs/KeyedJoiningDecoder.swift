@@ -161,9 +161,9 @@ final class KeyedJoiningDecoder: EventDecoder {
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
     resume(at: offset)
-    // Rows of earlier calls have been sent, or are read again from the first waiting one on.
+    // Rows of earlier batches have been sent, or are read again from the first waiting one on. A block of another charset comes line by line.
     let reached = pendingOffset ?? offset
-    if !sent.isEmpty { sent.removeAll { $0.end <= reached } }
+    if !sent.isEmpty, rows.count == 0, rows.rejected.isEmpty { sent.removeAll { $0.end <= reached } }
     if !skipped.isEmpty { skipped = skipped.filter { $0.value > reached } }
     let source = Source(slab: slab, start: range.lowerBound, textStart: textEnd)
     textEnd &+= Int64(range.count)

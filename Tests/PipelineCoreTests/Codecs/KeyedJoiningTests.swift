@@ -201,7 +201,10 @@ import Testing
   }
 
   private var all: [(DecoderOptions, [UInt8])] {
-    [
+    var latin1 = keyed(.start(#"^\w+ \d"#))
+    latin1.charset = try? Charset("latin1")
+    return [
+      (latin1, Self.mixed.utf8.map { $0 == UInt8(ascii: "x") ? 0xE9 : $0 }),
       (keyed(.start(#"^\w+ \d"#)), Array(Self.mixed.utf8)),
       (keyed(.start(#"^\w+ \d"#), maxKeys: 1), Array(Self.mixed.utf8)),
       (keyed(.start(#"^\w+ \d"#), maxBytes: 8), Array(Self.mixed.utf8)),
