@@ -110,12 +110,15 @@ final class CSVDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
-  /// Until the header is found, decoding continues from the first line.
+  /// Whether lines were left out and the header, or the first row, was not read to its end.
+  private var isBeforeRows: Bool { skipped > 0 && (isSkipping || options.header == .firstRow && names == nil) }
+
+  /// Until the header is read, decoding continues from the first line.
   var pendingOffset: Int64? {
-    if isSkipping, skipped > 0 { return skippedFrom }
+    if isBeforeRows { return skippedFrom }
     return carried.count > 0 ? carriedOffset : nil
   }
-  var undecoded: [UInt8]? { isSkipping && skipped > 0 ? nil : Array(carried.bytes) }
+  var undecoded: [UInt8]? { isBeforeRows ? nil : Array(carried.bytes) }
 
   func reset(memory: [UInt8]) {
     carried.clear()

@@ -61,8 +61,9 @@ import Testing
 
   /// Wherever a run ends, also before the header, another decoder continues with the position and the memory of the first.
   @Test func decodingContinuesAnywhere() throws {
-    let input = Array(Self.export.utf8)
-    for options in all {
+    let exports = all.map { ($0, Self.export) } + [(csv(1), "title\n\nid,\"na\nme\"\n1,ann\n2,bob\n")]
+    for (options, text) in exports {
+      let input = Array(text.utf8)
       let whole = try decoded(options, input)
       for cut in 0...input.count where cut == 0 || input[cut - 1] == 0x0A {
         let decoder = try options.decoder()
