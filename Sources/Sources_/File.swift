@@ -65,6 +65,13 @@ package struct File: SourceComponent {
 
   package init() {}
 
+  /// A file that is read once ends its last line.
+  private static let decodeConditions: [String: Applicability] = {
+    var conditions = DecodeParameter.withCharsetAndJoin
+    conditions["container.wait"] = .all([.on("/follow"), .without("/join")])
+    return conditions
+  }()
+
   package static let spec = ComponentSpec<File>(
     "file",
     summary: "Reads files once, or follows them as they grow.",
@@ -119,7 +126,7 @@ package struct File: SourceComponent {
       """,
     parameters: [
       .init("path", \.paths, primary: true, required: true, "A path, or several."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharsetAndJoin, "How bytes are decoded into events."),
+      .init("decode", \.decode, nested: decodeConditions, "How bytes are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded: utf-8, utf-16 (with a byte order mark), utf-16le, utf-16be, latin1, windows-1252, or another one that iconv(3) knows."

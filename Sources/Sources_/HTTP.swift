@@ -91,7 +91,9 @@ package struct HTTP: SourceComponent {
         "cursor", \.cursor, variables: pageVariables,
         applies: .with("every"),
         "The progress of the polls, which each request carries, so that the server sends only new data."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharset, "How the response body is decoded into events."),
+      .init(
+        "decode", \.decode, nested: DecodeParameter.ofMessagesWithCharset,
+        "How the response body is decoded into events."),
       .init(
         "charset", \.charset,
         "How the characters of bodies are encoded; by default, where the format is text, from the `Content-Type`."),

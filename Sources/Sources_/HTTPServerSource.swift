@@ -112,7 +112,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       .init(
         "methods", \.methods, "The only methods to serve; others are answered 405, or by other servers of the path."),
       .init(
-        "decode", \.decode, nested: DecodeParameter.withCharset,
+        "decode", \.decode, nested: DecodeParameter.ofMessagesWithCharset,
         "How bodies are decoded into events; by default the event is the request itself."),
       .init(
         "charset", \.charset,

@@ -35,7 +35,8 @@ package struct SSE: SourceComponent {
     parameters: [
       .init("url", \.url, primary: true, required: true, "The URL, http or https."),
       .init("headers", \.headers, "Further headers."),
-      .init("decode", \.decode, "How the data of a message is decoded into events."),
+      .init(
+        "decode", \.decode, nested: DecodeParameter.ofMessages, "How the data of a message is decoded into events."),
       .init("auth", \.auth, "How to authenticate."),
       .init(
         "tls", \.tls, applies: .any([.begins("url", ["https:"]), .begins("auth.oauth2.tokenURL", ["https:"])]),

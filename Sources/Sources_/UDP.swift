@@ -27,7 +27,8 @@ package struct UDP: SourceComponent, ReceivingSource {
       .init(
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharset, "How datagrams are decoded into events."),
+      .init(
+        "decode", \.decode, nested: DecodeParameter.ofMessagesWithCharset, "How datagrams are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),

@@ -48,7 +48,7 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
       when the process was killed, are lost.
       """,
     parameters: placeParameters + [
-      .init("decode", \.decode, "How messages are decoded into events.")
+      .init("decode", \.decode, nested: DecodeParameter.ofMessages, "How messages are decoded into events.")
     ] + clientParameters + [
       .init("send", \.send, applies: .with("url"), "A text message that is sent first on each connection."),
       .init(

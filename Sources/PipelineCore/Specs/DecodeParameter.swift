@@ -106,13 +106,21 @@ package struct DecodeParameter: ParameterValue {
     return parameter
   }
 
+  /// The conditions of options where each body or message is decoded by itself.
+  package static let ofMessages: [String: Applicability] = [
+    "container.wait": .never("the last line ends with the body or the message")
+  ]
+
   /// The conditions of options where the component has `charset`: with a charset in which each byte is a character no text is faulty.
   package static let withCharset: [String: Applicability] = Dictionary(
     uniqueKeysWithValues: ["text", "lines", "whole", "statsd", "syslog", "container"].map {
       ("\($0).invalidUTF8", .notWord("/charset", Charset.namesOfLatin1))
     })
 
-  /// The same where the component has `join`, too, whose `wait` and `maxBytes` then apply to the lines of containers.
+  /// The conditions of both kinds.
+  package static let ofMessagesWithCharset = withCharset.merging(ofMessages) { $1 }
+
+  /// The conditions where the component has `charset` and `join`, whose `wait` and `maxBytes` then apply to the lines of containers.
   package static let withCharsetAndJoin: [String: Applicability] = {
     var conditions = withCharset
     for option in ["wait", "maxBytes"] { conditions["container.\(option)"] = .without("/join") }
