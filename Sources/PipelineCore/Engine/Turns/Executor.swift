@@ -122,7 +122,7 @@ public final class Executor: @unchecked Sendable {
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
   private var deferred: [(node: OperatorNode, token: Int)] = []
   private var deferredHead = 0
-  /// Where the steps begin in `deferred` that the innermost start of sources has deferred; those before belong to outer events.
+  /// Where the steps begin in `deferred` that the innermost start of sources has deferred and may run; those before wait for outer events.
   private var nestedHead = Int.max
   /// The nodes whose deferred steps are on the stack, the innermost last.
   private var resuming: [OperatorNode] = []
@@ -559,23 +559,26 @@ public final class Executor: @unchecked Sendable {
   @inline(never)
   private func runNested(yielding: Bool) {
     if defersLonger { return }
-    var waiting = max(nestedHead, deferredHead)
+    var next = max(nestedHead, deferredHead)
     var (steps, idle) = (0, 0)
-    while waiting < deferred.count, steps < Self.deferredLimit {
-      let (node, token) = deferred[waiting]
+    while next < deferred.count, steps < Self.deferredLimit {
+      let (node, token) = deferred[next]
       if resuming.contains(where: { $0 === node }) {
-        waiting += 1
+        next += 1
         continue
       }
-      deferred.remove(at: waiting)
+      deferred.remove(at: next)
       let before = (deferrals, waits)
       runStep(of: node, token)
       steps += 1
       idle = waits != before.1 && deferrals == before.0 &+ 1 ? idle + 1 : 0
+      let mustYield = spend() && yielding && steps >= Self.deferredLeast
       // All that are left wait for a step of the outer event.
-      if idle > deferred.count - waiting { break }
-      if spend(), yielding, steps >= Self.deferredLeast { break }
+      if idle > 0, idle >= deferred.count - next { next = deferred.count }
+      if mustYield { break }
     }
+    // Those that wait belong to the outer event: they are not tried again after each event.
+    nestedHead = min(next, deferred.count)
     // The remaining steps come before the rest of the batch.
     if yielding, steps >= Self.deferredLimit { endTurn() }
   }
