@@ -65,8 +65,9 @@ final class CSVDecoder: EventDecoder {
   /// Whether the header, or the first row, has not been reached.
   private var isSkipping: Bool
   private var skipped = 0
-  /// The input offset of the first line that was left out, and the line's beginning.
-  private var skippedFrom: Int64 = 0
+  /// The input offset of the first line that was left out and not rejected; nil: there is none.
+  private var skippedFrom: Int64?
+  /// The beginning of the first line that was left out.
   private var firstSkipped: [UInt8] = []
   /// The missing header was reported.
   private var isReported = false
@@ -115,7 +116,7 @@ final class CSVDecoder: EventDecoder {
 
   /// Until the header is read, decoding continues from the first line.
   var pendingOffset: Int64? {
-    if isBeforeRows { return skippedFrom }
+    if isBeforeRows, let skippedFrom { return skippedFrom }
     return carried.count > 0 ? carriedOffset : nil
   }
   var undecoded: [UInt8]? { isBeforeRows ? nil : Array(carried.bytes) }
@@ -125,6 +126,7 @@ final class CSVDecoder: EventDecoder {
     self.memory = []
     isSkipping = options.skips && memory.isEmpty
     skipped = 0
+    skippedFrom = nil
     firstSkipped = []
     isReported = false
     // Without a header the memory says that its place is behind the lines that are left out.
@@ -184,19 +186,17 @@ final class CSVDecoder: EventDecoder {
         if options.header != .firstRow { memory = [0x0A] }
         return at
       }
-      if skipped == 0 {
-        skippedFrom = offset &+ Int64(at)
-        firstSkipped = Array(line.part(0, min(line.count, 1024)))
-      }
+      if skippedFrom == nil { skippedFrom = offset &+ Int64(at) }
+      if skipped == 0 { firstSkipped = Array(line.part(0, min(line.count, 1024))) }
       skipped += 1
       if skipped > options.skipLines + CSVDecoding.mostSkipped {
         rows.reject(line, offset: offset &+ Int64(at), .noHeader(lines: skipped - 1))
-        // What is rejected is not read again.
-        skippedFrom = offset &+ Int64(min(end + 1, text.count))
+        // What is rejected is not read again. Where the next line begins, only that line tells: text may have been converted.
+        skippedFrom = nil
       }
       at = end + 1
     }
-    if isLast, skipped > 0, skipped <= options.skipLines + CSVDecoding.mostSkipped, !isReported {
+    if isLast, let skippedFrom, skipped <= options.skipLines + CSVDecoding.mostSkipped, !isReported {
       let head = firstSkipped.withUnsafeBytes { arena.copy($0) }
       rows.reject(head, offset: skippedFrom, .noHeader(lines: skipped))
       isReported = true
