@@ -328,6 +328,14 @@ final class Scratch {
     try text.write(toFile: file, atomically: true, encoding: .utf8)
     return file
   }
+
+  /// Appends to a file that exists.
+  func append(_ text: String, to name: String) throws {
+    let file = try FileHandle(forUpdating: URL(fileURLWithPath: "\(path)/\(name)"))
+    defer { try? file.close() }
+    try file.seekToEnd()
+    try file.write(contentsOf: Data(text.utf8))
+  }
 }
 
 extension RunningRxd {

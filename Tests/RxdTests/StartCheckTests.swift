@@ -53,7 +53,7 @@ struct StartCheckTests {
     let reload = try Rxd.run(arguments: ["reload", "--wait", "--socket", socket])
     #expect(reload.status == 1, "\(reload)")
     try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
-    folder.append("b\n", to: "in")
+    try folder.append("b\n", to: "in")
     #expect(Polling.until { (try? String(contentsOfFile: output, encoding: .utf8)) == "2 b\n" })
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
