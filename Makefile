@@ -38,8 +38,8 @@ test: test-packages build
 	$(RELEASE) --product measure
 	swift build --no-color-diagnostics --build-tests
 	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
-	  $(AS_USER) $(SWIFT_TESTS)
-	[ "$$(id -u)" -ne 0 ] || $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
+	  scripts/repeat-failures $(AS_USER) $(SWIFT_TESTS)
+	[ "$$(id -u)" -ne 0 ] || scripts/repeat-failures $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
 	$(MAKE) --no-print-directory test-unit
 	Tests/Embedding/run
 	Tests/Faults/run --self-test

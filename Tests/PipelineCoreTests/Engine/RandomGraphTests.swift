@@ -196,7 +196,7 @@ struct GraphGenerator {
 @Suite struct RandomGraphTests {
   /// How many graphs; a failure names the seed that makes it again. RXD_RANDOM_GRAPHS asks for more.
   static let count =
-    ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 300
+    ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 96
   /// The first of them; RXD_RANDOM_GRAPHS_FROM asks for later ones.
   static let first = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS_FROM"].flatMap(UInt64.init) ?? 0
 
