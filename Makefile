@@ -8,6 +8,8 @@ SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 BUILD ?= .build
 RXD := $(BUILD)/release/rxd
+# Tests have a place of their own: SwiftPM builds one thing at a time in a place, and the release program is optimised on one core mostly.
+TESTS_BUILD := $(BUILD)/tests
 # Overlapping accesses to one variable are found by debug builds, which run all tests; a release build does not spend a
 # tenth of its time on checking again. Values are two words, written and read one after the other: vectorised
 # straight-line code would read both at once and wait until what was just written has reached the cache.
@@ -20,7 +22,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-plugins test-unit pictures build packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet.
 run: build
@@ -30,13 +32,13 @@ run: build
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
 ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
+DEBUG := swift build --no-color-diagnostics --disable-index-store --scratch-path $(TESTS_BUILD)
 # Run by itself: SwiftPM would write to the build directory.
-SWIFT_TESTS := $(BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
+SWIFT_TESTS := $(TESTS_BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
 
 ## Runs all tests.
-test: test-packages build
-	$(RELEASE) --product measure
-	swift build --no-color-diagnostics --build-tests
+test: test-packages packages
+	$(MAKE) --no-print-directory -j 2 build-release build-tests
 	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
 	  scripts/repeat-failures $(AS_USER) $(SWIFT_TESTS)
 	[ "$$(id -u)" -ne 0 ] || scripts/repeat-failures $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
@@ -61,6 +63,13 @@ test-plugins: test-packages build
 
 build: packages
 	$(RELEASE) --product rxd
+
+# What `make test` builds at once.
+build-release:
+	$(RELEASE) --product rxd
+	$(RELEASE) --product measure
+build-tests:
+	$(DEBUG) --build-tests
 
 packages:
 	@scripts/install-packages
@@ -103,13 +112,13 @@ pictures: test-packages build
 
 ## Rewrites the generated files.
 docs: build
-	swift build --no-color-diagnostics --product reference
-	RXD=$(RXD) scripts/generate
+	$(DEBUG) --product reference
+	RXD=$(RXD) REFERENCE=$(TESTS_BUILD)/debug/reference scripts/generate
 
 ## Fails if the generated files are out of date.
 check-docs: build
-	swift build --no-color-diagnostics --product reference
-	RXD=$(RXD) scripts/generate --check
+	$(DEBUG) --product reference
+	RXD=$(RXD) REFERENCE=$(TESTS_BUILD)/debug/reference scripts/generate --check
 
 install:
 	install -D -m 0755 $(RXD) "$(DESTDIR)$(PREFIX)/bin/rxd"

@@ -329,4 +329,40 @@ struct ControlSocketTests {
       try end(fourth)
     }
   }
+
+  /// Where others could put a socket of their own, none is made and none is believed: a verb would send what its user types to another one's process.
+  @Test func directoriesOfOthersAreNotBelieved() throws {
+    let runtime = folder.path + "/runtime"
+    let environment = ["XDG_RUNTIME_DIR": runtime]
+    #expect(mkdir(runtime, 0o700) == 0)
+    func sockets(_ path: String) -> [String] { (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] }
+    func found() throws -> Int32 { try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status }
+    let process = try RunningRxd(
+      ["--daemon", try folder.write("a.yaml", DaemonTests.saying("one"))], environment: environment)
+    #expect(try process.line() == "one")
+    #expect(try found() == 0)
+    for mode in [0o755, 0o777, 0o770] as [mode_t] {
+      #expect(chmod(runtime + "/rxd", mode) == 0)
+      #expect(try found() == 69, "\(String(mode, radix: 8))")
+    }
+    #expect(chmod(runtime + "/rxd", 0o700) == 0)
+    // A link could lead elsewhere tomorrow.
+    #expect(rename(runtime + "/rxd", runtime + "/elsewhere") == 0 && symlink("elsewhere", runtime + "/rxd") == 0)
+    #expect(try found() == 69)
+    try end(process)
+    func makesNone(_ what: String) throws {
+      let other = try RunningRxd(
+        ["--daemon", try folder.write("b.yaml", DaemonTests.saying("one"))], environment: environment)
+      #expect(try other.line() == "one")
+      #expect(sockets(runtime + "/rxd") == [] && sockets(runtime + "/elsewhere") == [], "\(what)")
+      try end(other)
+    }
+    try makesNone("a link")
+    #expect(unlink(runtime + "/rxd") == 0)
+    // Others may exchange the directory itself.
+    for mode in [0o777, 0o1777] as [mode_t] {
+      #expect(chmod(runtime, mode) == 0)
+      try makesNone(String(mode, radix: 8))
+    }
+  }
 }

@@ -135,7 +135,7 @@ struct Override {
       // Names of sources, signals, commands and sinks may equal those of components.
       let isName = depth == 1 && ["sources", "signals", "commands", "sinks"].contains(path[0].name)
       let kinds: [ComponentKind] = [.operator, .source, .sink, .combination, .command]
-      if !isName { inner.fields = kinds.lazy.compactMap { catalogue.component($0, name) }.first?.parameters }
+      if !isName { inner.fields = kinds.compactMap { catalogue.component($0, name) }.first?.parameters }
     }
     return inner
   }
@@ -185,7 +185,7 @@ extension ParameterShape {
   fileprivate var fields: [ParameterInfo]? {
     switch self {
     case .record(let fields): fields
-    case .oneOf(let shapes): shapes.lazy.compactMap(\.fields).first
+    case .oneOf(let shapes): shapes.compactMap(\.fields).first
     default: nil
     }
   }

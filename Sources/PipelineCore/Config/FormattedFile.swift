@@ -72,7 +72,10 @@ package struct FormattedFile: Sendable {
       let header = bytes[node.range].prefix { $0 > 0x20 }
       return header.contains { 0x30...0x39 ~= $0 || $0 == UInt8(ascii: "+") } ? node.range.lowerBound : nil
     }
-    return node.children.lazy.compactMap { oddity(of: $0, bytes) }.first
+    for child in node.children {
+      if let found = oddity(of: child, bytes) { return found }
+    }
+    return nil
   }
 
   /// The indexes of the entries of the top level in their order; nil: they stay where they are, because there is an unknown one, or an alias

@@ -142,10 +142,13 @@ extension YAMLNode {
   /// The first scalar with a secret, in the order of the file; nil if there is none.
   var firstSecret: YAMLNode? {
     switch content {
-    case .scalar(let scalar): scalar.containsSecret ? self : nil
-    case .sequence(let items): items.lazy.compactMap(\.firstSecret).first
-    case .mapping(let entries): entries.lazy.compactMap(\.value.firstSecret).first
+    case .scalar(let scalar): return scalar.containsSecret ? self : nil
+    case .sequence(let items):
+      for item in items { if let found = item.firstSecret { return found } }
+    case .mapping(let entries):
+      for entry in entries { if let found = entry.value.firstSecret { return found } }
     }
+    return nil
   }
 
   /// The kind for messages such as "must be a list, not `kindName`".

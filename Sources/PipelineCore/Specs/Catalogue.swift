@@ -69,6 +69,24 @@ public struct CatalogueEntry: Sendable {
     var useCases: [UseCase]
     var seeAlso: [String]
     var afterCrash: String?
+
+    /// Not compiled for each component: a description is made for people who read.
+    @inline(never) @_semantics("optimize.sil.specialize.generic.never")
+    init<C: Component>(_ spec: ComponentSpec<C>, _ afterCrash: (C) -> String?) {
+      name = spec.name
+      summary = spec.summary
+      details = spec.details
+      parameters = spec.parameters.map(\.info)
+      examples = spec.examples
+      edges = spec.edges
+      memory = spec.memory
+      persistence = spec.persistence
+      lateness = spec.lateness?.meaning
+      knownAs = spec.knownAs
+      useCases = spec.useCases
+      seeAlso = spec.seeAlso
+      self.afterCrash = afterCrash(spec.make())
+    }
   }
 
   package var summary: String { description.value.summary }
@@ -152,14 +170,7 @@ public struct CatalogueEntry: Sendable {
     self.isRowWise = isRowWise
     self.changesValue = changesValue
     decode = { node, context in wrap(make().decode(node, &context)) }
-    description = Memo {
-      let spec = make()
-      return Description(
-        name: spec.name, summary: spec.summary, details: spec.details, parameters: spec.parameters.map(\.info),
-        examples: spec.examples, edges: spec.edges, memory: spec.memory, persistence: spec.persistence,
-        lateness: spec.lateness?.meaning, knownAs: spec.knownAs,
-        useCases: spec.useCases, seeAlso: spec.seeAlso, afterCrash: afterCrash(spec.make()))
-    }
+    description = Memo { Description(make(), afterCrash) }
   }
 }
 
@@ -193,20 +204,51 @@ extension ComponentSpec {
   /// Decodes a component's arguments: nothing (a bare word), the primary parameter alone, or a mapping of parameters.
   /// Reports every error, and returns what could be decoded, so that it can be checked further.
   func decode(_ node: YAMLNode?, _ context: inout DecodingContext) -> C {
-    context.component = name
-    let before = context.diagnostics.all.count
     var component = make()
-    let primary = parameters.first { $0.info.isPrimary }
-    var given: Set<String> = []
-    if let node, !(node.isNull && primary?.info.isWhole != true) {
-      if let primary, primary.info.isWhole {
-        given.insert(primary.info.name)
-        primary.decode(node, &component, &context)
-      } else if let entries = node.entries, !isPrimary(entries, primary, context.sources) {
-        decode(entries, into: &component, &given, &context)
+    let infos = parameters.map(\.info)
+    let before = context.diagnostics.all.count
+    var arguments = GivenArguments(name, infos, ownsKeys: C.isPrimary)
+    arguments.decode(node, &context) { place, node, context in parameters[place].decode(node, &component, &context) }
+    if context.isSound(since: before) { component.validate(&context) }
+    if context.isSound(since: before) { context.refuseWithoutEffect(infos) }
+    return component
+  }
+}
+
+extension DecodingContext {
+  /// Whether no error was reported since there were this many diagnostics.
+  fileprivate func isSound(since count: Int) -> Bool {
+    !diagnostics.all.dropFirst(count).contains { $0.severity == .error }
+  }
+}
+
+/// The arguments of a component by the places of its parameters: one code for the types of all components.
+private struct GivenArguments {
+  let name: String
+  let parameters: [ParameterInfo]
+  /// ``Component/isPrimary(_:)``
+  let ownsKeys: ([String]) -> Bool?
+  private var given: Set<String> = []
+
+  /// Decodes a value into the parameter at a place.
+  typealias Decode = (Int, YAMLNode, inout DecodingContext) -> Void
+
+  init(_ name: String, _ parameters: [ParameterInfo], ownsKeys: @escaping ([String]) -> Bool?) {
+    self.name = name
+    self.parameters = parameters
+    self.ownsKeys = ownsKeys
+  }
+
+  mutating func decode(_ node: YAMLNode?, _ context: inout DecodingContext, _ decode: Decode) {
+    context.component = name
+    let primary = parameters.firstIndex { $0.isPrimary }
+    let isWhole = primary.map { parameters[$0].isWhole } ?? false
+    if let node, !(node.isNull && !isWhole) {
+      if let entries = node.entries, !isWhole, !isPrimary(entries, primary.map { parameters[$0] }, context.sources) {
+        self.entries(entries, &context, decode)
       } else if let primary {
-        given.insert(primary.info.name)
-        primary.decode(node, &component, &context)
+        given.insert(parameters[primary].name)
+        decode(primary, node, &context)
       } else {
         context.diagnostics.report(
           Diagnostic(
@@ -217,69 +259,61 @@ extension ComponentSpec {
             at: node.location,
             help: parameters.isEmpty
               ? "Write '\(name)' alone"
-              : "Its parameters are " + parameters.map { "'\($0.info.name)'" }.joined(separator: ", ")))
+              : "Its parameters are " + parameters.map { "'\($0.name)'" }.joined(separator: ", ")))
       }
     }
-    decodeBeside(&component, &given, &context)
-    for parameter in parameters where parameter.info.isRequired && !given.contains(parameter.info.name) {
+    beside(&context, decode)
+    for parameter in parameters where parameter.isRequired && !given.contains(parameter.name) {
       context.diagnostics.report(
         Diagnostic(
-          .missingParameter, "'\(name)' needs '\(parameter.info.name)'", at: context.location,
-          help: "\(parameter.info.name): \(parameter.info.help)"))
+          .missingParameter, "'\(name)' needs '\(parameter.name)'", at: context.location,
+          help: "\(parameter.name): \(parameter.help)"))
     }
-    func isSound() -> Bool { !context.diagnostics.all.dropFirst(before).contains { $0.severity == .error } }
-    if isSound() { component.validate(&context) }
-    if isSound() { context.refuseWithoutEffect(parameters.map(\.info)) }
-    return component
   }
 
   /// Whether a mapping is the primary parameter itself and not a list of parameters.
-  private func isPrimary(_ entries: [YAMLEntry], _ primary: Parameter<C>?, _ sources: Set<String>) -> Bool {
+  private func isPrimary(_ entries: [YAMLEntry], _ primary: ParameterInfo?, _ sources: Set<String>) -> Bool {
     guard let primary, !entries.isEmpty else { return false }
-    if let known = C.isPrimary(entries.map(\.name)) { return known }
-    let names = parameters.map(\.info.name)
-    if primary.info.shape.acceptsSignal, !entries.contains(where: { names.contains($0.name) }),
+    if let known = ownsKeys(entries.map(\.name)) { return known }
+    let names = parameters.map(\.name)
+    if primary.shape.acceptsSignal, !entries.contains(where: { names.contains($0.name) }),
       entries.contains(where: { sources.contains($0.name) || $0.name == "from" })
     {
       return true
     }
     // A key that resembles a parameter's name is a misspelt parameter.
     let known = entries.contains { Suggestion.correction(for: $0.name, among: names) != nil }
-    return !known && primary.info.shape.acceptsMapping
+    return !known && primary.shape.acceptsMapping
   }
 
   /// Decodes the parameters beside the component key.
-  private func decodeBeside(_ component: inout C, _ given: inout Set<String>, _ context: inout DecodingContext) {
+  private mutating func beside(_ context: inout DecodingContext, _ decode: Decode) {
     for option in context.beside {
       let key = option.key.value
-      guard let parameter = parameters.first(where: { $0.info.name == key }), parameter.info.isBeside else {
+      let place = parameters.firstIndex { $0.name == key }
+      guard let place, parameters[place].isBeside else {
         context.diagnostics.report(
           Diagnostic(
             .misplacedKey, "'\(key)' cannot be combined with '\(name)'", at: option.key.location,
-            help: parameters.contains { $0.info.name == key }
+            help: place != nil
               ? "It is a parameter: write '\(name): { \(key): ... }'" : "'\(name)' has no such parameter: remove it"))
         continue
       }
       given.insert(key)
-      parameter.decode(option.value, &component, &context)
+      decode(place, option.value, &context)
     }
   }
 
-  private func decode(
-    _ entries: [YAMLEntry], into component: inout C, _ given: inout Set<String>,
-    _ context: inout DecodingContext
-  ) {
-    let names = parameters.map(\.info.name)
+  private mutating func entries(_ entries: [YAMLEntry], _ context: inout DecodingContext, _ decode: Decode) {
     for entry in entries {
-      let renamed = parameters.first { $0.info.formerName == entry.name }
-      if let renamed { context.renamed(entry, to: renamed.info.name) }
-      guard let parameter = renamed ?? parameters.first(where: { $0.info.name == entry.name && !$0.info.isBeside })
-      else {
-        context.unknownParameter(entry, "'\(name)'", among: names)
+      let renamed = parameters.firstIndex { $0.formerName == entry.name }
+      if let renamed { context.renamed(entry, to: parameters[renamed].name) }
+      guard let place = renamed ?? parameters.firstIndex(where: { $0.name == entry.name && !$0.isBeside }) else {
+        context.unknownParameter(entry, "'\(name)'", among: parameters.map(\.name))
         continue
       }
-      given.insert(parameter.info.name)
-      parameter.decode(entry.value, &component, &context)
+      given.insert(parameters[place].name)
+      decode(place, entry.value, &context)
     }
   }
 }

@@ -136,13 +136,9 @@ public struct Parameter<C: Component>: Sendable {
     let usage = ExpressionUse(
       variables: variables.map { .init(name: $0.0, type: $0.1) }, expecting: expecting)
     decode = { node, component, context in
-      context.range = range
-      context.parameter = name
-      if context.refusesSecret(in: node, Value.shape(range: range)) { return }
-      context.enter(name, at: node) { context in
+      context.parameter(name, at: node, range, shape: Value.shape) { context in
         if let value = Value.decode(node, &context) { component[keyPath: path] = value }
       }
-      context.range = nil
     }
     bind = { component, binder in
       component[keyPath: path].bind(&binder, usage)
@@ -226,13 +222,15 @@ public indirect enum ParameterShape: Sendable, Equatable {
     switch self {
     case .secret, .template, .expression, .mapping, .signal, .chain, .record: return nil
     case .list(let element):
-      return (node.items ?? [node]).lazy.compactMap { element.misplacedSecret(in: $0) }.first
+      for item in node.items ?? [node] { if let found = element.misplacedSecret(in: item) { return found } }
+      return nil
     case .table(let element):
-      return node.entries?.lazy.compactMap { element.misplacedSecret(in: $0.value) }.first
+      for entry in node.entries ?? [] { if let found = element.misplacedSecret(in: entry.value) { return found } }
+      return nil
     case .oneOf(let shapes):
-      let places = shapes.map { $0.misplacedSecret(in: node) }
-      return places.contains { $0 == nil } && (node.scalar == nil || shapes.contains(where: \.takesSecretText))
-        ? nil : places.lazy.compactMap { $0 }.first
+      let places = shapes.compactMap { $0.misplacedSecret(in: node) }
+      let isTaken = places.count < shapes.count && (node.scalar == nil || shapes.contains(where: \.takesSecretText))
+      return isTaken ? nil : places.first
     default: return node.firstSecret
     }
   }

@@ -54,6 +54,78 @@ public struct DecodingContext {
     path = outer
   }
 
+  /// Decodes the value of a parameter, unless it has a secret that it must not have. What is the same for all types is here, and compiled once.
+  mutating func parameter(
+    _ name: String, at node: YAMLNode, _ range: ClosedRange<Int64>?, shape: (ClosedRange<Int64>?) -> ParameterShape,
+    _ body: (inout DecodingContext) -> Void
+  ) {
+    self.range = range
+    parameter = name
+    if refusesSecret(in: node, shape(range)) { return }
+    enter(name, at: node, body)
+    self.range = nil
+  }
+
+  /// The same for a field of a record.
+  mutating func field(
+    _ name: String, at node: YAMLNode, _ range: ClosedRange<Int64>?, shape: (ClosedRange<Int64>?) -> ParameterShape,
+    _ body: (inout DecodingContext) -> Void
+  ) {
+    let outer = (self.range, parameter)
+    self.range = range
+    parameter = name
+    enter(name, at: node) { context in
+      if !context.refusesSecret(in: node, shape(range)) { body(&context) }
+    }
+    (self.range, parameter) = outer
+  }
+
+  /// The text of a choice; nil: it is not one, which is reported.
+  mutating func word(_ node: YAMLNode, among known: [String]) -> String? {
+    if let text = node.string, node.scalar?.kind != .null || known.contains(text) { return text }
+    wrongType(node, wanted: "one of " + known.joined(separator: ", "))
+    return nil
+  }
+
+  /// Reports a word that a choice does not have.
+  mutating func unknownWord(_ text: String, at node: YAMLNode, among known: [String]) {
+    let near = Suggestion.nearest(to: text, among: known)
+    diagnostics.report(
+      Diagnostic(
+        .unknownChoice, "'\(parameter)' of '\(component)' does not know '\(node.shown)'", at: node.location,
+        help: near.map { "Did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
+          ?? "It can be: " + known.joined(separator: ", "),
+        fixIts: near.map { [.init(node.location, $0)] } ?? []))
+  }
+
+  /// Decodes the fields of a record, each by its place in `fields`; returns whether `node` can be one.
+  mutating func record(
+    _ node: YAMLNode, _ fields: [ParameterInfo], _ decode: (Int, YAMLNode, inout DecodingContext) -> Void
+  ) -> Bool {
+    guard let entries = node.entries else {
+      guard let primary = fields.firstIndex(where: \.isPrimary) else {
+        wrongType(node, wanted: "a mapping")
+        return false
+      }
+      decode(primary, node, &self)
+      return true
+    }
+    for entry in entries {
+      guard let place = fields.firstIndex(where: { $0.name == entry.name }) else {
+        unknownParameter(entry, "'\(parameter)' of '\(component)'", among: fields.map(\.name))
+        continue
+      }
+      decode(place, entry.value, &self)
+    }
+    for field in fields where field.isRequired && node[field.name] == nil {
+      diagnostics.report(
+        Diagnostic(
+          .missingParameter, "'\(parameter)' of '\(component)' needs '\(field.name)'", at: node.location,
+          help: field.help))
+    }
+    return true
+  }
+
   /// Warns that the file of the parameter at `path` cannot be read on this machine.
   package mutating func warn(ofUnreadable file: String, _ what: String, at path: String) {
     guard let problem = files.problem(file) else { return }
@@ -346,20 +418,10 @@ extension ChoiceParameter {
   public var defaultText: String? { rawValue }
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self? {
     let known = allCases.map(\.rawValue)
-    guard let text = node.string, node.scalar?.kind != .null || known.contains(node.string ?? "") else {
-      context.wrongType(node, wanted: "one of " + known.joined(separator: ", "))
-      return nil
-    }
+    guard let text = context.word(node, among: known) else { return nil }
     if let value = Self(rawValue: text) { return value }
     if node.scalar?.isPlaceholder == true { return allCases.first }
-    let near = Suggestion.nearest(to: text, among: known)
-    context.diagnostics.report(
-      Diagnostic(
-        .unknownChoice, "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'",
-        at: node.location,
-        help: near.map { "Did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
-          ?? "It can be: " + known.joined(separator: ", "),
-        fixIts: near.map { [.init(node.location, $0)] } ?? []))
+    context.unknownWord(text, at: node, among: known)
     return nil
   }
 }
@@ -395,15 +457,9 @@ package struct RecordField<R: RecordParameter>: Sendable {
       shape: Value.shape(range: range), defaultText: required ? nil : initial.defaultText, range: range,
       variables: [], applies: applies)
     decode = { node, record, context in
-      let outer = (context.range, context.parameter)
-      context.range = range
-      context.parameter = name
-      context.enter(name, at: node) { context in
-        if !context.refusesSecret(in: node, Value.shape(range: range)), let value = Value.decode(node, &context) {
-          record[keyPath: path] = value
-        }
+      context.field(name, at: node, range, shape: Value.shape) { context in
+        if let value = Value.decode(node, &context) { record[keyPath: path] = value }
       }
-      (context.range, context.parameter) = outer
     }
     bind = { record, binder, use in
       var use = use
@@ -424,29 +480,12 @@ extension RecordParameter {
 
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self? {
     var record = Self()
-    guard let entries = node.entries else {
-      guard let primary = fields.first(where: \.info.isPrimary) else {
-        context.wrongType(node, wanted: "a mapping")
-        return nil
-      }
-      primary.decode(node, &record, &context)
-      return record
+    let fields = Self.fields
+    let isRecord = context.record(node, fields.map(\.info)) { place, node, context in
+      fields[place].decode(node, &record, &context)
     }
-    let names = fields.map(\.info.name)
-    for entry in entries {
-      guard let field = fields.first(where: { $0.info.name == entry.name }) else {
-        context.unknownParameter(entry, "'\(context.parameter)' of '\(context.component)'", among: names)
-        continue
-      }
-      field.decode(entry.value, &record, &context)
-    }
-    for field in fields where field.info.isRequired && node[field.info.name] == nil {
-      context.diagnostics.report(
-        Diagnostic(
-          .missingParameter, "'\(context.parameter)' of '\(context.component)' needs '\(field.info.name)'",
-          at: node.location, help: field.info.help))
-    }
-    record.validate(node, &context)
+    guard isRecord else { return nil }
+    if node.entries != nil { record.validate(node, &context) }
     return record
   }
 
