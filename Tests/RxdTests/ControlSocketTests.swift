@@ -330,13 +330,16 @@ struct ControlSocketTests {
     }
   }
 
-  /// Where others could put a socket of their own, none is made and none is believed: a verb would send what its user types to another one's process.
+  /// Where others could put a socket of their own, none is made and none is believed: a verb would send what its user
+  /// types to another one's process.
   @Test func directoriesOfOthersAreNotBelieved() throws {
     let runtime = folder.path + "/runtime"
     let environment = ["XDG_RUNTIME_DIR": runtime]
     #expect(mkdir(runtime, 0o700) == 0)
     func sockets(_ path: String) -> [String] { (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] }
-    func found() throws -> Int32 { try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status }
+    func found() throws -> Int32 {
+      try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status
+    }
     let process = try RunningRxd(
       ["--daemon", try folder.write("a.yaml", DaemonTests.saying("one"))], environment: environment)
     #expect(try process.line() == "one")

@@ -204,14 +204,16 @@ extension ComponentSpec {
   /// Decodes a component's arguments: nothing (a bare word), the primary parameter alone, or a mapping of parameters.
   /// Reports every error, and returns what could be decoded, so that it can be checked further.
   func decode(_ node: YAMLNode?, _ context: inout DecodingContext) -> C {
-    var component = make()
+    let decoded = Decoded(make())
     let infos = parameters.map(\.info)
     let before = context.diagnostics.all.count
-    var arguments = GivenArguments(name, infos, ownsKeys: C.isPrimary)
-    arguments.decode(node, &context) { place, node, context in parameters[place].decode(node, &component, &context) }
-    if context.isSound(since: before) { component.validate(&context) }
+    let arguments = GivenArguments(name, infos, ownsKeys: C.isPrimary) { [parameters] place, node, context in
+      parameters[place].decode(node, &decoded.component, &context)
+    }
+    arguments.decode(node, &context)
+    if context.isSound(since: before) { decoded.component.validate(&context) }
     if context.isSound(since: before) { context.refuseWithoutEffect(infos) }
-    return component
+    return decoded.component
   }
 }
 
@@ -222,33 +224,45 @@ extension DecodingContext {
   }
 }
 
-/// The arguments of a component by the places of its parameters: one code for the types of all components.
-private struct GivenArguments {
-  let name: String
-  let parameters: [ParameterInfo]
-  /// ``Component/isPrimary(_:)``
-  let ownsKeys: ([String]) -> Bool?
-  private var given: Set<String> = []
+/// A component while its arguments are decoded.
+private final class Decoded<C: Component> {
+  var component: C
 
+  init(_ component: C) { self.component = component }
+}
+
+/// The arguments of a component by the places of its parameters: one code for the types of all components, which as a structure with a closure
+/// for an argument would be compiled for each of them.
+private final class GivenArguments {
   /// Decodes a value into the parameter at a place.
   typealias Decode = (Int, YAMLNode, inout DecodingContext) -> Void
 
-  init(_ name: String, _ parameters: [ParameterInfo], ownsKeys: @escaping ([String]) -> Bool?) {
+  private let name: String
+  private let parameters: [ParameterInfo]
+  /// ``Component/isPrimary(_:)``
+  private let ownsKeys: ([String]) -> Bool?
+  private let value: Decode
+  private var given: Set<String> = []
+
+  init(
+    _ name: String, _ parameters: [ParameterInfo], ownsKeys: @escaping ([String]) -> Bool?, _ value: @escaping Decode
+  ) {
     self.name = name
     self.parameters = parameters
     self.ownsKeys = ownsKeys
+    self.value = value
   }
 
-  mutating func decode(_ node: YAMLNode?, _ context: inout DecodingContext, _ decode: Decode) {
+  func decode(_ node: YAMLNode?, _ context: inout DecodingContext) {
     context.component = name
     let primary = parameters.firstIndex { $0.isPrimary }
     let isWhole = primary.map { parameters[$0].isWhole } ?? false
     if let node, !(node.isNull && !isWhole) {
       if let entries = node.entries, !isWhole, !isPrimary(entries, primary.map { parameters[$0] }, context.sources) {
-        self.entries(entries, &context, decode)
+        self.entries(entries, &context)
       } else if let primary {
         given.insert(parameters[primary].name)
-        decode(primary, node, &context)
+        value(primary, node, &context)
       } else {
         context.diagnostics.report(
           Diagnostic(
@@ -262,7 +276,7 @@ private struct GivenArguments {
               : "Its parameters are " + parameters.map { "'\($0.name)'" }.joined(separator: ", ")))
       }
     }
-    beside(&context, decode)
+    beside(&context)
     for parameter in parameters where parameter.isRequired && !given.contains(parameter.name) {
       context.diagnostics.report(
         Diagnostic(
@@ -287,7 +301,7 @@ private struct GivenArguments {
   }
 
   /// Decodes the parameters beside the component key.
-  private mutating func beside(_ context: inout DecodingContext, _ decode: Decode) {
+  private func beside(_ context: inout DecodingContext) {
     for option in context.beside {
       let key = option.key.value
       let place = parameters.firstIndex { $0.name == key }
@@ -300,11 +314,11 @@ private struct GivenArguments {
         continue
       }
       given.insert(key)
-      decode(place, option.value, &context)
+      value(place, option.value, &context)
     }
   }
 
-  private mutating func entries(_ entries: [YAMLEntry], _ context: inout DecodingContext, _ decode: Decode) {
+  private func entries(_ entries: [YAMLEntry], _ context: inout DecodingContext) {
     for entry in entries {
       let renamed = parameters.firstIndex { $0.formerName == entry.name }
       if let renamed { context.renamed(entry, to: parameters[renamed].name) }
@@ -313,7 +327,7 @@ private struct GivenArguments {
         continue
       }
       given.insert(parameters[place].name)
-      decode(place, entry.value, &context)
+      value(place, entry.value, &context)
     }
   }
 }

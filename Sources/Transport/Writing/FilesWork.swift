@@ -81,8 +81,8 @@ final class FilesWork: @unchecked Sendable {
       guard isDone(command) else { return ended }
       commands.removeFirst()
     }
-    checkForEnd()
     while let open = waiting.first {
+      checkForEnd()
       guard write(open) else { return ended }
       waiting.removeFirst()
     }
@@ -349,7 +349,7 @@ final class FilesWork: @unchecked Sendable {
 
   /// Syncs one file whose writes need that.
   private func sync(_ open: Open) {
-    checkForEnd()
+    if open.isUnsynced || open.work.nextSync != nil { checkForEnd() }
     if open.isUnsynced, failure == nil {
       do throws(PosixError) {
         try open.work.syncCalls.during { () throws(PosixError) in try open.work.file?.sync() }
@@ -374,7 +374,9 @@ final class FilesWork: @unchecked Sendable {
   /// Syncs what is written, and acknowledges it.
   func sync() {
     syncDue = nil
-    checkForEnd()
+    // What is synced and acknowledged is not lost when the writer is given up.
+    let isBehind = open.values.contains { $0.isUnsynced || $0.work.nextSync != nil }
+    if isBehind || !unsynced.isEmpty || !leaving.isEmpty { checkForEnd() }
     let left = leaving
     leaving = []
     let files = left + open.values.lazy.filter(\.isUnsynced).compactMap(\.work.file)
