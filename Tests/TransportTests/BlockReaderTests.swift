@@ -10,6 +10,8 @@ import Testing
     _ file: FileDescriptor, _ change: (inout BlockReader.Options) -> Void = { _ in }
   ) throws -> (Collector, BlockReader) {
     var options = BlockReader.Options()
+    // Other tests read at the same time.
+    options.allBlocks = .max
     change(&options)
     let seen = Collector()
     let reader = try BlockReader(file, options: options)
@@ -224,6 +226,27 @@ import Testing
     let isLarge = seen.state.withLock { $0.blocks.dropLast().map { $0.slab.count > 400_000 } }
     #expect(isLarge.count > 10)
     #expect(zip(isLarge, isLarge.dropFirst()).count { $0 != $1 } <= 2, "\(isLarge)")
+  }
+
+  /// Others begin to read after the first block, whose sample has no end of a line.
+  @Test(arguments: [BlockReader.Options.Mode.lines, .bytes])
+  func blocksBecomeSmallerWhenOthersRead(_ mode: BlockReader.Options.Mode) throws {
+    let directory = ScratchDirectory()
+    let text = (0..<60).map { "\($0) " + String(repeating: "x", count: 10_000) + "\n" }.joined()
+    directory.append(text, to: "long")
+    var options = BlockReader.Options()
+    options.mode = mode
+    options.allBlocks = 128 << 10
+    let reader = try BlockReader(try FileDescriptor.openForReading(directory("long")), options: options)
+    let others = (0..<8).map { _ in ActiveReader() }
+    let seen = Collector()
+    try reader.start(deliver: { seen.take($0) }, end: { seen.end($0) })
+    #expect(seen.waitForEnd() == .finished(offset: Int64(text.utf8.count)))
+    withExtendedLifetime(others) {}
+    #expect(seen.text == text)
+    let sizes = seen.state.withLock { $0.blocks.map(\.slab.count) }
+    // A read of 8 KiB, behind the start of a line.
+    #expect(sizes.dropFirst().allSatisfy { $0 <= 20 << 10 }, "\(sizes)")
   }
 
   @Test func readsWholeStreamsUpToALimit() throws {

@@ -43,16 +43,7 @@ struct BlockReading {
   private static let linesWanted = 16_384
   /// The smallest read, unless the options ask for less or many readers run.
   private static let leastBlock = 128 << 10
-  private static let leastOfMany = 8 << 10
-  private var presence: Presence? = Presence()
-
-  /// Counts one reader, as long as it lives.
-  private final class Presence: Sendable {
-    private static let all = Atomic(0)
-    static var count: Int { all.load(ordering: .relaxed) }
-    init() { Self.all.add(1, ordering: .relaxed) }
-    deinit { Self.all.subtract(1, ordering: .relaxed) }
-  }
+  private var active: ActiveReader? = ActiveReader()
   /// The size of a sample that shows how long lines are.
   private static let sampleBytes = 4096
   /// The most pieces of small files that are delivered together.
@@ -68,7 +59,7 @@ struct BlockReading {
     start = options.offset
     offset = options.offset
     checksStart = options.refusesCompressed && options.offset == 0 && options.beginning == nil
-    lineBlock = min(options.blockBytes, Self.leastBlock, max(Self.leastOfMany, Self.share(options)))
+    lineBlock = min(options.blockBytes, Self.leastBlock, max(ActiveReader.leastBlock, Self.share(options)))
     lines = LineAssembler(
       maxLine: options.maxLine, policy: options.whenTooLong, offset: options.offset, pool: Self.pool(lineBlock))
     if let rest = options.beginning { begin(with: rest) }
@@ -159,7 +150,7 @@ struct BlockReading {
       pieces.append(.end(end))
       isOver = true
       buffer = nil
-      presence = nil
+      active = nil
     } while !isOver && (pieces.isEmpty || stop == nil && bytes < enough && pieces.count < Self.mostPieces)
     defer { number += 1 }
     return number
@@ -289,7 +280,8 @@ struct BlockReading {
       count += 1
       rest = UnsafeRawBufferPointer(rebasing: rest[(UnsafeRawPointer(feed) - start + 1)...])
     }
-    let wanted = count == 0 ? Int.max : sample.count / count * Self.linesWanted
+    // Half of the numbers leave room for a quarter more.
+    let wanted = count == 0 ? Int.max / 2 : sample.count / count * Self.linesWanted
     var block = self.block(for: wanted)
     // Less only if lines have become clearly shorter: near a limit, memory would be reallocated with every other read.
     if block < lineBlock { block = min(self.block(for: wanted + wanted / 4), lineBlock) }
@@ -298,13 +290,13 @@ struct BlockReading {
     lines.pool = Self.pool(block)
   }
 
-  private static func share(_ options: BlockReader.Options) -> Int { options.allBlocks / max(1, Presence.count) }
+  private static func share(_ options: BlockReader.Options) -> Int { ActiveReader.share(of: options.allBlocks) }
 
   private func block(for wanted: Int) -> Int {
     var block = options.blockBytes
     while block / 2 >= max(wanted, Self.leastBlock) { block /= 2 }
     let share = Self.share(options)
-    while block > share, block / 2 >= Self.leastOfMany { block /= 2 }
+    while block > share, block / 2 >= ActiveReader.leastBlock { block /= 2 }
     return block
   }
 
@@ -313,7 +305,8 @@ struct BlockReading {
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
     guard file != nil else { return .finished(offset: place) }
-    let buffer = buffer ?? Slab(capacity: options.blockBytes)
+    let size = block(for: .max)
+    let buffer = if let buffer, buffer.capacity == size { buffer } else { Slab(capacity: size) }
     self.buffer = buffer
     let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
     guard let count = try fill(room) else { return .stopped(offset: place) }
