@@ -92,6 +92,7 @@ extension File {
       options.maxLine = parameters.maxLine.bytes
       options.whenTooLong = parameters.whenTooLong.policy
       options.endsAnywhere = parameters.decoding.framing == .anywhere
+      options.allBlocks = execution.services.memory.ofReaders
       options.rotateWait = parameters.rotateWait
       options.links = parameters.followLinks.policy
       options.watch = parameters.watch.method

@@ -90,6 +90,18 @@ import Testing
     #expect(newest.last == true && newest.dropLast().allSatisfy { !$0 } && newest.count > 1)
   }
 
+  @Test func blocksAreSmallWhereManyRead() throws {
+    let text = (0..<5000).map { "line \($0)\n" }.joined()
+    directory.append(text, to: "a.log")
+    let others = (0..<8).map { _ in ActiveReader() }
+    let running = try Following([directory("a.log")]) { $0.allBlocks = 64 << 10 }
+    #expect(running.seen.wait(for: text))
+    withExtendedLifetime(others) {}
+    let sizes = running.seen.state.withLock { $0.files.map(\.lines.slab.count) }
+    // And the start of a line before.
+    #expect(sizes.allSatisfy { $0 <= 9 << 10 }, "\(sizes)")
+  }
+
   /// Whoever starts it may be the one that has to take in what it tells.
   @Test func reportsNothingOnTheThreadThatStartsIt() throws {
     for name in ["a.log", "b.log", "c.log"] { directory.append("line\n", to: name) }

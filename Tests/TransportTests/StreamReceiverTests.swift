@@ -83,6 +83,36 @@ import Testing
     }
   }
 
+  /// What is handed over together is no more than the share of the receiver in the memory of the process.
+  @Test func littleIsHandedOverTogetherWhereMemoryIsSmall() throws {
+    var options = StreamReceiver.Options()
+    options.memory = MemoryBudget(1 << 20)
+    let receiver = try StreamReceiver(.unix(path: folder("s"), isDatagram: false), options)
+    let sizes = Guarded<[Int]>([])
+    let hasSent = Guarded(false)
+    try receiver.start(
+      notify: { _ in },
+      deliver: { pieces in
+        _ = hasSent.wait(until: monotonicNow() + 60_000_000_000) { $0 ? true : nil }
+        let size = pieces.reduce(0) { sum, piece in sum + (piece.rows?.bytes ?? 0) }
+        sizes.withLock { $0.append(size) }
+        sizes.notify()
+        return true
+      })
+    let client = try #require(SocketClient(path: folder("s")))
+    let text = (0..<10_000).map { "\($0 + 10_000_000)\n" }.joined()
+    client.send("first\n")
+    client.send(text)
+    hasSent.withLock { $0 = true }
+    hasSent.notify()
+    let all = 6 + text.utf8.count
+    let found = sizes.wait(until: monotonicNow() + 60_000_000_000) { $0.reduce(0, +) == all ? $0 : nil }
+    // Two reads of 16 KiB, because the first may have been a few bytes less.
+    let batches = try #require(found)
+    #expect(batches.allSatisfy { $0 <= 33 << 10 }, "\(batches)")
+    receiver.cancel()
+  }
+
   /// A check of the file refuses such options; a receiver that has them all the same says so at its start.
   @Test func aDecoderThatCannotBeMadeFailsTheStart() throws {
     var decoding = DecoderOptions(.regex)

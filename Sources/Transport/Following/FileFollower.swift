@@ -85,6 +85,8 @@ package final class FileFollower: Sendable {
     package var endsAnywhere = false
     /// The largest read in bytes.
     package var blockBytes = 256 << 10
+    /// The limit of the blocks of all readers of this process together, one block each, as in ``BlockReader/Options/allBlocks``.
+    package var allBlocks = 4 << 20
     /// How long a line may wait for others during fast growth, which is sixteen reads with data within four times this.
     package var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.

@@ -6,6 +6,9 @@ import PipelineCore
 extension FollowerWork {
   func readFiles() {
     let time = monotonicNow()
+    // As long as a block waits for its turn, too.
+    let reader = ActiveReader()
+    defer { withExtendedLifetime(reader) {} }
     var found = false
     defer {
       if found, inotify != nil { pace.found(at: time) } else { pace.foundNothing() }
@@ -17,7 +20,7 @@ extension FollowerWork {
       do throws(PosixError) {
         while left > 0 {
           if stop.isAwake { return }
-          let progress = try file.read(options.blockBytes, small: small) {
+          let progress = try file.read(blockBytes, small: small) {
             deliver($0, of: file, isNewest: $1)
           }
           if file.isUnreadable {
@@ -52,6 +55,11 @@ extension FollowerWork {
         }
       }
     }
+  }
+
+  /// The largest read now.
+  private var blockBytes: Int {
+    min(options.blockBytes, max(ActiveReader.leastBlock, ActiveReader.share(of: options.allBlocks)))
   }
 
   func deliver(_ lines: LineBlock, of file: FollowedFile, isNewest: Bool = false) {

@@ -1,6 +1,5 @@
 import Glibc
 import PipelineCore
-import Synchronization
 
 /// The progress of a `BlockReader`, with the start of an incomplete line. Used by one thread at a time.
 struct BlockReading {
@@ -306,7 +305,8 @@ struct BlockReading {
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
     guard file != nil else { return .finished(offset: place) }
     let size = block(for: .max)
-    let buffer = if let buffer, buffer.capacity == size { buffer } else { Slab(capacity: size) }
+    let fitting = self.buffer.flatMap { $0.capacity == size ? $0 : nil }
+    let buffer = fitting ?? Slab(capacity: size)
     self.buffer = buffer
     let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
     guard let count = try fill(room) else { return .stopped(offset: place) }

@@ -178,6 +178,10 @@ package final class StreamReceiver: Sendable {
     private var pieces: [Piece] = []
     private var ready = [rx_ready](repeating: rx_ready(), count: 256)
     private let readBytes = 64 << 10
+    /// The least read: a record of TLS, so that none is left in its session, where the poller does not see it.
+    private let leastRead = 16 << 10
+    /// The bytes read since pieces were last handed over.
+    private var taken = 0
 
     init(
       _ owner: StreamReceiver, _ poller: Int32, _ notify: @escaping @Sendable (Notice) -> Void,
@@ -205,13 +209,26 @@ package final class StreamReceiver: Sendable {
       var goesOn = handOverPieces()
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
-        for event in ready.prefix(max(count, 0)) { handle(event) }
+        // As long as a block waits for its turn, too.
+        let reader = ActiveReader()
+        for event in ready.prefix(max(count, 0)) where goesOn {
+          handle(event)
+          // What many connections have sent is handed over in parts.
+          if taken >= share { goesOn = handOverPieces() }
+        }
         keepTime()
         endEvents()
-        goesOn = handOverPieces()
+        goesOn = goesOn && handOverPieces()
+        withExtendedLifetime(reader) {}
       }
       end(goesOn)
       count()
+    }
+
+    /// How many bytes are read before they are handed over, from one connection as from all.
+    private var share: Int {
+      guard let memory = options.memory else { return readBytes * 4 }
+      return min(readBytes * 4, max(leastRead, ActiveReader.share(of: memory.ofReaders)))
     }
 
     private func endEvents() {
@@ -468,16 +485,18 @@ package final class StreamReceiver: Sendable {
     private func readPart(_ tag: UInt64, _ connection: Connection, until limit: Int?) {
       if connection.pausedUntil > now, limit == nil { return }
       // Others have their turn after a few reads, or one would keep them waiting.
-      var rest = limit ?? (readBytes * 4)
+      var rest = limit ?? share
+      let part = min(readBytes, rest)
       while rest > 0 {
         let isStream = options.decodesStream
-        let space = isStream ? connection.lines.space(readBytes) : connection.cutter.space(readBytes)
+        let space = isStream ? connection.lines.space(part) : connection.cutter.space(part)
         let outcome =
           connection.session?.read(space) ?? Self.receive(connection.descriptor, space)
         switch outcome {
         case .bytes(let count):
           connection.lastRead = now
           rest -= count
+          taken += count
           if isStream {
             connection.lines.filled(count) { take($0, connection) }
           } else if let block = connection.cutter.filled(count), take(block, connection) {
@@ -612,6 +631,7 @@ package final class StreamReceiver: Sendable {
       let before = monotonicNow()
       let goesOn = deliver(pieces)
       pieces = []
+      taken = 0
       waited &+= monotonicNow() &- before
       return goesOn
     }
