@@ -34,6 +34,9 @@ final class KeyedJoiningDecoder: EventDecoder {
     var fault: RejectReason?
     /// When its last line came.
     var last: Int64 = 0
+    /// The incomplete events whose last lines came before and after that.
+    unowned(unsafe) var older: Group?
+    unowned(unsafe) var newer: Group?
 
     init(_ key: [UInt8], first: Int64, start: Int64) {
       (self.key, self.first, self.start) = (key, first, start)
@@ -47,6 +50,9 @@ final class KeyedJoiningDecoder: EventDecoder {
   private var waiting: [Group] = []
   private var head = 0
   private var open: [[UInt8]: Group] = [:]
+  /// Of the incomplete events, the one that is silent for the longest, and the one whose line came last.
+  private var silent: Group?
+  private var newest: Group?
   /// How much text was decoded. Positions in the text are not input offsets: text that was converted has another length.
   private var textEnd: Int64 = 0
   /// The text from the first waiting event on, up to the block at hand.
@@ -93,7 +99,7 @@ final class KeyedJoiningDecoder: EventDecoder {
 
   func setTime(_ now: Int64) { time = now }
 
-  var dueAt: Int64? { open.values.reduce(nil) { due, one in min(due ?? .max, one.last &+ joining.wait.nanoseconds) } }
+  var dueAt: Int64? { silent.map { $0.last &+ joining.wait.nanoseconds } }
 
   func endOnlyDue(at now: Int64) { dueTime = pendingOffset == nil ? nil : now }
 
@@ -119,6 +125,8 @@ final class KeyedJoiningDecoder: EventDecoder {
     waiting = []
     head = 0
     open = [:]
+    silent = nil
+    newest = nil
     textEnd = 0
     held = []
     discarding = [:]
@@ -244,7 +252,7 @@ final class KeyedJoiningDecoder: EventDecoder {
     group.latest = offset
     group.bytes += line.count
     group.isMidLine = isPiece
-    group.last = time
+    touch(group)
     if group.bytes > joining.maxBytes, group.lines.count > 1 {
       group.fault = .tooLong(limit: joining.maxBytes)
       complete(group)
@@ -257,7 +265,28 @@ final class KeyedJoiningDecoder: EventDecoder {
 
   private func complete(_ group: Group) {
     group.isComplete = true
+    unlink(group)
     open[group.key] = nil
+  }
+
+  /// A line of an incomplete event has come: time does not run backwards, so it is the last of them.
+  private func touch(_ group: Group) {
+    group.last = time
+    if newest === group { return }
+    unlink(group)
+    group.older = newest
+    newest?.newer = group
+    newest = group
+    if silent == nil { silent = group }
+  }
+
+  private func unlink(_ group: Group) {
+    if silent === group { silent = group.newer }
+    if newest === group { newest = group.older }
+    group.older?.newer = group.newer
+    group.newer?.older = group.older
+    group.older = nil
+    group.newer = nil
   }
 
   /// Ends the oldest events as long as there are too many, or they began too long ago.

@@ -332,6 +332,35 @@ import Testing
     #expect(decoder.pendingOffset == 12)
   }
 
+  @Test func theKeyThatIsSilentForTheLongestIsDueFirst() throws {
+    var options = keyed(.start(#"\d"#))
+    options.join?.wait = .seconds(1)
+    let decoder = try options.decoder()
+    let (arena, rows) = (Arena(), RowBatch())
+    var offset: Int64 = 0
+    func due(after text: String, at time: Int64) -> Int64? {
+      decoder.setTime(time)
+      let slab = Slab(Array(text.utf8))
+      decoder.decode(slab, 0..<slab.count, offset: offset, isLast: false, arena: arena, into: rows)
+      offset += Int64(slab.count)
+      arena.keep(slab)
+      return decoder.dueAt.map { $0 - 1_000_000_000 }
+    }
+    #expect(due(after: "a 1\n", at: 0) == 0)
+    #expect(due(after: "b 1\nc 1\n", at: 1) == 0)
+    #expect(due(after: "c x\n", at: 2) == 0)
+    #expect(due(after: "a x\n", at: 3) == 1)
+    // Another event of a key begins, and ends the one before.
+    #expect(due(after: "b 2\n", at: 4) == 2)
+    #expect(due(after: "c 2\n", at: 5) == 3)
+    #expect(due(after: "a 2\n", at: 6) == 4)
+    decoder.endOnlyDue(at: 1_000_000_005)
+    #expect(decoder.endRow(offset: offset, arena: arena, into: rows))
+    #expect(decoder.dueAt == 1_000_000_006)
+    decoder.reset()
+    #expect(decoder.dueAt == nil)
+  }
+
   /// Any text, in any cut: nothing traps, and what is held stays within the limits.
   @Test func anyText() throws {
     var dice = SplitMix(7)
