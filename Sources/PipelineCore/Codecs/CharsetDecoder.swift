@@ -48,6 +48,8 @@ final class CharsetDecoder: EventDecoder {
   }
 
   var undecoded: [UInt8]? {
+    // The other decoder may need the start of the input, or have discarded a part of it.
+    if inner.undecoded == nil { return nil }
     guard let pending = inner.pendingOffset else { return isSkipping ? nil : held }
     guard !isSkipping, !hasGap, open.first?.offset == pending else { return nil }
     return open.flatMap(\.bytes) + held

@@ -40,6 +40,19 @@ import Testing
     (options(.text, charset: "utf-16"), utf16("ab\ncé\u{1F600}\n\nd"), false),
   ]
 
+  /// A part of an event that has left is among the bytes behind the pending place, also behind a conversion.
+  @Test(arguments: [nil, "latin1"] as [String?]) func arePartsOfEventsThatHaveLeft(_ charset: String?) throws {
+    var options = Self.options(.text, join: .start(#"\d"#), charset: charset)
+    options.join?.key = #"^\w+"#
+    let decoder = try options.decoder()
+    let (arena, rows) = (Arena(), RowBatch())
+    let slab = Slab(Array("a 1\nb 1\na x\na 2\n".utf8))
+    decoder.decode(slab, 0..<slab.count, offset: 0, isLast: false, arena: arena, into: rows)
+    #expect(rows.rows.map { written($0.value) } == [#""a 1\na x""#])
+    #expect(decoder.pendingOffset == 4)
+    #expect(decoder.undecoded == nil)
+  }
+
   @Test(arguments: cases.indices) func areTheBytesBehindThePendingPlace(_ index: Int) throws {
     let (options, input, mayBeGone) = Self.cases[index]
     var found = 0
