@@ -54,7 +54,7 @@ final class CSVDecoder: EventDecoder {
   private let areStrings: Bool
   private let emptyIsNull: Bool
   @exclusivity(unchecked) private var names: FieldNames?
-  /// The text of the header row.
+  /// The text of the header row; before it, ``text(ofSkipped:)``.
   private(set) var memory: [UInt8] = []
   /// The start of an incomplete row, and its input offset.
   private let carried = OutputBuffer()
@@ -121,11 +121,20 @@ final class CSVDecoder: EventDecoder {
   }
   var undecoded: [UInt8]? { isBeforeRows ? nil : Array(carried.bytes) }
 
+  /// Stands for the header after lines that were rejected because there was none among those before. No row begins with a line feed.
+  private static func text(ofSkipped lines: Int) -> [UInt8] { [0x0A] + Array("\(lines)".utf8) }
+
+  private static func skipped(in memory: [UInt8]) -> Int? {
+    guard memory.first == 0x0A, let lines = Int(String(decoding: memory.dropFirst(), as: UTF8.self)) else { return nil }
+    return max(0, min(lines, .max / 2))
+  }
+
   func reset(memory: [UInt8]) {
     carried.clear()
-    self.memory = []
-    isSkipping = options.skips && memory.isEmpty
-    skipped = 0
+    let known = options.header == .firstRow ? Self.skipped(in: memory) : nil
+    self.memory = known == nil ? [] : memory
+    isSkipping = options.skips && (memory.isEmpty || known != nil)
+    skipped = known ?? 0
     skippedFrom = nil
     firstSkipped = []
     isReported = false
@@ -133,7 +142,7 @@ final class CSVDecoder: EventDecoder {
     if options.header != .firstRow { self.memory = memory }
     guard options.header == .firstRow else { return }
     names = nil
-    if !memory.isEmpty {
+    if !memory.isEmpty, known == nil {
       let slab = Slab(memory)
       setHeader(slab.bytes)
     }
@@ -177,6 +186,8 @@ final class CSVDecoder: EventDecoder {
   private func skip(
     _ text: UnsafeRawBufferPointer, from first: Int, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
   ) -> Int {
+    let most = options.skipLines + CSVDecoding.mostSkipped
+    defer { if skipped > most, options.header == .firstRow { memory = Self.text(ofSkipped: skipped) } }
     var at = first
     while at < text.count {
       let end = text.offset(of: 0x0A, from: at) ?? text.count
@@ -189,14 +200,14 @@ final class CSVDecoder: EventDecoder {
       if skippedFrom == nil { skippedFrom = offset &+ Int64(at) }
       if skipped == 0 { firstSkipped = Array(line.part(0, min(line.count, 1024))) }
       skipped += 1
-      if skipped > options.skipLines + CSVDecoding.mostSkipped {
+      if skipped > most {
         rows.reject(line, offset: offset &+ Int64(at), .noHeader(lines: skipped - 1))
         // What is rejected is not read again. Where the next line begins, only that line tells: text may have been converted.
         skippedFrom = nil
       }
       at = end + 1
     }
-    if isLast, let skippedFrom, skipped <= options.skipLines + CSVDecoding.mostSkipped, !isReported {
+    if isLast, let skippedFrom, skipped <= most, !isReported {
       let head = firstSkipped.withUnsafeBytes { arena.copy($0) }
       rows.reject(head, offset: skippedFrom, .noHeader(lines: skipped))
       isReported = true

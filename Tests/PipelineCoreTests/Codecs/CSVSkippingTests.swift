@@ -38,6 +38,30 @@ import Testing
     #expect("\(RejectReason.noHeader(lines: 1000))" == "no header in the first 1000 lines")
   }
 
+  @Test func aMissingHeaderIsKnownAfterARestart() throws {
+    let options = csv(headerAt: "^id,")
+    let decoder = try options.decoder()
+    let (arena, rows) = (Arena(), RowBatch())
+    let first = Slab(Array(String(repeating: "x\n", count: 1001).utf8))
+    decoder.decode(first, 0..<first.count, offset: 0, isLast: false, arena: arena, into: rows)
+    #expect(decoder.pendingOffset == nil)
+    #expect(rows.rejected.count == 1)
+    let another = try options.decoder()
+    another.reset(memory: decoder.memory)
+    rows.clear()
+    let second = Slab(Array("y\nid,a\n1,2\n".utf8))
+    another.decode(second, 0..<second.count, offset: 2002, isLast: true, arena: arena, into: rows)
+    #expect(rows.rejected.map { "\($0.reason)" } == ["no header in the first 1001 lines"])
+    #expect(rows.rows.map { "\(written($0.value))@\($0.offset)" } == [#"{"id":"1","a":"2"}@2009"#])
+    // The header stands in for it now.
+    let last = try options.decoder()
+    last.reset(memory: another.memory)
+    rows.clear()
+    let third = Slab(Array("3,4\n".utf8))
+    last.decode(third, 0..<third.count, offset: 2013, isLast: true, arena: arena, into: rows)
+    #expect(rows.rows.map { "\(written($0.value))@\($0.offset)" } == [#"{"id":"3","a":"4"}@2013"#])
+  }
+
   @Test func optionsThatExcludeEachOther() {
     for (options, message) in [
       (csv(headerAt: "(", .firstRow), "does not compile"), (csv(headerAt: "", .firstRow), "is empty"),
