@@ -22,6 +22,13 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
 
   package init() {}
 
+  /// A datagram ends its last line.
+  private static let decodeConditions: [String: Applicability] = {
+    var conditions = DecodeParameter.withCharsetAndJoin
+    conditions["container.wait"] = .all([.word("/kind", ["stream"]), .without("/join")])
+    return conditions
+  }()
+
   package static let spec = ComponentSpec<UnixSocket>(
     "unix",
     summary: "Receives messages over a Unix socket, as a stream or as datagrams.",
@@ -38,7 +45,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
       .init(
         "mode", \.mode, applies: .notBegins("path", ["systemd:", "@"]),
         "The permissions of the socket, in octal digits."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharsetAndJoin, "How messages are decoded into events."),
+      .init("decode", \.decode, nested: decodeConditions, "How messages are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),

@@ -217,6 +217,10 @@ import Transport
       "unix: { path: /a, kind: datagram, framing: nul }",
       "'framing' of 'unix' has no effect with 'kind: datagram'"
     ),
+    (
+      "unix: { path: /a, kind: datagram, decode: { container: { wait: 2s } } }",
+      "'wait' of 'decode.container' has no effect with 'kind: datagram'"
+    ),
     ("unix: { path: /a, mode: '999' }", "'999' is no permissions of a socket"),
     ("unix: ''", "a Unix socket needs a path"),
     ("unix: \"/a\\0b\"", "the path of a Unix socket holds a NUL character"),

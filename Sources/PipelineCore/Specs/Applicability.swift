@@ -115,8 +115,8 @@ public indirect enum Applicability: Sendable, Equatable {
     switch self {
     case .with(let name): setting(name).node != nil
     case .without(let name): setting(name).node == nil
-    case .word(let name, let words): setting(name).words.map { $0.contains(where: words.contains) } ?? true
-    case .notWord(let name, let words): setting(name).words.map { !$0.contains(where: words.contains) } ?? true
+    case .word(let name, let words): setting(name).words.map { $0.contains { Self.has(words, $0) } } ?? true
+    case .notWord(let name, let words): setting(name).words.map { !$0.contains { Self.has(words, $0) } } ?? true
     case .begins(let name, let starts):
       setting(name).words.map { $0.contains { Self.begins($0, starts) } } ?? true
     case .notBegins(let name, let starts):
@@ -126,6 +126,12 @@ public indirect enum Applicability: Sendable, Equatable {
     case .any(let parts): parts.contains { $0.holds(setting) }
     case .never: false
     }
+  }
+
+  /// Whether `word` is one of `words`. Ignores case, as names of charsets do; where case counts, another one is an error of its own.
+  private static func has(_ words: [String], _ word: String) -> Bool {
+    let word = word.lowercased()
+    return words.contains { $0.lowercased() == word }
   }
 
   /// Whether `text` begins with one of `starts`, which are in lower case. Ignores case, as URL schemes do.
@@ -243,7 +249,7 @@ extension Applicability {
       if let written = setting(name).node?.string { return "with '\(plain(name)): \(Printable.cut(written))'" }
       return "without \(Self.settings(name, words, "'"))"
     case .notWord(let name, let words):
-      let found = (setting(name).words ?? []).filter(words.contains)
+      let found = (setting(name).words ?? []).filter { Self.has(words, $0) }
       return "with \(Self.settings(name, found.isEmpty ? words : found, "'"))"
     case .begins(let name, let starts):
       return "unless '\(plain(name))' begins with \(starts.map { "'\($0)'" }.joined(separator: " or "))"

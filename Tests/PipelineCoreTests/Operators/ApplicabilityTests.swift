@@ -263,6 +263,10 @@ import Testing
       "'invalidUTF8' of 'decode.text' has no effect with 'charset: latin1'"
     ),
     (
+      "sources: { a: { file: { path: a, charset: Latin1, decode: { text: { invalidUTF8: replace } } } } }\nsinks: { o: { from: a, discard: {} } }",
+      "'invalidUTF8' of 'decode.text' has no effect with 'charset: Latin1'"
+    ),
+    (
       "sources: { a: { stdin: { charset: shift_jis, decode: { lines: { invalidUTF8: bytes } } } } }\nsinks: { o: { from: a, discard: {} } }",
       "'invalidUTF8: bytes' has no effect with 'charset: shift_jis': what is no text in it is rejected"
     ),
