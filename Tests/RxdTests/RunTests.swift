@@ -228,6 +228,36 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
+  /// A file that was rotated away cannot be opened anew without a descriptor: what is written waits for one.
+  @Test func aRotatedFileWaitsForADescriptor() throws {
+    let folder = try Scratch()
+    let out = folder.path + "/out.ndjson"
+    let file = try folder.write(
+      "copy.yaml",
+      """
+      sources: { lines: { stdin: { decode: ndjson } } }
+      sinks: { out: { from: lines, file: { path: \(out), encode: ndjson } } }
+
+      """)
+    let watch = try FolderWatch(URL(fileURLWithPath: out).deletingLastPathComponent().path)
+    func awaitContent() -> String? {
+      watch.first { (try? String(contentsOfFile: out, encoding: .utf8)).flatMap { $0.isEmpty ? nil : $0 } }
+    }
+    let process = try RunningRxd([file, "--log-format", "text"])
+    process.write("{\"n\":0}\n")
+    #expect(awaitContent() == "{\"n\":0}\n")
+    try FileManager.default.moveItem(atPath: out, toPath: out + ".1")
+    try process.limit("--nofile=4:")
+    process.write("{\"n\":1}\n")
+    let reported = try process.errorLine(with: "Too many open files")
+    #expect(reported.contains("cannot open \(out): ") && reported.contains("; waiting until it can be written"))
+    try process.limit("--nofile=1024:")
+    #expect(awaitContent() == "{\"n\":1}\n")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    #expect(try String(contentsOfFile: out + ".1", encoding: .utf8) == "{\"n\":0}\n")
+  }
+
   /// A file that may not grow stands for a full disk.
   @Test func whatAFullDiskDidNotTakeIsNotOut() throws {
     let folder = try Scratch()

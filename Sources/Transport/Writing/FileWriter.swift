@@ -6,8 +6,8 @@ import Synchronization
 /// share, to a stream, which may block for as long as its reader pleases, on one of its own.
 ///
 /// Blocks that queue up during a write are written together. Each block's completion is called exactly once, in order,
-/// on the thread that wrote it. The writer waits while the disk is full (`trouble` is called); after any other failure
-/// it has failed for good: all queued and later blocks complete with that error, and with the number of their bytes
+/// on the thread that wrote it. The writer waits while the disk or the table of descriptors is full (`trouble` is called);
+/// after any other failure it has failed for good: all queued and later blocks complete with that error, and with the number of their bytes
 /// written before it.
 ///
 /// Appending to a file whose last line lacks its newline, as after a crash, writes a newline first, so that no new line
@@ -171,7 +171,7 @@ package final class FileWriter: Sendable {
   package let resumption: Resumption?
 
   /// Opens the target.
-  /// - Parameter trouble: Called on the writer's thread when the disk is full, once for each time, and with nil when it has room again.
+  /// - Parameter trouble: Called on the writer's thread when it waits for room, once for each time, and with nil when it has some again.
   package init(
     _ target: Target, options: Options = Options(),
     trouble: @escaping @Sendable (PosixError?) -> Void = { _ in }
@@ -223,7 +223,7 @@ package final class FileWriter: Sendable {
   /// The bytes waiting or being written.
   package var queuedBytes: Int { state.withLock { $0.bytes } }
 
-  /// Whether the disk has no room for what is to be written.
+  /// Whether the disk, or the table of descriptors, has no room for what is to be written.
   package var isDiskFull: Bool { state.withLock { $0.refused != nil } }
 
   /// Why nothing is written any more; nil while the writer works.

@@ -98,8 +98,8 @@ final class WriterWork: @unchecked Sendable {
     var failure: PosixError?
     /// The number of bytes of the blocks, from the first on, that have been written nevertheless.
     var written = 0
-    /// When these blocks are to be written again, on the monotonic clock, perhaps with more behind them: the disk is full. What was written of them is
-    /// kept.
+    /// When these blocks are to be written again, on the monotonic clock, perhaps with more behind them: the disk, or the table of descriptors that a
+    /// moved file needs to be opened again, is full. What was written of them is kept.
     var retry: Int64?
   }
 
@@ -148,7 +148,7 @@ final class WriterWork: @unchecked Sendable {
       return Outcome()
     } catch {
       // After a failed sync, nothing is tried again.
-      if failure == nil, error.isFull, !isGivenUp {
+      if failure == nil, error.isShortage, !isGivenUp {
         if room.reason == nil { trouble(error) }
         return Outcome(retry: room.refused(error, madeProgress: taken > before))
       }
