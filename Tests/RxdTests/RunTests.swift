@@ -258,6 +258,29 @@ struct RunTests {
     #expect(try String(contentsOfFile: out + ".1", encoding: .utf8) == "{\"n\":0}\n")
   }
 
+  /// Of contents that wait for room only the newest is written: an older one may never have room.
+  @Test func newerContentReplacesWhatWaitsForRoom() throws {
+    let folder = try Scratch()
+    let out = folder.path + "/out.ndjson"
+    let file = try folder.write(
+      "latest.yaml",
+      """
+      sources: { values: { stdin: { decode: ndjson } } }
+      sinks: { out: { from: values, file: { path: \(out), mode: replace, encode: ndjson } } }
+
+      """)
+    let watch = try FolderWatch(URL(fileURLWithPath: out).deletingLastPathComponent().path)
+    let process = try RunningRxd([file, "--log-format", "text"])
+    try process.limit("--fsize=10000:")
+    process.write("\"\(String(repeating: "x", count: 20_000))\"\n")
+    try process.errorLine(with: "waiting until it can be written")
+    process.write("{\"n\":1}\n")
+    let content = watch.first { (try? String(contentsOfFile: out, encoding: .utf8)).flatMap { $0.isEmpty ? nil : $0 } }
+    #expect(content == "{\"n\":1}\n")
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   /// A file that may not grow stands for a full disk.
   @Test func whatAFullDiskDidNotTakeIsNotOut() throws {
     let folder = try Scratch()

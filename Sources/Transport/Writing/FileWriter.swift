@@ -26,7 +26,7 @@ package final class FileWriter: Sendable {
     case append(path: String, permissions: mode_t = 0o640)
     /// The same for a path below a directory that it cannot leave. Its directories are made if needed.
     case below(FileTree, path: String, permissions: mode_t = 0o640)
-    /// Each block replaces the content of the file atomically. Of waiting blocks only the newest is written.
+    /// Each block replaces the content of the file atomically. Of waiting blocks only the newest is written, also if they wait for room.
     case replace(path: String, permissions: mode_t = 0o640)
   }
 
@@ -332,7 +332,10 @@ package final class FileWriter: Sendable {
             return .rest(min(refused.retry, due ?? .max))
           }
           state.refused = nil
-          return .write(refused.blocks)
+          guard work.replaces else { return .write(refused.blocks) }
+          // Newer content takes the place of what has waited, which may never have room.
+          defer { state.queue = [] }
+          return .write(refused.blocks + state.queue)
         }
         if let blocks = take(&state) { return .write(blocks) }
         if state.closed, !state.isWriting { return .close }

@@ -36,8 +36,10 @@ final class WriterWork: @unchecked Sendable {
   let syncCalls: WriterCalls.Clock
   /// Writing to the target waits for a device only, not for a reader.
   private var waitsForDevice = false
+  /// Whether each block replaces the content of the file.
+  var replaces: Bool { if case .replace = target { true } else { false } }
   /// Whether writing may wait for a reader.
-  var mayBlock: Bool { if case .replace = target { false } else { !waitsForDevice } }
+  var mayBlock: Bool { !replaces && !waitsForDevice }
   /// The bytes that the system has taken of the present blocks.
   private var taken = 0
   /// The present blocks wait for room.
