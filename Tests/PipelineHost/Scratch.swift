@@ -22,6 +22,17 @@ package final class Scratch: Sendable {
 
   package func append(_ text: String, to name: String) { append(Array(text.utf8), to: name) }
 
+  /// Makes a file so large that the file system lets it grow no more: for its writer, as if the disk were full. False: the file system has no such limit.
+  package func makeFull(_ name: String) -> Bool {
+    append("", to: name)
+    var (fits, most) = (Int64(0), Int64.max)
+    while fits < most {
+      let size = fits + (most - fits) / 2 + (most - fits) % 2
+      if truncate(self(name), off_t(size)) == 0 { fits = size } else { most = size - 1 }
+    }
+    return truncate(self(name), off_t(fits)) == 0 && fits > 1 << 40
+  }
+
   package func read(_ name: String) -> String {
     String(decoding: FileManager.default.contents(atPath: self(name)) ?? Data(), as: UTF8.self)
   }

@@ -74,6 +74,32 @@ import Transport
     }
   }
 
+  /// What waits for many files counts, behind the first of them that takes nothing.
+  @Test func everyFileOfATemplateCounts() throws {
+    try #require(scratch.makeFull("0"))
+    let memory = MemoryBudget(Self.limit)
+    let source = TrackedSource()
+    let pipeline = try RealPipeline(
+      """
+      sources: { in: { never: {} } }
+      sinks:
+        out:
+          from: in
+          chain: [ { map: "{'file': event % 50, 'text': '\(String(repeating: "x", count: 10_000))'}" } ]
+          file: "\(scratch.path)/{{ event.file }}"
+      """, memory: memory
+    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    pipeline.run { source.feed.node != nil }
+    for number in 0..<400 { source.feed.send(number, [Int64(number)]) }
+    #expect(pipeline.run(within: .seconds(60)) { pipeline.executor.isInputPaused }, "\(pipeline.log)")
+    // Half of the budget, and what one turn adds.
+    #expect(memory.held > Self.limit / 4 && memory.held < Self.limit / 2 + (128 << 10), "\(memory.held)")
+    pipeline.inTurn { $0.execution.cancel() }
+    pipeline.run(within: .seconds(60)) { memory.held == 0 && pipeline.execution.hasClosed }
+    #expect(memory.held == 0)
+    #expect(!pipeline.executor.isInputPaused)
+  }
+
   /// However many pipelines there are, their queues stay within the budget together, and each may go on in turn.
   @Test func manyPipelinesShareTheBudget() throws {
     let memory = MemoryBudget(8 << 20)

@@ -44,16 +44,7 @@ import Testing
     seen.wait(until: monotonicNow() + 60_000_000_000) { condition($0) ? true : nil } ?? false
   }
 
-  /// Makes a file so large that the file system lets it grow no more: for its writer, as if the disk were full.
-  private func makeFull(_ name: String) throws {
-    folder.append("", to: name)
-    var (fits, most) = (Int64(0), Int64.max)
-    while fits < most {
-      let size = fits + (most - fits) / 2 + (most - fits) % 2
-      if truncate(folder(name), off_t(size)) == 0 { fits = size } else { most = size - 1 }
-    }
-    try #require(truncate(folder(name), off_t(fits)) == 0 && fits > 1 << 40)
-  }
+  private func makeFull(_ name: String) throws { try #require(folder.makeFull(name)) }
 
   /// Writes to a file that has room, while the others wait.
   private func writeBeside() throws {
