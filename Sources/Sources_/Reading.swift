@@ -74,7 +74,6 @@ extension DecoderOptions {
 struct DecodedPiece: Sendable {
   /// Set at the start of a file.
   var opened: FilePosition?
-  var file: FileDescriptor?
   /// Set after the last row of a file, if there are several files.
   var closesFile = false
   /// Nil if there is nothing to decode.
@@ -181,9 +180,9 @@ extension BlockDecoding {
       let endsEvent = block.longLine != nil && joinsLines
       let rows = decode(block.slab, offset: block.offset, isLast: endsEvent, isPassedOn: isPassedOn)
       return DecodedPiece(rows: rows, longLine: block.longLine, place: position(behind: block.endOffset))
-    case .opened(let start, let file):
+    case .opened(let start):
       reset()
-      return DecodedPiece(opened: start, file: file)
+      return DecodedPiece(opened: start)
     case .closed(let offset): return DecodedPiece(closesFile: true, rows: finish(offset))
     case .end(let end):
       switch end {

@@ -111,7 +111,7 @@ package final class DecodedBlock: @unchecked Sendable {
   private let decoding: BlockDecoding
 
   /// Its end in the input.
-  let end: Int64
+  package let end: Int64
 
   fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding, end: Int64) {
     self.slab = slab
@@ -123,6 +123,7 @@ package final class DecodedBlock: @unchecked Sendable {
   deinit { decoding.recycle(rows) }
 
   var batch: RowBatch { rows.batch }
-  var text: UnsafeRawBufferPointer { slab.bytes }
+  /// The input that was decoded, up to ``end``.
+  package var text: UnsafeRawBufferPointer { slab.bytes }
   var bytes: Int { slab.count }
 }
