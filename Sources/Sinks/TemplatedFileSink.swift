@@ -109,6 +109,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
             : error.operation.hasPrefix("open") ? "; events go to the file that had this path" : ""
           services.log(.error, label, error.message + rest)
         },
+        noted: { services.log(.error, label, $0.message) },
         cut: { path, bytes in
           services.log(
             .info, label,

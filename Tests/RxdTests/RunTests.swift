@@ -258,6 +258,40 @@ struct RunTests {
     #expect(try String(contentsOfFile: out + ".1", encoding: .utf8) == "{\"n\":0}\n")
   }
 
+  /// A full file that cannot be compressed is no reason to wait: rows go on.
+  @Test func whatCannotBeCompressedHoldsUpNothing() throws {
+    let folder = try Scratch()
+    let out = folder.path + "/out.ndjson"
+    let file = try folder.write(
+      "rotating.yaml",
+      """
+      sources: { lines: { stdin: { decode: ndjson } } }
+      sinks: { out: { from: lines, file: { path: \(out), encode: ndjson, rotate: { size: 20000B, compress: gzip } } } }
+
+      """)
+    let watch = try FolderWatch(URL(fileURLWithPath: out).deletingLastPathComponent().path)
+    func content(where isIt: (String) -> Bool) -> String? {
+      watch.first {
+        guard let text = try? String(contentsOfFile: out, encoding: .utf8), isIt(text) else { return nil }
+        return text
+      }
+    }
+    let process = try RunningRxd([file, "--log-format", "text"])
+    // Half of that is left when it is compressed.
+    let random = (0..<15_000).map { _ in String(format: "%02x", UInt8.random(in: 0 ... .max)) }.joined()
+    process.write("\"\(random)\"\n")
+    let first = content(where: { $0.utf8.count > 30_000 })
+    #expect(first != nil)
+    try process.limit("--fsize=10000:")
+    process.write("{\"n\":1}\n")
+    let next = content(where: { $0.utf8.count < 30_000 && !$0.isEmpty })
+    #expect(next == "{\"n\":1}\n")
+    let reported = try process.errorLine(with: "File too large")
+    #expect(!reported.contains("waiting"))
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   /// Of contents that wait for room only the newest is written: an older one may never have room.
   @Test func newerContentReplacesWhatWaitsForRoom() throws {
     let folder = try Scratch()

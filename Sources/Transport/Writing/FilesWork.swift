@@ -27,6 +27,7 @@ final class FilesWork: @unchecked Sendable {
   private let options: FilesWriter.Options
   private let cancellation: WakeEvent
   private let trouble: @Sendable (PosixError?) -> Void
+  private let noted: @Sendable (PosixError) -> Void
   private let cut: @Sendable (String, Int64) -> Void
   private var open: [ObjectIdentifier: Open] = [:]
   /// Commands that are not done yet.
@@ -56,16 +57,17 @@ final class FilesWork: @unchecked Sendable {
 
   init(
     _ tree: FileTree, _ options: FilesWriter.Options, _ cancellation: WakeEvent,
-    _ trouble: @escaping @Sendable (PosixError?) -> Void,
+    _ trouble: @escaping @Sendable (PosixError?) -> Void, _ noted: @escaping @Sendable (PosixError) -> Void,
     _ cut: @escaping @Sendable (String, Int64) -> Void
   ) {
     self.tree = tree
     self.options = options
     self.cancellation = cancellation
     self.trouble = trouble
+    self.noted = noted
     self.cut = cut
     system = options.sync.isLater ? FileSystemSync(tree.root) : nil
-    keeper = options.rotation.map { RotationKeeper(tree, $0, trouble, options.step) }
+    keeper = options.rotation.map { RotationKeeper(tree, $0, noted, options.step) }
   }
 
   /// The writer was given up: nothing waits any more.
@@ -237,7 +239,7 @@ final class FilesWork: @unchecked Sendable {
       } else if !open.hasReported {
         // The file goes on growing.
         open.hasReported = true
-        trouble(error)
+        noted(error)
       }
     }
   }
@@ -301,7 +303,7 @@ final class FilesWork: @unchecked Sendable {
         failure = error
       } else if !(known?.hasReported ?? false) {
         known?.hasReported = true
-        trouble(error)
+        noted(error)
       }
     }
     return true

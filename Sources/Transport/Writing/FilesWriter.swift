@@ -154,15 +154,17 @@ package final class FilesWriter: Sendable {
   /// Checks that the directory can be entered.
   /// - Parameters:
   ///   - trouble: Called on the writer's thread when it waits for room, with nil when it has some, and when a moved file cannot be opened again.
+  ///   - noted: Called when a full file cannot be renamed, compressed or removed. Nothing waits for that.
   ///   - cut: Called on the writer's thread with the path of a file and how many bytes were cut off it, because they come again.
   package init(
     _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError?) -> Void,
+    noted: @escaping @Sendable (PosixError) -> Void = { _ in },
     cut: @escaping @Sendable (_ path: String, _ bytes: Int64) -> Void = { _, _ in }
   ) throws(PosixError) {
     try tree.check()
     self.options = options
     cancellation = try WakeEvent()
-    let work = FilesWork(tree, options, cancellation, trouble, cut)
+    let work = FilesWork(tree, options, cancellation, trouble, noted, cut)
     let state = Guarded(State())
     self.state = state
     let turns = try SerialWork(on: FileWriter.threads) { Self.turn(work, state) }

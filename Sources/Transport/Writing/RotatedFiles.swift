@@ -211,19 +211,19 @@ final class RotationKeeper: Sendable {
 
   private let tree: FileTree
   private let rotation: FileRotation
-  private let trouble: @Sendable (PosixError?) -> Void
+  private let noted: @Sendable (PosixError) -> Void
   private let step: @Sendable (String) -> Bool
   private let state = Guarded(State())
   /// A part of a compressed file: decompressors take the parts together.
   private static let partBytes = 1 << 20
 
   init(
-    _ tree: FileTree, _ rotation: FileRotation, _ trouble: @escaping @Sendable (PosixError?) -> Void,
+    _ tree: FileTree, _ rotation: FileRotation, _ noted: @escaping @Sendable (PosixError) -> Void,
     _ step: @escaping @Sendable (String) -> Bool
   ) {
     self.tree = tree
     self.rotation = rotation
-    self.trouble = trouble
+    self.noted = noted
     self.step = step
   }
 
@@ -245,7 +245,7 @@ final class RotationKeeper: Sendable {
       _ = try OwnThread("rxd compress") { [self] in run() }
     } catch {
       state.withLock { $0.isStarted = false }
-      trouble(error)
+      noted(error)
     }
   }
 
@@ -276,7 +276,7 @@ final class RotationKeeper: Sendable {
       do throws(PosixError) {
         try keep(path, names)
       } catch {
-        if error.code != ECANCELED { trouble(error) }
+        if error.code != ECANCELED { noted(error) }
       }
     }
     let whenEnded = state.withLock { state in
