@@ -25,7 +25,7 @@ export async function join(token = null) {
   if (token === null && takeKept()) return true;
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   const response = await fetch("session", { method: "POST", cache: "no-store", headers });
-  asksForToken = response.headers.has("WWW-Authenticate");
+  asksForToken = (response.headers.get("WWW-Authenticate") ?? "").startsWith("Bearer ");
   // No session, or another page has its seal.
   if (response.status === 401 || response.status === 409) return takeKept();
   if (!response.ok) throw await refusal(response);

@@ -177,6 +177,10 @@ struct PageLinkTests {
     let cookie = try #require(session.firstMatch(of: #/Set-Cookie: (\S+);/#).map { String($0.1) }, "\(session)")
     let seal = try #require(session.firstMatch(of: #/"seal": "(\w{32})"/#).map { String($0.1) }, "\(session)")
     #expect(try isOpen(base, ["-H", "Cookie: \(cookie)", "-H", "X-Rxd-Seal: \(seal)"]))
+    // A page that has lost its seal is offered the token.
+    let lost = try Curl.output(["-i", "-X", "POST", base + "session", "-H", "Cookie: \(cookie)"])
+    #expect(
+      lost.hasPrefix("HTTP/1.1 409 ") && lost.contains("\r\nWWW-Authenticate: Bearer realm=\"rxd\"\r\n"), "\(lost)")
     // The link of 'rxd ui' has nothing of the token.
     let link = try Rxd.run("ui", "--socket", socket).output
     #expect(!link.contains(token))

@@ -73,6 +73,11 @@ struct PageTests {
       }
     }
     #expect(try status([base + "session", "-X", "POST"]) == "401")
+    // HTTP requires a challenge with 401. The page must not ask for a token where there is none.
+    for request in [[base + "ui/feed"], [base + "session", "-X", "POST"]] {
+      let answer = try curl(["-i"] + request)
+      #expect(answer.contains("\r\nWWW-Authenticate: Rxd-Session realm=\"rxd\"\r\n"), "\(answer)")
+    }
     #expect(try status([base + "ui/graph?pipeline=tail"] + known) == "200")
     #expect(try status([base + "ui/graph?pipeline=none"] + known) == "404")
     // Nothing changes the process from here, and nothing hands out a link.

@@ -77,10 +77,14 @@ final class PageGate: Sendable {
     let cookie = PageCookie(head.header("host")).value(in: head.header("cookie"))
     if head.method == "POST", path == Self.sessionPath, cookie.map(sessions.has) == true { return nil }
     if let cookie, sessions.admits(cookie: cookie, seal: head.header("x-rxd-seal") ?? "") { return nil }
-    var answer = ServerAnswer(401, error: "there is no session of this browser: open the address that 'rxd ui' prints")
-    // The page asks for the token where there is one.
-    if token != nil { answer.headers.append((name: "WWW-Authenticate", value: "Bearer realm=\"rxd\"")) }
-    return answer
+    return ServerAnswer(
+      401, [challenge], error: "there is no session of this browser: open the address that 'rxd ui' prints")
+  }
+
+  /// What admits a client, as HTTP requires with 401: the token, for which the page asks then, or where there is none a session, by a
+  /// scheme that browsers do not know and leave to the page.
+  private var challenge: (name: String, value: String) {
+    (name: "WWW-Authenticate", value: "\(token == nil ? "Rxd-Session" : "Bearer") realm=\"rxd\"")
   }
 
   /// `GET /open`: exchanges the key of a link for a session.
@@ -143,6 +147,7 @@ final class PageGate: Sendable {
     } else if let new = cookie.value(in: request.header("cookie")).flatMap(sessions.seal) {
       seal = new
     } else {
+      headers.append(challenge)
       return answer(409, headers, "error", "another page has the seal of this session")
     }
     answer(200, headers, "seal", seal)
