@@ -206,6 +206,28 @@ struct PageTests {
     try end(process)
   }
 
+  /// An open page is in use all the time: newer sessions do not end its own.
+  @Test func anOpenFeedKeepsItsSession() throws {
+    let token = "0123456789abcdef0123456789abcdef"
+    let process = try RunningRxd([
+      "run", try folder.write("a.yaml", text()), "--ui", "--control-socket", socket, "--ui-token-file",
+      try folder.write("token", token + "\n"),
+    ])
+    let link = try PageLink(process.errorLine(with: "http://"))
+    let known = try link.session()
+    let session = ["-o", "/dev/null", link.base + "session"]
+    var isDone = false
+    _ = try feed(link.base, known) {
+      // More than the process keeps.
+      _ = try curl(["-X", "POST", "-H", "Authorization: Bearer \(token)"] + (0..<100).flatMap { _ in session })
+      #expect(try status([link.base + "ui/graph?pipeline=tail"] + known) == "200")
+      isDone = true
+    } until: { _ in
+      isDone
+    }
+    try end(process)
+  }
+
   /// What was seen becomes a test that passes, with the file that was running.
   @Test func aRecordingBecomesATest() throws {
     let source = text()

@@ -106,6 +106,23 @@ import Testing
     #expect(sessions.has(one.cookie) && !sessions.has(second.cookie))
   }
 
+  /// An open page has one answer for hours, and other browsers open theirs meanwhile.
+  @Test func aSessionWithAnOpenAnswerGivesWayToNoOther() {
+    let page = sessions.open()
+    do {
+      let use = sessions.use(page.cookie)
+      for _ in 0..<PageSessions.mostSessions * 2 { _ = sessions.open() }
+      #expect(sessions.has(page.cookie))
+      withExtendedLifetime(use) {}
+    }
+    // The end of the answer was its last use.
+    for _ in 1..<PageSessions.mostSessions { _ = sessions.open() }
+    #expect(sessions.has(page.cookie))
+    _ = sessions.open()
+    #expect(!sessions.has(page.cookie))
+    for none in ["", page.cookie] where sessions.use(none) != nil { Issue.record("a use of no session: \(none)") }
+  }
+
   /// Expired keys push out none that lasts until it is used.
   @Test func expiredKeysTakeNoRoom() throws {
     let endless = sessions.key(lasting: nil)

@@ -18,7 +18,7 @@ package final class PageSessions: Sendable {
 
   /// Unused keys beyond this number: the oldest one ends.
   package static let mostKeys = 16
-  /// Sessions beyond this number: the one that was used least recently ends.
+  /// Sessions beyond this number: of those without a ``Use`` the one that was used least recently ends.
   package static let mostSessions = 64
   /// Wrong keys within a second; after that none is looked at until it is over.
   package static let mostGuesses = 16
@@ -33,6 +33,21 @@ package final class PageSessions: Sendable {
     var cookie: String
     var seal: String?
     var lastUse: UInt64
+    /// How many ``Use`` it has.
+    var open = 0
+  }
+
+  /// A request of a session, until its answer has ended: an open page has one answer for hours, and counts as used all the time.
+  package final class Use: Sendable {
+    private let sessions: PageSessions
+    private let cookie: String
+
+    fileprivate init(_ sessions: PageSessions, _ cookie: String) {
+      self.sessions = sessions
+      self.cookie = cookie
+    }
+
+    deinit { sessions.count(-1, of: cookie) }
   }
 
   private struct State {
@@ -49,7 +64,9 @@ package final class PageSessions: Sendable {
 
     mutating func open(seal: String?) -> String {
       if sessions.count >= mostSessions,
-        let least = sessions.indices.min(by: { sessions[$0].lastUse < sessions[$1].lastUse })
+        let least = sessions.indices.min(by: {
+          (min(sessions[$0].open, 1), sessions[$0].lastUse) < (min(sessions[$1].open, 1), sessions[$1].lastUse)
+        })
       {
         sessions.remove(at: least)
       }
@@ -132,6 +149,23 @@ package final class PageSessions: Sendable {
       else { return false }
       state.uses &+= 1
       state.sessions[place].lastUse = state.uses
+      return true
+    }
+  }
+
+  /// Counts a request as use of the session with this cookie, as long as the result is kept. Nil: there is no such session.
+  package func use(_ cookie: String) -> Use? { count(1, of: cookie) ? Use(self, cookie) : nil }
+
+  /// Whether there is the session.
+  @discardableResult
+  private func count(_ number: Int, of cookie: String) -> Bool {
+    state.withLock { state in
+      guard let place = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }) else {
+        return false
+      }
+      state.uses &+= 1
+      state.sessions[place].lastUse = state.uses
+      state.sessions[place].open += number
       return true
     }
   }

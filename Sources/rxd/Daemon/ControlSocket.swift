@@ -82,13 +82,16 @@ struct ControlRequest: Sendable {
   let query: [String: String]
   /// The interface that the request came by.
   let entrance: Entrance
+  /// That of a session of the live page, kept until the answer has ended.
+  private let use: PageSessions.Use?
 
   /// Where requests come in: over TCP only some things are served.
   enum Entrance: Sendable { case socket, metrics, page }
 
-  init(_ request: ServerRequest, from entrance: Entrance = .socket) {
+  init(_ request: ServerRequest, from entrance: Entrance = .socket, use: PageSessions.Use? = nil) {
     self.request = request
     self.entrance = entrance
+    self.use = use
     query = Dictionary(request.query) { $1 }
   }
 
@@ -109,7 +112,9 @@ struct ControlRequest: Sendable {
   func stream(
     _ type: String, room: Int = ResponseStream.room, closed: @escaping @Sendable () -> Void
   ) -> ResponseStream? {
-    request.stream(status: 200, headers: [("Content-Type", type)], room: room, closed: closed)
+    request.stream(status: 200, headers: [("Content-Type", type)], room: room) { [use] in
+      withExtendedLifetime(use) { closed() }
+    }
   }
 
   func answer(_ status: Int, _ body: JSONText, headers: [(name: String, value: String)] = []) {

@@ -36,9 +36,10 @@ final class PageGate: Sendable {
   }
 
   /// Starts listening; returns the port. `take` gets the requests of sessions and programs that are for none of the page's files, on the
-  /// network thread.
+  /// network thread, and keeps the use of the session until its answer has ended.
   func start(
-    notify: @escaping @Sendable (HTTPServer.Notice) -> Void, take: @escaping @Sendable (ServerRequest) -> Void
+    notify: @escaping @Sendable (HTTPServer.Notice) -> Void,
+    take: @escaping @Sendable (ServerRequest, PageSessions.Use?) -> Void
   ) throws(HTTPServerFailure) -> Int {
     var options = HTTPServer.Options()
     options.host = address.host
@@ -57,7 +58,9 @@ final class PageGate: Sendable {
       case Self.openPath where isForReading: open(request)
       case Self.sessionPath where request.method == "POST": startSession(request)
       case let path:
-        guard isForReading, let file = PageFile.named(path) else { return take(request) }
+        guard isForReading, let file = PageFile.named(path) else {
+          return take(request, use(by: request))
+        }
         request.reply.reply(status: 200, headers: Self.headers(file.type), body: file.content)
       }
     }
@@ -67,6 +70,12 @@ final class PageGate: Sendable {
 
   private func hasToken(_ authorization: String?) -> Bool {
     token != nil && bearer.refusal(ofAuthorization: authorization) == nil
+  }
+
+  /// The use of a session by a request that was admitted; nil: it has the token, or the session has ended just now.
+  private func use(by request: ServerRequest) -> PageSessions.Use? {
+    if hasToken(request.header("authorization")) { return nil }
+    return PageCookie(request.header("host")).value(in: request.header("cookie")).flatMap(sessions.use)
   }
 
   /// The answer to a client without a session or the token; nil: its request is taken.

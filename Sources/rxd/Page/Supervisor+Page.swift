@@ -50,7 +50,9 @@ extension Supervisor {
     guard let gate = options.page else { return true }
     let post = poster()
     do throws(HTTPServerFailure) {
-      let port = try gate.start(notify: noticeLogger("--ui-listen")) { post(.request(ControlRequest($0, from: .page))) }
+      let port = try gate.start(notify: noticeLogger("--ui-listen")) {
+        post(.request(ControlRequest($0, from: .page, use: $1)))
+      }
       pagePort = port
       if options.showsPage { Console.note("the live page of this run: \(gate.link(port: port, lasting: nil))") }
       return true

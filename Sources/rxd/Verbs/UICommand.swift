@@ -46,7 +46,7 @@ struct UIVerb: ParsableCommand {
       let port = try gate.start { notice in
         if case .fault(let reason) = notice { Console.printError(reason) }
       } take: {
-        relay.pass($0)
+        relay.pass($0, $1)
       }
       Console.print(gate.link(port: port, lasting: nil))
       Console.note(
@@ -70,7 +70,8 @@ final class PageRelay: Sendable {
 
   init(client: ControlClient) { self.client = client }
 
-  func pass(_ request: ServerRequest) {
+  /// - Parameter use: That of the page's session, kept until the answer has ended.
+  func pass(_ request: ServerRequest, _ use: PageSessions.Use?) {
     guard Self.served.contains(request.path) else { return refuse(request, 404, "there is no \(request.path)") }
     let isFree = threads.withLock { count in
       guard count < Self.mostThreads else { return false }
@@ -80,7 +81,7 @@ final class PageRelay: Sendable {
     guard isFree else { return refuse(request, 429, "too many requests at a time") }
     do throws(PosixError) {
       _ = try OwnThread("rxd page") { [self] in
-        answer(request)
+        withExtendedLifetime(use) { answer(request) }
         threads.withLock { $0 -= 1 }
       }
     } catch {
