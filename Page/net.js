@@ -1,7 +1,8 @@
 // Requests to rxd. A link of rxd has given this browser the cookie of a session. Browsers send cookies to all ports of a machine, so
 // requests also have the seal of the session: rxd gives it out once, and the page keeps it for its origin, for all of its tabs.
 
-const kept = "rxd seal";
+// Behind a proxy several processes may have paths of one origin: at "/" it is "rxd seal", at "/a/" "rxd seal/a".
+const kept = `rxd seal${new URL(".", import.meta.url).pathname.slice(0, -1)}`;
 let seal = "";
 seal = keptSeal();
 

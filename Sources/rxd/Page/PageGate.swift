@@ -203,9 +203,10 @@ struct PageCookie {
     return nil
   }
 
-  /// Sets it until the browser ends. Scripts do not see it, and requests that other sites cause do not have it.
+  /// Sets it until the browser ends. Scripts do not see it, and requests that other sites cause do not have it. Without a `Path` browsers
+  /// take the folder of the request: behind a proxy that serves several processes at paths of one name, each has its own.
   func header(_ value: String) -> (name: String, value: String) {
-    ("Set-Cookie", "\(name)=\(value); Path=/; HttpOnly; SameSite=Strict")
+    ("Set-Cookie", "\(name)=\(value); HttpOnly; SameSite=Strict")
   }
 }
 
