@@ -31,7 +31,8 @@ struct PageLink {
   /// The cookie that the link gives.
   func cookie() throws -> String {
     let head = try Curl.output(["-i", text])
-    return try #require(head.firstMatch(of: #/Set-Cookie: (rxd-\d+=\w{32});/#).map { String($0.1) }, "\(head)")
+    return try #require(
+      head.firstMatch(of: #/Set-Cookie: (rxd-(?:free-)?\d+=\w{32});/#).map { String($0.1) }, "\(head)")
   }
 
   /// Opens the link as a browser does: arguments of curl with the cookie, then the seal of the session.
@@ -155,6 +156,25 @@ struct PageLinkTests {
       #expect(
         try Curl.status([link.base + "ui/graph?pipeline=p", "-H", "Cookie: \(text)", "-H", seal]) == status, "\(text)")
     }
+    try end(process)
+  }
+
+  /// Each start on a free port gives the browser another cookie; the oldest are removed, and those of fixed ports are not.
+  @Test func cookiesOfFreePortsDoNotPileUp() throws {
+    let process = try start(["--ui"])
+    let link = try PageLink(process.errorLine(with: "http://"))
+    let cookie = try link.cookie()
+    #expect(cookie.hasPrefix("rxd-free-"), "\(cookie)")
+    // The browser sends the oldest first. None of these ports is one that the system chooses.
+    let former = (1...20).map { "rxd-free-\($0)=x" } + ["rxd-7931=x", "rxd-free-=x", "rxd-free-a=x", "other=x"]
+    let answer = try Curl.output([
+      "-i", "-X", "POST", link.base + "session", "-H", "Cookie: \((former + [cookie]).joined(separator: "; "))",
+    ])
+    #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")
+    let removed = answer.matches(of: #/Set-Cookie: (\S+)=; Max-Age=0; HttpOnly; SameSite=Strict\r\n/#).map {
+      String($0.1)
+    }
+    #expect(removed == (1...5).map { "rxd-free-\($0)" }, "\(answer)")
     try end(process)
   }
 

@@ -68,6 +68,8 @@ final class PageGate: Sendable {
 
   // MARK: Who is admitted
 
+  private func cookie(_ host: String?) -> PageCookie { PageCookie(host, isOnFreePort: address.port == 0) }
+
   private func hasToken(_ authorization: String?) -> Bool {
     token != nil && bearer.refusal(ofAuthorization: authorization) == nil
   }
@@ -75,7 +77,7 @@ final class PageGate: Sendable {
   /// The use of a session by a request that was admitted; nil: it has the token, or the session has ended just now.
   private func use(by request: ServerRequest) -> PageSessions.Use? {
     if hasToken(request.header("authorization")) { return nil }
-    return PageCookie(request.header("host")).value(in: request.header("cookie")).flatMap(sessions.use)
+    return cookie(request.header("host")).value(in: request.header("cookie")).flatMap(sessions.use)
   }
 
   /// The answer to a client without a session or the token; nil: its request is taken.
@@ -83,7 +85,7 @@ final class PageGate: Sendable {
     if hasToken(head.header("authorization")) { return nil }
     let path = head.path
     if ["GET", "HEAD"].contains(head.method), path == Self.openPath || PageFile.named(path) != nil { return nil }
-    let cookie = PageCookie(head.header("host")).value(in: head.header("cookie"))
+    let cookie = cookie(head.header("host")).value(in: head.header("cookie"))
     if head.method == "POST", path == Self.sessionPath, cookie.map(sessions.has) == true { return nil }
     if let cookie, sessions.admits(cookie: cookie, seal: head.header("x-rxd-seal") ?? "") { return nil }
     return ServerAnswer(
@@ -103,7 +105,7 @@ final class PageGate: Sendable {
       request.reply.reply(status: 200, headers: Self.headers("text/html; charset=utf-8"), body: [])
       return
     }
-    let cookie = PageCookie(request.header("host"))
+    let cookie = cookie(request.header("host"))
     let present = cookie.value(in: request.header("cookie"))
     let key = request.query.first { $0.name == "key" }?.value ?? ""
     switch sessions.exchange(key, replacing: present) {
@@ -146,7 +148,7 @@ final class PageGate: Sendable {
 
   /// `POST /session`: the seal of a session for its page, or a session for a client with the token.
   private func startSession(_ request: ServerRequest) {
-    let cookie = PageCookie(request.header("host"))
+    let cookie = cookie(request.header("host"))
     var headers = Self.headers("application/json")
     let seal: String
     if hasToken(request.header("authorization")) {
@@ -159,7 +161,7 @@ final class PageGate: Sendable {
       headers.append(challenge)
       return answer(409, headers, "error", "another page has the seal of this session")
     }
-    answer(200, headers, "seal", seal)
+    answer(200, headers + cookie.removals(in: request.header("cookie")), "seal", seal)
 
     func answer(_ status: Int, _ headers: [(name: String, value: String)], _ name: String, _ text: String) {
       request.reply.reply(
@@ -183,12 +185,33 @@ final class PageGate: Sendable {
 
 /// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so the port by which the page is asked for is in its name.
 struct PageCookie {
+  /// A free port is another one at each start, and browsers keep cookies until they end: no more of free ports than these.
+  static let mostOfFreePorts = 16
+  private static let freePort = "rxd-free-"
   let name: String
 
-  init(_ host: String?) {
+  /// - Parameter isOnFreePort: The system has chosen the port on which the page is served.
+  init(_ host: String?, isOnFreePort: Bool) {
     let port = (host ?? "").utf8.reversed().prefix { (0x30...0x39).contains($0) }.reversed()
     let isPort = (1...5).contains(port.count) && (host ?? "").utf8.dropLast(port.count).last == UInt8(ascii: ":")
-    name = isPort ? "rxd-\(String(decoding: port, as: UTF8.self))" : "rxd"
+    name = isPort ? (isOnFreePort ? Self.freePort : "rxd-") + String(decoding: port, as: UTF8.self) : "rxd"
+  }
+
+  /// Headers that remove the oldest cookies of free ports beyond ``mostOfFreePorts`` from a browser that sends these. Browsers send the
+  /// oldest ones first.
+  func removals(in header: String?) -> [(name: String, value: String)] {
+    var others: [String] = []
+    for part in (header ?? "").utf8.split(separator: UInt8(ascii: ";")) {
+      let other = String(decoding: part.drop { $0 == 0x20 }.prefix { $0 != UInt8(ascii: "=") }, as: UTF8.self)
+      let port = other.utf8.dropFirst(Self.freePort.utf8.count)
+      guard other.hasPrefix(Self.freePort), (1...5).contains(port.count),
+        port.allSatisfy({ (0x30...0x39).contains($0) }), other != name
+      else { continue }
+      others.append(other)
+    }
+    return others.dropLast(Self.mostOfFreePorts - 1).map { other in
+      (name: "Set-Cookie", value: "\(other)=; Max-Age=0; HttpOnly; SameSite=Strict")
+    }
   }
 
   /// Its value in a `Cookie` header.
