@@ -14,11 +14,8 @@ extension File {
     private var fault: SignalFailure?
     /// The file being read, and how far its events have been sent.
     private var current: FilePosition?
+    private var currentFile: FileDescriptor?
     private var place = DecodingPosition()
-    /// The last bytes before `place`, from the blocks that were read: a state is saved in a turn, which must not wait for a device.
-    private var tail: FileTail?
-    /// The rows that are being sent, and the last bytes before them.
-    private var begun: (rows: DecodedBlock, tail: FileTail?)?
     private var reader: BlockReader?
 
     /// How far the files have been sent.
@@ -28,7 +25,6 @@ extension File {
       /// The one behind those, and how far it.
       var current: FilePosition?
       var place = DecodingPosition()
-      var tail: FileTail?
     }
     private lazy var places = PositionLedger(taken)
     private lazy var placement = makePlacement(
@@ -135,7 +131,6 @@ extension File {
       do throws(PosixError) {
         var first: FileDescriptor?
         place = DecodingPosition()
-        tail = nil
         if let resumption {
           let file = try reopen(resumption.position)
           let status = try file.status()
@@ -159,8 +154,7 @@ extension File {
               "\(file.name) was replaced, truncated or written anew after \(position.offset) bytes of it were read; it is read from its start"
             )
           }
-          if place.offset > 0, position.tail?.isOfCompressed == false { tail = position.tail }
-          opened(.init(of: file, status, resumption.position.path, isCompressed: isCompressed))
+          opened(.init(of: file, status, resumption.position.path, isCompressed: isCompressed), file)
           first = file
         }
         options.offset = place.offset
@@ -201,27 +195,15 @@ extension File {
     private var taken: Place {
       Place(
         finished: finished.count, current: current,
-        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory), tail: takenTail)
-    }
-
-    /// The last bytes before the position after the last row that a turn has sent.
-    private var takenTail: FileTail? {
-      guard let unsentOffset else { return tail }
-      guard let begun else { return tail.flatMap { $0.end <= unsentOffset ? $0 : nil } }
-      return Self.tail(before: unsentOffset, in: begun.rows, behind: begun.tail)
-    }
-
-    private static func tail(before offset: Int64, in rows: DecodedBlock, behind earlier: FileTail?) -> FileTail? {
-      withExtendedLifetime(rows) {
-        FileTail.before(offset, in: rows.text, from: rows.end &- Int64(rows.text.count), orEarlier: earlier)
-      }
+        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
     }
 
     override func beginPiece() { beginPiece(of: places) { [self] in taken } }
 
     /// The next pieces belong to this file.
-    private func opened(_ start: FilePosition) {
+    private func opened(_ start: FilePosition, _ file: FileDescriptor?) {
       current = start
+      currentFile = file
       fileOrigin = Origin(
         source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply,
         identity: identity(start.fileName))
@@ -234,19 +216,12 @@ extension File {
       var rest = pieces
       while !isClosed, let piece = rest.popFirst() {
         if let file = piece.opened {
-          opened(file)
+          opened(file, piece.file)
           place = DecodingPosition()
-          tail = nil
           if waiting.last == file.path { waiting.removeLast() }
         }
-        if let rows = piece.rows {
-          take(rows, encoded: piece.encoded, origin: fileOrigin)
-          begun = (rows, tail)
-        }
-        if let behind = piece.place {
-          place = behind
-          if let begun { tail = Self.tail(before: behind.offset, in: begun.rows, behind: tail) }
-        }
+        if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
+        if let behind = piece.place { place = behind }
         guard isBatchDone else {
           return whenBatchIsDone { [unowned self, rest] in
             placement.usedMore(in: restTime)
@@ -263,10 +238,10 @@ extension File {
     private func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
       guard !isClosed else { return }
-      begun = nil
       if piece.closesFile {
         if let current { finished.append(current.path) }
         current = nil
+        currentFile = nil
       }
       switch piece.end {
       case nil: break
@@ -283,7 +258,15 @@ extension File {
       state.write(upTo.current)
       state.write(upTo.place)
       state.write(parameters.decoding.dependence)
-      state.write(upTo.current.flatMap { $0.tail ?? upTo.tail })
+      state.write(upTo.current.flatMap { $0.tail ?? tail(of: $0, before: upTo.place.offset) })
+    }
+
+    /// The last bytes before an offset. A file whose events are not acknowledged yet may have been read to its end: it is opened again, because one
+    /// descriptor for each such file may be more than the process may have.
+    private func tail(of position: FilePosition, before offset: Int64) -> FileTail? {
+      if let currentFile, position == current { return currentFile.tail(before: offset) }
+      guard let file = try? open(position.path), self.file(file, isOf: position) else { return nil }
+      return file.tail(before: offset)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {

@@ -74,6 +74,7 @@ extension DecoderOptions {
 struct DecodedPiece: Sendable {
   /// Set at the start of a file.
   var opened: FilePosition?
+  var file: FileDescriptor?
   /// Set after the last row of a file, if there are several files.
   var closesFile = false
   /// Nil if there is nothing to decode.
@@ -180,9 +181,9 @@ extension BlockDecoding {
       let endsEvent = block.longLine != nil && joinsLines
       let rows = decode(block.slab, offset: block.offset, isLast: endsEvent, isPassedOn: isPassedOn)
       return DecodedPiece(rows: rows, longLine: block.longLine, place: position(behind: block.endOffset))
-    case .opened(let start):
+    case .opened(let start, let file):
       reset()
-      return DecodedPiece(opened: start)
+      return DecodedPiece(opened: start, file: file)
     case .closed(let offset): return DecodedPiece(closesFile: true, rows: finish(offset))
     case .end(let end):
       switch end {

@@ -117,32 +117,6 @@ import Testing
     #expect(seen + sink.held.all == wanted, "seed \(seed)")
   }
 
-  /// A state is saved in a turn, so it reads no file, which may be on a device that does not answer: its position is known where that file is gone, and
-  /// restored later with another inode.
-  @Test func aSavedStateReadsNoFile() throws {
-    let lines = (1000..<1400).map { "\($0)" }
-    let content = lines.prefix(200).map { $0 + "\n" }.joined()
-    scratch.append(content, to: "a")
-    scratch.append(lines.suffix(200).map { $0 + "\n" }.joined(), to: "b")
-    let yaml = """
-      sources: { in: { file: { path: '\(scratch("?"))', decode: json } } }
-      sinks: { out: { from: in, discard: {} } }
-      """
-    let sink = GatedSink()
-    let running = try pipeline(yaml, sink, events: 7)
-    running.run { sink.held.count >= 250 || running.outcome != nil }
-    for turn in 0..<5 { sink.held.acknowledge(turn) }
-    try #require(rename(scratch("a"), scratch("moved")) == 0)
-    let state = try #require(acknowledgedState(running))
-    scratch.append(content, to: "a")
-    unlink(scratch("moved"))
-    let later = GatedSink()
-    let last = try pipeline(yaml, later, restoring: state)
-    #expect(last.runToEnd() == .completed)
-    #expect(sink.held.turns.prefix(5).flatMap(\.texts) + later.held.all == lines)
-    #expect(last.log.contains { $0.contains("with the same content up to byte") }, "\(last.log)")
-  }
-
   /// The same of the journal, whose positions are cursors.
   @Test(
     .enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"), arguments: 0..<8 as Range<UInt64>)

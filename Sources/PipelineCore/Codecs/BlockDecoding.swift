@@ -111,7 +111,7 @@ package final class DecodedBlock: @unchecked Sendable {
   private let decoding: BlockDecoding
 
   /// Its end in the input.
-  package let end: Int64
+  let end: Int64
 
   fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding, end: Int64) {
     self.slab = slab
@@ -123,7 +123,6 @@ package final class DecodedBlock: @unchecked Sendable {
   deinit { decoding.recycle(rows) }
 
   var batch: RowBatch { rows.batch }
-  /// The input that was decoded, up to ``end``.
-  package var text: UnsafeRawBufferPointer { slab.bytes }
+  var text: UnsafeRawBufferPointer { slab.bytes }
   var bytes: Int { slab.count }
 }

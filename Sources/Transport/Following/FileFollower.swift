@@ -30,8 +30,16 @@ extension FileBlock {
     var position = position
     position.offset = offset
     guard let tail = position.tail, !tail.isOfCompressed, tail.end > offset else { return position }
+    let known = Int(clamping: offset &- lines.offset)
+    let isWithin = known > 0 && known <= lines.slab.count
     let before = [before, earlier].compactMap { $0 }.first { $0.end <= offset }
-    position.tail = FileTail.before(offset, in: lines.slab.bytes, from: lines.offset, orEarlier: before)
+    if isWithin, known >= FileTail.most || before == nil {
+      let count = min(known, FileTail.most)
+      position.tail = FileTail(
+        UnsafeRawBufferPointer(start: lines.slab.start + (known - count), count: count), end: offset)
+    } else {
+      position.tail = before
+    }
     return position
   }
 }

@@ -113,7 +113,7 @@ package final class BlockReader: Sendable {
   /// The result of a read.
   package enum Piece: Sendable {
     /// The following pieces belong to the file that starts there; only if paths are read.
-    case opened(FilePosition)
+    case opened(FilePosition, FileDescriptor)
     case block(LineBlock)
     /// The file has been read to its end; only if paths are read.
     case closed(offset: Int64)

@@ -161,7 +161,7 @@ struct BlockReading {
     let next = try options.open(path)
     let status = try next.status()
     let isCompressed = status.kind == .regular && options.decompresses.format(of: next) != nil
-    pieces.append(.opened(FilePosition(of: next, status, path, isCompressed: isCompressed)))
+    pieces.append(.opened(FilePosition(of: next, status, path, isCompressed: isCompressed), next))
     file = next
     content = nil
     self.status = status

@@ -22,20 +22,6 @@ package struct FileTail: Sendable, Equatable {
     hash = Self.hash(bytes)
   }
 
-  /// What is known of the bytes before an offset: those of a block in memory or, where that has too few of them, an earlier end.
-  ///
-  /// - Parameters:
-  ///   - start: The offset of the block in the file.
-  ///   - earlier: An earlier end; one behind the offset does not count.
-  package static func before(
-    _ offset: Int64, in block: UnsafeRawBufferPointer, from start: Int64, orEarlier earlier: FileTail?
-  ) -> FileTail? {
-    let earlier = earlier.flatMap { $0.end <= offset ? $0 : nil }
-    let count = Int(clamping: offset &- start)
-    guard count > 0, count <= block.count, count >= most || earlier == nil else { return earlier }
-    return FileTail(UnsafeRawBufferPointer(rebasing: block[max(0, count - most)..<count]), end: offset)
-  }
-
   /// FNV-1a.
   private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
     var hash: UInt64 = 0xcbf2_9ce4_8422_2325
