@@ -187,7 +187,11 @@ struct PageLinkTests {
       try folder.write("token", token + "\n"),
     ])
     let base = "http://127.0.0.1:\(port.number)/"
-    #expect(try Curl.status([base + "ui/graph?pipeline=p", "-H", "Authorization: Bearer \(token)"]) == "200")
+    // The pipeline is there a little later than the page.
+    #expect(
+      Polling.until {
+        (try? Curl.status([base + "ui/graph?pipeline=p", "-H", "Authorization: Bearer \(token)"])) == "200"
+      })
     for wrong in ["", "Bearer", "Bearer \(token)0", "Bearer \(token.dropLast())", "Basic \(token)"] {
       let answer = try Curl.output(["-i", base + "ui/graph?pipeline=p", "-H", "Authorization: \(wrong)"])
       #expect(answer.hasPrefix("HTTP/1.1 401 ") && answer.contains("WWW-Authenticate: Bearer"), "\(wrong): \(answer)")
