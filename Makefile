@@ -32,7 +32,7 @@ run: build
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
 ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
-DEBUG := swift build --no-color-diagnostics --disable-index-store --scratch-path $(TESTS_BUILD)
+DEBUG := swift build --no-color-diagnostics --scratch-path $(TESTS_BUILD)
 # Run by itself: SwiftPM would write to the build directory.
 SWIFT_TESTS := $(TESTS_BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
 
