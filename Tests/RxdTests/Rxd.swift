@@ -342,8 +342,9 @@ extension RunningRxd {
   /// Waits until the process listens on its control socket.
   func waits(forSocket path: String) throws {
     let folder = try FolderWatch(URL(fileURLWithPath: path).deletingLastPathComponent().path)
-    guard folder.first({ access(path, F_OK) == 0 ? true : nil }) != nil else {
-      throw TimedOut(description: "no socket \(path)")
-    }
+    // The file is there a moment before the process listens.
+    guard folder.first({ access(path, F_OK) == 0 ? true : nil }) != nil,
+      Polling.until({ SocketClient(path: path) != nil })
+    else { throw TimedOut(description: "no socket \(path)") }
   }
 }

@@ -126,7 +126,7 @@ struct ControlClient {
   }
 
   func connect() throws(Failure) -> FileDescriptor {
-    do throws(PosixError) { return try LocalSocket.connect(to: path) } catch {
+    do throws(PosixError) { return try connection() } catch {
       switch error.code {
       case ECONNREFUSED:
         throw Failure(message: "no rxd answers at \(path): its process has ended; start it again")
@@ -136,6 +136,17 @@ struct ControlClient {
       default: throw Failure(message: error.message)
       }
     }
+  }
+
+  /// A process that starts has bound its socket a moment before it listens: who is refused tries again for a fifth of a second.
+  private func connection() throws(PosixError) -> FileDescriptor {
+    for _ in 0..<10 {
+      do throws(PosixError) { return try LocalSocket.connect(to: path) } catch {
+        guard error.code == ECONNREFUSED else { throw error }
+      }
+      poll(nil, 0, 20)
+    }
+    return try LocalSocket.connect(to: path)
   }
 
   /// Sends a request.
