@@ -150,8 +150,11 @@ import Testing
 
   private func rsyslog(_ configuration: String, portIn folder: Scratch) throws -> (Rsyslog, Int) {
     let rsyslog = try Rsyslog(configuration)
-    let port = try FolderWatch(folder.path).first {
-      Int(folder.read("port").trimmingCharacters(in: .whitespacesAndNewlines))
+    // The file is there a moment before rsyslogd listens.
+    let port = Polling.first {
+      Int(folder.read("port").trimmingCharacters(in: .whitespacesAndNewlines)).flatMap { port in
+        SocketClient(port: port) == nil ? nil : port
+      }
     }
     guard let port else { throw RsyslogFailure() }
     return (rsyslog, port)
