@@ -60,7 +60,6 @@ enum PluginFixtures {
 
   /// A program in Python that answers by these lines; `EVENT` is the event and `f` the frame.
   static func program(_ name: String, components: String, _ body: String) throws -> String {
-    let path = scratch(name)
     let text = """
       #!/usr/bin/python3 -S
       import sys, json, os, time
@@ -79,8 +78,20 @@ enum PluginFixtures {
       \(body.split(separator: "\n").map { "    " + $0 }.joined(separator: "\n"))
 
       """
-    try Data(text.utf8).write(to: URL(fileURLWithPath: path))
-    try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: path)
+    return try program(name, Data(text.utf8))
+  }
+
+  /// A program or library of this content. The cases of a test make the same file at once: it gets its name when it is whole, so that none of
+  /// them starts half of it, and is made once.
+  static func program(_ name: String, _ content: Data) throws -> String {
+    let path = scratch(name)
+    let part = path + ".part"
+    let isMade = made.withLock { _ in
+      if FileManager.default.contents(atPath: path) == content { return true }
+      return FileManager.default.createFile(atPath: part, contents: content) && chmod(part, 0o755) == 0
+        && rename(part, path) == 0
+    }
+    if !isMade { throw Failed(description: "cannot make \(path)") }
     return path
   }
 

@@ -9,13 +9,9 @@ import Testing
 #if arch(x86_64)
   @Suite struct ReferencePluginTests {
     private static func copy(_ name: String) throws -> String {
-      let path = PluginFixtures.scratch(name)
-      try? FileManager.default.removeItem(atPath: path)
-      try FileManager.default.copyItem(
-        atPath: "\(PluginFixtures.root)/Tests/PluginHostTests/Fixtures/\(name)", toPath: path)
       // What a checkout makes of the rights does not matter.
-      chmod(path, 0o755)
-      return path
+      let file = URL(fileURLWithPath: "\(PluginFixtures.root)/Tests/PluginHostTests/Fixtures/\(name)")
+      return try PluginFixtures.program(name, Data(contentsOf: file))
     }
 
     @Test func thePluginOfContract1Works() throws {
