@@ -18,7 +18,7 @@ extension Exec {
   }()
 
   private struct CodeOption: Sendable {
-    /// The letters of these options: `e` and `E` for `-e`, `-E` and `-ne`.
+    /// The letters by which an option takes code: `e` and `E` for `-e`, `-E` and `-ne`.
     var flags: String
     /// How the text gets data instead, behind "write it".
     var help: String

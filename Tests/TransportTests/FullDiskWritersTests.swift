@@ -71,7 +71,7 @@ import Testing
     }
     for writer in writers { writer.write(Array("line\n".utf8), completion) }
     #expect(wait { $0.waiting == count })
-    // The trouble is told before it can be asked for.
+    // The writer reports the trouble before it sets `isDiskFull`.
     #expect(Polling.until { writers.allSatisfy { $0.isDiskFull } })
     try writeBeside()
     // There is room again for half of them; the others are given up.

@@ -202,7 +202,7 @@ final class CSVDecoder: EventDecoder {
       skipped += 1
       if skipped > most {
         rows.reject(line, offset: offset &+ Int64(at), .noHeader(lines: skipped - 1))
-        // What is rejected is not read again. Where the next line begins, only that line tells: text may have been converted.
+        // What is rejected is not read again. The next line brings its own input offset: converted text has another length than the input.
         skippedFrom = nil
       }
       at = end + 1

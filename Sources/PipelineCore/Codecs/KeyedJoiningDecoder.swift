@@ -50,7 +50,7 @@ final class KeyedJoiningDecoder: EventDecoder {
   private var waiting: [Group] = []
   private var head = 0
   private var open: [[UInt8]: Group] = [:]
-  /// Of the incomplete events, the one that is silent for the longest, and the one whose line came last.
+  /// The incomplete event that has waited longest for a line, and the one whose last line is the newest.
   private var silent: Group?
   private var newest: Group?
   /// How much text was decoded. Positions in the text are not input offsets: text that was converted has another length.

@@ -231,8 +231,8 @@ private final class Decoded<C: Component> {
   init(_ component: C) { self.component = component }
 }
 
-/// The arguments of a component by the places of its parameters: one code for the types of all components, which as a structure with a closure
-/// for an argument would be compiled for each of them.
+/// Decodes the arguments of a component, whose parameters it knows by their indexes. A class with a stored closure: of a function that takes the
+/// closure as an argument the compiler would make a copy for each component.
 private final class GivenArguments {
   /// Decodes a value into the parameter at a place.
   typealias Decode = (Int, YAMLNode, inout DecodingContext) -> Void
@@ -241,16 +241,17 @@ private final class GivenArguments {
   private let parameters: [ParameterInfo]
   /// ``Component/isPrimary(_:)``
   private let ownsKeys: ([String]) -> Bool?
-  private let value: Decode
+  private let decodeValue: Decode
   private var given: Set<String> = []
 
   init(
-    _ name: String, _ parameters: [ParameterInfo], ownsKeys: @escaping ([String]) -> Bool?, _ value: @escaping Decode
+    _ name: String, _ parameters: [ParameterInfo], ownsKeys: @escaping ([String]) -> Bool?,
+    _ decodeValue: @escaping Decode
   ) {
     self.name = name
     self.parameters = parameters
     self.ownsKeys = ownsKeys
-    self.value = value
+    self.decodeValue = decodeValue
   }
 
   func decode(_ node: YAMLNode?, _ context: inout DecodingContext) {
@@ -262,7 +263,7 @@ private final class GivenArguments {
         self.entries(entries, &context)
       } else if let primary {
         given.insert(parameters[primary].name)
-        value(primary, node, &context)
+        decodeValue(primary, node, &context)
       } else {
         context.diagnostics.report(
           Diagnostic(
@@ -314,7 +315,7 @@ private final class GivenArguments {
         continue
       }
       given.insert(key)
-      value(place, option.value, &context)
+      decodeValue(place, option.value, &context)
     }
   }
 
@@ -327,7 +328,7 @@ private final class GivenArguments {
         continue
       }
       given.insert(parameters[place].name)
-      value(place, entry.value, &context)
+      decodeValue(place, entry.value, &context)
     }
   }
 }

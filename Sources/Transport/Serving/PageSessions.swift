@@ -18,7 +18,7 @@ package final class PageSessions: Sendable {
 
   /// Unused keys beyond this number: the oldest one ends.
   package static let mostKeys = 16
-  /// Sessions beyond this number: of those without a ``Use`` the one that was used least recently ends.
+  /// The most sessions. For one more, the one that was used least recently ends; those with a ``Use`` end last.
   package static let mostSessions = 64
   /// Wrong keys within a second; after that none is looked at until it is over.
   package static let mostGuesses = 16

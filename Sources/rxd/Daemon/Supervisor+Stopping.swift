@@ -25,7 +25,8 @@ extension Supervisor {
       return text
     }
     let more = left.count > names.count ? " and \(left.count - names.count) more" : ""
-    let what = names.isEmpty ? "answers that are under way" : "\(names.joined(separator: ", "))\(more)"
+    let rest = slot.store == nil ? "answers that are under way" : "its last commit and answers that are under way"
+    let what = names.isEmpty ? rest : "\(names.joined(separator: ", "))\(more)"
     let fate = slot.store == nil ? "is lost" : "stays in the state directory"
     let seconds = max(1, (stopDeadline - now).nanoseconds / 1_000_000_000)
     log.write(
