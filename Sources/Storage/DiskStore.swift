@@ -29,6 +29,7 @@ package final class DiskStore: PipelineStore {
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
     var room = RoomOfStore.enough
     var reportRoom: (@Sendable (RoomOfStore) -> Void)?
+    var reportOver: (@Sendable () -> Void)?
     var reportDroppedLetters: @Sendable (Int) -> Void = { _ in }
   }
 
@@ -167,9 +168,15 @@ package final class DiskStore: PipelineStore {
   }
 
   /// Has the pending commits written and the file closed, without waiting for that.
-  package func beginClosing() {
-    state.withLock { $0.isClosing = true }
+  /// - Parameter then: Called once when the file is closed, on any thread.
+  package func beginClosing(then: (@Sendable () -> Void)? = nil) {
+    let isOver = state.withLock { state in
+      state.isClosing = true
+      if let then, !state.isOver { state.reportOver = then }
+      return state.isOver
+    }
     turns.wake()
+    if isOver { then?() }
   }
 
   /// Writes the pending commits and closes the file. Returns whether all were written within `limit`; the rest is lost,
@@ -287,11 +294,14 @@ package final class DiskStore: PipelineStore {
       }
       file = nil
       held = []
-      state.withLock {
-        $0.isOver = true
-        $0.reportRoom = nil
+      let reportOver = state.withLock { state in
+        defer { state.reportOver = nil }
+        state.isOver = true
+        state.reportRoom = nil
+        return state.reportOver
       }
       state.notify()
+      reportOver?()
     }
 
     // MARK: Room

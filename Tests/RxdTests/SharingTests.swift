@@ -73,6 +73,40 @@ struct SharingTests {
     #expect(try process.wait() == 0)
   }
 
+  /// A store that is no longer wanted is closed, and the record of the pipelines is written, beside the thread that answers.
+  @Test func aHungStateDirectoryHoldsUpNoAnswer() throws {
+    let hang = try #require(Self.hang, "libCHang.so is built with the tests")
+    let folder = try Scratch()
+    let (socket, pipelines, trigger) = (folder.path + "/c.sock", folder.path + "/pipelines", folder.path + "/hang")
+    try FileManager.default.createDirectory(atPath: pipelines, withIntermediateDirectories: false)
+    try folder.write("in", "x\n")
+    let gone = try folder.write(
+      "pipelines/gone.yaml",
+      """
+      delivery: light
+      sources: { lines: { file: { path: '\(folder.path)/in', follow: true } } }
+      sinks: { out: { from: lines, stdout: json } }
+
+      """)
+    try folder.write("pipelines/stays.yaml", "sources: { s: { never: {} } }\nsinks: { o: { from: s, discard: {} } }\n")
+    let process = try RunningRxd(
+      [
+        "run", "--daemon", pipelines, "--state-dir", folder.path + "/state", "--control-socket", socket, "--log-format",
+        "text",
+      ],
+      environment: ["LD_PRELOAD": hang, "HANG_WHILE": trigger])
+    #expect(try process.line() == "\"x\"")
+    try folder.write("hang", "")
+    try FileManager.default.removeItem(atPath: gone)
+    for _ in 0..<2 {
+      let reload = try Rxd.run("reload", "--wait", "--socket", socket)
+      #expect(reload.status == 0, "\(reload)")
+    }
+    try FileManager.default.removeItem(atPath: trigger)
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+  }
+
   // MARK: A log that nobody reads
 
   /// Each event is a line of the log, and three thousand are far more than a pipe and the buffer hold.

@@ -49,7 +49,7 @@ final class PipelineSlot {
   var store: DiskStore?
   /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its state.
   var isTrying = false
-  /// It runs as soon as another slot has left the store of its name, or a check of the pipeline is done.
+  /// It runs as soon as the store of its name is closed, by this or another slot, or a check of the pipeline is done.
   var awaitsStore = false
   /// The record of the event in hand, as long as the store is open.
   var inHand: InHand?

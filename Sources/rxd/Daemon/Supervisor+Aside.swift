@@ -66,7 +66,7 @@ extension Supervisor {
         slot.inHand = stores?.inHand(slot.name)
         slot.saved = store.savedState
       } else {
-        close(store, of: check.name, within: Self.closingLimit)
+        close(store, of: check.name)
       }
     }
     guard isHere, slot.run == nil, slot.retryAt != nil, !isStopping else { return }
@@ -77,14 +77,14 @@ extension Supervisor {
     launch(slot)
   }
 
-  /// Whether a slot cannot be launched yet: another one has the store of its name, or a check uses what it needs.
+  /// Whether a slot cannot be launched yet: the store of its name is still open or being closed, or a check uses what it needs.
   func mustWait(_ slot: PipelineSlot) -> Bool {
     check.map { $0.slot === slot || $0.name == slot.name } ?? false || mustAwaitStore(slot)
   }
 
   // MARK: Events that are left behind
 
-  /// How long the verdict of a reload waits for what stores keep that no pipeline opens.
+  /// How long the verdict of a reload waits for the record of its pipelines, and for what stores keep that no pipeline opens.
   private static let readingLimit = TimeSpan.seconds(1)
 
   /// Logs what the store of a slot's name keeps that it does not deliver.
@@ -97,14 +97,18 @@ extension Supervisor {
   }
 
   /// Reads what stores keep that these slots do not open; returns the number of the message with it, nil: there are none.
+  /// - Parameter takers: What is recorded before that, if any.
   @discardableResult
-  private func readLeftBehind(_ slots: [PipelineSlot]) -> Int? {
+  private func readLeftBehind(_ slots: [PipelineSlot], noting takers: LeftBehind.Takers? = nil) -> Int? {
     let names = Set(slots.filter { $0.store == nil && $0.plan.sinksOfStore.isEmpty }.map(\.name))
-    guard let stores, !names.isEmpty else { return nil }
+    guard let stores, takers != nil || !names.isEmpty else { return nil }
     asides += 1
     let number = asides
     let post = poster()
-    aside.enqueue { post(.leftBehind(number, names.sorted().flatMap { stores.leftBehind($0, []) })) }
+    aside.enqueue {
+      if let takers { stores.note(takers) }
+      post(.leftBehind(number, names.sorted().flatMap { stores.leftBehind($0, []) }))
+    }
     return number
   }
 
@@ -112,7 +116,7 @@ extension Supervisor {
   func finish(_ reload: Reload) {
     guard reload.reading == nil else { return }
     endKeeping()
-    guard let number = readLeftBehind(slots) else { return complete(reload, left: []) }
+    guard let number = readLeftBehind(slots, noting: takers) else { return complete(reload, left: []) }
     self.reload?.reading = number
     readingEnd = now + Self.readingLimit
   }

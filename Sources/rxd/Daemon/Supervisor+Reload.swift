@@ -178,7 +178,6 @@ extension Supervisor {
   func complete(_ reload: Reload, left unopened: [LeftBehind]) {
     self.reload = nil
     readingEnd = nil
-    stores?.note(takers)
     var reload = reload
     for slot in slots {
       let left = slot.store == nil ? unopened.filter { $0.pipeline == slot.name } : leftBehind(slot)

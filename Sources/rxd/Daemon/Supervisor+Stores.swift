@@ -19,8 +19,6 @@ extension Supervisor {
       )
     }
     let store: DiskStore
-    // Without a state in memory, the last commit has the state.
-    if slot.saved == nil { closeStore(slot) }
     if let open = slot.store {
       store = open
     } else {
@@ -57,8 +55,10 @@ extension Supervisor {
     stores?.openAhead(opened.map(\.name))
   }
 
-  /// Whether the store of the slot's name belongs to another slot that is about to leave it.
+  /// Whether the store of the slot's name is being closed, or belongs to another slot that is about to leave it.
   func mustAwaitStore(_ slot: PipelineSlot) -> Bool {
+    let isClosing = closingStores.contains { $0.name == slot.name }
+    if isClosing, slot.plan.delivery(hasStateDirectory: true) != .bestEffort { return true }
     guard let holder = holder(ofStoreOf: slot) else { return false }
     return holder.isLeaving || holder.next.map { $0.plan.name != holder.name } ?? false
   }
@@ -83,7 +83,17 @@ extension Supervisor {
     )
   }
 
-  /// Closes the store of a pipeline that no longer runs.
+  /// A store that is being closed by the thread that writes it.
+  struct ClosingStore {
+    var number: Int
+    /// The name of its pipeline.
+    var name: String
+    var store: DiskStore
+    /// When the process no longer waits for it.
+    var end: Instant
+  }
+
+  /// Closes the store of a pipeline that no longer runs, without waiting for the disk.
   func closeStore(_ slot: PipelineSlot) {
     guard let store = slot.store else { return }
     slot.store = nil
@@ -95,25 +105,36 @@ extension Supervisor {
         "\(Printable.count(Int(statistics.commits), "commit")), 99 % of them within \(Self.shown(time))",
         metadata: ["pipeline": "\(slot.name)"])
     }
-    if isStopping {
-      // Most of it is waiting for the disk, which the stores of a process do together.
-      store.beginClosing()
-      closingStores.append((slot.name, store))
-    } else {
-      close(store, of: slot.name, within: Self.closingLimit)
-    }
+    close(store, of: slot.name)
   }
 
-  func close(_ store: DiskStore, of name: String, within limit: TimeSpan) {
-    if !store.close(within: limit) {
-      logger.error("the state could not be written", metadata: ["pipeline": "\(name)"])
-    }
+  func close(_ store: DiskStore, of name: String) {
+    closings += 1
+    let number = closings
+    closingStores.append(ClosingStore(number: number, name: name, store: store, end: now + Self.closingLimit))
+    let post = poster()
+    store.beginClosing { post(.closed(number)) }
+  }
+
+  /// When the first of the stores that are being closed is no longer waited for; nil: there is none, or all are waited for at the end.
+  var closingEnd: Instant? { isStopping ? nil : closingStores.map(\.end).min() }
+
+  /// Gives up stores that are not closed within the limit.
+  func endClosing(at now: Instant) {
+    for closing in closingStores where now >= closing.end { reportUnwritten(closing.name) }
+    closingStores.removeAll { now >= $0.end }
+  }
+
+  private func reportUnwritten(_ name: String) {
+    logger.error("the state could not be written", metadata: ["pipeline": "\(name)"])
   }
 
   /// Waits for the stores that are being closed, at the end of the process.
   func awaitStores() {
     let end = now + Self.closingLimit + .milliseconds(20 * Int64(closingStores.count))
-    for (name, store) in closingStores { close(store, of: name, within: max(.zero, end - now)) }
+    for closing in closingStores where !closing.store.close(within: max(.zero, end - now)) {
+      reportUnwritten(closing.name)
+    }
     closingStores = []
   }
 

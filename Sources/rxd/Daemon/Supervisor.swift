@@ -60,6 +60,8 @@ final class Supervisor {
     case checked(Int, CheckedStart)
     /// What stores keep that no pipeline delivers.
     case leftBehind(Int, [LeftBehind])
+    /// The store of this number is closed.
+    case closed(Int)
   }
 
   let options: Options
@@ -68,8 +70,10 @@ final class Supervisor {
   let services: Services
   let deadLetters: DeadLetters
   let stores: Stores?
-  /// Stores that are being closed, with the names of their pipelines.
-  var closingStores: [(String, DiskStore)] = []
+  /// Stores that are being closed; until they are, no pipeline of their names starts.
+  var closingStores: [ClosingStore] = []
+  /// How many there have been.
+  var closings = 0
   let notify: Notify?
   let signals: Signals
   let wake: WakeEvent
@@ -222,7 +226,7 @@ final class Supervisor {
       slots.flatMap { [$0.retryAt, $0.checkAt, $0.drainDeadline] }
       + [
         stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
-        page.pollAt, saysLeftAt, readingEnd,
+        page.pollAt, saysLeftAt, readingEnd, closingEnd,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
@@ -258,6 +262,7 @@ final class Supervisor {
     case .pageClosed(let reader): page.remove(reader)
     case .checked(let number, let found): checked(number, found)
     case .leftBehind(let number, let left): take(left, number)
+    case .closed(let number): closingStores.removeAll { $0.number == number }
     case .report(let id, let report):
       guard let (slot, run) = runs[id] else { return }
       switch report {
@@ -328,6 +333,7 @@ final class Supervisor {
         }
       }
     }
+    if let at = closingEnd, now >= at { endClosing(at: now) }
     for slot in slots where slot.awaitsStore && slot.run == nil && slot.state != .over && !mustWait(slot) {
       launch(slot)
     }
@@ -376,6 +382,8 @@ final class Supervisor {
     slot.checkAt = nil
     slot.hasLaunched = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
+    // Without a state in memory, the last commit has the state.
+    if slot.saved == nil, slot.plan.delivery(hasStateDirectory: true) != .bestEffort { closeStore(slot) }
     slot.awaitsStore = mustWait(slot)
     if slot.awaitsStore {
       slot.state = .running
