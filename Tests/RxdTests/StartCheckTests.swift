@@ -22,6 +22,33 @@ struct StartCheckTests {
     #expect(try process.wait() == 0)
   }
 
+  /// The verdict of a reload says what holds a pipeline up, and does not wait for it; the new version starts when the disk answers again.
+  @Test func aCheckThatHangsDoesNotHoldUpAReload() throws {
+    let folder = try Scratch()
+    let (directory, target, socket) = (folder.path + "/missing", folder.path + "/missing/out", folder.path + "/c.sock")
+    func text(_ number: Int) -> String {
+      "sources: { n: { values: \(number) } }\nsinks: { out: { from: n, file: { path: \(target) } } }\n"
+    }
+    let file = try folder.write("a.yaml", text(7))
+    let process = try RunningRxd(
+      [
+        "--daemon", file, "--state-dir", folder.path + "/state", "--control-socket", socket, "--log-format", "text",
+      ],
+      environment: [
+        "LD_PRELOAD": Preload.checks.get(), "CHECKED": "/missing", "HANG_WHILE": folder.path + "/hang",
+      ])
+    try process.errorLine(with: "or as soon as nothing is in its way")
+    try folder.write("hang", "")
+    try process.errorLine(with: "held up")
+    try folder.write("a.yaml", text(8))
+    let reload = try Rxd.run("reload", "--wait", "--socket", socket)
+    #expect(reload.status == 1 && (reload.output + reload.errors).contains("have not answered for"), "\(reload)")
+    try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
+    try FileManager.default.removeItem(atPath: folder.path + "/hang")
+    #expect(Polling.until { (try? String(contentsOfFile: target, encoding: .utf8)) == "8\n" })
+    #expect(try process.wait() == 0)
+  }
+
   /// A reload of a pipeline that cannot start, to a version that cannot start either: it ends, and the new version is tried again.
   @Test func aFailedPipelineKeepsTheNewestVersion() throws {
     let folder = try Scratch()

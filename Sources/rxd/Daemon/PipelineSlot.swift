@@ -51,6 +51,8 @@ final class PipelineSlot {
   var isTrying = false
   /// It runs as soon as the store of its name is closed, by this or another slot, or a check of the pipeline is done.
   var awaitsStore = false
+  /// A check holds it up for longer than the verdict of a reload waits.
+  var isHeldUp = false
   /// The record of the event in hand, as long as the store is open.
   var inHand: InHand?
   /// The version that ran before a reload, in case the new version does not start.
@@ -108,7 +110,7 @@ final class PipelineSlot {
   /// Whether the running version equals the file's.
   var isSettled: Bool {
     switch state {
-    case .running: hasLaunched && !isTrying
+    case .running: hasLaunched && !isTrying || isHeldUp
     // A reload does not wait for removed pipelines.
     case .draining: isLeaving
     case .waiting, .failed, .over: true

@@ -13,6 +13,7 @@ extension Supervisor {
     var slot: PipelineSlot
     /// The store of this name may be opened.
     var name: String
+    var began: Instant
   }
 
   /// What a check has found.
@@ -32,7 +33,7 @@ extension Supervisor {
     guard check == nil, !mustAwaitStore(slot), !isStoreOfAnother(slot) else { return checkLater(slot) }
     asides += 1
     let number = asides
-    check = StartCheck(number: number, slot: slot, name: slot.name)
+    check = StartCheck(number: number, slot: slot, name: slot.name, began: now)
     let opens = slot.store == nil && slot.plan.delivery(hasStateDirectory: true) != .bestEffort
     let (plan, name, saved, services) = (slot.plan, slot.name, slot.saved, services)
     let stores = opens ? stores : nil
@@ -79,7 +80,36 @@ extension Supervisor {
 
   /// Whether a slot cannot be launched yet: the store of its name is still open or being closed, or a check uses what it needs.
   func mustWait(_ slot: PipelineSlot) -> Bool {
-    check.map { $0.slot === slot || $0.name == slot.name } ?? false || mustAwaitStore(slot)
+    isBeingChecked(slot) || mustAwaitStore(slot)
+  }
+
+  private func isBeingChecked(_ slot: PipelineSlot) -> Bool {
+    check.map { $0.slot === slot || $0.name == slot.name } ?? false
+  }
+
+  /// How long the verdict of a reload waits for a check: a disk that does not answer may hold one up for ever.
+  private static let checkLimit = TimeSpan.seconds(5)
+
+  private func awaitsCheck(_ slot: PipelineSlot) -> Bool {
+    slot.awaitsStore && slot.run == nil && slot.state == .running && !slot.isHeldUp && isBeingChecked(slot)
+  }
+
+  /// When the verdict of a reload no longer waits for the check; nil: it does not wait for it.
+  var checkEnd: Instant? {
+    guard let check, reload != nil, !isStopping, slots.contains(where: awaitsCheck) else { return nil }
+    return check.began + Self.checkLimit
+  }
+
+  /// The verdict of a reload says what holds pipelines up; they start when the check is done.
+  func endWaitForCheck() {
+    guard let check else { return }
+    let reason =
+      "its files or its store have not answered for \(Self.shown(now - check.began)); it starts when they do"
+    for slot in slots where awaitsCheck(slot) {
+      slot.isHeldUp = true
+      log.write(.error, slot.name, "not started yet: \(reason)", limited: false)
+      decide(slot, failed: reason)
+    }
   }
 
   // MARK: Events that are left behind

@@ -226,7 +226,7 @@ final class Supervisor {
       slots.flatMap { [$0.retryAt, $0.checkAt, $0.drainDeadline] }
       + [
         stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
-        page.pollAt, saysLeftAt, readingEnd, closingEnd,
+        page.pollAt, saysLeftAt, readingEnd, closingEnd, checkEnd,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
@@ -334,6 +334,7 @@ final class Supervisor {
       }
     }
     if let at = closingEnd, now >= at { endClosing(at: now) }
+    if let at = checkEnd, now >= at { endWaitForCheck() }
     for slot in slots where slot.awaitsStore && slot.run == nil && slot.state != .over && !mustWait(slot) {
       launch(slot)
     }
@@ -381,6 +382,7 @@ final class Supervisor {
     shareWhyMemory()
     slot.checkAt = nil
     slot.hasLaunched = false
+    slot.isHeldUp = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
     // Without a state in memory, the last commit has the state.
     if slot.saved == nil, slot.plan.delivery(hasStateDirectory: true) != .bestEffort { closeStore(slot) }
