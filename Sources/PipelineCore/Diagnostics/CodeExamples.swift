@@ -181,8 +181,6 @@ package struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [s, s] } }\nsinks: { out: { from: x, stdout: {} } }"),
     "RX211": when(
       "A pipeline has more than 2,500 operators.", do: "Divide it into several files, which run in one process."),
-    "RX212": when(
-      "A file uses a name of another tool. Today RX201 and RX220 say so.", do: "Take the name that the message offers."),
     "RX215": when(
       "An option is --set sources.typed.stdin.decode, without a value.",
       do: "Write --set PATH=VALUE: --set sources.typed.stdin.decode=lines"),
@@ -206,9 +204,7 @@ package struct CodeExample: Sendable {
       "http: { url: 'http://10.0.0.1/', headers: { Host: books.example } }", "http: { url: 'http://books.example/' }"),
     "RX230": source("interval: 5 minutes", "interval: 5m"),
     "RX231": source("file: { path: a.log, maxLine: 1000 }", "file: { path: a.log, maxLine: 1000B }"),
-    "RX232": when("A value must be a number. Today RX203 says so.", do: "Write the number without quotes."),
     "RX233": source("file: { path: a.log, follow: yes }", "file: { path: a.log, follow: true }"),
-    "RX240": when("A text has unbalanced {{ }}. Today RX406 says so.", do: "Close each {{ with }}."),
     "RX250": source("file: \"${LOG-a.log}\"", "file: \"${LOG:-a.log}\""),
     "RX251": source("file: \"${LOG:-${NAME}}\"", "file: \"${LOG:-a.log}\""),
     "RX252": source("values: [{ \"${NAME:-a}\": 1 }]", "values: [{ name: \"${NAME:-a}\" }]"),
@@ -231,7 +227,6 @@ package struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsignals: { x: { from: s, chain: [ { map: event + '!' } ] } }\nsinks: { out: { from: x, stdout: {} } }"
     ),
     "RX307": file("sources: { s: { stdin: {} } }", sound),
-    "RX308": when("An operator's memory has no limit.", do: "Give it its limit."),
     "RX320": file("sources: { s: { stdin: {} } }\ndefaults: { a: 1 }\nsinks: { out: { from: s, stdout: {} } }", sound),
     "RX336": file(
       "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, file: /nowhere/out.ndjson } }",
@@ -463,10 +458,5 @@ package struct CodeExample: Sendable {
       do: "Run 'rxd plugin check FILE', or remove the file."),
     "RX712": source(
       "http: { url: 'https://books.example/', tls: { ca: missing.pem } }", "http: { url: 'https://books.example/' }"),
-
-    // rxd itself
-    "RX901": when(
-      "A part of rxd meets what another part of it must never make.",
-      do: "Report it, with the file and what stands above it in the log."),
   ]
 }

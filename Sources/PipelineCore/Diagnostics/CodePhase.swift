@@ -8,8 +8,7 @@ extension Diagnostic.Code {
     case "4": "Reported while expressions and templates are checked."
     case "5": "Given as the reason of an event that was rejected while the pipeline runs."
     case "6": "Reported by 'rxd test'."
-    case "7": "Reported about the environment: variables, secrets, files, plugins."
-    default: "A bug in rxd."
+    default: "Reported about the environment: variables, secrets, files, plugins."
     }
   }
 }

@@ -81,8 +81,7 @@ extension Diagnostic.Code {
   package static let misplacedKey = Self("RX209", "A key is in a part of the file where it has no meaning.")
   package static let emptyCollection = Self("RX210", "A list or mapping must not be empty.")
   package static let tooMany = Self("RX211", "A pipeline may have at most 2,500 operators.")
-  package static let foreignName = Self(
-    "RX212", "Each component has one name: ReactiveCocoa's, in camelCase.")
+  // RX212 is retired and must not be reused: RX201 and RX220 offer the name.
   package static let overrideForm = Self("RX215", "--set takes PATH=VALUE.")
   package static let overridePath = Self("RX216", "The path of --set must lead to a value of the file.")
   package static let endlessSource = Self("RX217", "A source that waits for others has no end, which --once needs.")
@@ -104,10 +103,10 @@ extension Diagnostic.Code {
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   package static let size = Self(
     "RX231", "A size is a number with a unit: B, kB, MB, GB, KiB, MiB or GiB.")
-  package static let number = Self("RX232", "A value must be a number of the kind asked for.")
+  // RX232 is retired and must not be reused: RX203 says what kind of number is asked for.
   package static let yamlBoolean = Self(
     "RX233", "A boolean is written true or false; yes, no, on and off are texts.")
-  package static let template = Self("RX240", "A template is a text with {{ expression }} parts.")
+  // RX240 is retired and must not be reused: RX406 says what is not closed.
   package static let interpolationSyntax = Self(
     "RX250", "Environment values are written ${NAME}, ${NAME:-default} or ${NAME:?message}.")
   package static let interpolationNesting = Self("RX251", "A ${...} may not contain another.")
@@ -118,10 +117,10 @@ extension Diagnostic.Code {
 
   static let grammarCodes: [Self] = [
     unknownKey, missingKey, wrongType, notOneComponent, duplicateName, invalidName, notOneOrigin,
-    invalidReference, misplacedKey, emptyCollection, tooMany, foreignName, overrideForm, overridePath, endlessSource,
+    invalidReference, misplacedKey, emptyCollection, tooMany, overrideForm, overridePath, endlessSource,
     notFormatted, unknownComponent,
     unknownParameter, missingParameter, outOfRange, unknownChoice, conflictingParameters, formerName, doubtfulValue,
-    duration, size, number, yamlBoolean, template, interpolationSyntax, interpolationNesting,
+    duration, size, yamlBoolean, interpolationSyntax, interpolationNesting,
     interpolationInKey, misplacedSecret,
   ]
 
@@ -145,12 +144,10 @@ extension Diagnostic.Code {
     "RX306", "'reduce' needs the named parts of a combineLatest or zip.")
   package static let noSinks = Self(
     "RX307", "A pipeline without sinks does nothing.", severity: .warning)
-  package static let unboundedOperator = Self(
-    "RX308", "An operator's memory has no limit.", severity: .warning)
+  // RX308 is retired and must not be reused: the memory of every operator has a limit.
 
   static let wiringCodes: [Self] = [
     unknownName, unknownOutput, cycle, functionForm, unusedName, weakGuarantee, unsuitableReduce, noSinks,
-    unboundedOperator,
   ]
 
   // MARK: RX4xx expressions: ExpressionCodes.swift
@@ -203,16 +200,12 @@ extension Diagnostic.Code {
     pluginFailed, unreadableParameterFile, pluginSpec, unusablePlugin,
   ]
 
-  // MARK: RX9xx rxd itself
-
-  package static let internalError = Self("RX901", "A bug in rxd; please report it.")
-
-  static let internalCodes: [Self] = [internalError]
+  // RX901 is retired and must not be reused: a mistake of rxd itself ends the process.
 
   /// Every code, in order. A new table is added here; a test compares with the sources.
   package static let all: [Self] = [
     textCodes, grammarCodes, wiringCodes, compile, files, expressionCodes, runtime, testCodes,
-    environmentCodes, internalCodes,
+    environmentCodes,
   ].flatMap { $0 }
 
   /// The code of this name, `RX203`.

@@ -92,7 +92,7 @@ extension Diagnostic {
   /// The stable code of a kind of error; never reused.
   ///
   /// Ranges: RX1xx text and YAML, RX2xx the grammar of the pipeline file, RX3xx names and wiring, RX4xx expressions,
-  /// RX5xx events at run time, RX6xx tests, RX7xx the environment, RX9xx rxd itself.
+  /// RX5xx events at run time, RX6xx tests, RX7xx the environment.
   public struct Code: Sendable, Hashable {
     /// `RX201`.
     public let name: String

@@ -137,7 +137,7 @@ import Testing
       Diagnostic(.syntax, "4", at: SourceLocation(b, offset: 0)),
       Diagnostic(.commentCutsValue, "3", at: SourceLocation(a, offset: 2)),
       Diagnostic(.syntax, "2", at: SourceLocation(a, offset: 1)),
-      Diagnostic(.internalError, "1", at: nil),
+      Diagnostic(.unreadableFile, "1", at: nil),
     ]
     #expect(DiagnosticRenderer.ordered(diagnostics).map(\.message) == ["1", "2", "3", "4"])
     #expect(DiagnosticRenderer.summary(diagnostics) == "3 errors, 1 warning in 2 files")
