@@ -135,8 +135,9 @@ package final class PipelineLaunch: @unchecked Sendable {
   package func cancel(_ report: @escaping @Sendable (Report) -> Void) {
     executor.post { [self] in
       guard execution.outcome == nil else { return }
-      execution.cancel()
-      whenCommitted { [unowned self] in report(.cancelled(execution.counters, state: leftState)) }
+      execution.cancel { [unowned self] in
+        whenCommitted { [unowned self] in report(.cancelled(execution.counters, state: leftState)) }
+      }
     }
   }
 

@@ -291,10 +291,11 @@ final class SocketSink: RunningSink {
   override func cancel() {
     if !isOver { handOver() }
     isOver = true
-    sender?.cancel()
-    _ = sender?.waitForEnd(within: .seconds(1))
-    sender = nil
-    countLost()
+    guard let sender else { return }
+    self.sender = nil
+    sender.cancel()
+    let node = Weak(self)
+    closeBeside({ _ = sender.waitForEnd(within: .seconds(1)) }, then: { node.object?.countLost() })
   }
 
   private func countLost() {

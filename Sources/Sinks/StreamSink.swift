@@ -343,10 +343,12 @@ class StreamSink: RunningSink {
   override func cancel() {
     if !isOver { handOver() }
     isOver = true
+    guard let writer else { return }
+    self.writer = nil
+    let node = Weak(self)
     // Queued bytes shall be written before the end is reported, even if the sink was already finishing.
-    writer?.close(within: writer?.isDiskFull == true ? .zero : .milliseconds(500))
-    writer = nil
-    countLost()
+    let limit = writer.isDiskFull ? TimeSpan.zero : .milliseconds(500)
+    closeBeside({ writer.close(within: limit) }, then: { node.object?.countLost() })
   }
 }
 

@@ -552,9 +552,11 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     if !isOver { turnEnded() }
     isOver = true
     unset()
-    writer?.close(within: writer?.isDiskFull == true ? .zero : .milliseconds(500))
-    writer = nil
-    countLost()
+    guard let writer else { return }
+    self.writer = nil
+    let node = Weak(self)
+    let limit = writer.isDiskFull ? TimeSpan.zero : .milliseconds(500)
+    closeBeside({ writer.close(within: limit) }, then: { node.object?.countLost() })
   }
 
   private func unset() {

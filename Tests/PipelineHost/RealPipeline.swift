@@ -84,7 +84,7 @@ package final class RealPipeline {
     if execution.outcome == nil {
       nonisolated(unsafe) let execution = execution
       executor.post { execution.cancel() }
-      if let loop { loop.run { execution.outcome != nil } } else { executor.run() }
+      run(within: .seconds(60)) { execution.hasClosed }
     }
   }
 

@@ -257,6 +257,7 @@ import Transport
       pipeline.run {
         if case .failed = feed.outcomes[1] { true } else { false }
       })
+    #expect(pipeline.run { pipeline.execution.hasClosed })
     #expect(pipeline.counters.sent == 0 && pipeline.counters.undelivered == 1)
   }
 

@@ -41,7 +41,7 @@ import Transport
     ) { $0.sinkOverride = { _ in PipeSink(output: ends.output) } }
     #expect(pipeline.run { pipeline.counters.received == count })
     pipeline.inTurn { $0.execution.cancel() }
-    #expect(pipeline.run { pipeline.execution.outcome != nil })
+    #expect(pipeline.run { pipeline.execution.hasClosed })
     _ = fcntl(ends.input, F_SETFL, O_NONBLOCK)
     var text: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 1 << 20)
@@ -75,7 +75,7 @@ import Transport
     ) { $0.sinkOverride = { _ in sink } }
     #expect(pipeline.run { pipeline.counters.received == count })
     pipeline.inTurn { $0.execution.cancel() }
-    #expect(pipeline.run { pipeline.execution.outcome != nil })
+    #expect(pipeline.run { pipeline.execution.hasClosed })
     let counters = pipeline.counters
     #expect(counters.sent == 0 && counters.undelivered == UInt64(count))
   }

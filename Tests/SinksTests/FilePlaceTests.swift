@@ -43,7 +43,7 @@ import Testing
   /// Ends a pipeline without any of the ways to end it well; what its writer still has gets written, as a kernel would.
   private func breakOff(_ pipeline: RealPipeline) {
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run { pipeline.execution.hasClosed }
   }
 
   /// Launches it, and runs turns until the condition holds, which another thread may bring about.

@@ -229,7 +229,7 @@ import Testing
       }
       let isOver = pipeline.outcome != nil
       pipeline.inTurn { $0.execution.cancel() }
-      pipeline.run { pipeline.execution.outcome != nil }
+      pipeline.run { pipeline.execution.hasClosed }
       if isOver { break }
     }
     let last = try RealPipeline(text, restoring: state) { $0.acknowledgesOnDisk = true }

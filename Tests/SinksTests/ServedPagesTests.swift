@@ -58,7 +58,7 @@ import Transport
 
   private func end(_ pipeline: RealPipeline) {
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
   }
 
   @Test(arguments: all) func pagesOfOtherSitesAreRefused(_ served: Served) throws {

@@ -68,7 +68,7 @@ import Transport
       // Half of the budget, and what one turn adds.
       #expect(memory.held > Self.limit / 4 && memory.held < Self.limit / 2 + (128 << 10), "\(sink): \(memory.held)")
       pipeline.inTurn { $0.execution.cancel() }
-      pipeline.run(within: .seconds(60)) { memory.held == 0 && pipeline.execution.outcome != nil }
+      pipeline.run(within: .seconds(60)) { memory.held == 0 && pipeline.execution.hasClosed }
       #expect(memory.held == 0, "\(sink)")
       #expect(!pipeline.executor.isInputPaused, "\(sink)")
     }

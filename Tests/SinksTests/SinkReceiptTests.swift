@@ -61,7 +61,7 @@ import Transport
     }
     if isCancelled {
       pipeline.inTurn { $0.execution.cancel() }
-      pipeline.run(within: limit) { pipeline.execution.outcome != nil && source.feed.outcomes.count == batches }
+      pipeline.run(within: limit) { pipeline.execution.hasClosed && source.feed.outcomes.count == batches }
     } else {
       pipeline.run(within: limit) { source.feed.outcomes.count == batches || !faults.withLock { $0 }.isEmpty }
       pipeline.inTurn { $0.execution.drain() }

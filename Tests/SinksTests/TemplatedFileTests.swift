@@ -223,7 +223,7 @@ import Testing
 
   private func breakOff(_ pipeline: RealPipeline) {
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run { pipeline.execution.hasClosed }
   }
 
   private func sizes() -> [String: Int] {

@@ -80,7 +80,7 @@ import Transport
     pipeline.run { arrived.withLock(\.isHere) }
     #expect(connections(pipeline) == .init(open: 1, opened: 1))
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run { pipeline.execution.hasClosed }
     receiver.cancel()
   }
 
@@ -92,7 +92,7 @@ import Transport
     let found = try #require(connections(pipeline))
     #expect(found.open == 0 && found.opened == 0 && found.broken > 0)
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run { pipeline.execution.hasClosed }
   }
 
   // MARK: Requests
@@ -158,7 +158,7 @@ import Transport
     let found = try #require(connections(pipeline))
     #expect(found.open == 1 && found.opened == 1 && (found.reused ?? 0) >= 2 && found.broken == 0, "\(found)")
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run { pipeline.execution.hasClosed }
     server.stop()
   }
 

@@ -69,7 +69,7 @@ import Testing
       state.withLock { $0 = saved }
       pipeline.execution.cancel()
     }
-    pipeline.run { pipeline.execution.outcome != nil }
+    pipeline.run { pipeline.execution.hasClosed }
     return state.withLock { $0 }
   }
 

@@ -23,7 +23,7 @@ extension RealPipeline {
     }
     run(within: .seconds(60)) { found.withLock { $0 } != nil || !isTaken.withLock { $0 } }
     inTurn { $0.execution.cancel() }
-    run(within: .seconds(60)) { execution.outcome != nil }
+    run(within: .seconds(60)) { execution.hasClosed }
     guard case .acknowledged(let state) = found.withLock({ $0 }) else { throw Lost(log: log) }
     return state
   }

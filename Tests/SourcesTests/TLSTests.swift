@@ -112,7 +112,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       }, "\(server.log)")
     #expect(stranger.counters.sent == 0)
     stranger.inTurn { $0.execution.cancel() }
-    #expect(stranger.run(within: .seconds(30)) { stranger.execution.outcome != nil })
+    #expect(stranger.run(within: .seconds(30)) { stranger.execution.hasClosed })
     let known = try sending(
       port,
       "{ ca: \(made.folder("ca.pem")), certificate: \(made.folder("client.pem")), key: \(made.folder("client.pem")) }")
@@ -133,7 +133,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       client.run(within: .seconds(30)) { client.log.contains { $0.contains("trying again") } }
       #expect(client.log.contains { $0.contains(reason) }, "\(client.log)")
       client.inTurn { $0.execution.cancel() }
-      #expect(client.run(within: .seconds(30)) { client.execution.outcome != nil })
+      #expect(client.run(within: .seconds(30)) { client.execution.hasClosed })
     }
     #expect(server.events == [])
   }

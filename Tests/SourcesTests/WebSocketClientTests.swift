@@ -65,7 +65,7 @@ import Testing
     let grant = "POST grant_type=client_credentials"
     #expect(heads.all == [grant, "GET Bearer t1", grant, "GET Bearer t2"])
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
     server.stop()
   }
 
@@ -86,7 +86,7 @@ import Testing
     #expect(heads.all.first?.hasPrefix("AWS4-HMAC-SHA256 Credential=AKID/") == true, "\(heads.all)")
     #expect(heads.all.last?.hasSuffix("Z") == true)
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
     server.stop()
   }
 
@@ -113,7 +113,7 @@ import Testing
       pipeline.log.contains { $0.contains("answered 502 to CONNECT feed.invalid:80; connecting again") },
       "\(pipeline.log)")
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
     proxy.stop()
   }
 
@@ -151,7 +151,7 @@ import Testing
     allowed.run(within: .seconds(30)) { allowed.events.count == 1 }
     #expect(allowed.events == ["\"private\""])
     allowed.inTurn { $0.execution.cancel() }
-    allowed.run(within: .seconds(30)) { allowed.execution.outcome != nil }
+    allowed.run(within: .seconds(30)) { allowed.execution.hasClosed }
     server.stop()
   }
 

@@ -72,7 +72,7 @@ import Testing
       $0.execution.drain()
       $0.execution.cancel()
     }
-    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
     #expect(pipeline.log.contains { $0.contains("3 messages that have come and that no turn has taken: lost") })
   }
 }

@@ -329,7 +329,7 @@ import Testing
       #expect(connections(pipeline)?.open == 0)
     }
     pipeline.inTurn { $0.execution.cancel() }
-    pipeline.run(within: .seconds(30)) { pipeline.execution.outcome != nil }
+    pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
   }
 
   /// The example: a page, orders, and the live feed that its script follows, on one port.

@@ -438,12 +438,18 @@ final class OutboxSink: RunningSink, TimerTarget {
       return targetDrained()
     }
     target.complete()
-    if !isDone { patience = executor.wake(at: executor.now + Self.finishLimit, self) }
+    guard !isDone else { return }
+    // While its destination is down it delivers nothing, and nothing is lost: the rows stay in the outbox.
+    if execution.troubles.all[name] != nil { return giveUp() }
+    patience = executor.wake(at: executor.now + Self.finishLimit, self)
   }
 
   func woke(_ token: Int) {
     patience = .none
-    guard !isDone else { return }
+    if !isDone { giveUp() }
+  }
+
+  private func giveUp() {
     target.cancel()
     targetDrained()
   }

@@ -43,8 +43,8 @@ extension Execution {
 
   func pauseEnds(_ node: any Pausing) { pauses[ObjectIdentifier(node)] = nil }
 
-  /// Cancels everything at once. `onEnd` is not called.
-  package func cancel() {
+  /// Cancels everything at once. `onEnd` is not called; `done` is, in this turn or a later one, when the writers of the sinks have ended.
+  package func cancel(_ done: @escaping () -> Void = {}) {
     let isRunning = outcome == nil
     if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
     executor.failTurn("cancelled")
@@ -52,6 +52,18 @@ extension Execution {
     onEnd = { _ in }
     if isRunning { rejectRemaining() }
     teardown()
+    if closings == 0 { done() } else { onCancelled = done }
+  }
+
+  /// Whether it has ended, and the writers of its sinks too.
+  package var hasClosed: Bool { outcome != nil && closings == 0 }
+
+  /// A sink waits for its writer no more.
+  func sinkClosed() {
+    closings -= 1
+    guard closings == 0 else { return }
+    onCancelled.take()?()
+    reportEnd()
   }
 
   func end(_ outcome: Outcome) {
@@ -188,7 +200,7 @@ extension Execution {
   }
 
   private func reportEnd() {
-    guard holds == 0, let outcome else { return }
+    guard holds == 0, closings == 0, let outcome else { return }
     let report = onEnd
     onEnd = { _ in }
     report(outcome)

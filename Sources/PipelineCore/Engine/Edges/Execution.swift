@@ -148,6 +148,11 @@ public final class Execution {
   var onEnd: (Outcome) -> Void = { _ in }
   /// How many activities outside the graph must end before `onEnd` is called.
   var holds = 0
+  /// How many sinks wait for their writers (``RunningSink/closeBeside(_:then:)``). What they have written and lost is known after that: neither the
+  /// last commit nor the end comes before.
+  var closings = 0
+  /// Called when an execution that was cancelled has no such sinks any more.
+  var onCancelled: (() -> Void)?
   /// Called when nothing can answer any more, by the numbers of their holds.
   private var finalCallbacks: [Int: () -> Void] = [:]
   private var lastHold = 0
@@ -269,7 +274,7 @@ public final class Execution {
 
   /// Commits the last state as soon as the graph has ended, if clients wait for answers: the commit must not wait for them.
   private func commitForClients() {
-    guard outcome != nil, draft == nil, !finalCallbacks.isEmpty, !awaitsLastCommit else { return }
+    guard outcome != nil, draft == nil, closings == 0, !finalCallbacks.isEmpty, !awaitsLastCommit else { return }
     awaitsLastCommit = true
     let executor = executor
     let execution = Weak(self)

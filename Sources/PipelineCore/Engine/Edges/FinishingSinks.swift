@@ -73,7 +73,8 @@ final class FinishingSinks: TimerTarget {
       "given up: it delivered nothing for \(patience) after the pipeline was suspended")
     if sink.errors.isClaimed || execution.services.keepsDeadLetters { _ = sink.node.rejectRemaining() }
     sink.node.cancel()
-    execution.sinkDrained(index)
+    let running = Weak(execution)
+    sink.node.whenClosed { running.object?.sinkDrained(index) }
   }
 
   func cancel() {

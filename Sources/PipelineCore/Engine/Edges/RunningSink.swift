@@ -133,8 +133,45 @@ open class RunningSink: Downstream {
   /// A checkpoint waits for the events that the sink has taken: write and acknowledge them now. Called between two turns, or at the beginning of one.
   open func acknowledgeSoon() {}
 
-  /// The pipeline ends without draining: release everything, write nothing more.
+  /// The pipeline ends without draining: release everything, write nothing more. It must not wait for a writer: ``closeBeside(_:then:)`` does.
   open func cancel() {}
+
+  /// How many writers are being waited for.
+  private var closings = 0
+  private var afterClosings: [() -> Void] = []
+
+  /// Waits beside the turns for a writer that was told to end: other pipelines have turns on the same thread. The pipeline reports its end
+  /// after `done`, which is called in a turn.
+  package final func closeBeside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
+    closings += 1
+    execution.closings += 1
+    let (executor, node) = (executor, Weak(self))
+    let worker = execution.services.worker("close")
+    worker.enqueue {
+      wait()
+      executor.post {
+        done()
+        node.object?.endClosing()
+      }
+      // A job may be dropped with its worker.
+      withExtendedLifetime(worker) {}
+    }
+  }
+
+  private func endClosing() {
+    closings -= 1
+    if closings == 0 {
+      let bodies = afterClosings
+      afterClosings = []
+      for body in bodies { body() }
+    }
+    execution.sinkClosed()
+  }
+
+  /// Calls `body` when no writer is being waited for: at once, or in a later turn.
+  final func whenClosed(_ body: @escaping () -> Void) {
+    if closings == 0 { body() } else { afterClosings.append(body) }
+  }
 
   public final override func complete() {
     guard !hasEnded else { return }
