@@ -170,14 +170,11 @@ extension File {
     }
 
     /// `isLast`: the last event ends with the block, whatever the file adds.
-    private func take(_ block: FileBlock, isLast: Bool = false) {
+    private func take(_ delivered: FileBlock, isLast: Bool = false) {
       guard !isClosed else { return }
-      let input = input(of: block)
+      let input = input(of: delivered)
       guard let decoder = input.decoder, let origin = input.origin else { return }
-      if !input.hasBegun {
-        input.hasBegun = true
-        endPredecessors(of: input, at: block.position.target ?? block.path)
-      }
+      let block = input.hasBegun ? delivered : begin(input, with: delivered)
       // The rest of another file's block may be sent in this turn, too.
       if begun != nil { beginPiece() }
       piece = input
@@ -229,9 +226,11 @@ extension File {
       take(FileBlock(endAt: input.reached), isLast: true)
     }
 
-    /// The writer has moved on to this file: the last events of its predecessors are ended first.
-    private func endPredecessors(of input: Input, at path: String) {
-      guard joining != nil, inputs.count > 1 else { return }
+    /// The writer has moved on to this file: the last events of its predecessors are ended first. Returns what is left of its first block.
+    private func begin(_ input: Input, with block: FileBlock) -> FileBlock {
+      input.hasBegun = true
+      guard joining != nil, inputs.count > 1 else { return block }
+      let path = block.position.target ?? block.path
       let patterns = parameters.paths.map(\.text)
       let base = FileFollower.pathBeforeRotation(path, of: patterns)
       let older = inputs.values.filter { other in
@@ -239,7 +238,45 @@ extension File {
           && (other.name == path || other.position.target == path
             || FileFollower.pathBeforeRotation(other.position.path, of: patterns) == base)
       }
-      for other in inReadingOrder(older) { endEvent(of: other) }
+      var rest = block
+      let ending = inReadingOrder(older)
+      for other in ending {
+        if other === ending.last { rest = continueLine(of: other, by: rest) }
+        endEvent(of: other)
+      }
+      return rest
+    }
+
+    /// The most lines of a file that may complete a line at the end of its predecessor; lines of the other stream may stand between.
+    private static let mostContinuations = 100
+
+    /// A container's line whose last pieces are in the next file, because its runtime has rotated the file within it. They are decoded with the
+    /// pieces before, as if the older file had gone on, so the event is one of that file. Both files' positions move with this turn.
+    ///
+    /// - Parameter block: The first of the next file.
+    /// - Returns: The rest of the block.
+    private func continueLine(of older: Input, by block: FileBlock) -> FileBlock {
+      guard joining?.rule == nil, parameters.decoding.charset?.isUTF16 != true, block.lines.offset == 0 else {
+        return block
+      }
+      let bytes = block.lines.slab.bytes
+      var at = 0
+      for _ in 0..<Self.mostContinuations where older.decoder?.pendingOffset != nil {
+        guard let end = bytes[at...].firstIndex(of: 0x0A) else { break }
+        var line = FileBlock(endAt: older.reached)
+        line.lines.slab = Slab(UnsafeRawBufferPointer(rebasing: bytes[at...end]))
+        line.lines.offset &+= Int64(at)
+        at = end + 1
+        take(line)
+      }
+      guard at > 0 else { return block }
+      endEvent(of: older)
+      // Its own next line, if there is one, has an offset of its own again.
+      older.decoder?.reset(memory: [])
+      var rest = block
+      rest.lines.slab = Slab(UnsafeRawBufferPointer(rebasing: bytes[at...]))
+      rest.lines.offset &+= Int64(at)
+      return rest
     }
 
     /// Incomplete events are sent, because no execution goes on from here.

@@ -108,6 +108,32 @@ import Testing
     #expect((first.events + second.events).map { String($0.dropFirst(2).prefix { $0 != "\"" }) } == Self.logs)
   }
 
+  /// A runtime rotates the file between two pieces of a line, while the file is followed or while nobody does.
+  @Test(arguments: [false, true]) func aContainersLineOverARotation(_ isRestarted: Bool) throws {
+    let yaml = followed("rotateWait: 1h, decode: { container: { wait: 1h } }", "event.message")
+    scratch.append(
+      "2026-01-31T00:00:00Z stdout F one\n2026-01-31T00:00:00Z stdout P two \n", to: "a.log")
+    let first = try RealPipeline(yaml)
+    first.run { first.events.count >= 1 && first.execution.hasBegun }
+    let state = isRestarted ? first.suspend() : nil
+    #expect(!isRestarted || state != nil)
+    #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
+    scratch.append(
+      "2026-01-31T00:00:00Z stderr F err\n2026-01-31T00:00:00Z stdout F and more\n2026-01-31T00:00:00Z stdout F last\n",
+      to: "a.log")
+    let second = try isRestarted ? RealPipeline(yaml, restoring: state) : first
+    let before = isRestarted ? first.events : []
+    second.run { before.count + second.events.count >= 4 }
+    let logs = (before + second.events).map { String($0.dropFirst(2).prefix { $0 != "\"" }) }
+    #expect(logs == ["one", "two and more", "err", "last"])
+    // Nothing of it comes again.
+    let end = try #require(second.suspend())
+    scratch.append("2026-01-31T00:00:00Z stdout F end\n", to: "a.log")
+    let third = try RealPipeline(yaml, restoring: end)
+    third.run { third.events.count >= 1 }
+    #expect(third.events.map { String($0.dropFirst(2).prefix { $0 != "\"" }) } == ["end"])
+  }
+
   @Test func piecesWaitNoLongerThanTheySay() throws {
     scratch.append("2026-01-31T00:00:00Z stdout F w\n2026-01-31T00:00:00Z stdout P half\n", to: "a.log")
     let pipeline = try VirtualPipeline(followed("decode: { container: { wait: 3s } }", "event.message"))
