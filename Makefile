@@ -31,7 +31,7 @@ run: build
 # Builds are this user's; what the tests of Swift run has no privileges, as rxd has none where it is used.
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
-ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved
+ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved|AsUserTests
 DEBUG := swift build --no-color-diagnostics --scratch-path $(TESTS_BUILD)
 # Run by itself: SwiftPM would write to the build directory.
 SWIFT_TESTS := $(TESTS_BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
