@@ -8,8 +8,9 @@ SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 BUILD ?= .build
 RXD := $(BUILD)/release/rxd
-# Tests have a place of their own: SwiftPM builds one thing at a time in a place, and the release program is optimised on one core mostly.
-TESTS_BUILD := $(BUILD)/tests
+# What is not optimised, the tests among it, has a place of its own: SwiftPM builds one thing at a time in a place, and the release program is
+# optimised on one core mostly.
+DEV_BUILD := $(BUILD)/dev
 # Overlapping accesses to one variable are found by debug builds, which run all tests; a release build does not spend a
 # tenth of its time on checking again. Values are two words, written and read one after the other: vectorised
 # straight-line code would read both at once and wait until what was just written has reached the cache.
@@ -24,17 +25,18 @@ PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/example
 
 .PHONY: run test test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
-## Installs missing packages, builds, and shows search as you type, without internet.
-run: build
-	@scripts/demo $(RXD)
+## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
+run: packages
+	$(DEBUG) --product rxd
+	@scripts/demo $(DEV_BUILD)/debug/rxd
 
 # Builds are this user's; what the tests of Swift run has no privileges, as rxd has none where it is used.
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
 ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved|AsUserTests
-DEBUG := swift build --no-color-diagnostics --scratch-path $(TESTS_BUILD)
+DEBUG := swift build --no-color-diagnostics --scratch-path $(DEV_BUILD)
 # Run by itself: SwiftPM would write to the build directory.
-SWIFT_TESTS := $(TESTS_BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
+SWIFT_TESTS := $(DEV_BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
 
 ## Runs all tests.
 test: test-packages packages
@@ -113,14 +115,15 @@ pictures: test-packages build
 ## Rewrites the generated files.
 docs: build
 	$(DEBUG) --product reference
-	RXD=$(RXD) REFERENCE=$(TESTS_BUILD)/debug/reference scripts/generate
+	RXD=$(RXD) REFERENCE=$(DEV_BUILD)/debug/reference scripts/generate
 
 ## Fails if the generated files are out of date.
 check-docs: build
 	$(DEBUG) --product reference
-	RXD=$(RXD) REFERENCE=$(TESTS_BUILD)/debug/reference scripts/generate --check
+	RXD=$(RXD) REFERENCE=$(DEV_BUILD)/debug/reference scripts/generate --check
 
 install:
+	@[ -x $(RXD) ] || { echo "make: there is no $(RXD) yet: run 'make build' first" >&2; exit 1; }
 	install -D -m 0755 $(RXD) "$(DESTDIR)$(PREFIX)/bin/rxd"
 	-strip --strip-debug "$(DESTDIR)$(PREFIX)/bin/rxd"
 	install -D -m 0644 systemd/rxd.service "$(DESTDIR)$(UNITDIR)/rxd.service"
