@@ -44,7 +44,7 @@ import Testing
       case "tcp": "tcp: '127.0.0.1:\(port.number)'"
       case "exec": "exec: { command: [sleep, '1000'], stopTimeout: 0s }"
       case "file": "file: /dev/full"
-      default: "file: \"\(scratch.path)/{{ event % 3 }}\""
+      default: "file: \"\(scratch.path)/{{ event.tick % 3 }}\""
       }
     let pipeline = try pipeline(sink)
     #expect(pipeline.run { pipeline.counters.received > 0 })
