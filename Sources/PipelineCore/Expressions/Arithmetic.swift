@@ -12,7 +12,7 @@ extension Context {
     }
   }
 
-  /// `mixes`: Whether a whole number and a double give a double.
+  /// `mixes`: whether a whole number and a double may be combined; the result is a double.
   func arithmetic(_ op: SyntaxTree.Operator, _ a: Value, _ b: Value, mixes: Bool) -> Value {
     switch (a.what, b.what) {
     case (.int, .int): return ints(op, a.asInt, b.asInt)
@@ -22,7 +22,7 @@ extension Context {
       guard mixes else { return noOverload(op.symbol, a, b) }
       return doubles(op, a.asNumber, b.asNumber) ?? noOverload(op.symbol, a, b)
     case (.int, .uint) where mixes:
-      // JSON's whole numbers are uints only beyond the range of ints.
+      // JSON's whole numbers are uints only above the range of ints.
       guard let right = Int64(exactly: b.asUInt) else { return failure(.overflow) }
       return ints(op, a.asInt, right)
     case (.uint, .int) where mixes:

@@ -11,7 +11,7 @@ package struct ReadPath: Sendable, Equatable {
   package var canBeMissing: Bool
   /// Read with `.?`, inside `has(...)`, or only after `has(...)` was true.
   package var isGuarded: Bool
-  /// Under `!` or on a side of `!=`, where an absent field makes the condition fail although a reader would expect it
+  /// Read under `!` or on a side of `!=`: an absent field then makes the condition fail, where a reader would expect it
   /// to be true.
   package var underNegation: Bool
   /// Read by `size(...)`, which needs only the number of elements.
@@ -19,7 +19,7 @@ package struct ReadPath: Sendable, Equatable {
   /// The node of the tree; for a path, the first field that may be missing.
   var node: Int32 = -1
   var missingFrom = 0
-  /// The part of the path without which the read fails: `event.a` of `event.a.?b`.
+  /// The shortest part of the path whose absence makes the read fail: `event.a` of `event.a.?b`.
   package var neededPath = ""
 }
 
@@ -59,8 +59,7 @@ package struct CheckedExpression: Sendable {
 
 extension ExpressionSyntax {
   /// Resolves names and types; nil, with diagnostics, after an error.
-  ///
-  /// `expecting`: the required type. A dyn result is always accepted, and checked at run time.
+  /// `expecting`: the required type. A dyn result is always accepted here and checked at run time.
   package func check(
     in scope: ExpressionScope, expecting: ExpressionType? = nil, into diagnostics: inout Diagnostics
   ) -> CheckedExpression? {
@@ -93,7 +92,7 @@ extension ExpressionSyntax {
     return checked(by: checker, type)
   }
 
-  /// The expression with what a checker has found, without errors.
+  /// The checker's result; the checker must have reported no errors.
   func checked(by checker: Checker, _ type: ExpressionType) -> CheckedExpression {
     let types = checker.types.map { checker.inference.resolve($0, final: true) }
     var analysis = ReadAnalysis(self, checker.scope, types, checker.resolutions)

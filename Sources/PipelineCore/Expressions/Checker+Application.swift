@@ -1,8 +1,8 @@
 // Calls of functions that the pipeline file defines.
 
 extension Checker {
-  /// The type of a call. The body is checked for the types of these arguments, which gives a more exact result and finds more errors where a
-  /// parameter leaves its type open.
+  /// The type of a call. The body is checked with the types of these arguments, which gives a more exact result and
+  /// finds more errors where a parameter declares no exact type.
   mutating func apply(_ id: SyntaxTree.ID, _ application: SyntaxTree.Application) -> ExpressionType {
     let function = application.function
     let before = locals.count
@@ -14,7 +14,7 @@ extension Checker {
         refuse(argument, type, parameter, of: function)
         fits = false
       }
-      // A place for the parameter: what the next argument binds must not overwrite it.
+      // Reserves the parameter's slot, so that locals of the next argument do not overwrite it.
       locals.append(Local(name: "", slot: locals.count, type: Self.narrowed(type, to: parameter.type)))
       localCount = max(localCount, locals.count)
     }
@@ -40,7 +40,8 @@ extension Checker {
     return fits(type, declared)
   }
 
-  /// The type of a value of type `type` where `declared` is declared. The elements of a list or a map have the types of the value.
+  /// The type of a value of type `type` where `declared` is declared. Elements of lists and maps keep the types of the
+  /// value.
   static func narrowed(_ type: ExpressionType, to declared: ExpressionType) -> ExpressionType {
     switch (type, declared) {
     case (_, .dyn): return type
@@ -68,8 +69,8 @@ extension Checker {
     }
   }
 
-  /// Whether a node calls a function of the file that cannot be inserted: its definition has errors, or the number of arguments is another,
-  /// which is reported.
+  /// Whether a node calls a function of the file that cannot be inserted, because its definition has errors or the
+  /// number of arguments differs. Both are reported.
   mutating func uncallable(_ id: SyntaxTree.ID, _ target: SyntaxTree.ID?, _ arguments: [SyntaxTree.ID]) -> Bool {
     guard !scope.functions.isEmpty, let (name, count) = tree.called(tree[id]) else { return false }
     let function = scope.functions[name]

@@ -51,7 +51,7 @@ extension Checker {
     _ id: SyntaxTree.ID, _ op: SyntaxTree.Operator, _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
   ) -> ExpressionType {
     let types = [check(left), check(right)]
-    // If a type is known only at run time, whole numbers and doubles may be mixed there.
+    // Where a type is known only at run time, whole numbers and doubles may mix.
     if !isStrict, scope.checksTypes, [.add, .subtract, .multiply, .divide].contains(op),
       types.contains(where: \.isDyn)
     {
@@ -73,7 +73,7 @@ extension Checker {
     guard scope.checksTypes else { return .dyn }
     if let result = choose(types, signatures.map { ($0.parameters, $0.result) }) { return result.type }
     let fix = operands.flatMap { conversion(symbol, types, $0.0, $0.1) }
-    // The fix says it better.
+    // A fix makes the general advice redundant.
     report(
       .expressionNoOverload, message(symbol, types), at: id, help: fix == nil ? advice(symbol, types) : nil, fix: fix)
     return .dyn
@@ -107,7 +107,7 @@ extension Checker {
   }
 
   /// The result of the signatures that the arguments fit, and these signatures; dyn if the results differ. A signature
-  /// that takes anything is chosen only if no other certainly fits.
+  /// that accepts any type is chosen only if no other certainly fits.
   private mutating func choose(
     _ arguments: [ExpressionType], _ signatures: [([ExpressionType], ExpressionType)]
   ) -> (type: ExpressionType, chosen: [Int])? {
@@ -222,8 +222,8 @@ extension Checker {
     "default": "Write event.?field.orValue(...).", "get": "Write event.?field.orValue(...).",
   ]
 
-  /// The type of a call, if there is a function with this name and overloads of this form; reports arguments that fit
-  /// none.
+  /// The type of a call; nil if no function with this name has overloads of this form (function or method). Reports
+  /// arguments that fit no overload.
   private mutating func namedCall(
     _ id: SyntaxTree.ID, _ name: String, _ at: Int32, _ target: SyntaxTree.ID?,
     _ arguments: [SyntaxTree.ID]
@@ -233,7 +233,7 @@ extension Checker {
     let all = spec?.overloads.filter { $0.isMember == (target != nil) } ?? []
     if declared.isEmpty, all.isEmpty {
       guard let spec, scope.checksTypes else { return nil }
-      // The function exists, but in the other form.
+      // The function exists only in the other form.
       guard !name.contains(".") || target == nil else { return nil }
       if let target { check(target) }
       for argument in arguments { check(argument) }
@@ -246,7 +246,7 @@ extension Checker {
     }
     let parts = (target.map { [$0] } ?? []) + arguments
     var types = parts.map { check($0) }
-    // A default of null is usual in documents, whatever the other type is.
+    // Documents often have null as the default, whatever the other type is.
     let isOrNull = !isStrict && name == "orValue" && types.count == 2 && types[1] == .null
     if isOrNull { types[1] = .dyn }
     let fitting = all.filter { $0.accepts(count: types.count) }

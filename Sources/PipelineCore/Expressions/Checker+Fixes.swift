@@ -1,8 +1,8 @@
 // Fix-its for type errors that one replacement corrects.
 
 extension Checker {
-  /// Warns if the kind of a quotient depends on the data: one side is a literal whole number, and the type of the other
-  /// is unknown.
+  /// Warns if the data decide whether a division is a whole-number division: one side is a literal whole number, and
+  /// the type of the other is unknown.
   mutating func adviseDivision(
     _ id: SyntaxTree.ID, _ left: SyntaxTree.ID, _ right: SyntaxTree.ID, _ types: [ExpressionType]
   ) {
@@ -30,7 +30,7 @@ extension Checker {
     return digits + ".0"
   }
 
-  /// The literal operand written in the type of the other one, or the method for the operator.
+  /// The literal operand, rewritten in the type of the other one, or the method to call in place of the operator.
   func conversion(
     _ symbol: String, _ types: [ExpressionType], _ left: SyntaxTree.ID, _ right: SyntaxTree.ID
   ) -> Fix? {
@@ -90,7 +90,7 @@ extension Checker {
     return Fix(start: tree[id].start, end: tree[id].end, text: rest)
   }
 
-  /// The source text, in parentheses if a dot after it would apply to a part only.
+  /// The source text, in parentheses if a following dot would otherwise apply to only a part of it.
   private func receiver(_ id: SyntaxTree.ID) -> String {
     switch tree[id].kind {
     case .identifier, .select, .index, .call, .list, .literal(.string): return written(id)
@@ -98,7 +98,7 @@ extension Checker {
     }
   }
 
-  /// The overloads, starting with the one that the arguments nearly fit.
+  /// The overloads, beginning with the one that fits the arguments best.
   mutating func nearest(_ overloads: [FunctionOverload], to types: [ExpressionType]) -> [FunctionOverload] {
     let ranked = overloads.enumerated().map { index, overload -> (rank: Int, index: Int) in
       var rank = overload.accepts(count: types.count) ? 0 : 100 * abs(overload.parameters.count - types.count)
@@ -113,7 +113,7 @@ extension Checker {
   func patternFix(_ id: SyntaxTree.ID, _ pattern: [UInt8], _ reason: String) -> Fix? {
     guard let corrected = PatternAdvice.corrected(pattern, reason) else { return nil }
     let source = written(id)
-    // Only if the text is the pattern, byte by byte.
+    // The fix replaces source bytes, so the literal must equal the pattern byte for byte.
     guard let quote = source.utf8.firstIndex(where: { $0 == 0x27 || $0 == 0x22 }),
       source.utf8[source.utf8.index(after: quote)...].dropLast().elementsEqual(pattern)
     else { return nil }

@@ -62,7 +62,7 @@ extension Checker {
     return wraps && !tests ? .optional(result) : result
   }
 
-  /// The event of a selection or an index, if it applies to the variable itself.
+  /// The variable and form of the event, if the operand of a selection or an index is that variable itself.
   private func event(of id: SyntaxTree.ID) -> (name: String, form: ExpressionScope.EventForm)? {
     let operand: SyntaxTree.ID
     switch tree[id].kind {
@@ -85,7 +85,7 @@ extension Checker {
     return names
   }
 
-  /// Reports `event.field` if the source reads texts: no event has such a field, whatever the input.
+  /// Reports `event.field` if the source reads texts: its events have no fields, whatever the input.
   private mutating func refuseField(ofText id: SyntaxTree.ID) {
     guard scope.checksTypes, let event = event(of: id), case .text(let origin) = event.form else { return }
     diagnostics.append(
@@ -120,7 +120,7 @@ extension Checker {
       fix: tests ? nil : number.map { Fix(start: tree[id].start, end: end, text: "\(event.name)[\($0)]") })
   }
 
-  /// How to read the parts of a `combineLatest` or `zip` list; `number`: the part that was meant.
+  /// Help on reading the parts of a `combineLatest` or `zip` list; `number`: the part that was probably meant.
   static func partsHelp(_ event: String, _ names: [String], _ number: Int?) -> String {
     guard !names.contains(where: { $0.utf8.first == UInt8(ascii: "@") }) else {
       return number.map { "Write \(event)[\($0)]." } ?? "The first part is \(event)[0]."

@@ -2,18 +2,18 @@
 struct Checker {
   /// The meaning of a node of the tree.
   enum Resolution: Sendable {
-    /// Nothing beyond its kind.
+    /// The node's kind says everything.
     case none
     case variable(Int)
-    /// A variable of a loop or binding, by its index among the live ones.
+    /// A variable of a loop or binding, by its index among the live locals.
     case local(Int)
-    /// A call of a function of the file; its parameters are locals, from this index on.
+    /// A call of a function of the file; its parameters are locals, starting at this index.
     case application(Int)
     /// The name of a type, used as a value.
     case typeName(String)
     /// A call of these overloads; `passesTarget`: whether the receiver is an argument.
     case function(FunctionSpec, [FunctionOverload], passesTarget: Bool)
-    /// A certain failure at run time; only if types are not checked.
+    /// Always fails at run time; used only if types are not checked.
     case failing(ExpressionFailure, String)
   }
 
@@ -32,7 +32,7 @@ struct Checker {
   var locals: [Local] = []
   /// The index of the first local that is visible here: the body of a function sees its parameters only.
   var firstVisible = 0
-  /// The text in which the nodes lie that are checked now.
+  /// The number of the text that contains the nodes being checked; 0 is the expression itself.
   var textNumber: Int32 = 0
   /// The largest number of live loop variables.
   var localCount = 0
@@ -48,7 +48,7 @@ struct Checker {
 
   var isStrict: Bool { scope.mode == .strict }
   var text: LocatedText { syntax.text(textNumber) }
-  /// Whether the nodes that are checked now are the body of a function, for the arguments of one call.
+  /// Whether the body of a function is being checked for the arguments of one call.
   var isWithinCall: Bool { textNumber != 0 }
   var visibleLocals: ArraySlice<Local> { locals[firstVisible...] }
 
@@ -73,7 +73,7 @@ struct Checker {
     others: [String] = []
   ) {
     guard scope.checksTypes || code.severity != .error else { return }
-    // Warnings about a function are reported once, where it is defined, and a fix for one call may spoil another.
+    // Warnings about a function are reported once, where it is defined; a fix that suits one call may break another.
     if isWithinCall, code.severity != .error { return }
     let text = text
     diagnostics.append(
@@ -251,7 +251,7 @@ struct Checker {
     return nil
   }
 
-  /// The names that the container gives to `name`, longest first.
+  /// The names to try for `name` in the container, longest first.
   func candidates(_ name: String, absolute: Bool) -> [String] {
     guard !absolute, !scope.container.isEmpty else { return [name] }
     var prefixes = scope.container.split(separator: ".").map(String.init)
@@ -278,7 +278,7 @@ struct Checker {
     let near = NearestName.of(name, among: known)
     var help = near.map { "Did you mean '\($0)'?" }
     var fix = near
-    // The other remedies, between which only the author can choose.
+    // Other remedies; only the author can choose between them.
     var others: [String] = []
     if scope.isFunction, fix == nil {
       help =
@@ -323,7 +323,7 @@ struct Checker {
     return .dyn
   }
 
-  /// The names here for names of other languages, and for habits.
+  /// The name here for a name from other languages or a common habit.
   private static func otherName(_ name: String, _ known: [String]) -> (ours: String, help: String)? {
     switch name {
     case "nil", "None", "none", "undefined", "Null", "NULL": return ("null", "Nothing is written null.")
@@ -338,13 +338,13 @@ struct Checker {
     }
   }
 
-  /// Whether a name is compared or listed, so that it is probably a text without quotes.
+  /// Whether a name is an operand of a comparison or an element of a list, so that quotes are probably missing.
   private func isOperandBesideText(_ id: SyntaxTree.ID) -> Bool {
     guard let parent = tree.parent(of: id) else { return false }
     switch tree[parent].kind {
     case .binary(let op, let left, let right):
       guard op == .equal || op == .notEqual, right == id else { return false }
-      // The other side reads a field: it is compared with a text.
+      // The other side reads a field, so this side is probably a text.
       if case .select = tree[left].kind { return true }
       return false
     case .list:
@@ -410,7 +410,7 @@ struct Checker {
       keys = scope.checksTypes ? inference.join(keys, keyType) : .dyn
       values = scope.checksTypes ? inference.join(values, valueType) : .dyn
     }
-    // In a pipeline the fields stay known, so that a later step with an unknown name is reported.
+    // In a pipeline the fields stay known, so that a later step that reads an unknown field is reported.
     if !isStrict, known, !fields.isEmpty, scope.checksTypes {
       return .object(
         fields: fields.map { field in
@@ -424,7 +424,7 @@ struct Checker {
 
   // MARK: Loops
 
-  /// Checks `body` with further names.
+  /// Checks `body` with additional names in scope.
   private mutating func with(
     _ names: [(String, ExpressionType)], _ body: (inout Checker) -> ExpressionType
   ) -> ExpressionType {
@@ -516,7 +516,7 @@ extension SyntaxTree.Literal {
     }
   }
 
-  /// Whether a map cannot have both as keys.
+  /// Whether both denote the same key of a map.
   func isSameKey(as other: Self) -> Bool {
     switch (self, other) {
     case (.int(let a), .uint(let b)), (.uint(let b), .int(let a)): return a >= 0 && UInt64(a) == b

@@ -1,6 +1,6 @@
 import CJSON
 
-/// UTF-8 by hand: the language counts code points, and Swift's strings count characters.
+/// UTF-8 decoding: the language counts code points, where Swift's strings count characters.
 enum CodePoints {
   /// Whether the bytes are valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).
   static func areValid(_ bytes: UnsafeRawBufferPointer) -> Bool {

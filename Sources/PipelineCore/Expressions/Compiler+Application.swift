@@ -1,18 +1,18 @@
 // Calls of functions that the pipeline file defines.
 
 extension Compiler {
-  /// The replacement of a parameter in the body.
+  /// What replaces a parameter in the body.
   enum Substitute {
     /// The value of an operation with a single use, or a constant.
     case operation(Int32)
-    /// The argument itself, because it only reads: fields of it are then paths of the event.
+    /// The argument itself, because it is only a read: fields of it are then paths of the event.
     case argument(SyntaxTree.ID)
-    /// A number that is only compared with constants, as the type of the parameter: the comparison can read the slot.
+    /// A number, as the type of the parameter, that is only compared with constants: the comparison can read the slot.
     case compared(SyntaxTree.ID, ExpressionType, String)
   }
 
-  /// Compiles the body with the arguments in place of the parameters. Each argument is evaluated at most once, and an error of one is
-  /// that of the call.
+  /// Compiles the body with the arguments in place of the parameters. Each argument is evaluated at most once; an
+  /// argument that fails makes the call fail.
   mutating func application(_ id: SyntaxTree.ID, from first: Int) -> Int32 {
     guard case .apply(let application) = tree[id].kind else { return compile(id) }
     let (outer, depth) = (substitutes, localDepth)
@@ -24,7 +24,7 @@ extension Compiler {
       substitutes[slot] = nil
       let value = place(argument, slot, application, index)
       if let value { bound.append((slot, value)) }
-      // An error of the argument counts also where the value is read otherwise.
+      // The call must fail if the argument does, even though the body reads the value in another way.
       if value != nil, substitutes[slot] != nil { guards.insert(slot) }
     }
     localDepth = first + application.arguments.count
@@ -41,7 +41,7 @@ extension Compiler {
     return result
   }
 
-  /// Chooses the replacement of a parameter; returns the operation that must be evaluated before the body, if any.
+  /// Chooses what replaces a parameter; returns the operation that must be evaluated before the body, if any.
   private mutating func place(
     _ argument: SyntaxTree.ID, _ slot: Int, _ application: SyntaxTree.Application, _ index: Int
   ) -> Int32? {
@@ -69,7 +69,7 @@ extension Compiler {
     return checked
   }
 
-  /// The value of an operation as `type`; it fails if the value is of another kind.
+  /// The value of an operation as `type`; fails at run time if the value is of another kind.
   mutating func checked(_ at: Int32, _ type: ExpressionType, _ what: String, _ id: SyntaxTree.ID) -> Int32 {
     let kinds = KindSet.of(type)
     guard kinds != KindSet.all else { return at }
@@ -96,7 +96,7 @@ extension Compiler {
     return emit(Operation(code: .slot, a: Int32(slot), literal: keep(last)), id)
   }
 
-  /// Whether each evaluation of the node that succeeds has read the local.
+  /// Whether every successful evaluation of the node reads the local.
   private func isNeeded(_ slot: Int, _ id: SyntaxTree.ID) -> Bool {
     if case .local(slot) = resolutions[Int(id)] { return true }
     switch tree[id].kind {
@@ -136,7 +136,7 @@ extension Compiler {
     return tree.children(of: id).allSatisfy { isOnlyCompared(slot, $0) }
   }
 
-  /// How often an evaluation may read the local; more than once in a loop.
+  /// How often one evaluation may read the local; a read in a loop counts as more than one.
   private func uses(_ slot: Int, _ id: SyntaxTree.ID) -> Int {
     if case .local(slot) = resolutions[Int(id)] { return 1 }
     if case .loop(let loop) = tree[id].kind {

@@ -18,7 +18,7 @@ struct Compiler {
   private var owned: [OwnedValue] = []
   /// The number of live loop variables here.
   var localDepth = 0
-  /// The replacements of functions' parameters that are no locals themselves, by their index among the live locals.
+  /// Replacements of function parameters that are not locals themselves, by index among the live locals.
   var substitutes: [Int: Substitute] = [:]
   /// The number of enclosing loops here.
   private var loopDepth = 0
@@ -47,7 +47,7 @@ struct Compiler {
 
   private var isLenient: Bool { scope.mode == .lenient }
 
-  /// Whether any operation writes locals: parameters of functions may need none.
+  /// Whether any operation writes locals: parameters that are substituted need none.
   private var hasLocals: Bool {
     operations.contains { [.bind, .optionalMap, .loop].contains($0.code) }
   }
@@ -121,7 +121,7 @@ struct Compiler {
     return at
   }
 
-  /// The start of the buffer; for an empty one an unused address.
+  /// The start of the buffer; for an empty buffer, an aligned address that is never read.
   private static func pointer<T>(_ buffer: UnsafeBufferPointer<T>) -> UnsafePointer<T> {
     buffer.baseAddress ?? UnsafePointer(bitPattern: MemoryLayout<T>.alignment).unsafelyUnwrapped
   }
@@ -250,7 +250,7 @@ struct Compiler {
     var operation = Operation(code: .arithmetic, detail: op.rawValue, a: a, b: b)
     switch op {
     case .add, .subtract, .multiply, .divide, .modulo:
-      // Even if both types are known: data may violate its schema.
+      // Also if both types are known: data may violate its schema.
       operation.flags = !isLenient ? 0 : types[Int(left)].isDyn || types[Int(right)].isDyn ? 1 : 2
       if op == .add { return folded(sum(folded(emit(operation, id), [a, b]), id), [a, b]) }
     case .in:
@@ -280,7 +280,7 @@ struct Compiler {
     return folded(emit(operation, id), [a, b])
   }
 
-  /// Concatenates in one step if `addition` is already a sum and one of the terms is a constant text.
+  /// Merges an addition to a sum or to another addition into one concatenation, if one of the terms is a constant text.
   private mutating func sum(_ addition: Int32, _ id: SyntaxTree.ID) -> Int32 {
     let operation = operations[Int(addition)]
     guard operation.code == .arithmetic else { return addition }
@@ -301,8 +301,8 @@ struct Compiler {
     return emit(Operation(code: .sum, a: start, b: Int32(terms.count / 2)), id)
   }
 
-  /// The slot that an operation reads and compares, unchanged or as the declared number; the operation handles an
-  /// absent slot.
+  /// The slot that an operation reads, unchanged or as its declared number type; nil if it does anything else. The
+  /// operation that compares handles an absent slot.
   func slot(read at: Int32) -> Int32? {
     let operation = operations[Int(at)]
     switch operation.code {

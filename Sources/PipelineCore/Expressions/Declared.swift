@@ -1,7 +1,7 @@
 import CJSON
 
-/// Types that JSON does not distinguish: a field that a schema declares with one of them is read as that type, if the
-/// value allows it.
+/// Types that JSON does not distinguish. A field that a schema declares with one of them is read as that type, if the
+/// value permits.
 enum Declared: UInt8 {
   case int, uint, double, timestamp, duration
 
@@ -29,8 +29,8 @@ extension Context {
 }
 
 extension Machine {
-  /// `7` as a double, `7.0` as an int, `"2026-01-31T12:00:00Z"` as a timestamp; other values unchanged: using them
-  /// fails with a reason.
+  /// Reads `7` as a double, `7.0` as an int, `"2026-01-31T12:00:00Z"` as a timestamp. Other values are unchanged; using
+  /// them fails with a reason.
   @inline(__always)
   func declared(_ at: Int32, _ value: Value) -> Value {
     switch value.what {
@@ -39,7 +39,7 @@ extension Machine {
     }
   }
 
-  /// The argument of a function, or its result, in the type that the function declares.
+  /// An argument or result of a function, converted to the type that the function declares.
   @inline(__always)
   func argument(_ at: Int32, _ value: Value) -> Value {
     let kinds = UInt32(bitPattern: operations[Int(at)].b)

@@ -9,7 +9,7 @@ package final class EvaluationFrame {
     var slots: UnsafeMutablePointer<Value>
     var variables: UnsafeMutablePointer<Value>
     var locals: UnsafeMutablePointer<Value>
-    /// The error of the last failed evaluation as a bool.
+    /// The error of the last evaluation that ended as ``Program/Tri/failed``.
     var error: Value
     var now: Value
     var iterationsLeft: Int
@@ -19,7 +19,7 @@ package final class EvaluationFrame {
     var allocationLimit: Int
     /// The tokenizer for single raw JSON events; made when first needed.
     var scanner: OpaquePointer?
-    /// Valid as long as the frame.
+    /// Valid as long as the frame lives.
     let frame: Unmanaged<EvaluationFrame>
     var arena: Unmanaged<Arena>
     let json: Unmanaged<JSONParser>
@@ -32,8 +32,8 @@ package final class EvaluationFrame {
     var isStrict = false
   }
 
-  /// Whether functions follow the specification of CEL where they otherwise accept more: an IPv4 address that is mapped to IPv6
-  /// (`::ffff:10.0.0.1`) is then no address.
+  /// Whether functions follow the CEL specification where they otherwise accept more: in strict mode an IPv4 address
+  /// mapped to IPv6 (`::ffff:10.0.0.1`) is not an address.
   package var isStrict: Bool {
     get { state.pointee.isStrict }
     set { state.pointee.isStrict = newValue }
@@ -48,9 +48,9 @@ package final class EvaluationFrame {
   private let bank: SlotBank?
   private let variableCount: Int
   private var localCount: Int
-  /// The limit of iterations of inner loops in one evaluation, together.
+  /// The limit on the iterations of all inner loops in one evaluation.
   package var iterationLimit = ExpressionLimits.iterations
-  /// The limit of iterations of outermost loops, whose time is proportional to their input.
+  /// The limit on the iterations of outermost loops, whose time is proportional to their input.
   package var outerIterationLimit = ExpressionLimits.outerIterations
   /// Patterns computed at run time, newest last; at most ``patternLimit``.
   private var patterns: [Pattern] = []
@@ -59,7 +59,7 @@ package final class EvaluationFrame {
   private var grokPatterns:
     [(source: [UInt8], definitions: [GrokDefinitions], naming: GrokPattern.Naming, pattern: GrokPattern)] = []
 
-  /// `variables`: the number declared by the programs' scopes. `slots`: ``Projection/slotCount``.
+  /// `variables`: the number of variables that the programs' scopes declare. `slots`: ``Projection/slotCount``.
   package convenience init(variables: Int = 0, slots: Int = 0, arena: Arena, json: JSONParser) {
     self.init(variables: variables, slots: slots, bank: nil, arena: arena, json: json)
   }
@@ -181,7 +181,7 @@ final class SlotBank {
     document.deallocate()
   }
 
-  /// Called at the end of a turn: in the next one the same address may hold another document.
+  /// Call at the end of each turn: in the next one the same address may hold another document.
   func forget() { document.pointee = Document() }
 }
 
@@ -196,7 +196,7 @@ struct Context {
 
   // MARK: Failures
 
-  /// An error about `detail`; `note` is the function's addition. Neither is formatted until it is needed.
+  /// An error about `detail`; `note` is the function's explanation. Neither is formatted before it is needed.
   @inline(never)
   func failure(
     _ reason: ExpressionFailure, _ detail: Value = .absent, _ note: StaticString? = nil
@@ -219,7 +219,7 @@ struct Context {
       aux: reason.rawValue)
   }
 
-  /// An operator or function was applied to kinds of values that it does not take.
+  /// The error of an operator or function applied to kinds of values that it does not accept.
   @inline(never)
   func noOverload(_ symbol: String, _ values: Value...) -> Value {
     let kinds = values.map(\.shortTypeName)
@@ -228,7 +228,7 @@ struct Context {
     return failure(.noSuchOverload, .absent, text: text)
   }
 
-  /// How to convert the sides of an operator to one type.
+  /// Advice on converting the operands to one type.
   private static func conversion(_ symbol: String, _ kinds: [String]) -> String? {
     func has(_ kind: String) -> Bool { kinds.contains(kind) }
     let number = kinds.first { $0 == "int" || $0 == "uint" || $0 == "double" }
@@ -328,7 +328,7 @@ struct Context {
     return failure(.malformedJSON, .absent, text: JSONFailureText.message(result))
   }
 
-  /// The form of function arguments: strings without escapes, containers in memory.
+  /// The value in the form that functions take: strings without escapes, containers in memory.
   func argument(_ value: Value) -> Value {
     value.is(.string) ? plain(value) : expanded(value)
   }

@@ -4,7 +4,7 @@ extension CheckedExpression {
   /// Warnings for the author. `isCondition`: an event for which the expression fails is dropped, so that reads under a
   /// negation matter.
   package func advice(isCondition: Bool) -> [Diagnostic] {
-    // A path in the body of a function may be a secret, which only that text conceals.
+    // Advice could quote a path from the body of a function that is a secret; only that body's own text masks it.
     if isSecret, !text.isSecret { return [] }
     var comparisons = ComparisonAdvice(self)
     comparisons.visit()
@@ -25,7 +25,7 @@ extension CheckedExpression {
     }
   }
 
-  /// The read with a default that makes the condition true where the field is absent.
+  /// A fix: the read with a default that makes the condition true where the field is absent.
   private func guarded(_ read: ReadPath) -> Diagnostic.FixIt? {
     guard !text.isSecret, read.node >= 0, syntax.tree[read.node].text == 0, types[Int(read.node)].isDyn,
       !read.fields.isEmpty, let parent = syntax.tree.parent(of: read.node)
@@ -84,7 +84,7 @@ private struct ComparisonAdvice {
   }
 
   mutating func visit() {
-    // The body of a function gets its advice where it is defined.
+    // The body of a function is checked for advice where it is defined.
     for id in tree.nodes.indices.map(SyntaxTree.ID.init) where tree[id].text == 0 {
       switch tree[id].kind {
       case .binary(let op, let left, let right): comparison(id, op, left, right)
@@ -182,7 +182,7 @@ private struct ComparisonAdvice {
 
   // MARK: Several comparisons
 
-  /// Collects, for `&&` and `||`, the comparisons of each read with literals, by its text.
+  /// Collects the comparisons of each read with literals in a chain of `&&` or `||`, keyed by the text of the read.
   private mutating func chain(_ id: SyntaxTree.ID, _ terms: [SyntaxTree.ID], _ isAnd: Bool) {
     var asked: [String: [(op: SyntaxTree.Operator, literal: SyntaxTree.Literal, at: SyntaxTree.ID)]] = [:]
     for term in terms {

@@ -1,5 +1,5 @@
 extension LocatedText {
-  /// The text with letters in place of the inserted values, which then have no meaning; of the same length.
+  /// The text with each inserted value replaced by letters, which have no syntactic meaning; of the same length.
   var neutral: [UInt8] {
     var bytes = text
     for insertion in insertions where !Array(text[insertion]).hasBraces {
@@ -8,8 +8,8 @@ extension LocatedText {
     return bytes
   }
 
-  /// The text of an expression in which an inserted value is a number, a literal, or the characters of a quoted text, whatever they are:
-  /// it can never change the structure. Nil, with a diagnostic, if it would.
+  /// The text of the expression with its values inserted as numbers, literals, or characters of quoted texts. A value,
+  /// whatever it contains, can never change the structure; nil, with a diagnostic, if it would.
   func withInsertedValues(into diagnostics: inout Diagnostics) -> LocatedText? {
     guard !insertions.isEmpty else { return self }
     var bytes = text

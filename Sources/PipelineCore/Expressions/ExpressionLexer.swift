@@ -1,4 +1,4 @@
-/// A syntax error of an expression; ends parsing.
+/// A syntax error of an expression; parsing stops at the first.
 struct SyntaxError: Error {
   var code: Diagnostic.Code
   var message: String
@@ -6,7 +6,7 @@ struct SyntaxError: Error {
   var start: Int
   var end: Int
   var help: String?
-  /// A replacement of the bytes that corrects the error.
+  /// A replacement of that range which corrects the error.
   var replacement: String?
 
   init(
@@ -182,7 +182,7 @@ struct ExpressionLexer {
       end, help: help)
   }
 
-  /// `x => x * 2`, a function in other languages: in a call a comma is meant, otherwise only the body.
+  /// `x => x * 2`, a function in other languages: as an argument, a comma was meant; elsewhere only the body is needed.
   private func arrow(_ at: Int) -> SyntaxError {
     var before = at
     while before > 0, bytes[before - 1] == 0x20 { before -= 1 }
@@ -199,7 +199,7 @@ struct ExpressionLexer {
       replacement: renamed(Array(bytes[(at + 2)...]), String(decoding: name, as: UTF8.self)))
   }
 
-  /// The expression with `event` in place of the variable `name`; nil if it cannot be parsed.
+  /// The expression with the variable `name` renamed to `event`; nil if it cannot be split into tokens.
   private func renamed(_ body: [UInt8], _ name: String) -> String? {
     var lexer = ExpressionLexer(body)
     var result: [UInt8] = []

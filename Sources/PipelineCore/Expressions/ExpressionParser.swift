@@ -71,7 +71,8 @@ struct ExpressionParser {
       }
     }
     if case .string = token { help = "Strings are joined with '+'." }
-    // `event.trim(` is a call without arguments; the end of other calls is unknown. Texts may contain parentheses.
+    // A call that ends in `(`, such as `event.trim(`, needs only a closing parenthesis; where other calls end is
+    // unknown. Parentheses may stand in quoted texts.
     let isCall = lexer.bytes.last == UInt8(ascii: "(")
     let open = lexer.bytes.reduce(0) { $0 + ($1 == 0x28 ? 1 : $1 == 0x29 ? -1 : 0) }
     if case .end = token, open > 0, isCall || !lexer.bytes.contains(where: { $0 == 0x22 || $0 == 0x27 }) {
@@ -89,7 +90,7 @@ struct ExpressionParser {
       replacement: replacement)
   }
 
-  /// `5 minutes`, whose number precedes the current token, as a call of `duration`.
+  /// Reads `5 minutes`, where the number precedes the current token, as a call of `duration`.
   private func lengthOfTime(_ word: String) -> (start: Int, text: String)? {
     guard let unit = Units.unitOfTime(word) else { return nil }
     var first = previousEnd
@@ -140,7 +141,7 @@ struct ExpressionParser {
     return isAt("?") ? try conditional(first) : first
   }
 
-  // These functions recurse as deep as the text nests, so each uses little of the stack.
+  // These functions recurse as deep as the text is nested, so each must use little stack.
 
   private mutating func conditional(_ condition: ID) throws(SyntaxError) -> ID {
     let at = start
@@ -155,11 +156,11 @@ struct ExpressionParser {
     return try add(.conditional(condition, yes, no), Int(tree[condition].start), [condition, yes, no])
   }
 
-  /// `event.a ?? other`, a default in other languages: `event.?a.orValue(other)`.
+  /// `event.a ?? other`, a default in other languages, corrected to `event.?a.orValue(other)`.
   private mutating func coalescing(_ value: ID, _ at: Int) throws(SyntaxError) -> SyntaxError {
     try advance()
     let other = try operators(binding: 1)
-    // Only the first field matters: all fields after an optional one are optional too.
+    // Only the first field needs the mark: all fields after an optional one are optional too.
     var first: Int32?
     var target = value
     while case .select(let inner, _, let fieldAt, false) = tree[target].kind {
@@ -223,7 +224,7 @@ struct ExpressionParser {
     return try add(.binary(op, left, right), Int(tree[left].start), [left, right])
   }
 
-  /// A chain of `&&` or `||` of any length is one node.
+  /// A chain of `&&` or `||` becomes one node, however long it is.
   private mutating func logic(_ first: ID, _ binding: Int) throws(SyntaxError) -> ID {
     var terms = [first]
     while infix.binding == binding {

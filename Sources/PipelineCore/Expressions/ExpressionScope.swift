@@ -1,4 +1,4 @@
-/// The scope of an expression: its variables, and the strictness.
+/// The scope of an expression: its variables, and how strictly types are checked.
 package struct ExpressionScope: Sendable {
   /// A variable with its type.
   package struct Variable: Sendable, Equatable {
@@ -12,10 +12,10 @@ package struct ExpressionScope: Sendable {
 
   /// The profile of the language.
   package enum Mode: Sendable {
-    /// The profile for JSON events: `has` and `.?` find nothing in null and scalars; whole numbers and doubles mix in
-    /// arithmetic if a type is unknown.
+    /// The profile for JSON events: `has` and `.?` find no fields in null and scalars; whole numbers and doubles may
+    /// mix in arithmetic if a type is unknown.
     case lenient
-    /// The profile of the language's conformance vectors.
+    /// The profile of the CEL conformance tests.
     case strict
   }
 
@@ -35,21 +35,21 @@ package struct ExpressionScope: Sendable {
     }
   }
 
-  /// A variable's index is its index in the ``EvaluationFrame``.
+  /// A variable's index here is its index in the ``EvaluationFrame``.
   package var variables: [Variable]
   package var mode: Mode
-  /// A prefix with which names are tried first, such as `com.example`.
+  /// A container, such as `com.example`: names are first looked up with this prefix.
   package var container: String
   package var declarations: [Declaration]
-  /// False leaves all types to the evaluation; only conformance tests need that.
+  /// False leaves all type errors to the evaluation; only conformance tests need that.
   package var checksTypes: Bool
   /// Grok patterns besides the well-known ones.
   package var patterns = GrokDefinitions()
   /// The functions that the pipeline file defines.
   package var functions = UserFunctions.none
-  /// Whether the expression is the value of a function, which sees its parameters only.
+  /// Whether the expression is the body of a function, which sees only its parameters.
   var isFunction = false
-  /// Facts about the variables `event` and `outer` besides their types, for messages.
+  /// What is known of the variables `event` and `outer` besides their types, for messages.
   package var event = EventForm.any
   package var outer = EventForm.any
 
@@ -58,7 +58,7 @@ package struct ExpressionScope: Sendable {
     case any
     /// A text read by the source.
     case text(TextOrigin)
-    /// The list that `combineLatest` or `zip` makes of inputs with these names; an unnamed input starts with `@`.
+    /// The list that `combineLatest` or `zip` builds from inputs with these names; an unnamed input starts with `@`.
     case parts([String])
   }
 
@@ -77,11 +77,11 @@ package struct ExpressionScope: Sendable {
   package func index(of name: String) -> Int? { variables.firstIndex { $0.name == name } }
 }
 
-/// The location of a source that reads texts, and the change that makes it read JSON.
+/// Where a source that reads texts is defined, and the change that makes it read JSON.
 package struct TextOrigin: Sendable, Equatable {
-  /// The value of `decode`, otherwise the component; nil: not known yet.
+  /// The location of `decode`, otherwise that of the component; nil: not known yet.
   package internal(set) var location: SourceLocation?
-  /// The replacement with which the source reads JSON; nil: no single replacement.
+  /// The replacement that makes the source read JSON; nil: one replacement does not suffice.
   package internal(set) var remedy: Diagnostic.FixIt?
 
   /// One replacement for each decoder that gives events fields; the file does not say which decoder the input needs.
@@ -95,7 +95,7 @@ package struct TextOrigin: Sendable, Equatable {
 package enum ExpressionLimits {
   /// The source length in bytes, in a pipeline.
   package static let sourceBytes = 64 << 10
-  /// The source length in code points in strict mode, as required by the language's tests.
+  /// The source length in code points in strict mode, as the CEL conformance tests require.
   package static let strictSourceBytes = 400_000
   /// The depth of nesting; parser, checker and evaluator recurse at most this deep.
   package static let depth = 250

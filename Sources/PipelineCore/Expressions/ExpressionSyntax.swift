@@ -2,7 +2,7 @@
 package struct ExpressionSyntax: Sendable {
   package let text: LocatedText
   var tree: SyntaxTree
-  /// The texts of the functions' bodies that the tree contains, in order: that of a node with the number 1 is the first.
+  /// The texts of the inserted function bodies; nodes whose `text` is 1 lie in the first.
   var inserted: [LocatedText] = []
 
   /// Parses an expression; nil, with a diagnostic, after an error.
@@ -54,7 +54,7 @@ package struct ExpressionSyntax: Sendable {
     }
   }
 
-  /// Whether a text in YAML quotes is prose and not a mistyped expression.
+  /// Whether a text in YAML quotes is prose rather than a mistyped expression.
   private static func isProse(_ text: LocatedText) -> Bool {
     guard text.quoting == .single || text.quoting == .double, !text.text.isEmpty else { return false }
     let words = text.text.split(separator: UInt8(ascii: " "))
@@ -66,7 +66,7 @@ package struct ExpressionSyntax: Sendable {
       }
   }
 
-  /// The help if YAML took only the start of the expression: `{ a: f(x, y) }` sets `a` to `f(x`.
+  /// Help for the case that YAML took only the start of the expression: `{ a: f(x, y) }` sets `a` to `f(x`.
   private static func helpWhereCut(_ text: LocatedText, _ error: SyntaxError) -> String? {
     guard text.quoting == .plain, error.code == .expressionSyntax, let end = text.offsets.last,
       end >= 0, Int(end) < text.source.bytes.count, text.source.bytes[Int(end)] == 0x2C

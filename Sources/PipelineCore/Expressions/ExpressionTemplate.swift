@@ -20,7 +20,7 @@ package struct ExpressionTemplate: Sendable {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// An expression for the same text, or the only expression if there is no text beside it.
+  /// An expression with the same result: the template's only expression, or a concatenation of its parts.
   var asExpression: String {
     let written = parts.map { part -> String in
       switch part {
@@ -92,7 +92,7 @@ package struct ExpressionTemplate: Sendable {
     return failed ? nil : ExpressionTemplate(text: text, parts: parts)
   }
 
-  /// The offset of the `}}` that ends the expression, past strings and maps.
+  /// The offset of the `}}` that ends the expression, skipping strings and maps.
   private static func end(of bytes: [UInt8], from start: Int) -> Int? {
     var at = start
     var depth = 0
@@ -120,7 +120,8 @@ package struct ExpressionTemplate: Sendable {
     return nil
   }
 
-  /// The locations of expressions with `urlEncode(...)` in a part, whose whole text is encoded for the URL.
+  /// The locations of expressions that call `urlEncode(...)` for a part of their text, although the whole text is
+  /// encoded for the URL.
   var encodedTwice: [SourceLocation] {
     parts.compactMap { part in
       if case .expression(let syntax) = part, syntax.tree.encodesTwice { return syntax.text.location }
@@ -202,7 +203,7 @@ package final class TemplateProgram: Sendable {
   /// How the text of each expression goes into a URL, in order.
   let insertions: [URLInsertion]
 
-  /// `shown`: the same template with `(secret)` in place of secrets, if there are any.
+  /// `shown`: the same template with `(secret)` in place of secrets; nil if it contains none.
   init(_ parts: [Part], shown: TemplateProgram? = nil, insertions: [URLInsertion] = []) {
     self.parts = parts
     masked = shown
@@ -220,7 +221,7 @@ package final class TemplateProgram: Sendable {
   /// Appends the text; returns nil, or the error of the failed expression. Text appended before the failure stays.
   ///
   /// Texts are inserted literally, bools and times as by `string(...)`, null as nothing, numbers, lists and maps as
-  /// JSON: unchanged numbers keep their text, and no digits become an exponent.
+  /// JSON: unchanged numbers keep their spelling, others are written without an exponent.
   package func render(_ frame: EvaluationFrame, into buffer: OutputBuffer) -> Value? {
     render(frame, into: buffer) { _ in }
   }
@@ -247,7 +248,7 @@ package final class TemplateProgram: Sendable {
     return nil
   }
 
-  /// Why rendering failed; of several expressions, the failing one explains it.
+  /// Why rendering failed, from the expression that failed.
   package func failureMessage(_ error: Value, _ frame: EvaluationFrame) -> String {
     for case .program(let program) in parts {
       let again = program.evaluate(frame)

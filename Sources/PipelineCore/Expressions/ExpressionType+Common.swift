@@ -21,7 +21,7 @@ extension ExpressionType {
       if let other = b.first(where: { $0.name == field.name }) {
         field.mayBeAbsent = field.mayBeAbsent || other.mayBeAbsent
         if field.type != other.type || field.isDeclared != other.isDeclared {
-          // A declared type applies when the field is read; the other's does not.
+          // A declared type converts what is read; a value that an expression made is not converted.
           field.type = field.isDeclared == other.isDeclared ? either([field.type, other.type]) : .dyn
           field.isDeclared = field.isDeclared && other.isDeclared
         }

@@ -45,10 +45,10 @@ public indirect enum ExpressionType: Sendable, Equatable {
     public var type: ExpressionType
     /// Whether the field may be missing; reading it then needs `.?` or `has`.
     package var mayBeAbsent: Bool
-    /// Whether a schema declares the field, not an expression: reading it then converts values that JSON does not
-    /// distinguish (7 to a double), and gives null for an absent `T?`.
+    /// Whether a schema, rather than an expression, declares the field: reading it then converts values that JSON does
+    /// not distinguish (7 to a double), and gives null for an absent `T?`.
     package var isDeclared = false
-    /// The possible texts, if the schema lists them.
+    /// The possible texts, if the schema enumerates them.
     package var choices: [String] = []
     /// A member of an object.
     public init(_ name: String, _ type: ExpressionType, mayBeAbsent: Bool = false) {
@@ -64,7 +64,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
 
   package var isDyn: Bool { self == .dyn }
 
-  /// The type without a wrapper's null.
+  /// The type without null, if this is a wrapper.
   package var unwrapped: ExpressionType {
     if case .wrapper(let inner) = self { return inner }
     return self
@@ -97,7 +97,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
     return false
   }
 
-  /// Whether a map of this type can have only text keys, as JSON requires; true if unknown.
+  /// Whether all keys of a map of this type must be texts, as JSON requires; true if unknown.
   package var hasOnlyTextKeys: Bool {
     switch self {
     case .map(let key, let value):
@@ -145,7 +145,7 @@ extension ExpressionType {
     return description
   }
 
-  /// With the fields of a map, where the name alone does not tell two types apart: `a map {id: int, name: string}`.
+  /// Names the fields of a map, where `map` alone does not tell two types apart: `a map {id: int, name: string}`.
   var inDetail: String { Printable.withArticle(Self.detail(self)) }
 
   private static func detail(_ type: ExpressionType) -> String {

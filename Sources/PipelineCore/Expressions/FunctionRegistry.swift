@@ -7,11 +7,11 @@ package struct FunctionSpec: Sendable {
   /// One sentence with a full stop.
   package let summary: String
   package let overloads: [FunctionOverload]
-  /// An expression, and another with the same value.
+  /// Pairs of an expression and another one with the same value.
   package let examples: [(call: String, result: String)]
   /// Further paragraphs of Markdown, or empty.
   package var details: String { makeDetails() }
-  /// Computed on demand, not at the start.
+  /// Builds `details` when they are asked for, which keeps the program's start short.
   private let makeDetails: @Sendable () -> String
   /// The forms of a macro; nil for functions, which have overloads.
   let forms: [String]?
@@ -28,7 +28,7 @@ package struct FunctionSpec: Sendable {
     forms = nil
   }
 
-  /// A macro: known to the parser, not a function for the checker.
+  /// A macro: the parser expands it, so the checker never sees it as a function.
   init(
     macro name: String, _ summary: String, forms: [String],
     examples: [(call: String, result: String)], details: @autoclosure @escaping @Sendable () -> String = ""
@@ -59,16 +59,16 @@ package struct FunctionOverload: Sendable {
   /// Whether the last parameter may be repeated.
   package let isVariadic: Bool
   let body: Body
-  /// The kinds of value of each parameter, one bit a kind.
+  /// The kinds of value that each parameter accepts, one bit per kind.
   let kinds: [UInt32]
-  /// Called once, when a call with constant arguments is checked or compiled.
+  /// Called once for a call with constant arguments, when it is checked or compiled.
   let prepare: Prepare?
 
   /// The result of preparing constant arguments.
   enum Preparation {
     /// Nothing prepared: the body does everything.
     case none
-    /// This body does the rest; it receives all arguments, including the constant ones.
+    /// This body replaces the overload's; it receives all arguments, including the constant ones.
     case body(Body)
     /// The argument with this index makes every call fail.
     case fault(Int, message: String, help: String? = nil)

@@ -108,7 +108,7 @@ extension GrokLibrary {
     CISCOFW733100 \[\s*%{DATA:drop_type|cisco.asa.burst.object}\s*\] drop %{DATA:drop_rate_id|cisco.asa.burst.id} exceeded\. Current burst rate is %{INT:drop_rate_current_burst|cisco.asa.burst.current_rate:int} per second, %{_most} %{INT:drop_rate_max_burst|cisco.asa.burst.configured_rate:int}; Current average rate is %{INT:drop_rate_current_avg|cisco.asa.burst.avg_rate:int} per second, %{_most} %{INT:drop_rate_max_avg|cisco.asa.burst.configured_avg_rate:int}; Cumulative total count is %{INT:drop_total_count|cisco.asa.burst.cumulative_count:int}
     """#
 
-  /// Lines of Nagios: `type: field;field;...`, one pattern for each type and one for all.
+  /// Nagios logs, `type: field;field;...`: one pattern for each type, and one that matches all of them.
   static let nagios: String = {
     let host = "%{DATA:nagios_hostname|host.hostname}"
     let service = "%{DATA:nagios_service|service.name}"
@@ -180,7 +180,7 @@ extension GrokLibrary {
 
   /// Logs of Zeek, formerly Bro: columns separated by tabs; `-` is a missing value, `(empty)` an empty set.
   ///
-  /// The common names of `BRO_*` keep `-` and `(empty)` as texts; everywhere else a missing value has no field.
+  /// `BRO_*` patterns with common names keep `-` and `(empty)` as texts; all others omit the field of a missing value.
   static let zeek: String = {
     let ends = [
       "%{NOTSPACE:uid|zeek.session_id}", "%{IP:orig_h|source.ip}", "%{INT:orig_p|source.port:int}",
@@ -188,7 +188,7 @@ extension GrokLibrary {
     ]
     /// The columns of one pattern.
     struct Columns {
-      /// Whether the pattern is one of Bro, which has fewer columns.
+      /// Whether this is one of the `BRO_*` patterns, which have fewer columns.
       var isBro: Bool
       /// Whether missing values are kept as texts.
       var keepsMissing: Bool

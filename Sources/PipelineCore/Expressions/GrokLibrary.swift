@@ -1,9 +1,9 @@
 /// The well-known grok patterns. Patterns and fields have the names that Logstash made common, so that patterns written
-/// for it can be used; the definitions follow the documentation of the formats.
+/// for it work here; the definitions follow the documentation of the log formats.
 ///
-/// A line is a name and its definition. `%{NAME:common|ecs:int}` has a name for each ``GrokPattern/Naming``, either of
-/// which may be missing; `~{...}` is that or a hyphen, which stands for a missing value. Names that start with `_` are
-/// parts of other patterns and not for users.
+/// A line is a name and its definition. In `%{NAME:common|ecs:int}` the field has one name for each
+/// ``GrokPattern/Naming``; either may be empty. `~{...}` also matches a hyphen, which stands for a missing value. Names
+/// that start with `_` are parts of other patterns and hidden from users.
 enum GrokLibrary {
   static let sets: [(title: String, text: String)] = [
     ("Numbers and words", words), ("People, hosts, paths and addresses", places), ("Time", time),
@@ -25,7 +25,7 @@ enum GrokLibrary {
     (naming == .ecs ? meanings["_ecs_\(name)"] : nil) ?? meanings[name]
   }
 
-  /// The names for users, sorted.
+  /// The names that users may use, sorted.
   static let names: [String] = meanings.keys.filter { !$0.hasPrefix("_") }.sorted()
 
   /// The names of a set, in order.

@@ -7,7 +7,7 @@ final class GrokPattern: Sendable {
     case string, int, long, float, double, number, bool, boolean
   }
 
-  /// The naming of the fields of well-known patterns.
+  /// How the fields of well-known patterns are named.
   enum Naming: Sendable {
     case common
     /// The names of the Elastic Common Schema.
@@ -23,7 +23,7 @@ final class GrokPattern: Sendable {
   indirect enum Shape: Sendable {
     /// The groups with this name, each with its conversion.
     case field([(group: Int, conversion: Conversion)])
-    /// The members, by the index of their key.
+    /// The members, each with the index of its key.
     case map([(key: Int, shape: Shape)])
   }
 
@@ -32,13 +32,13 @@ final class GrokPattern: Sendable {
   /// All keys of the shape. They live as long as the pattern.
   let names: Names
 
-  /// Values made of the names retain their owner.
+  /// Retained by values that consist of the names.
   final class Names: @unchecked Sendable {
     let keys: FieldNames
     init(_ names: [String]) { keys = FieldNames(names.map { Array($0.utf8) }) }
   }
 
-  /// The length of a pattern in bytes, with names unresolved.
+  /// The maximum length of a pattern in bytes, before names are resolved.
   private static let sourceBytes = 16 << 10
 
   convenience init(
@@ -62,7 +62,7 @@ final class GrokPattern: Sendable {
         try Self.add(field.path[...], (index + 1, field.conversion), &fields, &names, field.path)
       }
     } catch {
-      // Errors in a name, or in a named pattern, have their own message.
+      // Faults in a name or in a named pattern already have a message of their own.
       throw Fault(
         message: error.offset == nil ? error.message : "the pattern does not compile: \(error.message)",
         help: error.help)
@@ -114,7 +114,7 @@ final class GrokPattern: Sendable {
 
   // MARK: Names
 
-  /// The state of parsing a pattern and those that it names.
+  /// The state of parsing a pattern and the patterns that it refers to.
   private final class Reading: RegexParser.Resolver {
     var fields: [(path: [String], conversion: Conversion)] = []
     private let definitions: [GrokDefinitions]
@@ -134,7 +134,7 @@ final class GrokPattern: Sendable {
       try choose(name).map { name throws(RegexFault) in try add(name, .string) }
     }
 
-    /// Fields of the library have two names, `common|ecs`, either of which may be missing.
+    /// In the library, fields have two names, `common|ecs`, either of which may be empty.
     private func choose(_ field: String) -> String? {
       guard isLibrary else { return field }
       let names = field.split(separator: "|", omittingEmptySubsequences: false)
@@ -237,7 +237,7 @@ final class GrokPattern: Sendable {
 package struct GrokDefinitions: Sendable, Equatable {
   private var patterns: [String: String]
 
-  /// Names and definitions in grok's syntax; see ``isName(_:)``.
+  /// Names and definitions in grok's syntax; every name must satisfy ``isName(_:)``.
   package init(_ patterns: [String: String] = [:]) { self.patterns = patterns }
 
   subscript(name: String) -> String? { patterns[name] }

@@ -2,11 +2,11 @@
   import Glibc
 #endif
 
-/// The bytes that represent values as keys: equal for equal values of one kind, different for all others.
+/// The bytes that represent a value as a key: equal exactly for equal values of one kind.
 ///
-/// Whole numbers are one kind. A text is represented by its code points, whatever its JSON form. Lists are equal if
-/// their elements are. For maps, and for kinds that are rarely keys, the JSON text counts; maps with another order of
-/// members differ.
+/// Ints and uints are one kind. A text is represented by its code points, whatever its JSON form. Lists are equal if
+/// their elements are. Maps, and other kinds that are rarely keys, are represented by their JSON text, so maps with
+/// another order of members differ.
 enum KeyText {
   private enum Tag: UInt8 {
     case null, no, yes, int, uint, double, text, list, other
@@ -33,8 +33,8 @@ enum KeyText {
     }
   }
 
-  /// Appends the list whose elements the program evaluates, if it is written as a list, without building it. False: it
-  /// is not, or an element failed; the appended bytes are then invalid.
+  /// Appends the elements of a list expression without building the list. False if the program is not a list expression
+  /// or an element failed; the appended bytes are then invalid.
   @inline(__always)
   static func append(
     listOf program: Program, _ state: UnsafeMutablePointer<EvaluationFrame.State>, to output: OutputBuffer
@@ -65,7 +65,7 @@ enum KeyText {
     }
   }
 
-  /// The length comes first, so that no text runs into the next.
+  /// The length comes first, so that the end of one text cannot be mistaken for the start of the next.
   @inline(__always)
   private static func append(_ tag: Tag, _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     output.append(count: bytes.count &+ 5) { target in

@@ -56,7 +56,7 @@ extension Machine {
     return Value(kind: .map, pointer: target.baseAddress, length: length)
   }
 
-  /// Builds a map whose keys need no check.
+  /// Builds a map whose keys the compiler has checked.
   @inline(never)
   func object(_ at: Int32) -> Value {
     let count = Int(operations[Int(at)].b)
@@ -79,7 +79,7 @@ extension Machine {
 
   // MARK: Loops
 
-  /// The range of a loop, and its variables in each iteration.
+  /// The range of a loop and the values of its variables in each iteration.
   private struct Rounds {
     var values: UnsafeBufferPointer<Value>
     var entries: UnsafeBufferPointer<Entry>
@@ -103,7 +103,7 @@ extension Machine {
     }
   }
 
-  /// Whether another iteration is allowed.
+  /// Counts an iteration; false if the limit is reached.
   @inline(__always)
   private func spend(_ rounds: Rounds) -> Bool {
     let left: Int
@@ -117,7 +117,7 @@ extension Machine {
     return left >= 0 && (left & 15 != 0 || context.hasRoom)
   }
 
-  /// The largest number of iterations.
+  /// The largest number of iterations that the limits still allow.
   private func room(_ rounds: Rounds) -> Int {
     min(rounds.count, max(rounds.isInner ? state.pointee.iterationsLeft : state.pointee.outerIterationsLeft, 0))
   }
@@ -300,7 +300,7 @@ private struct GroupNumbers {
   private var sizes: [Int] = []
   /// The group of each element.
   private var numbers: [Int32] = []
-  /// The first groups by the hashes of their keys; further ones are chained through the number of the probe.
+  /// Groups by the hash of their key; on a collision the next free hash is used.
   private var buckets: [Int: Int32] = [:]
 
   init(_ context: Context) { self.context = context }
@@ -322,11 +322,11 @@ private struct GroupNumbers {
     numbers.append(number)
   }
 
-  /// `[{key, values}]`: in each group the elements in their order.
+  /// `[{key, values}]`; the values of each group keep their order.
   func list(of elements: [Value]) -> Value {
     let arena = context.arena
     let values = arena.elements(elements.count)
-    // Where the next element of each group goes.
+    // The position of the next element of each group.
     var next: [Int] = []
     next.reserveCapacity(sizes.count)
     var start = 0
@@ -353,14 +353,14 @@ private struct GroupNumbers {
 }
 
 extension Context {
-  /// A map of these entries; of equal keys the last counts (`replaces`), or they are an error.
+  /// A map of these entries. Of equal keys, the last wins if `replaces`; otherwise they are an error.
   func distinctMap(_ members: [Entry], replaces: Bool) -> Value {
     let target = arena.entries(members.count)
     var length = 0
     var buckets: [Int: Int32] = [:]
     for entry in members {
       let hash = KeyIndex.hash(entry.key, self)
-      // Keys with equal hashes are chained through the number of the probe.
+      // On a collision the next free hash is used.
       var probe = hash
       var place: Int?
       while let other = buckets[probe] {
@@ -382,7 +382,7 @@ extension Context {
     return Value(kind: .map, pointer: target.baseAddress, length: length)
   }
 
-  /// The elements sorted by their keys, stable.
+  /// The elements sorted by their keys; the sort is stable.
   func sorted(_ elements: [Value], by keys: [Value]) -> Value {
     for (index, key) in keys.enumerated() where index > 0 {
       if compare(.less, keys[0], key) == Truth.failed { return noOverload("<", keys[0], key) }

@@ -1,11 +1,11 @@
 import CJSON
 
 extension Machine {
-  /// The most terms of one ``Operation/Code/sum``; longer sums are added in steps.
+  /// The maximum number of terms of one ``Operation/Code/sum``; longer sums are added in steps.
   static let sumLimit = 16
 
-  /// Text terms are concatenated once, when all are known. At the first other term everything before it is concatenated
-  /// and added as `+` does, so the result, or the failure, equals that of successive additions.
+  /// Text terms are concatenated once, when all are known. At the first term of another kind, everything before it is
+  /// concatenated and added as `+` does, so the result, or the failure, equals that of successive additions.
   @inline(never)
   func sum(_ at: Int32) -> Value {
     let operation = operations + Int(at)

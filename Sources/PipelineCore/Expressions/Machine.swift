@@ -63,7 +63,7 @@ struct Machine {
     }
   }
 
-  /// After a failed term: another term may still decide, otherwise the first error counts.
+  /// Continues after a failed term: a later term may still decide; otherwise the first error is the result.
   @inline(never)
   private func absorb(
     _ terms: UnsafePointer<Int32>, from: Int, to: Int, decisive: UInt8
@@ -117,7 +117,7 @@ struct Machine {
 
   // MARK: Values
 
-  /// The error with the failed operation, unless it has one.
+  /// The error with the number of the failed operation, unless it already has one.
   @inline(__always)
   func located(_ value: Value, _ at: Int32) -> Value {
     guard value.isError, value.length == 0 else { return value }
@@ -126,7 +126,7 @@ struct Machine {
     return value
   }
 
-  /// The error for a missing key: the literal of the operation.
+  /// The error for a missing key; the operation's literal is the key.
   func missing(_ at: Int32) -> Value {
     let literal = UnsafeRawPointer(operations + Int(at)) + Self.literalOffset
     return Value(
@@ -161,7 +161,7 @@ struct Machine {
     return value(at)
   }
 
-  /// The value of an operation that only reads; absent for all others, and if there is nothing to read.
+  /// The value of an operation that only reads. Absent for all other operations, and if there is no value.
   @inline(__always)
   private func leaf(_ at: Int32) -> Value {
     let operation = operations + Int(at)
@@ -175,7 +175,7 @@ struct Machine {
     }
   }
 
-  /// The field of a map in a variable, such as a fold's value.
+  /// The field of a map in a variable, such as the accumulator of a fold.
   @inline(never)
   private func field(_ operation: UnsafePointer<Operation>) -> Value {
     let from = operations + Int(operation.pointee.a)
@@ -193,7 +193,7 @@ struct Machine {
     return .absent
   }
 
-  /// Evaluates an operation; an error is a value.
+  /// Evaluates an operation; on failure the result is an error value.
   func value(_ at: Int32) -> Value {
     let operation = operations + Int(at)
     switch operation.pointee.code {
@@ -284,7 +284,7 @@ struct Machine {
       return .bool(set.pointee.index(of: context.plain(element), context) != nil)
     case .bind:
       let bound = value(operation.pointee.b)
-      // An error counts only when the name is used, unless it is that of an argument.
+      // The error of a binding counts only when its name is used; the error of an argument always counts.
       if operation.pointee.flags != 0, bound.isError { return bound }
       state.pointee.locals[Int(operation.pointee.a)] = bound
       return value(operation.pointee.c)
@@ -307,12 +307,12 @@ struct Machine {
     }
   }
 
-  /// Whether the failure is an exceeded limit.
+  /// Whether the failure is that a limit was exceeded.
   private static func isLimit(_ error: Value) -> Bool {
     error.aux == ExpressionFailure.tooManyIterations.rawValue || error.aux == ExpressionFailure.tooLarge.rawValue
   }
 
-  /// The operators on two ints that fail only by overflow.
+  /// The operators on two ints; true: overflow or a rare case, which the general path decides.
   @inline(__always)
   private static func quick(_ op: UInt8, _ a: Int64, _ b: Int64) -> (Int64, Bool) {
     switch op {
@@ -320,7 +320,7 @@ struct Machine {
     case SyntaxTree.Operator.subtract.rawValue: return a.subtractingReportingOverflow(b)
     case SyntaxTree.Operator.multiply.rawValue: return a.multipliedReportingOverflow(by: b)
     case SyntaxTree.Operator.modulo.rawValue:
-      // Division by 0 fails, and for the processor the least number divided by -1 overflows.
+      // Division by 0 fails, and dividing the least int by -1 traps on the processor.
       return b > 0 ? (a % b, false) : (0, true)
     default: return (0, true)
     }
@@ -328,7 +328,7 @@ struct Machine {
 
   @inline(__always) private static var modulo: UInt8 { SyntaxTree.Operator.modulo.rawValue }
 
-  /// The operators on two doubles, except the remainder, which does not exist.
+  /// The operators on two doubles; doubles have no remainder.
   @inline(__always)
   private static func quick(_ op: UInt8, _ a: Double, _ b: Double) -> Double {
     switch op {
@@ -387,7 +387,7 @@ struct Machine {
       return context.optional(value)
     }
     if operation.pointee.flags != 0 { return Value(kind: .optional) }
-    // `x.?f` on a value without fields, and `.f` on an optional with such a value.
+    // In strict mode: `.f` on an optional whose value has no fields, or `x.?f` on such a value.
     return operand.is(.optional)
       ? missing(at) : located(context.failure(.notSelectable, .absent, text: target.typeName), at)
   }
@@ -429,7 +429,7 @@ struct Machine {
   }
 
   private func element(of target: Value, _ key: Value) -> Value {
-    // One part of JSON text is found without parsing the others.
+    // One element of JSON text is found without parsing the others.
     if target.is(.jsonList), key.is(.int), key.asInt >= 0 {
       let found = JSONParser.element(target, at: Int(key.asInt))
       if found.isError { return context.failure(.malformedJSON) }

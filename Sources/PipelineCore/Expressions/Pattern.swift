@@ -2,8 +2,8 @@ import CRE2
 
 /// A compiled regular expression in RE2's syntax; immutable, safe to share between threads.
 ///
-/// RE2 defines the syntax, and decides whether a text matches. A ``RegexMatcher`` finds where groups start and end, in
-/// one pass with one lookup for each character, however many groups there are; RE2 does so if the pattern has features
+/// RE2 defines the syntax and decides whether a text matches. A ``RegexMatcher`` finds where groups start and end, in
+/// one pass with one lookup per character, however many groups there are; RE2 takes over if the pattern uses features
 /// that the matcher lacks, or needs too many states.
 final class Pattern: @unchecked Sendable {
   private let compiled: OpaquePointer
@@ -28,7 +28,7 @@ final class Pattern: @unchecked Sendable {
 
   deinit { rx_re2_free(compiled) }
 
-  /// Why the pattern is invalid, and the byte offset, or nil.
+  /// Why the pattern is invalid, with the byte offset if known; nil if it is valid.
   var failure: (reason: String, offset: Int?)? {
     var offset = -1
     guard let text = rx_re2_error(compiled, &offset) else { return nil }

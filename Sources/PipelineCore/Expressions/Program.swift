@@ -14,7 +14,7 @@ struct Operation {
     case now
     /// Loop variable `a`.
     case local
-    /// Slot `a`; if it is absent, there is no such key `literal`.
+    /// Slot `a`; if it is absent, evaluation fails because there is no key `literal`.
     case slot
     /// Slot `a` as an optional; slot `b`, if not -1, must be present.
     case optionalSlot
@@ -43,38 +43,38 @@ struct Operation {
     case conditional
     /// `a op b`; `detail` is the operator, `flags` 1 if ints and doubles may mix.
     case arithmetic
-    /// The sum of `b` terms, of which one is a text, so that probably all are: from child `a` pairs of a term and the
-    /// arithmetic that adds it to the terms before (for the first term: itself).
+    /// The sum of `b` terms. One is a text, so probably all are. The children from `a` on are pairs of a term and the
+    /// arithmetic operation that adds it to the terms before it; for the first term, the term itself.
     case sum
     /// `a relation b`; `detail` is the relation.
     case compare
-    /// Slot `c` against `literal`; `a` and `b` are the same as operations. `detail` is the relation, `flags` 1 if the
-    /// source has the sides exchanged.
+    /// Slot `c` against `literal`; `a` and `b` are the same operands as operations. `detail` is the relation, `flags` 1
+    /// if the operands are in the opposite order in the source.
     case compareSlot
     /// `a in b`.
     case contains
     /// `a in b` with a literal list `b`; `c` is its index.
     case containsIndexed
-    /// A loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind, `flags` 1 with two variables and
-    /// 2 inside another loop; the payload of `literal` is the first variable.
+    /// A loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind; `flags` has 1 for two variables
+    /// and 2 inside another loop; the payload of `literal` is the first variable.
     case loop
-    /// Loop variable `a` is `b` while `c` is evaluated. `flags` 1: an error of `b` is that of the whole, as that of an argument;
-    /// 2: and `c` does not read the variable.
+    /// Loop variable `a` is `b` while `c` is evaluated. `flags` 1: if `b` fails, so does the whole, as for an argument
+    /// of a call; 2: `c` does not read the variable either.
     case bind
-    /// The value of `a` if its kind is one of `b`, as bits, or can be converted to the ``Declared`` in `detail`; `literal` begins the
-    /// message of the failure.
+    /// The value of `a` if its kind is in the bit set `b` or can be converted to the ``Declared`` in `detail`;
+    /// `literal` is the start of the failure's message.
     case argument
-    /// A `bind` if the optional `b` has a value; `detail` 1: flat.
+    /// As `bind`, if the optional `b` has a value; `detail` 1: `c` gives an optional itself.
     case optionalMap
     /// `b` arguments from child `a`; `c` is the call site.
     case call
-    /// Whether the text of `a` matches pattern `c`; `b` is the pattern as an operation.
+    /// Whether the text of `a` matches pattern `c`; `b` is the same pattern as an operation.
     case matches
-    /// The value of `a` as an optional, which is empty if it fails.
+    /// The value of `a` as an optional; empty if `a` fails.
     case attempt
     /// `a.or(b)` and `a.orValue(b)`.
     case optionalOr, optionalOrValue
-    /// Fails; `detail` is unused, `flags` the failure, `literal` its subject.
+    /// Always fails; `detail` is unused, `flags` is the failure, `literal` its subject.
     case fail
   }
 
@@ -91,7 +91,7 @@ struct Operation {
 public final class Program: @unchecked Sendable {
   /// One overload in the evaluator's layout.
   struct Candidate {
-    /// The kinds of value of each parameter, one bit a kind; parameters from the fifth on are not checked.
+    /// The kinds of value that each parameter accepts, one bit per kind; parameters from the fifth on are not checked.
     var kinds: (UInt32, UInt32, UInt32, UInt32)
     let body: FunctionOverload.Body
   }
@@ -126,9 +126,9 @@ public final class Program: @unchecked Sendable {
   private let tests: UnsafePointer<SlotTest>
   private let testCount: Int
   private let lastTruth: UInt8
-  /// The limits to reset before each evaluation.
+  /// The limits that must be reset before each evaluation.
   private enum Limits: UInt8 {
-    /// None: an evaluation takes no more than the expression is long.
+    /// None: time and memory are bounded by the length of the expression.
     case none
     /// The memory limit.
     case memory
@@ -254,7 +254,7 @@ public final class Program: @unchecked Sendable {
     machine(state).quickValue(root)
   }
 
-  /// The number of members of an expression `{'a': ..., 'b': ...}` with up to eight members; otherwise 0.
+  /// The number of members if the expression is `{'a': ..., 'b': ...}` with up to eight members; otherwise 0.
   var memberCount: Int {
     let operation = code.pointee.operations[Int(root)]
     return operation.code == .object && operation.b <= Self.memberLimit ? Int(operation.b) : 0
@@ -278,8 +278,8 @@ public final class Program: @unchecked Sendable {
     return true
   }
 
-  /// Evaluates the elements of an expression that is written as a list without optional elements, in order, without
-  /// building it. `begin` receives their number. False: it is written otherwise, or an element failed.
+  /// Evaluates the elements of a list expression without optional elements, in order, without building the list.
+  /// `begin` receives their number. False if the program is not such an expression or an element failed.
   @inline(__always)
   func evaluateElements(
     _ state: UnsafeMutablePointer<EvaluationFrame.State>, begin: (Int) -> Void, each: (Value) -> Void
@@ -315,7 +315,7 @@ public final class Program: @unchecked Sendable {
     return evaluateOperations(state)
   }
 
-  /// The condition as comparisons of slots, which need nothing else; nil: it has other terms.
+  /// The condition as comparisons of slots; nil if it has other terms.
   var comparisons: (tests: UnsafePointer<SlotTest>, count: Int, last: UInt8)? {
     guard testCount > 0, UnsafeBufferPointer(start: tests, count: testCount).allSatisfy(\.isComparison) else {
       return nil
@@ -340,7 +340,7 @@ public final class Program: @unchecked Sendable {
     let details = error.pointer?.assumingMemoryBound(to: Value.self)
     var detail: String?
     var note: String?
-    // The result of an expression with a secret may be that secret.
+    // The result of an expression that contains a secret may be that secret.
     if let details, !isSecret {
       detail = details[0].isAbsent ? nil : Self.quoted(details[0], frame)
       if reason.hasNote, details[1].is(.string) {
@@ -356,8 +356,8 @@ public final class Program: @unchecked Sendable {
     return source.utf8.count <= 80 ? "\(message) (\(source))" : message
   }
 
-  /// For a path such as `event.user.address.city`, which is read at once, the first missing field; nil if the operation
-  /// is no such path.
+  /// The first missing field of a path such as `event.user.address.city`, which is read at once; nil if the operation
+  /// is not such a path.
   private func firstMissing(_ at: Int32, _ frame: EvaluationFrame) -> String? {
     let operation = code.pointee.operations[Int(at)]
     guard operation.code == .slot || operation.code == .declared || operation.code == .compareSlot else { return nil }
@@ -398,12 +398,13 @@ public final class Program: @unchecked Sendable {
     return text(of: span).location(Int(span.start), Int(span.end))
   }
 
-  /// A number that is equal for failures of the same part for the same reason, for counting without formatting text.
+  /// A number that is equal for failures of the same part for the same reason, so that failures are counted without
+  /// formatting text.
   package func failureKey(_ error: Value) -> UInt64 {
     UInt64(error.length) << 16 | UInt64(error.aux)
   }
 
-  /// At most 60 bytes of a value, as written by a person.
+  /// At most 60 bytes of a value, in the form that a person would write.
   private static func quoted(_ value: Value, _ frame: EvaluationFrame) -> String {
     let context = Context(state: frame.state)
     let buffer = OutputBuffer()

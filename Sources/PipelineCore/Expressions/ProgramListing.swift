@@ -1,7 +1,7 @@
 extension Program {
   /// The description of one operation.
   package struct Instruction: Sendable {
-    /// The index in the program, by which other operations refer to it.
+    /// The index in the program; other operations refer to it.
     package var number: Int
     /// `compare 3 >= 4`.
     package var text: String
@@ -9,7 +9,7 @@ extension Program {
     package var source: String
   }
 
-  /// The evaluated operations, operands first; the last one is the result.
+  /// The operations that are evaluated, operands first; the last one is the result.
   package func listing() -> [Instruction] {
     var reached: Set<Int32> = []
     var pending = [root]
@@ -120,7 +120,7 @@ extension Program {
     if value.is(.optional) { return value.wrapped.map { "optional \(shown($0))" } ?? "optional.none()" }
     guard JSONWriter.append(value, to: buffer) == nil else { return value.shortTypeName }
     guard buffer.count > 60 else { return String(decoding: buffer.bytes, as: UTF8.self) }
-    // Not within a code point.
+    // Never cut within a code point.
     var end = 57
     while end > 0, buffer.bytes[end] & 0xC0 == 0x80 { end -= 1 }
     return String(decoding: buffer.bytes.prefix(end), as: UTF8.self) + "..."

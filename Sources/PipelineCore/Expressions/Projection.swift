@@ -24,10 +24,10 @@ package final class Projection: @unchecked Sendable {
   /// The variable of the paths.
   package let variable: String
   private var nodes = [Node(key: [])]
-  /// Whether several frames see the same event one after the other and share what they have read.
+  /// Whether several frames see the same event one after another and share the slots that were filled for it.
   var isShared = false
-  /// The projection of all chains that start at the same signal: it reads the paths of all of them into common slots.
-  /// This projection knows its own paths.
+  /// The projection of all chains that start at the same signal: it fills common slots for the paths of all of them.
+  /// This projection keeps only its own paths.
   let common: Projection?
   private var ownCount = 0
   /// The number of slots of a frame.
@@ -143,17 +143,18 @@ package final class Projection: @unchecked Sendable {
       nodes: trie, keys: text, paths: rx_paths_new(trie, order.count), slotCount: slotCount)
   }
 
-  /// Whether it has paths of its own.
+  /// Whether any expression reads a path.
   var hasPaths: Bool { nodes.count > 1 }
 
-  /// The projection that fills the slots: the common one, if there are several chains.
+  /// The projection that fills the slots: the common one if several chains share it.
   var filling: Projection { common.flatMap { $0.isShared ? $0 : nil } ?? self }
 
-  /// Fills its own slots if the common projection cannot read an event: that concerns the other chains.
+  /// Fills only its own slots, for an event that the common projection cannot read: the malformed part may concern only
+  /// other chains.
   @inline(never)
   func fillAlone(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
     let outcome = fill(event, state)
-    // Other frames must not take the slots as filled.
+    // Other frames must not take the slots as filled for this event.
     state.pointee.filled?.pointee = SlotBank.Document()
     return outcome
   }
@@ -171,7 +172,7 @@ package final class Projection: @unchecked Sendable {
       if event.is(.jsonMap), filled.pointee.payload == event.payload, filled.pointee.length == event.length {
         return .null
       }
-      // Only valid documents count as read.
+      // A document that could not be read must not count as filled.
       filled.pointee = SlotBank.Document()
     }
     guard event.is(.jsonMap), row.pointee.payload == event.payload, row.pointee.length == event.length,
@@ -186,7 +187,7 @@ package final class Projection: @unchecked Sendable {
     return .null
   }
 
-  /// Fills the slots for an event that is not a row of the block that was indexed last.
+  /// Fills the slots for an event that is not a row of the most recently indexed block.
   @inline(never)
   private func fillFromOther(_ event: Value, _ state: UnsafeMutablePointer<EvaluationFrame.State>) -> Value {
     guard let nodes = trie.pointee.nodes else {
@@ -205,7 +206,7 @@ package final class Projection: @unchecked Sendable {
 
   @inline(never)
   private static func failure(_ event: Value, _ context: Context) -> Value {
-    // The validating parser determines the reason and the offset.
+    // The validating parser finds the reason and the offset.
     (context.json.validate(event.rawBytes) ?? JSONFailure(.malformed, offset: 0)).value
   }
 

@@ -10,10 +10,10 @@ struct ReadAnalysis {
   /// Paths guaranteed by `has(...)` here.
   private var guards: Set<String> = []
   private var negated = false
-  /// Within `optional.try(...)`, where nothing fails.
+  /// Within `optional.try(...)`, which turns every failure into an empty optional.
   private var isTried = false
-  /// The arguments of functions' parameters, by their index among the live locals: a path, and the argument of the call in the expression
-  /// itself.
+  /// What function parameters stand for, by their index among the live locals: a path, and the node of the argument in
+  /// the expression itself.
   private var arguments: [Int: (chain: Chain?, node: SyntaxTree.ID)] = [:]
 
   init(
@@ -77,14 +77,14 @@ struct ReadAnalysis {
     return true
   }
 
-  /// The location of a node; for one of a function's body, that of the argument that it reads.
+  /// The location of a node; for a node of a function's body, the location of the argument that it reads.
   private func location(_ id: SyntaxTree.ID) -> SourceLocation {
     let shown = outermost(id)
     let node = tree[shown]
     return syntax.text(node.text).location(Int(node.start), Int(node.end))
   }
 
-  /// The reads of a call of a function: those of its body, in which the parameters stand for the paths that are given.
+  /// The reads of a function call: those of its body, with the paths of the arguments in place of the parameters.
   private mutating func visit(_ application: SyntaxTree.Application, from first: Int) {
     let outer = arguments
     for (index, argument) in application.arguments.enumerated() {
@@ -92,7 +92,7 @@ struct ReadAnalysis {
       let known = chain(argument)
       let outmost = outermost(argument)
       if let known {
-        // The call needs the value even if the body does not.
+        // The argument is evaluated even if the body does not read it.
         let plain = known.optionalFrom ?? known.fields.count
         if plain > 0, !isDeclared(known, plain), !isTried { canFail = true }
       } else {
@@ -118,7 +118,7 @@ struct ReadAnalysis {
     }
   }
 
-  /// The argument of the expression itself that a node of a body stands for.
+  /// The argument in the expression itself that a node of a function body stands for.
   private func outermost(_ id: SyntaxTree.ID) -> SyntaxTree.ID {
     guard tree[id].text != 0 else { return id }
     var root = id
@@ -132,10 +132,10 @@ struct ReadAnalysis {
     }
   }
 
-  /// `isNeeded`: the read fails also where an optional field is absent.
+  /// `isNeeded`: the read fails even where the absent field is optional.
   private mutating func record(_ chain: Chain, _ id: SyntaxTree.ID, isNeeded: Bool = false) {
     let path = written(chain)
-    // Steps before the first optional one are plain reads that may be missing.
+    // Steps before the first optional one are plain reads, which fail if the field is missing.
     let plain = isNeeded ? chain.fields.count : chain.optionalFrom ?? chain.fields.count
     let guaranteed = (0...plain).reversed().first { $0 > 0 && guards.contains(written(chain, $0)) } ?? 0
     let missing = plain > guaranteed && !isDeclared(chain, plain) && !isTried
@@ -165,7 +165,7 @@ struct ReadAnalysis {
     }
   }
 
-  /// The paths of a field that is there: those on the way to it are there, too.
+  /// The paths that exist if a field exists: its own and those of its parents.
   private func present(_ chain: Chain) -> Set<String> {
     Set((1...max(chain.fields.count, 1)).map { written(chain, $0) })
   }
@@ -206,7 +206,7 @@ struct ReadAnalysis {
       for argument in arguments { visit(argument) }
       (canFail, isTried) = before
     case .call(let target?, "value", _, _) where chain(target)?.optionalFrom != nil:
-      // An optional without a value is an error.
+      // Reading the value of an empty optional is an error.
       if let known = chain(target) { record(known, target, isNeeded: true) }
       canFail = true
     case .call(let target, let function, _, let arguments):
@@ -292,7 +292,7 @@ struct ReadAnalysis {
     return false
   }
 
-  /// Whether the type of the operand guarantees the field.
+  /// Whether the node selects a field that the type of the operand guarantees.
   private func isField(_ id: SyntaxTree.ID, of operand: SyntaxTree.ID) -> Bool {
     guard case .select(_, let field, _, _) = tree[id].kind,
       case .object(let fields, _) = types[Int(operand)]

@@ -1,10 +1,10 @@
-/// Reads in advance those fields of an event that expressions will need later, while its tokens are known.
+/// Reads the fields of an event that expressions will need later, while the event's tokens are still indexed.
 final class SeenFields {
   private let projection: Projection
   private let frame: EvaluationFrame
   private let keys: [OwnedValue]
 
-  /// `fields`: the first names of the paths.
+  /// `fields`: the first names of the paths; nil if they are unknown.
   init?(_ fields: Set<String>?, arena: Arena, json: JSONParser) {
     guard let fields, !fields.isEmpty, fields.count <= Self.limit else { return nil }
     projection = Projection()
@@ -19,10 +19,10 @@ final class SeenFields {
     frame = EvaluationFrame(slots: projection.slotCount, arena: arena, json: json)
   }
 
-  /// With more fields, keeping the text itself is smaller.
+  /// Above this number, keeping the whole text takes less memory.
   private static let limit = 16
 
-  /// A map of the existing fields, whose texts are parts of the event's; nil if the event is no JSON text, or
+  /// A map of the existing fields, whose texts are slices of the event's; nil if the event is not JSON text or is
   /// malformed. Valid until the end of the turn.
   func read(_ event: Value) -> Value? {
     guard event.is(.jsonMap), !projection.fill(event, frame.state).isError else { return nil }

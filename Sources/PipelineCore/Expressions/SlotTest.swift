@@ -10,7 +10,7 @@
 /// that.
 struct SlotTest {
   enum Code: UInt8 {
-    /// Whether an int lies in a range: `low` is its least element, `high` the distance to the greatest.
+    /// Whether an int lies in a range: `low` is its least element, `high` the distance from it to the greatest.
     case intEqual, intLess, intLessOrEqual
     case doubleEqual, doubleLess, doubleLessOrEqual, doubleGreater, doubleGreaterOrEqual
     case boolEqual
@@ -22,7 +22,7 @@ struct SlotTest {
     case kind
     /// The slot's bool.
     case truth
-    /// Any other operation, number `slot`.
+    /// Any other term: the operation with the number `slot`.
     case other
   }
 
@@ -31,20 +31,20 @@ struct SlotTest {
   var expected = Truth.yes
   /// The outcome for an absent slot; ``Truth/failed`` leaves it to the operations.
   var absent = Truth.failed
-  /// Whether the test may decide for a value of another kind than the constant's.
+  /// Whether the test may decide for values of another kind than the constant's.
   var judgesOthers = true
   /// The index of a test, or the complement of the final outcome.
   var jump: Int32 = 0
   var slot: Int32
   /// The length of the text in bytes.
   var length: UInt32 = 0
-  /// The constant; for text the first and the last bytes, or the address.
+  /// The constant: for a text, its first and last bytes, or its address.
   var low: UInt64 = 0
   var high: UInt64 = 0
 
   // MARK: Running
 
-  /// The outcome of `count` tests, `last` if all have the expected outcome: ``Truth``.
+  /// The outcome of `count` tests (``Truth``); `last` if every test has its expected outcome.
   @inline(__always)
   static func run(
     _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8,
@@ -55,7 +55,7 @@ struct SlotTest {
     }
   }
 
-  /// The same by comparing slots and nothing else: ``Truth/failed`` where a test needs more.
+  /// As ``run``, but only compares slots: ``Truth/failed`` where a test needs more.
   @inline(__always)
   static func compare(
     _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8, _ slots: UnsafePointer<Value>
@@ -63,7 +63,7 @@ struct SlotTest {
     run(tests, count, last: last, slots) { _, _ in Truth.failed }
   }
 
-  /// Whether ``compare(_:_:last:_:)`` knows the test.
+  /// Whether ``compare(_:_:last:_:)`` supports the test.
   var isComparison: Bool {
     switch code {
     case .intEqual, .intLess, .intLessOrEqual, .short, .word, .twoWords: true
@@ -71,7 +71,7 @@ struct SlotTest {
     }
   }
 
-  /// `otherwise` decides what comparing the slot does not.
+  /// `otherwise` decides tests that a comparison of the slot cannot decide.
   @inline(__always)
   private static func run(
     _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8, _ slots: UnsafePointer<Value>,
@@ -83,7 +83,7 @@ struct SlotTest {
       let slot = slots + Int(test.pointee.slot)
       let outcome: UInt8
       switch test.pointee.code {
-      // One comparison for all of them: a branch that is always foreseen, where a table of cases is not.
+      // One comparison serves all three: the branch is predictable, where a jump table is not.
       case .intEqual, .intLess, .intLessOrEqual:
         outcome =
           slot.pointee.is(.int)
@@ -126,7 +126,7 @@ struct SlotTest {
   @inline(__always)
   private static func bit(_ holds: Bool) -> UInt8 { holds ? Truth.yes : Truth.no }
 
-  /// The first, middle and last of 1 to 3 bytes, which cover all of them.
+  /// The first, middle and last of 1 to 3 bytes, which together cover all of them.
   @inline(__always)
   fileprivate static func shortBits(_ text: UnsafeRawPointer?, _ length: UInt32) -> UInt64 {
     guard let text else { return .max }
@@ -157,7 +157,7 @@ extension UnsafePointer<SlotTest> {
     Machine(operations: code.pointee.operations, code: code, state: state).bool(pointee.slot)
   }
 
-  /// The outcome of rare tests, and for values of other kinds than the constant's.
+  /// The outcome of rare tests, and of values of another kind than the constant's.
   @inline(never)
   fileprivate func judge(_ slot: UnsafePointer<Value>) -> UInt8 {
     let value = slot.pointee
@@ -198,7 +198,8 @@ extension UnsafePointer<SlotTest> {
       guard value.is(.string) else { return other(value) }
       guard value.flags == 0 else { return Truth.failed }
       guard value.length == pointee.length else { return Truth.no }
-      // Shorter texts of this length have been compared.
+      // Of the codes for texts, only `.empty` and `.text` get here with an equal length; ``run`` has compared the
+      // others.
       guard pointee.code == .text, let text = value.pointer,
         let constant = UnsafeRawPointer(bitPattern: UInt(pointee.low))
       else { return pointee.code == .empty ? Truth.yes : Truth.failed }
@@ -208,7 +209,7 @@ extension UnsafePointer<SlotTest> {
     return holds ? Truth.yes : Truth.no
   }
 
-  /// Whether a scalar of another kind equals the constant: only if both are numbers.
+  /// Whether a scalar of another kind equals the constant: false unless both are numbers.
   private func other(_ value: Value) -> UInt8 {
     guard pointee.judgesOthers else { return Truth.failed }
     switch value.what {
@@ -239,12 +240,12 @@ struct SlotTests {
   private let children: [Int32]
   private let context: Context
 
-  /// The most tests of a condition.
+  /// The maximum number of tests of a condition.
   private static let limit = 1000
   /// Longer lists are searched otherwise.
   private static let listLimit = 8
 
-  /// Nil if tests gain nothing. `context` compares constants.
+  /// Nil if tests would gain nothing. `context` compares constants.
   init?(_ operations: [Operation], _ children: [Int32], root: Int32, _ context: Context) {
     self.operations = operations
     self.children = children
@@ -310,7 +311,7 @@ struct SlotTests {
       test.expected = Truth.no
       test.jump = yes
     } else {
-      // Either the next test follows on true, or this is the last test.
+      // On true either the next test follows, or this is the last test.
       test.expected = Truth.yes
       test.jump = no
       if yes < 0 { last = UInt8(truncatingIfNeeded: ~yes) }
@@ -318,7 +319,7 @@ struct SlotTests {
     tests.append(test)
   }
 
-  /// The test that an argument is there and of its kind, if it is a slot and nothing else needs its value.
+  /// The test that an argument exists and has its kind, if it is a plain slot and nothing else needs its value.
   private func guardTest(_ operation: Operation) -> SlotTest? {
     guard operation.flags == 3 else { return nil }
     var read = operations[Int(operation.b)]

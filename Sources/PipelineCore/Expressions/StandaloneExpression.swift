@@ -3,7 +3,7 @@
 /// Steps of a graph share theirs (``EventFrame``). Not thread-safe.
 package final class StandaloneExpression {
   package let program: Program
-  /// Its variables, other than the event, are set before an evaluation.
+  /// Variables other than the event must be set before an evaluation.
   package let frame: EvaluationFrame
   private let projection = Projection()
 

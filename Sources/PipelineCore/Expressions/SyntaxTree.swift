@@ -1,6 +1,6 @@
 /// The nodes of one parsed expression, in one array; children come before their parents.
 ///
-/// A flat tree of any shape is copied and freed without recursion.
+/// The tree is flat, so that any shape can be copied and freed without recursion.
 struct SyntaxTree: Sendable {
   typealias ID = Int32
 
@@ -9,9 +9,9 @@ struct SyntaxTree: Sendable {
     /// The byte range of the node in the expression.
     var start: Int32
     var end: Int32
-    /// The height of the node, including itself.
+    /// The height of the node's subtree, the node included.
     var depth: Int32
-    /// The text that the range lies in: 0 for the expression itself, otherwise that of a function's body
+    /// The number of the text that contains the range: 0 is the expression itself, others are bodies of functions
     /// (``ExpressionSyntax/inserted``).
     var text: Int32 = 0
   }
@@ -116,7 +116,7 @@ struct SyntaxTree: Sendable {
 }
 
 extension SyntaxTree.Kind {
-  /// The same with other children.
+  /// A copy with other children.
   func mapChildren(_ new: (SyntaxTree.ID) -> SyntaxTree.ID) -> Self {
     switch self {
     case .literal, .identifier: return self

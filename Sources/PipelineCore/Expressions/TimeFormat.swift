@@ -14,7 +14,7 @@ struct TimeFormat {
     case zoneOrGMT
     /// `Z` if the offset is zero, otherwise `+hh:mm`.
     case zoneOrZ
-    /// The time since 1970 in units of this many nanoseconds.
+    /// The time since 1970, counted in units of this many nanoseconds.
     case count(Int64)
     /// Any of the usual formats of ISO 8601.
     case iso8601
@@ -42,7 +42,7 @@ struct TimeFormat {
     var help: String?
   }
 
-  /// A format without `%` is a name; otherwise it consists of directives.
+  /// A format without `%` is a name; any other consists of directives.
   init(_ format: UnsafeRawBufferPointer) throws(Fault) {
     guard !format.contains(0x25) else {
       self = try TimeFormat(directives: Array(format))
@@ -134,7 +134,7 @@ struct TimeFormat {
     var weekday: Int64 { Calendar.floor(days + 4, 7).remainder }
     var hour12: Int64 { (second / 3600 + 11) % 12 + 1 }
 
-    /// Year and week of ISO 8601: a week belongs to the year that has its Thursday.
+    /// Year and week of ISO 8601: a week belongs to the year that contains its Thursday.
     var isoWeek: (year: Int64, week: Int64) {
       let thursday = days - Calendar.floor(weekday + 6, 7).remainder + 3
       let year = Calendar.date(days: thursday).year
@@ -161,7 +161,7 @@ struct TimeFormat {
       while rest % 10 == 0 { (rest, width) = (rest / 10, width - 1) }
       Self.append(rest, width, buffer)
     case .count(let unit):
-      // Beyond the range of an int, no readable text exists.
+      // A count outside the range of an int has no readable text.
       let (whole, one) = clock.seconds.multipliedReportingOverflow(by: 1_000_000_000 / unit)
       let (count, two) = whole.addingReportingOverflow(clock.nanoseconds / unit)
       if one || two { buffer.append(0x30) } else { NumberText.append(count, to: buffer) }

@@ -14,11 +14,11 @@ extension TimeFormat {
     var offset: Int64?
     /// The name of a zone.
     var zone: String?
-    /// Since 1970; if known, nothing else counts.
+    /// Seconds since 1970; if known, all other parts are ignored.
     var seconds: Int64?
   }
 
-  /// Why texts in this format cannot be parsed; nil: they can.
+  /// Why texts in this format cannot be parsed; nil if they can.
   var readingFault: Fault? {
     for case .directive(let letter) in parts where "CUWVGguw".utf8.contains(letter) {
       return Fault(
@@ -28,7 +28,7 @@ extension TimeFormat {
     return nil
   }
 
-  /// Whether the year must come from elsewhere.
+  /// Whether the format has no year, so that the year must come from the context.
   var lacksYear: Bool {
     !parts.contains {
       switch $0 {
@@ -39,8 +39,8 @@ extension TimeFormat {
     }
   }
 
-  /// Parses a time. `zone` applies if the text has none, and `near` determines a missing year: that of the latest such
-  /// time up to a day after `near` (seconds since 1970).
+  /// Parses a time. `zone` applies if the text has none. `near` (seconds since 1970) determines a missing year: the
+  /// latest that gives a time no more than a day after `near`.
   func read(
     _ text: UnsafeRawBufferPointer, zone: String, near: Int64?
   ) throws(Fault) -> (seconds: Int64, nanoseconds: UInt32) {
@@ -60,7 +60,7 @@ extension TimeFormat {
     guard let year = reading.year else {
       guard let near else { throw Fault(message: "the text has no year", help: Self.yearHelp) }
       let local = Calendar.date(days: Calendar.floor(near &+ 86_400, 86_400).quotient).year
-      // 29 February exists in some years only: up to eight years lie between two of them.
+      // 29 February exists only in some years, which may be eight years apart.
       for year in stride(from: local + 1, through: local - 8, by: -1) {
         if let time = try? Self.time(reading, year, zone), time <= near &+ 86_400 {
           return (time, UInt32(reading.nanoseconds))
@@ -100,7 +100,7 @@ extension TimeFormat {
       guard let first = TimeZones.offset(of: zone, at: local) else {
         throw Fault(message: "there is no time zone '\(zone)'")
       }
-      // The earlier of two times with this local time; in a gap, the time by the old offset.
+      // If two instants have this local time, the earlier; in a gap, the time by the offset before it.
       let candidates = [
         first, TimeZones.offset(of: zone, at: local - first), TimeZones.offset(of: zone, at: local - 86_400),
       ]
@@ -158,7 +158,8 @@ extension TimeFormat {
       return value
     }
 
-    /// The index of one of the names, by at least its first three letters in any case; the longest match counts.
+    /// The index of the name in the text, ignoring case; a name may be cut to its first three letters. The longest
+    /// match wins.
     mutating func name(_ names: [String], _ what: String) throws(Fault) -> Int64 {
       for length in [Int.max, 3] {
         for (index, name) in names.enumerated() {
@@ -277,8 +278,8 @@ extension TimeFormat {
     }
   }
 
-  /// `2026-01-31`, `20260131`, `2026-031`, with `T` or a space and `12`, `12:30`, `1230`, `12:30:05.5`, and a zone
-  /// or none.
+  /// Parses `2026-01-31`, `20260131` or `2026-031`, with `T` or a space and `12`, `12:30`, `1230` or `12:30:05.5`, with
+  /// or without a zone.
   private static func iso8601(_ scanner: inout Scanner, _ reading: inout Reading) throws(Fault) {
     reading.year = try scanner.digits(4, 4, "the year")
     let dashed = scanner.byte == 0x2D

@@ -55,14 +55,14 @@ enum Calendar {
 
 /// Timestamps and durations as text.
 package enum TimeText {
-  /// Nanoseconds since 1970 of a time as in RFC 3339; nil: it is none, or too far away.
+  /// Nanoseconds since 1970 of an RFC 3339 timestamp; nil if the text is invalid or the time out of range.
   package static func nanoseconds(rfc3339 text: String) -> Int64? {
     guard let time = Array(text.utf8).withUnsafeBytes({ timestamp($0) }) else { return nil }
     let (scaled, overflow) = time.seconds.multipliedReportingOverflow(by: 1_000_000_000)
     return overflow ? nil : scaled &+ Int64(time.nanoseconds)
   }
 
-  /// The time of a count of seconds since the beginning of 1970, as in RFC 3339: `2026-01-31T12:00:00Z`.
+  /// Seconds since 1970 as an RFC 3339 timestamp: `2026-01-31T12:00:00Z`.
   package static func rfc3339(seconds: Int64) -> String {
     let buffer = OutputBuffer()
     append(timestamp: .timestamp(seconds: seconds, nanoseconds: 0), to: buffer)
@@ -125,8 +125,8 @@ package enum TimeText {
     return (seconds, nanoseconds)
   }
 
-  /// The format of most logs, `2026-01-31T12:00:00.5Z` with a fraction of up to nine digits or none; nil for any other
-  /// text.
+  /// Parses the form that most logs have, `2026-01-31T12:00:00Z` with a fraction of up to nine digits or none; nil for
+  /// any other text.
   private static func usualTimestamp(_ bytes: UnsafeRawBufferPointer) -> (seconds: Int64, nanoseconds: UInt32)? {
     guard let text = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), (20...30).contains(bytes.count),
       text[bytes.count - 1] == UInt8(ascii: "Z"), text[4] == UInt8(ascii: "-"), text[7] == UInt8(ascii: "-"),
@@ -185,7 +185,7 @@ package enum TimeText {
     }
   }
 
-  /// `.5`, or nothing for zero.
+  /// Appends `.5`, or nothing for zero.
   private static func appendFraction(_ nanoseconds: Int64, _ buffer: OutputBuffer) {
     guard nanoseconds > 0 else { return }
     buffer.append(0x2E)
@@ -203,7 +203,7 @@ package enum TimeText {
     ("m", 60_000_000_000), ("h", 3_600_000_000_000),
   ]
 
-  /// Parses `1h30m5.5s`, `-90m`, `0`: nanoseconds, or nil.
+  /// Parses `1h30m5.5s`, `-90m`, `0` to nanoseconds; nil if the text is invalid.
   package static func duration(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     var at = 0
     var negative = false
@@ -254,7 +254,7 @@ package enum TimeText {
     return Int64(exactly: total)
   }
 
-  /// Decimal seconds: `1.5s`.
+  /// Appends decimal seconds: `1.5s`.
   static func append(duration value: Value, to buffer: OutputBuffer) {
     let magnitude = value.asInt.magnitude
     if value.asInt < 0 { buffer.append(0x2D) }

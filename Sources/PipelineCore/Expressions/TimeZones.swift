@@ -4,11 +4,11 @@ import Synchronization
   import Glibc
 #endif
 
-/// Offsets of time zones: `+02:00`, `-09:30`, `02:00`, and names of the IANA database.
+/// Offsets of time zones: `+02:00`, `-09:30`, `02:00`, and names from the IANA database.
 ///
-/// The database is read from the system's `zoneinfo` directory, one file for each zone, once.
+/// Each zone is one file of the system's `zoneinfo` directory and is read once.
 enum TimeZones {
-  /// The offsets of one zone: from each of `starts` on (seconds since 1970), the offset with the same index.
+  /// The offsets of one zone: each applies from the start with the same index (seconds since 1970).
   private struct Zone: Sendable {
     var starts: [Int64]
     var offsets: [Int64]
@@ -31,7 +31,7 @@ enum TimeZones {
 
   private static let known = Mutex<[String: Zone?]>([:])
 
-  /// Seconds to add to UTC at a time in seconds since 1970; nil if there is no such zone.
+  /// Seconds to add to UTC at a time (seconds since 1970); nil if there is no such zone.
   static func offset(of name: String, at time: Int64) -> Int64? {
     if let fixed = fixed(name) { return fixed }
     let zone = known.withLock { table -> Zone? in
@@ -134,12 +134,13 @@ enum TimeZones {
     var begin: Change?
     var end: Change?
 
-    /// A day of each year, and seconds of local time within it.
+    /// A day of each year, and the time of that day in seconds of local time.
     struct Change: Sendable {
       var month: Int64
       var week: Int64
       var weekday: Int64
-      /// The day of the year, if the rule gives one: from 0; `skipsLeapDay` counts as if no year had a leap day.
+      /// The day of the year, counted from 0, if the rule gives one; `skipsLeapDay` counts as if no year had a leap
+      /// day.
       var dayOfYear: Int64?
       var skipsLeapDay = false
       var second: Int64
@@ -184,7 +185,7 @@ enum TimeZones {
       return bytes.count < before
     }
 
-    /// `[+-]h[:m[:s]]` in seconds.
+    /// Parses `[+-]h[:m[:s]]` to seconds.
     private static func time(_ bytes: inout ArraySlice<UInt8>) -> Int64? {
       var sign: Int64 = 1
       if let first = bytes.first, first == 0x2B || first == 0x2D {

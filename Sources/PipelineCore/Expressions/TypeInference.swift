@@ -1,4 +1,4 @@
-/// The known type parameters while one expression is checked.
+/// The type parameters that are known so far in the check of one expression.
 struct TypeInference {
   /// The type of each parameter.
   var bound: [String: ExpressionType] = [:]
@@ -10,7 +10,7 @@ struct TypeInference {
     return .param("_\(fresh)")
   }
 
-  /// The types with each of their parameters replaced by a new one, the same for equal names.
+  /// The types with each of their parameters replaced by a fresh one; equal names share one.
   mutating func instantiate(_ types: [ExpressionType]) -> [ExpressionType] {
     guard types.contains(where: Self.hasParameter) else { return types }
     var names: [String: ExpressionType] = [:]
@@ -106,7 +106,7 @@ struct TypeInference {
     case (.object(let fields, _), .map(let key, let value)),
       (.map(let key, let value), .object(let fields, _)):
       guard fits(.string, key) else { return false }
-      // Fields of several types make a map of dyn values.
+      // A map of fields with several types has dyn values.
       let common = fields.first?.type ?? .dyn
       return fits(fields.allSatisfy { $0.type == common } ? common : .dyn, value)
     case (.object(let fields, _), .object(let others, _)):
@@ -164,7 +164,7 @@ struct TypeInference {
   static func mostGeneral(_ a: ExpressionType, _ b: ExpressionType) -> ExpressionType {
     if b == .null { return a }
     if a == .null { return b }
-    // Two known object types share only text keys.
+    // All that two different object types share is text keys.
     if case .object = a, case .object = b, a != b { return .map(.string, .dyn) }
     return isEqualOrLessSpecific(a, b) ? a : b
   }
@@ -188,7 +188,7 @@ struct TypeInference {
     }
   }
 
-  /// The element type of a list or map with parts of these types; dyn if they are incompatible.
+  /// The element type of a list or map whose elements have these types; dyn if they are incompatible.
   mutating func join(_ a: ExpressionType?, _ b: ExpressionType) -> ExpressionType {
     guard let a else { return b }
     if isAssignable(a, b) { return resolve(Self.mostGeneral(a, b)) }

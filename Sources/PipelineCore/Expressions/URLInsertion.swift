@@ -1,13 +1,15 @@
 /// How the text of an expression goes into a URL.
 package enum URLInsertion: Sendable, Equatable {
-  /// Percent-encoded, except letters, digits and `-._~`: the text can neither add a parameter to the query nor a segment to the path.
+  /// Percent-encoded, except letters, digits and `-._~`: the text can add neither a parameter to the query nor a
+  /// segment to the path.
   case data
-  /// The same, but a `/` in the path is kept: the file itself gives the format of the text, as for `formatTime`.
+  /// As `data`, but a `/` in the path is kept, because the file itself determines the format of the text, as with
+  /// `formatTime`.
   case ownForm
-  /// Unchanged: `urlEncode(...)`, `raw(...)` and literals of the file.
+  /// Unchanged: `urlEncode(...)`, `raw(...)` and literals in the file.
   case asIs
 
-  /// The encoding of a text that consists of two parts, or is one of the two.
+  /// The encoding of a text that is joined from two parts, or is one of the two.
   func joined(_ other: URLInsertion) -> URLInsertion {
     if self == .data || other == .data { return .data }
     return self == other ? self : .asIs
@@ -50,7 +52,7 @@ extension SyntaxTree {
     }
   }
 
-  /// Whether a text that is encoded already is a part of one that is encoded as a whole.
+  /// Whether a part of the text is encoded already, although the text is encoded as a whole.
   var encodesTwice: Bool {
     urlInsertion == .data
       && nodes.contains { node in if case .call(_, "urlEncode", _, _) = node.kind { true } else { false } }

@@ -1,7 +1,7 @@
 /// A function that a pipeline file defines: an expression with typed parameters.
 ///
-/// It sees only its parameters and other functions that do not call it, so it always ends. A call becomes a part of
-/// the expression that contains it (``ExpressionSyntax/expanded(_:into:)``): nothing is looked up or allocated at run time.
+/// It sees only its parameters and functions that do not call it, so evaluation always ends. A call is replaced by a
+/// copy of the body (``ExpressionSyntax/expanded(_:into:)``): nothing is looked up or allocated at run time.
 package final class UserFunction: Sendable {
   /// A parameter of the function.
   package struct Parameter: Sendable {
@@ -21,13 +21,13 @@ package final class UserFunction: Sendable {
   package let location: SourceLocation
   package let summary: String?
   package let parameters: [Parameter]
-  /// The type that the file gives to the result, if any.
+  /// The result type that the file declares, if any.
   package let returns: ExpressionType?
-  /// The value, without the bodies of the functions that it calls.
+  /// The body, without the bodies of the functions that it calls.
   let body: ExpressionSyntax
   /// The type of the result for arguments of exactly the declared types.
   package let type: ExpressionType
-  /// The number of nodes and the depth with the bodies of the functions that it calls.
+  /// The number of nodes and the depth, including the bodies of the functions that it calls.
   let extent: Extent
 
   struct Extent: Sendable {
@@ -54,7 +54,7 @@ package final class UserFunction: Sendable {
     "\(name)(\(parameters.map { "\($0.name): \($0.type)" }.joined(separator: ", "))) -> \(type)"
   }
 
-  /// The text of the value.
+  /// The source text of the body.
   package var text: LocatedText { body.text }
 
   /// Whether the function comes from an included file.
@@ -67,10 +67,10 @@ package final class UserFunction: Sendable {
 package struct UserFunctions: Sendable {
   package static let none = UserFunctions()
 
-  /// In the order in which they are defined.
+  /// In the order of their definitions.
   package private(set) var all: [UserFunction] = []
   private var table: [String: UserFunction] = [:]
-  /// Functions whose definition has an error, which is reported there: a call of one is no further error.
+  /// Functions whose definition has an error, which is reported there: calling one is not another error.
   var broken: Set<String> = []
 
   package var isEmpty: Bool { table.isEmpty && broken.isEmpty }
@@ -98,14 +98,14 @@ extension SyntaxTree {
 }
 
 extension ExpressionSyntax {
-  /// The function that a node calls, if the number of arguments is right.
+  /// The function that a node calls, if the number of arguments is correct.
   private func called(_ node: SyntaxTree.Node, _ functions: UserFunctions) -> UserFunction? {
     guard let (name, count) = tree.called(node), let function = functions[name], function.parameters.count == count
     else { return nil }
     return function
   }
 
-  /// The size with the bodies of all functions that are called.
+  /// The size, including the bodies of all functions that are called.
   func extent(_ functions: UserFunctions) -> UserFunction.Extent {
     var depths: [Int] = []
     var result = UserFunction.Extent()
@@ -130,9 +130,9 @@ extension ExpressionSyntax {
     return text(node.text).location(Int(at), Int(at) + length)
   }
 
-  /// The same with a copy of the body in place of each call of a function; nil, with a diagnostic, if that is too large.
+  /// A copy with the bodies in place of the calls of functions; nil, with a diagnostic, if it would be too large.
   ///
-  /// The nodes of a body keep their places, in a copy of its text whose origin is the call.
+  /// Nodes of a body keep their offsets, in a copy of its text whose origin is the call.
   func expanded(_ functions: UserFunctions, into diagnostics: inout Diagnostics) -> ExpressionSyntax? {
     guard !functions.isEmpty, let first = tree.nodes.first(where: { called($0, functions) != nil }) else { return self }
     let extent = extent(functions)
@@ -152,7 +152,7 @@ extension ExpressionSyntax {
     return result
   }
 
-  /// Appends the nodes of `other`, which lie in the text with the number `number`; returns the new root.
+  /// Appends the nodes of `other`, whose text has the number `number`; returns the new root.
   private mutating func append(
     _ other: ExpressionSyntax, _ number: Int32, _ functions: UserFunctions
   ) -> SyntaxTree.ID {

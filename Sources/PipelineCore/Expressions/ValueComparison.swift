@@ -67,10 +67,11 @@ extension Relation {
 }
 
 extension Context {
-  /// The deepest comparison; values nested more deeply count as different.
+  /// The deepest nesting that is compared; values nested more deeply count as different.
   private static let nesting = 1100
 
-  /// The language's equality: numbers by value across their types, other kinds never equal each other. Never fails.
+  /// The language's equality: numbers are compared by value across their types; values of different kinds are never
+  /// equal. Never fails.
   func equal(_ a: Value, _ b: Value, depth: Int = 0) -> Bool {
     if a.kind == b.kind {
       switch a.what {
@@ -126,10 +127,10 @@ extension Context {
     return areEqual(left, right, Int(a.length))
   }
 
-  /// Both must be numbers.
+  /// Both values must be numbers.
   func equalNumbers(_ a: Value, _ b: Value) -> Bool {
     if a.is(.double) || b.is(.double) { return a.asNumber == b.asNumber }
-    // An int and a uint, or two of a kind: equal bits mean equal numbers unless the int is negative.
+    // An int and a uint, or two of one kind: equal bits mean equal numbers unless the int is negative.
     if a.kind == b.kind { return a.payload == b.payload }
     return a.payload == b.payload && a.payload >> 63 == 0
   }
@@ -162,8 +163,8 @@ extension Context {
     return relation.holds(b.asInt < 0 ? Order.greater : Order.of(a.payload, b.payload))
   }
 
-  /// Compares two values of one simple kind without calls; otherwise returns more than ``Truth/failed``. `relation` is
-  /// the raw value of a ``Relation``.
+  /// Compares two values of one simple kind without calls; returns a value above ``Truth/failed`` if it cannot.
+  /// `relation` is the raw value of a ``Relation``.
   @inline(__always)
   static func quick(_ relation: UInt8, _ a: Value, _ b: Value) -> UInt8 {
     guard a.kind == b.kind else { return undecided }
@@ -172,7 +173,7 @@ extension Context {
       return relation & Order.of(a.asInt, b.asInt) != 0 ? 1 : 0
     case Value.Kind.string.rawValue:
       guard (a.flags | b.flags) == 0 else { return undecided }
-      // The order of different texts is not determined here.
+      // Texts are only tested for equality here, not ordered.
       if relation == Relation.equal.rawValue { return equalBytes(a, b) ? 1 : 0 }
       if relation == Relation.notEqual.rawValue { return equalBytes(a, b) ? 0 : 1 }
       return undecided
@@ -271,12 +272,12 @@ final class KeyIndex: Sendable {
     case .string: hasher.combine(bytes: context.plain(value).rawBytes)
     case .bytes: hasher.combine(bytes: value.rawBytes)
     case .list, .map, .jsonList, .jsonMap:
-      // Deeper values count as equal.
+      // Anything nested more deeply does not affect the hash.
       let whole = depth < 100 ? context.expanded(value) : .null
       if whole.is(.list) {
         for element in whole.elements { hasher.combine(hash(element, context, depth: depth + 1)) }
       } else if whole.is(.map) {
-        // Independent of the order.
+        // The sum does not depend on the order of the members.
         var sum = 0
         for entry in whole.entries {
           var member = Hasher()

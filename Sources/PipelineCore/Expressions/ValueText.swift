@@ -22,8 +22,8 @@ enum NumberText {
     append(number.magnitude, to: buffer)
   }
 
-  /// The shortest digits that read back as the same number: `7`, `0.0045`, `1.5e+21`; with an exponent below 1e-4 and
-  /// from 1e6 on.
+  /// The shortest digits that read back as the same number: `7`, `0.0045`, `1.5e+21`; an exponent is used below 1e-4
+  /// and from 1e6 on.
   static func append(_ number: Double, to buffer: OutputBuffer) {
     if number.isNaN { return buffer.append("NaN") }
     if number < 0 || (number == 0 && number.sign == .minus) { buffer.append(0x2D) }
@@ -98,7 +98,7 @@ enum NumberText {
     return (digits, place)
   }
 
-  /// Digits after the point, rounded to even, or with an exponent.
+  /// `precision` digits after the point, rounded half to even; `exponent` selects scientific notation.
   static func append(_ number: Double, precision: Int, exponent: Bool, to buffer: OutputBuffer) {
     if number.isNaN { return buffer.append("NaN") }
     if number.isInfinite { return buffer.append(number < 0 ? "-Infinity" : "Infinity") }
@@ -115,7 +115,7 @@ enum NumberText {
 
 /// The text of values.
 enum ValueText {
-  /// The text of `string(x)` for the kinds that have one; false for others.
+  /// Appends the text of `string(x)`; false if the kind has none.
   static func append(_ value: Value, to buffer: OutputBuffer, _ context: Context) -> Bool {
     switch value.what {
     case .bool: buffer.append(value.asBool ? "true" : "false")
@@ -131,7 +131,7 @@ enum ValueText {
     return true
   }
 
-  /// The value as written in an expression, for messages and `%s`.
+  /// Appends the value as written in an expression, for messages and `%s`.
   static func describe(_ value: Value, into buffer: OutputBuffer, _ context: Context, depth: Int = 0) {
     switch value.what {
     case .string:
@@ -148,6 +148,6 @@ enum ValueText {
 }
 
 enum JSONFailureText {
-  /// The message of an error value of a JSON reader.
+  /// The message for an error value of a JSON reader.
   static func message(_ error: Value) -> String { JSONFailure(error)?.description ?? "malformed JSON" }
 }

@@ -1,7 +1,7 @@
 extension FunctionRegistry {
   private static let t = ExpressionType.param("T")
 
-  /// Functions of all elements of a list.
+  /// Functions that combine all elements of a list.
   static let aggregates: [FunctionSpec] = [
     FunctionSpec(
       "sum", "The sum of the numbers or durations of a list; 0 for the empty list.",

@@ -110,7 +110,7 @@ extension FunctionRegistry {
 }
 
 package enum Base64 {
-  /// Standard or URL-safe alphabet, padding optional; nil for anything else.
+  /// Accepts the standard and the URL-safe alphabet, padding optional; nil for anything else.
   package static func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
     var end = text.count
     while end > 0, text[end - 1] == 0x3D, text.count - end < 2 { end -= 1 }

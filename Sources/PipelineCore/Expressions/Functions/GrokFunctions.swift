@@ -113,12 +113,12 @@ extension FunctionRegistry {
 
   // MARK: Patterns
 
-  /// By the patterns of the Elastic Common Schema, whose addresses are whole ones: a redaction needs no fields.
+  /// Redaction needs no field names. It uses the ECS forms of the patterns, because they match whole addresses.
   private static let prepareRedaction: FunctionOverload.Prepare = { constants in
     prepared(constants, .ecs, definitions: nil) { arguments, patterns in redactText(arguments, patterns[0]) }
   }
 
-  /// Compiles constant patterns once. `definitions` is the index of the argument with definitions.
+  /// Compiles constant patterns once. `definitions` is the index of the argument that contains definitions.
   private static func prepared(
     _ constants: FunctionOverload.Constants, _ naming: GrokPattern.Naming, definitions: Int? = 2,
     _ body: @escaping @Sendable (Arguments, [GrokPattern]) -> Value
@@ -237,7 +237,7 @@ extension FunctionRegistry {
         for part in parts {
           let start = groups[2 * part.group]
           let end = groups[2 * part.group + 1]
-          // A group that took no part, and one that matched the empty text, set no field.
+          // A group that did not participate, or matched the empty text, sets no field.
           guard start >= 0, end > start else { continue }
           let one = convert(context.slice(text, start..<end), part.conversion, context)
           if one.isError { return one }

@@ -12,7 +12,7 @@ enum Digest: String, CaseIterable {
     self.init(rawValue: String(decoding: name.rawBytes, as: UTF8.self))
   }
 
-  /// The number of the algorithm in the library.
+  /// The library's number for the algorithm.
   private var number: Int32? {
     switch self {
     case .md5: Int32(RX_MD5)
@@ -66,7 +66,7 @@ enum Digest: String, CaseIterable {
 }
 
 extension FunctionRegistry {
-  /// Digests of the input.
+  /// Digests and UUIDs.
   static let hashes: [FunctionSpec] = [
     FunctionSpec(
       "hash", "The hash of a text or of bytes, in hexadecimal digits.",
@@ -209,7 +209,7 @@ extension FunctionRegistry {
   }
 }
 
-/// Bytes as two hexadecimal digits each.
+/// Bytes written as two hexadecimal digits each.
 package enum HexText {
   static func append(_ byte: UInt8, to buffer: OutputBuffer) {
     for digit in [byte >> 4, byte & 15] { buffer.append(digit < 10 ? 0x30 + digit : 0x57 + digit) }
@@ -221,7 +221,7 @@ package enum HexText {
     return String(decoding: buffer.bytes, as: UTF8.self)
   }
 
-  /// Nil: the text is not made of pairs of digits.
+  /// The bytes; nil if the text is not made of pairs of digits.
   package static func bytes(_ text: some StringProtocol) -> [UInt8]? {
     let digits = text.utf8.map { ASCII.hexValue($0).map { UInt8($0) } }
     guard digits.count.isMultiple(of: 2) else { return nil }

@@ -1,7 +1,7 @@
 extension FunctionRegistry {
   private static let t = ExpressionType.param("T")
 
-  /// Lists and sets, after the extensions of the language.
+  /// Lists and sets, based on CEL's extensions for them.
   static let lists: [FunctionSpec] = [
     FunctionSpec(
       "slice", "The elements from one position up to another.",

@@ -1,7 +1,7 @@
 extension FunctionRegistry {
   private static let anyMap = ExpressionType.map(.dyn, .dyn)
 
-  /// Maps, which the language can build but not edit.
+  /// Maps: the language itself can build them but not change them.
   static let maps: [FunctionSpec] = [
     FunctionSpec(
       "merge", "One map with the entries of both; for a key in both the value of the second counts.",
@@ -47,7 +47,7 @@ extension FunctionRegistry {
       Array(arguments[0].entries) + Array(arguments[1].entries), replaces: true)
   }
 
-  /// The deepest nesting of maps built by functions.
+  /// The deepest nesting that functions may build.
   private static let nesting = 500
 
   private static func mergeDeep(_ a: Value, _ b: Value, _ context: Context, depth: Int) -> Value {
@@ -77,7 +77,7 @@ extension FunctionRegistry {
     return Value(kind: .map, pointer: target.baseAddress, length: target.count)
   }
 
-  /// The map with nested maps flattened: their keys are joined by `separator`.
+  /// The map with nested maps flattened: `separator` joins their keys.
   static func flatten(_ map: Value, separator: Value, _ context: Context) -> Value {
     var members: [Entry] = []
     var path = [UInt8]()

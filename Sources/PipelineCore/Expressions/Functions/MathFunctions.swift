@@ -1,7 +1,7 @@
 extension FunctionRegistry {
   private static let numbers: [ExpressionType] = [.int, .uint, .double]
 
-  /// Numbers, after the math extension of the language.
+  /// Numbers, based on CEL's math extension.
   static let math: [FunctionSpec] = [
     FunctionSpec(
       "math.greatest", "The greatest of some numbers, given one by one or as a list.", extremes(.greater),
@@ -62,7 +62,7 @@ extension FunctionRegistry {
     shift("math.bitShiftRight", "The bits moved to the right; zeros come in.", ("1024, 2", "256")) { $0 >> $1 },
   ]
 
-  /// Numbers of one type have an extreme of that type; otherwise the type is known only at run time.
+  /// If all numbers have one type, so has the result; otherwise its type is known only at run time.
   private static func extremes(_ relation: Relation) -> [FunctionOverload] {
     let each: FunctionOverload.Body = {
       extreme(UnsafeBufferPointer(start: $0.values, count: $0.count), relation, $0.context)

@@ -1,4 +1,4 @@
-/// An IP address: 4 or 16 bytes. An IPv4 address mapped to IPv6 is the IPv4 address.
+/// An IP address: 4 or 16 bytes. An IPv4 address mapped to IPv6 is stored as the IPv4 address.
 struct IPAddress: Equatable {
   var bytes: [UInt8]
 
@@ -7,8 +7,8 @@ struct IPAddress: Equatable {
 
   init(bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Parses an address without zone. `isStrict`: rejects the mixed notation of a mapped IPv4 address, as the language does; sockets for both
-  /// families name their peers that way.
+  /// Parses an address without a zone. `isStrict` rejects the mixed notation of a mapped IPv4 address, as CEL does;
+  /// otherwise it is accepted, because sockets that serve both families report their peers in it.
   init?(_ text: UnsafeRawBufferPointer, isStrict: Bool = false) {
     guard text.count <= 45 else { return nil }
     if let v4 = Self.v4(text) {
@@ -152,7 +152,7 @@ struct IPRange: Equatable {
     self.prefix = prefix
   }
 
-  /// The prefix of a range of mapped addresses counts the bits of IPv6.
+  /// In a range of mapped addresses, the prefix counts the bits of IPv6.
   init?(_ text: UnsafeRawBufferPointer, isStrict: Bool = false) {
     guard let slash = text.lastIndex(of: 0x2F) else { return nil }
     let digits = UnsafeRawBufferPointer(rebasing: text[(slash + 1)...])
@@ -186,8 +186,8 @@ extension FunctionRegistry {
   private static let ipType = ExpressionType.abstract("net.IP", [])
   private static let cidrType = ExpressionType.abstract("net.CIDR", [])
 
-  /// Addresses, after the network extension of the language. An address is represented by its canonical text, so it is
-  /// also written as text.
+  /// Addresses, based on CEL's network extension. The value of an address is its canonical text, so output needs no
+  /// conversion.
   static let network: [FunctionSpec] = [
     FunctionSpec(
       "ip", "An IP address from text, or the address of a range.",
@@ -298,7 +298,7 @@ extension FunctionRegistry {
     return value
   }
 
-  /// The value must come from `make`.
+  /// `value` must be the result of `make`.
   private static func address(_ value: Value) -> IPAddress {
     IPAddress(value.rawBytes) ?? IPAddress(bytes: [0, 0, 0, 0])
   }

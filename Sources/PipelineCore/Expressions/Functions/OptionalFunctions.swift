@@ -2,7 +2,7 @@ extension FunctionRegistry {
   private static let t = ExpressionType.param("T")
 
   /// Optional values. `or` and `orValue` evaluate their argument only if needed; `optional.try` is the only function
-  /// that receives a failure.
+  /// that can receive a failure.
   static let optionals: [FunctionSpec] = [
     FunctionSpec(
       "optional.of", "An optional that holds the value.",

@@ -170,14 +170,14 @@ enum URLText {
   }
 }
 
-/// The parts of a URL (RFC 3986), as parts of the text.
+/// The parts of a URL (RFC 3986), as slices of its text.
 private struct URLParts {
   private var members: [(key: Value, value: Value)] = []
   private let context: Context
 
   var value: Value { context.arena.map(members) }
 
-  /// Nil if the text is no URL with a scheme.
+  /// Nil if the text is not a URL with a scheme.
   init?(_ url: Value, _ context: Context) {
     self.context = context
     let text = url.rawBytes
@@ -360,7 +360,7 @@ private struct CSVReader {
   private var firstRowNames = false
   private var names: [Value]?
 
-  /// Reads the options; returns an error message.
+  /// Reads the options; returns an error message, or nil.
   mutating func set(_ options: Value, _ context: Context) -> String? {
     for entry in options.entries {
       let value = context.argument(entry.value)

@@ -1,5 +1,5 @@
 extension FunctionRegistry {
-  /// Patterns in RE2's syntax, after the regex extension of the language.
+  /// Patterns in RE2's syntax, based on CEL's regex extension.
   static let regex: [FunctionSpec] = [
     FunctionSpec(
       "regex.replace", "The text with the matches replaced, all or a limited number; \\\\1 stands for group 1.",
@@ -30,7 +30,7 @@ extension FunctionRegistry {
     { constants in
       guard let source = constants[1], source.is(.string), source.flags == 0 else { return .none }
       let pattern = Pattern(source.rawBytes)
-      // `check` reports an invalid pattern at its location.
+      // `check` reports an invalid pattern at its location, so this need not.
       return pattern.failure == nil ? .body { body($0, pattern) } : .none
     }
   }

@@ -3,7 +3,7 @@ extension FunctionRegistry {
   private static let k = ExpressionType.param("K")
   private static let v = ExpressionType.param("V")
 
-  /// Sizes, texts and patterns of the language.
+  /// Sizes, texts and patterns, as CEL's standard defines them.
   static let standard: [FunctionSpec] = [
     FunctionSpec(
       "size", "The number of code points, bytes, elements or entries.",
@@ -216,7 +216,7 @@ extension Context {
 }
 
 extension NumberText {
-  /// Decimal digits with an optional sign.
+  /// Parses decimal digits with an optional sign.
   static func int(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     guard let first = bytes.first else { return nil }
     let negative = first == 0x2D
@@ -239,7 +239,7 @@ extension NumberText {
     return value
   }
 
-  /// A decimal number, `NaN`, `Infinity` or `Inf` with an optional sign; no hexadecimal.
+  /// Parses a decimal number, `NaN`, `Infinity` or `Inf`, with an optional sign; hexadecimal is rejected.
   static func double(_ bytes: UnsafeRawBufferPointer) -> Double? {
     let text = String(decoding: bytes, as: UTF8.self)
     let body = text.utf8.first.map { $0 == 0x2B || $0 == 0x2D } == true ? String(text.dropFirst()) : text

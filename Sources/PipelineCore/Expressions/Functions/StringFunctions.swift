@@ -1,5 +1,5 @@
 extension FunctionRegistry {
-  /// Texts, after the strings extension of the language. Positions count code points.
+  /// Texts, based on CEL's strings extension. Positions count code points.
   static let strings: [FunctionSpec] = [
     FunctionSpec(
       "charAt", "The character at a position; empty at the very end.",
@@ -198,7 +198,7 @@ extension FunctionRegistry {
   private static let lowered: @Sendable (UInt8) -> UInt8 = { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 }
   private static let raised: @Sendable (UInt8) -> UInt8 = { $0 >= 0x61 && $0 <= 0x7A ? $0 & 0xDF : $0 }
 
-  /// By code points; ASCII, which is most text, needs no tables. A letter may become several.
+  /// Maps code points; ASCII, which is most text, needs no tables. A letter may become several.
   private static func mapCase(
     _ arguments: Arguments, ascii: (UInt8) -> UInt8, _ map: (Unicode.Scalar) -> String
   ) -> Value {
@@ -245,7 +245,7 @@ extension FunctionRegistry {
     return arguments.context.build { buffer in
       var at = 0
       if old.isEmpty {
-        // Before each character and at the end.
+        // The empty text matches before each character and at the end.
         while left > 0, at <= text.count {
           buffer.append(new)
           left -= 1

@@ -1,4 +1,4 @@
-/// The clauses of `format`.
+/// The clauses of `format`, such as `%s` and `%d`.
 enum TextFormat {
   static func format(_ text: Value, _ list: Value, _ context: Context) -> Value {
     var failure: Value?

@@ -51,7 +51,7 @@ extension FunctionRegistry {
       ], details: "\(formDetails) `%Z` is `UTC` or the offset."),
   ]
 
-  /// `reading`: the number of arguments of a call that parses, 0 for one that formats.
+  /// `reading`: the number of arguments of a call that parses; 0 for one that formats.
   private static func formFault(_ constants: FunctionOverload.Constants, reading: Int) -> FunctionOverload.Preparation {
     if let zone = constants.count > 2 ? constants[2] : nil, zone.is(.string),
       TimeZones.offset(of: String(decoding: zone.rawBytes, as: UTF8.self), at: 0) == nil

@@ -25,7 +25,7 @@ extension FunctionRegistry {
     },
   ]
 
-  /// A timestamp in its zone's local time.
+  /// A timestamp split into its parts, in its zone's local time.
   private struct Moment {
     var days: Int64
     /// The second of the day.
