@@ -1,15 +1,16 @@
-/// How a pipeline stores its events on disk: `delivery:` of a pipeline file. From the weakest to the strongest.
+/// How a pipeline stores its events on disk: `delivery:` of a pipeline file, from the weakest to the strongest
+/// guarantee.
 package enum Delivery: String, Sendable, CaseIterable, Comparable {
-  /// Nothing: events that were read and not yet written are lost when the process is killed.
+  /// Stores nothing: events that were read but not yet written are lost when the process is killed.
   case bestEffort
-  /// From time to time a checkpoint: the state of the steps and the positions of the sources, committed once everything
-  /// that came of earlier events is acknowledged. After a crash the sources read again from the checkpoint.
+  /// Stores periodic checkpoints: the state of the steps and the positions of the sources, committed once everything
+  /// that resulted from earlier events is acknowledged. After a crash the sources resume reading at the checkpoint.
   case light
   /// Every turn: its outputs, the state and the positions are one transaction; the source is acknowledged after it, and
   /// the sinks receive the outputs after it.
   case durable
 
-  /// For the reference, a clause.
+  /// The mode as a clause, for the reference.
   package var help: String {
     switch self {
     case .bestEffort: "nothing is kept on disk, and a killed process loses the events that are not yet written"
@@ -33,10 +34,10 @@ package enum Delivery: String, Sendable, CaseIterable, Comparable {
 package enum DeliveryRequirement: String, Sendable, CaseIterable {
   /// No event is lost when the process is killed; some may be delivered again.
   case atLeastOnce
-  /// Nothing that a source was answered for is lost, also when the power fails.
+  /// No event that was acknowledged to its source is lost, even if the power fails.
   case durable
 
-  /// For the reference, a clause.
+  /// The requirement as a clause, for the reference.
   package var help: String {
     switch self {
     case .atLeastOnce: "a killed process loses no event; some may be delivered again"
@@ -45,13 +46,13 @@ package enum DeliveryRequirement: String, Sendable, CaseIterable {
   }
 }
 
-/// How much may wait for a sink in its outbox, and what happens beyond: `buffer:` and `whenFull:` beside a sink.
+/// How much may wait for a sink in its outbox, and what happens when it is full: `buffer:` and `whenFull:` of a sink.
 package struct OutboxLimit: Sendable {
   /// What happens when the outbox is full: `whenFull`.
   package enum Policy: String, Sendable, CaseIterable {
     case block, dropOldest, dropNewest
 
-    /// For the reference, a clause.
+    /// The policy as a clause, for the reference.
     package var help: String {
       switch self {
       case .block: "the input of the pipeline waits until the sink has delivered some"
@@ -67,7 +68,7 @@ package struct OutboxLimit: Sendable {
 
   package var policy = Policy.block
   package var bytes = standard
-  /// The first of the two in the file; nil: neither is in it.
+  /// The location of whichever of the two keys comes first; nil if neither is set.
   package var location: SourceLocation?
 
   package init() {}

@@ -1,9 +1,9 @@
-/// A pipeline file in the one layout of `rxd fmt`.
+/// A pipeline file in the canonical layout of `rxd fmt`.
 ///
-/// The order of the top level is that of ``order``; everything else stays in its order. Values, comments, anchors and aliases stay
-/// unchanged, which is checked: a file whose meaning would change is refused.
+/// The top-level keys are put into the order of ``order``; the entries below them keep theirs. Values, comments,
+/// anchors and aliases must not change; the result is verified, and a file whose meaning would change is refused.
 package struct FormattedFile: Sendable {
-  /// The keys of the top level: what a pipeline is, what it needs, what it does, and its tests.
+  /// The top-level keys: what a pipeline is, what it needs, what it does, and its tests.
   package static let order = [
     "name", "description", "threads", "delivery", "require", "whenLate", "plugins", "patterns", "functions", "defaults",
     "sources",
@@ -12,14 +12,15 @@ package struct FormattedFile: Sendable {
 
   package let bytes: [UInt8]
 
-  /// Nil: the file has errors of YAML, or cannot be formatted, which is reported. References and parameters need not be right.
+  /// Nil, with a diagnostic, if the YAML has errors or cannot be formatted. References and parameters need not be
+  /// valid.
   package init?(_ source: SourceText, into diagnostics: inout Diagnostics) {
     var found = Diagnostics()
     guard let before = YAMLReader.read(source, into: &found), !found.hasErrors else {
       diagnostics.report(contentsOf: found.all)
       return nil
     }
-    // Both kinds of line ends mean the same everywhere; a file keeps its own.
+    // LF and CRLF mean the same to YAML; a file keeps its own.
     let endsWithCR = source.bytes.contains(0x0D)
     let text = endsWithCR ? SourceText(name: source.name, bytes: source.bytes.filter { $0 != 0x0D }) : source
     guard let layout = YAMLReader.layout(text) else { return nil }
@@ -66,7 +67,7 @@ package struct FormattedFile: Sendable {
     return first
   }
 
-  /// The location of a block scalar with an indentation or keep indicator in its header.
+  /// The location of a block scalar whose header has an indentation or keep indicator.
   private static func oddity(of node: YAMLLayoutNode, _ bytes: [UInt8]) -> Int? {
     if case .scalar(let style) = node.kind, style == .literal || style == .folded {
       let header = bytes[node.range].prefix { $0 > 0x20 }
@@ -78,8 +79,8 @@ package struct FormattedFile: Sendable {
     return nil
   }
 
-  /// The indexes of the entries of the top level in their order; nil: they stay where they are, because there is an unknown one, or an alias
-  /// would stand before its anchor.
+  /// The top-level entries in canonical order, by index. Nil if they must stay where they are, because a key is unknown
+  /// or an alias would come before its anchor.
   private static func order(of layout: YAMLLayoutNode, _ root: YAMLNode, _ bytes: [UInt8]) -> [Int]? {
     guard case .mapping(let entries) = layout.kind, let names = root.entries?.map(\.name), names.count == entries.count,
       names.allSatisfy(order.contains)
@@ -88,7 +89,7 @@ package struct FormattedFile: Sendable {
       (order.firstIndex(of: names[$0]) ?? 0, $0) < (order.firstIndex(of: names[$1]) ?? 0, $1)
     }
     if places == Array(names.indices) || layout.isFlow { return nil }
-    // Entries that name or mean anchors keep their order.
+    // Entries that define or use anchors keep their order.
     let anchored = places.filter { usesAnchors(entries[$0].value) || usesAnchors(entries[$0].key) }
     return anchored == anchored.sorted() ? places : nil
   }

@@ -1,8 +1,9 @@
 /// Inserts environment values and secrets into scalar values.
 ///
-/// `${NAME}`, `${NAME:-default}` (also if empty), `${NAME:?message}`, `${secret:NAME}`, and `$$` for a dollar sign.
+/// `${NAME}`, `${NAME:-default}` (also for an empty value), `${NAME:?message}`, `${secret:NAME}`, and `$$` for a dollar
+/// sign.
 /// Works on parsed values, so inserted text cannot change the structure: a plain value may become a number, never a
-/// mapping. `$NAME` is text.
+/// mapping. `$NAME` without braces is plain text.
 package struct Interpolation: Sendable {
   /// The result of looking up a variable or a secret.
   package enum Lookup: Sendable {
@@ -12,7 +13,7 @@ package struct Interpolation: Sendable {
     case refused(String)
   }
 
-  /// Nil in the mode that reads nothing (`rxd check --no-environment`).
+  /// Nil where the environment must not be read (`rxd check --no-environment`).
   private let variable: (@Sendable (String) -> Lookup)?
   private let secret: (@Sendable (String) -> Lookup)?
   private let limits: YAMLLimits
@@ -43,7 +44,8 @@ package struct Interpolation: Sendable {
     self.limits = limits
   }
 
-  /// Uses defaults; a value without default becomes a placeholder (``YAMLScalar/isPlaceholder``).
+  /// Reads nothing: defaults are used, and a value without a default becomes a placeholder
+  /// (``YAMLScalar/isPlaceholder``).
   package static let noEnvironment = Interpolation(limits: .standard)
 
   /// The node with every scalar value interpolated; keys are unchanged.
@@ -120,7 +122,7 @@ package struct Interpolation: Sendable {
       var result = scalar
       result.text = LocatedText(
         text: text, source: scalar.text.source, offsets: offsets + scalar.text.offsets.suffix(1))
-      // An inserted value cannot be written back.
+      // A fix must not write an inserted value back into the file.
       result.text.quoting =
         scalar.text.quoting == .plain && !insertions.isEmpty ? .none : scalar.text.quoting
       result.text.secrets = secrets
@@ -156,7 +158,7 @@ package struct Interpolation: Sendable {
       offsets += scalar.text.offsets[range]
     }
 
-    /// Keeps a part of the text whose value is unknown.
+    /// Keeps the reference as text, because its value is unknown.
     private mutating func leave(_ range: Range<Int>) {
       copy(range)
       isPlaceholder = true

@@ -1,10 +1,11 @@
 extension PipelineFile {
-  /// The prefix of the names of sinks that were added to print a signal; no name in a file can begin with it.
+  /// The prefix of the names of sinks that were added to print a signal; it is invalid in names in a file.
   static let printedPrefix = "--print "
 
-  /// Adds a sink for each of the signals, which writes it to standard output. These sinks promise no delivery, so they change no guarantee.
+  /// Adds a sink for each signal that writes it to standard output. These sinks promise no delivery, so they leave the
+  /// pipeline's guarantee as it is.
   ///
-  /// - Parameter signals: References as texts: `NAME` or `NAME.errors`.
+  /// - Parameter signals: References as text: `NAME` or `NAME.errors`.
   mutating func print(_ signals: [String], as format: EncoderFormat, into diagnostics: inout Diagnostics) {
     var known: Set<String> = []
     for signal in signals where known.insert(signal).inserted {

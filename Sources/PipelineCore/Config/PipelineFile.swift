@@ -1,17 +1,17 @@
-/// The contents of a pipeline file, as a tree with locations. Neither the components and their parameters nor the
-/// existence of referenced names are checked here.
+/// The contents of a pipeline file, as a tree with locations. Whether components, parameters and referenced names exist
+/// is checked later.
 package struct PipelineFile: Sendable {
   package var source: SourceText
-  /// As written, otherwise the file's stem, located at the start of the file.
+  /// The name in the file; without one the file's stem, located at the start of the file.
   package var name: Located<String>
   package var description: Located<String>?
   /// How many threads may decode one input; nil: as many as there are processors.
   package var threads: Located<Int>?
   /// Nil: the lightest mode that loses no event.
   package var delivery: Located<Delivery>?
-  /// The least guarantee of every path; nil: none is required.
+  /// The guarantee that every path must have at least; nil: none is required.
   package var require: Located<DeliveryRequirement>?
-  /// The treatment of time that passed while the pipeline was down; nil: ``WhenLate/fire``.
+  /// What happens to timers that came due while the pipeline was down; nil: ``WhenLate/fire``.
   package var whenLate: Located<WhenLate>?
   /// The range of `threads`.
   static let threadRange = 1...256
@@ -24,16 +24,16 @@ package struct PipelineFile: Sendable {
   package var patterns: [NamedNode<Located<String>>] = []
   /// The functions of expressions, by name.
   package var functions: [NamedNode<FunctionNode>] = []
-  /// The section as it is written, with those of included files.
+  /// The section `functions` as written, merged with those of included files.
   var functionSection: YAMLNode?
   package var plugins: [NamedNode<YAMLNode>] = []
   /// Defaults by key, uninterpreted.
   package var defaults: [NamedNode<YAMLNode>] = []
-  /// The names of definitions with errors: referring to them is no further error.
+  /// The names of definitions with errors: a reference to one is not another error.
   package var broken: Set<String> = []
   /// The names of functions with errors.
   var brokenFunctions: Set<String> = []
-  /// False if the parser has reported an error: something missing in the tree may then exist in the file.
+  /// False if the parser has reported an error: what is missing in the tree may then exist in the file.
   package var isWhole = true
 
   package init(source: SourceText, name: Located<String>) {
@@ -47,10 +47,10 @@ package struct FunctionNode: Sendable {
   package var description: Located<String>?
   /// The parameters with their types.
   package var parameters: [(name: Located<String>, type: YAMLNode)] = []
-  /// The type of the result, if it is given.
+  /// The declared type of the result.
   package var returns: YAMLNode?
   package var value: LocatedText
-  /// Conditions that hold.
+  /// Conditions that must be true.
   package var examples: [LocatedText] = []
 }
 
@@ -125,19 +125,19 @@ package struct ReferenceNode: Sendable, Equatable {
   package var text: String { name.value + (output.map { "." + $0.value } ?? "") }
 }
 
-/// A signal: the origin of its events, and the steps. Also the form of inner signals, which are made anew for each
-/// event.
+/// A signal: the origin of its events, and its steps. Inner signals, which are created for each event, have the same
+/// form.
 package struct SignalNode: Sendable {
   /// The first element of a signal.
   package indirect enum Origin: Sendable {
     case reference(ReferenceNode)
-    /// A source defined in place; it is cold.
+    /// A source defined in the signal itself; it is cold.
     case inline(SourceNode)
     case combining(CombiningNode)
   }
 
   package var origin: Origin
-  /// The steps. A `reduce` beside a combining key is the first.
+  /// The steps. A `reduce` beside a combining key comes first.
   package var chain: [ComponentNode]
   package var options: [OptionNode]
   package var location: SourceLocation
@@ -193,8 +193,8 @@ package struct InputNode: Sendable {
   }
 
   package var role: Role
-  /// The name in a mapping, otherwise that of the referenced signal, with dots replaced by `_`; nil for an inline
-  /// signal in a list. The names of one combination differ.
+  /// The key in a mapping, otherwise the name of the referenced signal with dots replaced by `_`; nil for an inline
+  /// signal in a list. The names within one combination differ.
   package var name: Located<String>?
   package var signal: SignalInput
 
@@ -205,7 +205,7 @@ package struct InputNode: Sendable {
   }
 }
 
-/// An input signal: a name, or a definition in place.
+/// An input signal: a name, or an inline definition.
 package indirect enum SignalInput: Sendable {
   case reference(ReferenceNode)
   case inline(SignalNode)
@@ -222,7 +222,7 @@ package indirect enum SignalInput: Sendable {
 package struct SinkNode: Sendable {
   package var from: SignalInput
   package var chain: [ComponentNode]
-  /// The sink's component; its options are the sink's, without `from` and `chain`.
+  /// The sink's component; its options are those of the sink, except `from` and `chain`.
   package var component: ComponentNode
   package var location: SourceLocation
 
@@ -236,12 +236,12 @@ package struct SinkNode: Sendable {
   }
 }
 
-/// ReactiveCocoa's RACCommand.
+/// A command, as ReactiveCocoa's RACCommand.
 package struct CommandNode: Sendable {
-  /// The signal of an execution, made anew each time; its `event` is the input.
+  /// The signal of an execution, created for each one; its `event` is the input.
   package var run: SignalNode
   package var enabled: SignalInput?
-  /// `run` and the parameters, as the component `command` decodes them.
+  /// `run` and the parameters, in the form that the component `command` decodes.
   package var arguments: YAMLNode
   package var options: [OptionNode]
   package var location: SourceLocation

@@ -1,7 +1,7 @@
 // The common checks of the grammar: kinds, keys, names, references.
 
 extension PipelineFileParser {
-  /// Drops errors beyond ``maximumErrors``: no user reads them, and each takes time.
+  /// Drops errors beyond ``maximumErrors``: no one reads them, and each takes time.
   mutating func report(
     _ code: Diagnostic.Code, _ message: String, _ location: SourceLocation,
     notes: [Diagnostic.Note] = [], help: String? = nil, fixIts: [Diagnostic.FixIt] = []
@@ -70,7 +70,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// `beside`: the existing keys, so that no suggestion repeats one.
+  /// `beside`: the keys that exist already, so that none is suggested twice.
   private mutating func unknown(
     _ entry: YAMLEntry, among known: [String], _ what: String, beside siblings: [YAMLEntry]
   ) {
@@ -99,8 +99,8 @@ extension PipelineFileParser {
       fixIts: hasFix ? correction.map { [.init(entry.key.location, $0.name)] } ?? [] : [])
   }
 
-  /// Removes and reports unknown keys: those that resemble a reserved key, and reserved keys of other parts of the
-  /// file. The remaining keys may be components.
+  /// Removes and reports unknown keys: those that resemble a reserved key, and keys that are reserved in other parts of
+  /// the file. The remaining keys may be components.
   ///
   /// A single key counts as a component unless `always` says that a misspelling is more likely.
   mutating func rejectUnknown(
@@ -125,7 +125,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// Reports a key beside the origin of a signal that is not reserved there.
+  /// Reports a key beside the origin of a signal that does not belong there.
   mutating func misplaced(_ entry: YAMLEntry, among known: [String], beside siblings: [YAMLEntry]) {
     if ReservedKeys.anywhere.contains(entry.name)
       || Suggestion.correction(for: entry.name, among: known) != nil
@@ -160,10 +160,10 @@ extension PipelineFileParser {
   }
 
   /// Whether `key` can name a source, a signal, a command, a sink or an input; reports an error otherwise. The names of
-  /// inputs are variables of `reduce` and must not be words of the expression language.
+  /// inputs become variables of `reduce`, so they must not be words of the expression language.
   mutating func freeName(_ key: YAMLScalar, of what: String) -> Bool {
     guard name(key) else { return false }
-    // Expressions do not name sinks, but YAML reads some of the words as something other than text.
+    // Expressions never refer to sinks, but YAML reads some of these words as something other than text.
     let words =
       what == "a sink" ? ReservedKeys.literals : what == "an input" ? ReservedKeys.noVariables : ReservedKeys.words
     guard words.contains(key.string) else { return true }

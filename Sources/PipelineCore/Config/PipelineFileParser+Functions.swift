@@ -23,7 +23,7 @@ extension PipelineFileParser {
     return nodes
   }
 
-  /// Functions and their parameters have names of the expression language.
+  /// Names of functions and parameters must be identifiers of the expression language.
   private mutating func isIdentifier(_ key: YAMLScalar, _ what: String) -> Bool {
     let bytes = key.text.text
     let isName =
@@ -84,7 +84,8 @@ extension PipelineFileParser {
     return diagnostics[before...].contains { $0.severity == .error } ? nil : node
   }
 
-  /// `NAME: TYPE`, or `NAME: { type: TYPE, description: ... }`. A mapping without `type` is the type of a map with these fields.
+  /// Parses `NAME: TYPE` or `NAME: { type: TYPE, description: ... }`. A mapping without `type` is itself the type of a
+  /// map with these fields.
   private mutating func type(ofParameter entry: YAMLEntry) -> YAMLNode? {
     if entry.value.isNull {
       report(

@@ -34,7 +34,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// A signal cannot have the name of a boolean or a number, so this is a parameter beside the names of the inputs.
+  /// No signal can be named like a boolean or a number, so such a value is a parameter beside the named inputs.
   private static func isArgument(_ node: YAMLNode) -> Bool {
     guard let scalar = node.scalar, !scalar.isPlaceholder else { return false }
     return scalar.kind == .bool || scalar.kind == .int || scalar.kind == .float

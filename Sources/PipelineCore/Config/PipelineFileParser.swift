@@ -1,15 +1,15 @@
 /// Parses the nodes of a pipeline file into a ``PipelineFile``.
 ///
-/// Reports every error of the grammar and continues; definitions with errors are left out. Pure: it knows no
-/// components, so any key that is not reserved counts as one.
+/// Reports every error of the grammar and continues; definitions with errors are left out. It knows no components, so
+/// any key that is not reserved counts as one.
 package struct PipelineFileParser {
   var diagnostics: [Diagnostic] = []
   private var stepCount = 0
   private var broken: Set<String> = []
 
-  /// The limit of operators in one file.
+  /// The maximum number of operators in one file.
   package static let maximumSteps = 2_500
-  /// The limit of reported errors in one file.
+  /// The maximum number of errors that are reported for one file.
   package static let maximumErrors = 200
 
   /// Never fails: besides errors, returns what could be parsed.
@@ -41,7 +41,7 @@ package struct PipelineFileParser {
     run(&diagnostics) { $0.chain(node) }
   }
 
-  /// Parses a source in place, such as `from: { http: ... }`.
+  /// Parses an inline source, such as `from: { http: ... }`.
   package static func parseSource(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SourceNode? {
@@ -212,14 +212,14 @@ package struct PipelineFileParser {
     }
   }
 
-  /// Reports an error of `node`'s value; `help` replaces its help and its fixes.
+  /// Reports an error in the value of `node`; a given `help` replaces the diagnostic's help and fixes.
   private mutating func report(_ diagnostic: Diagnostic, at node: YAMLNode, helping help: String?) {
     report(
       diagnostic.code, diagnostic.message, node.location, notes: help == nil ? diagnostic.notes : [],
       help: help ?? diagnostic.help, fixIts: help == nil ? diagnostic.fixIts : [])
   }
 
-  /// Parses `NAME: node` under a top-level key; the names must differ from all in `names`.
+  /// Parses `NAME: node` under a top-level key; a name must not be in `names` yet.
   private mutating func section<Node>(
     _ section: YAMLEntry, _ names: inout [String: SourceLocation], _ what: String,
     _ parse: (inout PipelineFileParser, YAMLNode) -> Node?
@@ -298,7 +298,7 @@ package struct PipelineFileParser {
     if origins.isEmpty {
       let known = ReservedKeys.signal + ReservedKeys.combining
       let components = rejectUnknown(others, among: known, "a signal", always: true)
-      // The origin was among the reported keys.
+      // The key of the origin has been reported as an error.
       if components.isEmpty, !others.isEmpty { return nil }
       others = components
     } else {
@@ -413,7 +413,7 @@ package struct PipelineFileParser {
       report(
         .wrongType, "'chain' takes a list of operators, not a mapping", node.location.start,
         help: "Begin each operator with '- '")
-      // Continues, to report further errors.
+      // All steps are parsed, so that every error is reported.
       return entries.compactMap {
         step(YAMLNode(.mapping([$0]), at: $0.key.location.through($0.value.location)))
       }
@@ -494,7 +494,7 @@ package struct PipelineFileParser {
     single(components, options, node, .source)
   }
 
-  /// The single component key among `components`, after all other keys were removed.
+  /// The only component key among `components`, which contains no reserved keys.
   mutating func single(
     _ components: [YAMLEntry], _ options: [OptionNode], _ node: YAMLNode, _ place: Place
   ) -> ComponentNode? {

@@ -1,7 +1,7 @@
 /// The keys that each part of the file allows beside a component key.
 ///
-/// No component may have one of these names, and a reserved key of another part is reported as misplaced instead of
-/// counting as a component.
+/// No component may have one of these names; a reserved key in the wrong part of the file is reported as misplaced
+/// instead of counting as a component.
 package enum ReservedKeys {
   package static let topLevel = [
     "name", "description", "threads", "delivery", "require", "whenLate", "sources", "signals", "commands", "sinks",
@@ -16,7 +16,8 @@ package enum ReservedKeys {
     "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
   ]
   package static let step = ["name", "description", "onError", "whenLate", "movedFrom"] + stepParameters
-  /// Parameters of operators that are written beside the operator, because its value is a mapping of the event.
+  /// Parameters of operators that are written beside the operator's key, because the value of that key is an expression
+  /// for the event.
   static let stepParameters = ["message"]
   package static let sink = [
     "from", "chain", "description", "onError", "buffer", "whenFull", "delivery", "require", "movedFrom",
@@ -37,10 +38,10 @@ package enum ReservedKeys {
   /// The literals of YAML and of expressions.
   static let literals: Set<String> = ["true", "false", "null"]
 
-  /// The literals and the variables of the expression language: no source, signal or command may have such a name.
+  /// The literals, and the variables of the expression language: a source, signal or command cannot have such a name.
   package static let words = Set(Variables.base.map(\.name) + ["running", "index"]).union(literals)
 
-  /// Further words that cannot be variables, and so not names of inputs for `reduce`.
+  /// All words that cannot be variables, and so cannot name inputs for `reduce`.
   static let noVariables = words.union(ExpressionParser.reserved).union(["in"])
 
   /// The outputs that a reference may name, besides the events.

@@ -1,13 +1,14 @@
-/// The treatment of time that passed while a pipeline was down: from its last saved state to the start that restores it.
+/// What happens to timers that came due while a pipeline was down: between its last saved state and the start that
+/// restores it.
 package enum WhenLate: String, Sendable, CaseIterable {
-  /// The clock went on: what was due happens at the start, in the order of its times and before new input.
+  /// The clock went on: what came due fires at the start, in order of time and before new input.
   case fire
-  /// The clock went on: what was due is left out.
+  /// The clock went on: what came due is dropped.
   case skip
-  /// The clock stood still: everything comes after its remaining time.
+  /// The clock stood still: every timer fires after its remaining time.
   case resume
 
-  /// For the reference, a clause.
+  /// The policy as a clause, for the reference.
   package var help: String {
     switch self {
     case .fire: "missed times are made up at the start, in their order and before new input"

@@ -1,4 +1,4 @@
-/// The check before libyaml: only bytes with the same meaning for every YAML reader pass.
+/// The check before libyaml: accepts only bytes that mean the same to every YAML reader.
 ///
 /// libyaml follows YAML 1.1: it breaks lines at U+0085, U+2028 and U+2029, even in a value or a comment, where an
 /// editor shows one line; a value could thereby gain a second key. All three are errors, and so is a carriage return
@@ -31,7 +31,7 @@ enum YAMLBytes {
     return sound ? start : nil
   }
 
-  /// UTF-16 and UTF-32, detected by their mark or, as in YAML 1.2 section 5.2, by the zero bytes at the start.
+  /// Detects UTF-16 and UTF-32 by their byte order mark or, as in YAML 1.2 section 5.2, by the zero bytes at the start.
   private static func foreignEncoding(_ bytes: [UInt8]) -> String? {
     let head = Array(bytes.prefix(4))
     if head.starts(with: [0xFF, 0xFE, 0, 0]) || head.starts(with: [0, 0, 0xFE, 0xFF]) {
@@ -52,7 +52,7 @@ enum YAMLBytes {
     let source: SourceText
     var offset: Int
     var found = 0
-    /// After this many errors the file is clearly no text.
+    /// After this many errors the file is clearly not text.
     static let most = 10
 
     /// Returns false if any byte was rejected.

@@ -1,11 +1,11 @@
-/// Anchor and tag of a node.
+/// The anchor and tag of a node.
 struct YAMLProperties {
   var anchor: String?
   var tag: String?
   var count: Int { (anchor == nil ? 0 : 1) + (tag == nil ? 0 : 1) }
 }
 
-/// Builds nodes from a parser's events and enforces every limit as they come.
+/// Builds nodes from a parser's events and enforces every limit while they arrive.
 ///
 /// Offsets are byte offsets in the file.
 struct YAMLComposer: YAMLEventTarget {
@@ -56,7 +56,7 @@ struct YAMLComposer: YAMLEventTarget {
   }
 
   private enum Anchor {
-    /// Its collection is open: an alias to it would contain itself.
+    /// The anchor's own collection is still open: an alias to it would contain itself.
     case open(SourceLocation)
     case done(YAMLNode, size: Int, height: Int, SourceLocation)
   }
@@ -84,7 +84,7 @@ struct YAMLComposer: YAMLEventTarget {
       frame.kind == .sequence ? .sequence(frame.items) : .mapping(frame.entries)
     var finish = to
     if !frame.isFlow {
-      // libyaml ends a block collection at the start of the next token.
+      // libyaml reports the end of a block collection at the start of the next token.
       let last = frame.items.last?.location ?? frame.entries.last?.value.location
       finish = max(last.map { $0.offset + $0.length } ?? frame.start, frame.start)
     }
@@ -166,7 +166,7 @@ struct YAMLComposer: YAMLEventTarget {
       help: "A pipeline has at least 'sources' and 'sinks'")
   }
 
-  /// `from ..< to` is the `...`, or empty at the start of the next token.
+  /// `from ..< to` is the `...`; without one it is empty, at the start of the next token.
   mutating func endOfDocument(explicit: Bool, _ from: Int, _ to: Int) -> YAMLNode? {
     var offset = explicit ? to : from
     let bytes = source.bytes
@@ -189,7 +189,7 @@ struct YAMLComposer: YAMLEventTarget {
   mutating func fail(_ error: YAMLSyntaxError) {
     let flow = stack.last(where: { $0.isFlow })
     let explained = error.explain(source, lastScalar: lastScalar, openBracket: flow?.start)
-    // One cause may be reported twice, as in `{{ a }}/b`.
+    // libyaml and the composer may report the same cause, as in `{{ a }}/b`.
     if diagnostics.last?.location != explained.location { diagnostics.append(explained) }
     isStopped = true
   }
@@ -381,8 +381,8 @@ struct YAMLComposer: YAMLEventTarget {
     YAMLLine(source, at: offset).quoting(from: offset, isFlow: isInFlow)
   }
 
-  /// `filter: event.a == "x # y"`: YAML ends the value before ` #`, even within quotes. Reports only a value that
-  /// leaves a quote or bracket open that the comment then closes.
+  /// Warns of `filter: event.a == "x # y"`, where YAML ends the value before ` #`, even within quotes. Warns only if
+  /// the value leaves a quote or bracket open that the comment closes.
   private mutating func warnOfCutComment(_ scalar: YAMLScalar) {
     let bytes = source.bytes
     var offset = scalar.location.offset + scalar.location.length

@@ -77,7 +77,7 @@ package enum YAMLCoreSchema {
       digits = digits.dropFirst(2)
     }
     if digits.isEmpty { return nil }
-    // Negative sums reach the smallest number.
+    // Summing negative numbers also reaches the least int.
     var value: Int64 = 0
     for byte in digits {
       guard let digit = hexDigit(byte), digit < radix else { return nil }

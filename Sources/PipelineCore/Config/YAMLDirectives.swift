@@ -1,6 +1,7 @@
-/// Rejects directives before libyaml reads them: it compares each with all before, and pipeline files need none.
+/// Rejects directives before libyaml reads them: it compares each with all earlier ones, which takes quadratic time,
+/// and pipeline files need none.
 enum YAMLDirectives {
-  /// Returns whether there was one. A single `%YAML 1.1` or `%YAML 1.2` is allowed.
+  /// Returns whether any was rejected. A single `%YAML 1.1` or `%YAML 1.2` is allowed.
   static func refuse(
     _ source: SourceText, from start: Int, into diagnostics: inout Diagnostics
   ) -> Bool {

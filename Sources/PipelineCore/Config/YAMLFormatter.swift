@@ -1,28 +1,29 @@
-/// Writes a YAML text anew with one layout: two spaces a level, one quote character, flow style where it is short. Values, comments,
-/// anchors and aliases stay what they are.
+/// Rewrites a YAML text in one layout: two spaces per level, one kind of quotes, flow style for short collections.
+/// Values, comments, anchors and aliases are not changed.
 ///
-/// The result must be compared with the text (``FormattedFile``): YAML has forms that this formatter does not know.
+/// The caller must compare the result with the text (``FormattedFile``): YAML has forms that this formatter does not
+/// support.
 struct YAMLFormatter {
-  /// The longest line with a flow collection, in code points.
+  /// The maximum length in code points of a line that contains a flow collection.
   static let width = 120
 
   private struct Comment {
     var range: Range<Int>
-    /// Nothing but spaces stands before it.
+    /// Whether only spaces precede it on its line.
     var isAlone: Bool
     var column: Int
   }
 
   private let bytes: [UInt8]
   private var comments: [Comment] = []
-  /// The comments that have been written.
+  /// Whether each comment has been written.
   private var written: [Bool] = []
   private var output: [UInt8] = []
   /// The start of the line being written.
   private var lineStart = 0
-  /// The keys of the top level, in the order in which they are to stand; nil: as they do.
+  /// The target order of the top-level entries, by index; nil keeps the order of the file.
   private let order: [Int]?
-  /// Whether every comment has found its place. Set by ``run(_:)``.
+  /// Whether every comment has been written. Set by ``run(_:)``.
   private(set) var isComplete = true
 
   /// - Parameters:
@@ -38,7 +39,7 @@ struct YAMLFormatter {
 
   // MARK: Comments
 
-  /// Between scalars, `#` can begin only a comment.
+  /// Comments are searched for between scalars, where `#` can only start a comment.
   private mutating func findComments(from start: Int, _ root: YAMLLayoutNode) {
     var ranges: [Range<Int>] = []
     func collect(_ node: YAMLLayoutNode) {
@@ -94,7 +95,7 @@ struct YAMLFormatter {
 
   private func hasComment(in range: Range<Int>) -> Bool { !indexes(in: range).isEmpty }
 
-  /// The comment behind a value on its line, written with the spaces before it; empty: there is none.
+  /// The comment that follows a value on its line, with the spaces before it; empty if there is none.
   private mutating func endOfLine(behind offset: Int) -> [UInt8] {
     var at = offset
     var spaces = 0
@@ -114,14 +115,15 @@ struct YAMLFormatter {
     return []
   }
 
-  /// Writes the comments before `offset` that have not been written, each on a line of its own. Returns whether there were any.
+  /// Writes the comments before `offset` that are not written yet, each on a line of its own. Returns whether there
+  /// were any.
   @discardableResult
   private mutating func leading(
     _ offset: Int, _ indent: Int, after start: Int, isFirst: Bool = false, isMoved: Bool = false
   ) -> Bool {
     var found = false
     for index in indexes(in: start..<max(start, offset)) where !written[index] {
-      // The rest belongs to the entry before, which is written elsewhere.
+      // Other comments belong to the previous entry, which is written elsewhere.
       if isMoved, !comments[index].isAlone || comments[index].column > 0 { continue }
       written[index] = true
       if !(isFirst && !found), isAfterBlank(comments[index].range.lowerBound) { blank() }
@@ -131,7 +133,8 @@ struct YAMLFormatter {
     return found
   }
 
-  /// Writes the comments behind the last value of a block collection that belong to it: those that are indented as its values are.
+  /// Writes the comments after the last value of a block collection that belong to it: those indented at least as far
+  /// as its entries.
   private mutating func trailing(from start: Int, to limit: Int, _ indent: Int, column: Int, outer: Int) {
     for index in indexes(in: start..<max(start, limit)) where !written[index] {
       let comment = comments[index]
@@ -155,18 +158,19 @@ struct YAMLFormatter {
     lineStart = output.count
   }
 
-  /// An empty line, but for two in a row or at the beginning.
+  /// Writes an empty line, but never two in a row nor one at the beginning.
   private mutating func blank() {
     if output.isEmpty || output.suffix(2).elementsEqual([0x0A, 0x0A]) { return }
     output.append(0x0A)
     lineStart = output.count
   }
 
-  /// Whether an empty line stands before the line with `offset`, and nothing but spaces before it on that line.
+  /// Whether the line that contains `offset` follows an empty line and has only spaces, or dashes of list items, before
+  /// `offset`.
   private func isAfterBlank(_ offset: Int) -> Bool {
     var at = offset
     while at > 0, bytes[at - 1] == 0x20 || bytes[at - 1] == 0x09 { at -= 1 }
-    // A list item begins with its dash.
+    // A list item starts at its dash.
     while at > 0, bytes[at - 1] == UInt8(ascii: "-") || bytes[at - 1] == 0x20 { at -= 1 }
     guard at > 0, bytes[at - 1] == 0x0A else { return false }
     at -= 1
@@ -195,8 +199,8 @@ struct YAMLFormatter {
     return output
   }
 
-  /// The comments at the beginning stay there, whatever comes first: all of them or, if an empty line divides them and none follows them, those
-  /// before the last empty line.
+  /// Writes the comments that stay at the beginning of the file, whichever entry is moved there: all of them; or, if an
+  /// empty line divides them and the last block touches the first entry, only those before the last empty line.
   private mutating func header(before offset: Int) {
     let own = Array(comments.indices.prefix(index(from: offset)))
     guard !own.isEmpty else { return }
@@ -214,10 +218,10 @@ struct YAMLFormatter {
   }
 
   /// - Parameters:
-  ///   - from: The end of the text before the first entry: comments after it belong to the entry.
-  ///   - limit: Where the next value of an enclosing collection begins.
+  ///   - from: The end of the text before the first entry: later comments belong to the entry.
+  ///   - limit: The start of the next value of an enclosing collection.
   ///   - outer: The column of the enclosing collection in the text.
-  ///   - isOpen: The line is begun: `- `.
+  ///   - isOpen: Whether the line already starts with `- `.
   private mutating func mapping(
     _ entries: [(key: YAMLLayoutNode, value: YAMLLayoutNode)], _ indent: Int, node: YAMLLayoutNode, from: Int,
     limit: Int,
@@ -253,7 +257,7 @@ struct YAMLFormatter {
     finish(node, from: entries[entries.count - 1].value.end, limit: limit, indent, column: column, outer: outer)
   }
 
-  /// Writes the comments behind the last value of a collection that becomes lines.
+  /// Writes the comments after the last value of a collection, if it is written as a block.
   private mutating func finish(
     _ node: YAMLLayoutNode, from start: Int, limit: Int, _ indent: Int, column: Int, outer: Int
   ) {
@@ -268,7 +272,7 @@ struct YAMLFormatter {
     indexes(in: range).first { !written[$0] }.map { comments[$0].range.lowerBound }
   }
 
-  /// Comments between a dash and its value get lines of their own, after the dash.
+  /// Writes comments between a dash and its value on lines of their own, after the dash.
   private mutating func leadingOpen(_ offset: Int, after start: Int) {
     guard firstComment(in: start..<max(start, offset)) != nil else { return }
     let indent = output.count - lineStart
@@ -300,14 +304,14 @@ struct YAMLFormatter {
     finish(node, from: items[items.count - 1].end, limit: limit, indent, column: column, outer: outer)
   }
 
-  /// Where a list item begins, with its dash.
+  /// The start of a list item, including its dash.
   private func beginning(of item: YAMLLayoutNode, in list: YAMLLayoutNode) -> Int {
     list.isFlow ? item.start : place(ofDashBefore: item)
   }
 
   private func place(ofDashBefore item: YAMLLayoutNode) -> Int {
     var at = item.start
-    // An empty item stands right behind its dash.
+    // An empty item is directly after its dash.
     while at > 0 {
       at -= 1
       if bytes[at] == UInt8(ascii: "-"), !isInComment(at) { return at }
@@ -324,9 +328,9 @@ struct YAMLFormatter {
 
   // MARK: Values
 
-  /// Writes a value behind `key:` or `-`, up to the end of its last line.
+  /// Writes a value after `key:` or `-`, up to the end of its last line.
   ///
-  /// - Parameter from: Where the key or the dash ends.
+  /// - Parameter from: The end of the key or of the dash.
   private mutating func value(
     _ node: YAMLLayoutNode, from: Int, indent: Int, limit: Int, outer: Int, key: YAMLLayoutNode? = nil,
     isItem: Bool = false, isDocument: Bool = false
@@ -381,10 +385,10 @@ struct YAMLFormatter {
     }
   }
 
-  /// Whether the line that is being written has a comment already.
+  /// Whether the line being written already has a comment.
   private var endsInComment: Bool { output[lineStart...].contains(UInt8(ascii: "#")) }
 
-  /// The comment behind the key, or behind a flow collection that becomes lines.
+  /// The comment after the key, or after the end of a flow collection that is written as a block.
   private mutating func headComment(_ node: YAMLLayoutNode, _ key: YAMLLayoutNode?) -> [UInt8] {
     if node.isFlow {
       let behind = endOfLine(behind: node.end)
@@ -394,11 +398,12 @@ struct YAMLFormatter {
     return key.map { endOfLine(behind: $0.end) } ?? []
   }
 
-  /// The value on the line that is being written; nil: it needs lines of its own. Flow collections must fit.
+  /// The value as text for the line being written; nil if it needs lines of its own. Flow collections must fit into the
+  /// width.
   private func inlined(_ node: YAMLLayoutNode, after key: YAMLLayoutNode?) -> [UInt8]? {
     guard let text = inline(node) else { return nil }
     guard node.isFlow, !node.children.isEmpty else { return text }
-    // A key has its colon and a space, a dash a space.
+    // A key is followed by its colon and a space, a dash by a space.
     let before = lineStart < output.count ? output.count - lineStart : key.map { quoted($0).count + 1 } ?? 0
     let length = before + 1 + text.count { $0 & 0xC0 != 0x80 }
     return length <= Self.width ? text : nil
@@ -443,7 +448,8 @@ struct YAMLFormatter {
     return Array(open.utf8) + space + Array(parts.joined(separator: [0x2C, 0x20])) + space + Array(close.utf8)
   }
 
-  /// The scalar with double quotes where the text needs no escape in them, otherwise with single ones where these need none.
+  /// The scalar in double quotes if its text needs no escapes in them, otherwise in single quotes if it needs none
+  /// there, otherwise as it is.
   private func quoted(_ node: YAMLLayoutNode) -> [UInt8] {
     let text = Array(bytes[node.range])
     guard case .scalar(let style) = node.kind, text.count >= 2, !text.contains(0x0A) else { return text }
@@ -453,7 +459,7 @@ struct YAMLFormatter {
     case .singleQuoted where !body.contains(double) && !body.contains(backslash) && !body.contains(single):
       return [double] + body + [double]
     case .doubleQuoted where !body.contains(single) && body.contains(backslash):
-      // Only if every escape is one of a quote.
+      // The quotes can change only if every escape is an escaped quote.
       var plain: [UInt8] = []
       var at = body.startIndex
       while at < body.endIndex {
@@ -469,7 +475,7 @@ struct YAMLFormatter {
     }
   }
 
-  /// A scalar of several lines: where a line begins has no meaning.
+  /// Writes a flow scalar of several lines; the indentation of its lines has no meaning.
   private mutating func lines(_ node: YAMLLayoutNode, _ indent: Int) {
     let all = bytes[node.range].split(separator: 0x0A, omittingEmptySubsequences: false)
     for (number, part) in all.enumerated() {
@@ -484,7 +490,7 @@ struct YAMLFormatter {
     }
   }
 
-  /// A block scalar: its lines keep their indentation within it.
+  /// Writes a block scalar; the relative indentation of its lines has a meaning and is kept.
   private mutating func block(_ node: YAMLLayoutNode, _ indent: Int) {
     let all = bytes[node.range].split(separator: 0x0A, omittingEmptySubsequences: false)
     output += all[0]
@@ -494,7 +500,7 @@ struct YAMLFormatter {
     for part in body {
       let text = part.count <= own && part.allSatisfy { $0 == 0x20 } ? [] : part.dropFirst(own)
       if !text.isEmpty { output += Array(repeating: 0x20, count: indent) + text }
-      // Spaces at the end of a line have a meaning here.
+      // Spaces at the end of a line are part of the value here.
       output.append(0x0A)
       lineStart = output.count
     }

@@ -1,4 +1,4 @@
-/// The receiver of a parser's events, in order. Offsets are byte offsets in the file.
+/// Receives a parser's events in order. Offsets are byte offsets in the file.
 protocol YAMLEventTarget {
   associatedtype Result
   /// True after an error that makes it pointless to continue.
@@ -14,7 +14,7 @@ protocol YAMLEventTarget {
   mutating func report(_ code: Diagnostic.Code, _ message: String, _ from: Int, _ length: Int, help: String?)
 }
 
-/// A value of a YAML text as written: aliases are kept, and the text of anchors and tags.
+/// A value of a YAML text as written: aliases are not resolved, and the texts of anchors and tags are kept.
 final class YAMLLayoutNode {
   enum Kind {
     case scalar(YAMLScalar.Style)
@@ -26,7 +26,8 @@ final class YAMLLayoutNode {
   var kind: Kind
   /// Anchor and tag.
   let properties: Range<Int>
-  /// The value itself, with quotes and brackets; of a block collection from its first key or dash to its last value.
+  /// The value itself, with quotes and brackets; a block collection extends from its first key or dash to its last
+  /// value.
   var range: Range<Int>
   let isFlow: Bool
 
@@ -37,9 +38,9 @@ final class YAMLLayoutNode {
     self.isFlow = isFlow
   }
 
-  /// Its start, with anchor and tag.
+  /// The start, with anchor and tag.
   var start: Int { properties.isEmpty ? range.lowerBound : properties.lowerBound }
-  /// Its end; that of an empty value is its start.
+  /// The end; for an empty value, the same as its start.
   var end: Int { range.upperBound }
   var isCollection: Bool {
     switch kind {
@@ -56,7 +57,7 @@ final class YAMLLayoutNode {
   }
 }
 
-/// Builds the layout of a text that ``YAMLReader`` reads without an error.
+/// Builds the layout of a text that ``YAMLReader`` can read without an error.
 struct YAMLLayoutComposer: YAMLEventTarget {
   private struct Frame {
     var kind: YAMLComposer.Collection
@@ -82,7 +83,7 @@ struct YAMLLayoutComposer: YAMLEventTarget {
 
   mutating func end(_ to: Int) {
     guard let frame = stack.popLast() else { return }
-    // libyaml ends a block collection at the start of the next token.
+    // libyaml reports the end of a block collection at the start of the next token.
     let end = frame.isFlow ? to : max(frame.start, frame.nodes.last?.end ?? frame.start)
     let start = frame.isFlow || frame.kind == .sequence ? frame.start : frame.nodes.first?.start ?? frame.start
     let kind: YAMLLayoutNode.Kind =
@@ -101,7 +102,7 @@ struct YAMLLayoutComposer: YAMLEventTarget {
     let (properties, start) = split(from, properties.count)
     var end = max(start, to)
     if style == .literal || style == .folded { end = endOfBlock(start, end) }
-    // An empty value has no place of its own: it ends with what stands before it.
+    // An empty value has no text of its own: it is located at the end of its anchor or tag.
     if style == .plain, value.isEmpty, !properties.isEmpty {
       add(
         YAMLLayoutNode(
@@ -126,7 +127,7 @@ struct YAMLLayoutComposer: YAMLEventTarget {
     if stack.isEmpty { root = node } else { stack[stack.count - 1].nodes.append(node) }
   }
 
-  /// Anchor and tag, which libyaml counts as part of the value, and where the value begins.
+  /// The range of anchor and tag, which libyaml counts as part of the value, and the start of the value itself.
   private func split(_ from: Int, _ count: Int) -> (properties: Range<Int>, start: Int) {
     var offset = from
     var end = from
@@ -146,7 +147,7 @@ struct YAMLLayoutComposer: YAMLEventTarget {
     return (from..<end, offset)
   }
 
-  /// The end of the last line of a block scalar that is not blank, or of its header.
+  /// The end of the last line of a block scalar that is not blank; without such a line, the end of its header.
   private func endOfBlock(_ start: Int, _ limit: Int) -> Int {
     var end = min(limit, bytes.count)
     while end > start, bytes[end - 1] <= 0x20 { end -= 1 }

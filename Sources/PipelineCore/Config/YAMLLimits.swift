@@ -1,5 +1,5 @@
-/// The limits of a pipeline file. Files come from people, generators and pull requests; checking a hostile one must end
-/// soon.
+/// The limits of a pipeline file. Files come from people, generators and pull requests, so checking must end soon even
+/// for a hostile one.
 package struct YAMLLimits: Sendable {
   /// The size of a file in bytes.
   package var fileBytes = 1 << 20
@@ -15,7 +15,7 @@ package struct YAMLLimits: Sendable {
   /// The size of a block scalar, in bytes.
   package var blockScalarBytes = 1 << 20
   package var keyBytes = 256
-  /// The errors reported per file; reading stops there.
+  /// The number of errors reported per file; reading stops there.
   package var errors = 100
 
   package init() {}

@@ -1,17 +1,17 @@
 /// One line of a YAML file as a person reads it: `  - key: value  # comment`.
 ///
-/// It explains syntax errors, so it guesses where the grammar fails.
+/// It serves to explain syntax errors, so it guesses where the grammar fails.
 struct YAMLLine {
   let source: SourceText
   let number: Int
   let start: Int
-  /// The end, without the line end.
+  /// The offset of the line's end, without the line break.
   let end: Int
   /// The start of the first word, after indentation and list dashes.
   let first: Int
   /// The key without its colon, if the line has one.
   let key: Range<Int>?
-  /// The start of the value; `contentEnd` if there is none.
+  /// The start of the value; equals `contentEnd` if there is none.
   let value: Int
   /// The end of the last character that is neither white space nor comment.
   let contentEnd: Int
@@ -107,8 +107,8 @@ struct YAMLLine {
     return nil
   }
 
-  /// Quotes the value of the line; nil unless the value starts at `offset` and ends with the line, which is unknown
-  /// within brackets.
+  /// A fix that quotes the value of the line; nil unless the value starts at `offset` and ends with the line, which
+  /// cannot be known within brackets.
   func quoting(
     from offset: Int, isFlow: Bool = false, keepComment: Bool = false
   ) -> Diagnostic.FixIt? {
@@ -121,7 +121,7 @@ struct YAMLLine {
     return Diagnostic.FixIt(place, Self.quoted(text))
   }
 
-  /// Single quotes need only one escape, so an expression stays readable.
+  /// In single quotes only the quote itself needs an escape, so an expression stays readable.
   static func quoted(_ text: some Sequence<UInt8>) -> String {
     var result: [UInt8] = [0x27]
     for byte in text {
@@ -132,7 +132,7 @@ struct YAMLLine {
     return String(decoding: result, as: UTF8.self)
   }
 
-  /// The character that closes the quote or bracket that `text` leaves open.
+  /// The character that would close the innermost quote or bracket left open in `text`.
   static func openDelimiter(_ text: [UInt8]) -> UInt8? {
     var quote: UInt8 = 0
     var brackets: [UInt8] = []

@@ -1,11 +1,11 @@
 // Decodes the values of parameters. Each function returns the value, or a diagnostic for the node. A placeholder has no
-// value yet: check `isPlaceholder` first.
+// value yet: callers must check `isPlaceholder` first.
 
 extension YAMLNode {
   /// Whether the value is unknown because the environment was not read.
   package var isPlaceholder: Bool { scalar?.isPlaceholder ?? false }
 
-  /// `true` or `false`. YAML 1.1's other words have their own message.
+  /// `true` or `false`. The other boolean words of YAML 1.1 get a message of their own.
   package func decodeBool(_ what: String) -> Result<Bool, Diagnostic> {
     guard let scalar else { return .failure(wrongType(what, "true or false")) }
     if let bool = scalar.bool { return .success(bool) }
@@ -57,7 +57,7 @@ extension YAMLNode {
     return .success(double)
   }
 
-  /// A length of time, `300ms`; see ``Units/duration(_:)``.
+  /// A duration such as `300ms`; see ``Units/duration(_:)``.
   package func decodeDuration(_ what: String) -> Result<TimeSpan, Diagnostic> {
     guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
       return .failure(wrongType(what, "a duration such as 300ms or 5s"))
@@ -65,7 +65,7 @@ extension YAMLNode {
     return Units.duration(scalar.text).mapError(scalar.text.concealing)
   }
 
-  /// A number of bytes, `64KiB`; see ``Units/size(_:)``.
+  /// A number of bytes such as `64KiB`; see ``Units/size(_:)``.
   package func decodeSize(_ what: String) -> Result<Int, Diagnostic> {
     guard let scalar, scalar.kind != .null, scalar.kind != .bool else {
       return .failure(wrongType(what, "a size such as 64KiB or 10MB"))

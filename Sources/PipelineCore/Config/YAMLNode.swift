@@ -1,6 +1,6 @@
 /// One value of a YAML file, with its location.
 ///
-/// Aliases are already replaced; such a node has the location of its anchor.
+/// Aliases are already resolved; a node that replaces one has the location of the anchor.
 public struct YAMLNode: Sendable {
   /// The kind of a value, with its content.
   package enum Content: Sendable {
@@ -39,11 +39,11 @@ package struct YAMLScalar: Sendable {
   /// The notation of a scalar.
   package enum Style: Sendable { case plain, singleQuoted, doubleQuoted, literal, folded }
 
-  /// The kind of the text by YAML 1.2's core schema. Only plain scalars are anything but strings, unless a core tag
-  /// such as `!!int` says so. `yes`, `no`, `on` and `off` are strings.
+  /// The kind of the text by YAML 1.2's core schema. Scalars that are not plain are strings, unless a core tag such as
+  /// `!!int` says otherwise. `yes`, `no`, `on` and `off` are strings.
   package enum Kind: Sendable { case null, bool, int, float, string }
 
-  /// The decoded text; every byte has its location in the file.
+  /// The decoded text, with the location of every byte in the file.
   package var text: LocatedText
   package var style: Style
   package var kind: Kind
@@ -54,8 +54,8 @@ package struct YAMLScalar: Sendable {
 
   /// Whether a secret was inserted. Then neither the text nor any part of it may be printed or stored: print ``shown``.
   package var containsSecret = false
-  /// Whether the text contains a `${...}` because the environment was not read: the text is not the value, so every
-  /// check of the value must pass.
+  /// Whether the text contains a `${...}` because the environment was not read. The text is then not the value, so no
+  /// check of the value may fail.
   package var isPlaceholder = false
   /// Whether the text contained a `${...}`, even if its default was used.
   package var isInterpolated = false
@@ -100,7 +100,8 @@ extension YAMLScalar: CustomStringConvertible, CustomDebugStringConvertible, Cus
 }
 
 extension YAMLEntry {
-  /// `from:a` in braces, which YAML reads as a key without a value; nil unless the word before the colon is known.
+  /// The error for `from:a` in braces, which YAML reads as a key without a value; nil unless the word before the colon
+  /// is known.
   func missingSpace(among known: some Collection<String>) -> Diagnostic? {
     guard value.isNull, value.location.length == 0, key.style == .plain,
       let colon = key.text.text.firstIndex(of: UInt8(ascii: ":")),
@@ -125,7 +126,7 @@ extension YAMLNode {
     if case .mapping(let entries) = content { entries } else { nil }
   }
 
-  /// The value of `key`, nil if there is none or this is no mapping.
+  /// The value of `key`; nil if there is none or this is not a mapping.
   package subscript(key: String) -> YAMLNode? {
     guard case .mapping(let entries) = content else { return nil }
     let wanted = Array(key.utf8)

@@ -2,12 +2,12 @@ internal import CYAML
 
 /// Parses the bytes of a file into located nodes. The only file that uses libyaml.
 package enum YAMLReader {
-  /// Nil if the text cannot be read at all. Besides errors (a duplicate key, a merge key) a node may be returned, so
-  /// that later phases can report further errors; it must not be run.
+  /// Nil if the text cannot be read at all. After some errors (a duplicate key, a merge key) a node is still returned,
+  /// so that later phases can report more; it must not be run.
   ///
   /// `limits` bound time and memory for any bytes.
   ///
-  /// - Parameter offset: Where the text begins; what stands before is no part of it.
+  /// - Parameter offset: The start of the text; bytes before it are ignored.
   package static func read(
     _ source: SourceText, from offset: Int = 0, limits: YAMLLimits = .standard, into diagnostics: inout Diagnostics
   ) -> YAMLNode? {
@@ -21,7 +21,7 @@ package enum YAMLReader {
     return node
   }
 
-  /// The layout of a text that ``read(_:from:limits:into:)`` reads without an error.
+  /// The layout of a text that ``read(_:from:limits:into:)`` can read without an error.
   static func layout(_ source: SourceText) -> YAMLLayoutNode? {
     var composer = YAMLLayoutComposer(source)
     return EventStream(source, from: source.bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0).compose(&composer)
@@ -33,7 +33,7 @@ private final class EventStream {
   private let source: SourceText
   private let start: Int
   private let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
-  /// libyaml counts code points; `offsets` has the byte offset of each, and is empty if all are ASCII.
+  /// libyaml counts code points; `offsets` maps them to byte offsets, and is empty if all characters are ASCII.
   private let offsets: [Int32]
 
   init(_ source: SourceText, from start: Int) {
@@ -84,7 +84,7 @@ private final class EventStream {
           composer.endOfFile()
           return nil
         case YAML_DOCUMENT_END_EVENT:
-          // The rest is not passed to libyaml: a second document is an error anyway.
+          // libyaml must not read further: a second document is an error anyway.
           return composer.endOfDocument(explicit: event.data.document_end.implicit == 0, from, to)
         case YAML_ALIAS_EVENT:
           composer.alias(text(event.data.alias.anchor) ?? "", from, to)

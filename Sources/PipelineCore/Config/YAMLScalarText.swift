@@ -1,8 +1,8 @@
 /// Decodes a scalar as libyaml does, and keeps the file offset of every byte.
 ///
 /// libyaml returns the decoded text but not the origin of its parts, and an error in an expression in a folded block
-/// must point at its own line. So the text is decoded a second time; `decode` compares the two and returns nil if they
-/// differ.
+/// must point at its own line. So `decode` decodes the text a second time, compares the two results, and returns nil if
+/// they differ.
 struct YAMLScalarText {
   private let bytes: [UInt8]
   private var index: Int
@@ -10,7 +10,7 @@ struct YAMLScalarText {
   private var text: [UInt8] = []
   private var offsets: [Int32] = []
 
-  /// `start ..< end` is the scalar by libyaml's marks, without anchor and tag.
+  /// `start ..< end` is the scalar as marked by libyaml, without anchor and tag.
   static func decode(
     _ source: SourceText, _ start: Int, _ end: Int, style: YAMLScalar.Style,
     expected: UnsafeBufferPointer<UInt8>
@@ -52,7 +52,7 @@ struct YAMLScalarText {
 
   private func isBlank(_ index: Int) -> Bool { bytes[index] == 0x20 || bytes[index] == 0x09 }
 
-  /// The length of the line end at `index`, 0 if there is none.
+  /// The length of the line break at `index`; 0 if there is none.
   private func breakLength(_ index: Int, _ end: Int) -> Int {
     guard index < end else { return 0 }
     if bytes[index] == 0x0A { return 1 }
@@ -62,8 +62,8 @@ struct YAMLScalarText {
 
   // MARK: Flow scalars
 
-  /// Handles white space at `index`: within a line it stays, around line ends it is folded. `afterEscape`: an escaped
-  /// line end came just before.
+  /// Handles white space at `index`: it is kept within a line and folded around line breaks. `afterEscape`: an escaped
+  /// line break came just before.
   private mutating func whiteSpace(until end: Int, afterEscape: Bool) {
     let start = index
     var breaks: [Int] = []
@@ -191,8 +191,8 @@ struct YAMLScalarText {
     if !explicit {
       return body(from: start, indent: max(widest, 1), folded: folded, chomping: chomping)
     }
-    // The number counts from the parent's indentation, which is unknown here. Different indentations give different
-    // texts, so the expected text determines it.
+    // The indicator counts from the parent's indentation, which is unknown here. Each indentation gives a different
+    // text, so the expected text determines it.
     for indent in stride(from: max(found, 1), through: 1, by: -1) {
       text.removeAll(keepingCapacity: true)
       offsets.removeAll(keepingCapacity: true)
@@ -202,7 +202,7 @@ struct YAMLScalarText {
     return nil
   }
 
-  /// The indentation of the first line that is not blank, and the largest up to there.
+  /// The indentation of the first line that is not blank, and the largest indentation up to there.
   private func indentation(from start: Int) -> (found: Int, widest: Int) {
     var position = start
     var widest = 0
@@ -253,7 +253,7 @@ struct YAMLScalarText {
     return finish
   }
 
-  /// Skips indentation and blank lines; returns the column and the skipped line ends.
+  /// Skips indentation and blank lines; returns the column and the skipped line breaks.
   private mutating func blankLines(_ indent: Int) -> (column: Int, breaks: [Int]) {
     var breaks: [Int] = []
     while true {

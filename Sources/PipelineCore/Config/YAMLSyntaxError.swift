@@ -1,7 +1,7 @@
 /// Explains a syntax error of libyaml to a person.
 ///
-/// libyaml knows which token it did not expect; the cause is often elsewhere: a quote that was never closed, an
-/// expression that YAML read as something else. The source text shows it.
+/// libyaml reports the token that it did not expect, but the cause is often elsewhere: a quote that was never closed,
+/// or an expression that YAML read as something else. The source text reveals it.
 struct YAMLSyntaxError {
   /// libyaml's message.
   var problem: String
@@ -135,7 +135,7 @@ private struct View {
     return nil
   }
 
-  /// The value of this line starts with a character that YAML interprets, and the rest is invalid.
+  /// Explains a value whose first character has a meaning in YAML, so that the rest is invalid.
   private func markedValue() -> Diagnostic? {
     guard line.value <= error.offset, line.value > line.start, error.offset < line.end else {
       return nil
@@ -218,7 +218,7 @@ private struct View {
 
   // MARK: Indentation
 
-  /// Keys follow a line that already has a value.
+  /// Explains keys below a line that already has a value.
   private func valueAndKeys() -> Diagnostic {
     if let above = line.above, above.key == nil, let colon = unspacedColon(above) { return missingSpace(colon) }
     var notes: [Diagnostic.Note] = []
@@ -327,7 +327,7 @@ private struct View {
       fixIts: [.init(place(colon, 1), ": ")])
   }
 
-  /// The colon of `from:a`, which YAML reads as one word; nil for an address such as `http://host`.
+  /// The colon of `from:a`, which YAML reads as one word; nil in an address such as `http://host`.
   private func unspacedColon(_ line: YAMLLine) -> Int? {
     let bytes = source.bytes[min(line.first, line.contentEnd)..<line.contentEnd]
     guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), colon > line.first, colon + 1 < line.contentEnd,
@@ -432,7 +432,7 @@ private struct View {
 }
 
 extension YAMLSyntaxError {
-  /// `{{ ... }}` without quotes is a mapping with a mapping as its key.
+  /// Explains `{{ ... }}` without quotes, which is a mapping with a mapping as its key.
   static func template(_ source: SourceText, _ offset: Int) -> Diagnostic {
     let line = YAMLLine(source, at: offset)
     var end = offset + 2
@@ -474,7 +474,7 @@ extension YAMLSyntaxError {
       fixIts: [line.quoting(from: offset, isFlow: isFlow)].compactMap { $0 })
   }
 
-  /// The error for text after the end of the first document; nil for a further `...`.
+  /// The error for text after the end of the first document; nil if it is only another `...`.
   static func afterDocument(_ source: SourceText, _ offset: Int, root: YAMLNode?) -> Diagnostic? {
     let bytes = source.bytes
     let line = YAMLLine(source, at: offset)
