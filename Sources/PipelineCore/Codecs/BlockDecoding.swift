@@ -2,12 +2,13 @@ import Synchronization
 
 /// Decodes an input in blocks on the thread that reads it, so that the pipeline thread receives rows.
 ///
-/// `decode` is called on one thread at a time, in the order of the input. Its result may be used and released on
+/// `decode` must be called on one thread at a time, in the order of the input. Its result may be used and released on
 /// another thread.
 package final class BlockDecoding: @unchecked Sendable {
   private let decoder: any EventDecoder
   private let free = Mutex<[Rows]>([])
-  /// The number of blocks that the reader hands over together for small files.
+  /// The maximum number of unused `Rows` that are kept; for small files the reader hands over this many blocks
+  /// together.
   private static let mostFree = 16
 
   /// Reusable rows with the memory that they point into.
@@ -18,7 +19,7 @@ package final class BlockDecoding: @unchecked Sendable {
 
   package init(_ decoder: any EventDecoder) { self.decoder = decoder }
 
-  /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none.
+  /// The input offset of a row that is incomplete and so not yet decoded; nil if there is none.
   package var pendingOffset: Int64? { decoder.pendingOffset }
 
   /// See ``EventDecoder/undecoded``.
@@ -27,22 +28,22 @@ package final class BlockDecoding: @unchecked Sendable {
   /// See ``EventDecoder/joinsLines``.
   package var joinsLines: Bool { decoder.joinsLines }
 
-  /// The end of the last block in the input.
+  /// The input offset of the end of the last block.
   private var reached: Int64 = 0
 
-  /// The time of the lines, where turns decode; see ``EventDecoder/setTime(_:)``.
+  /// The time of the lines when turns decode; see ``EventDecoder/setTime(_:)``.
   package var clock: (() -> Int64)?
 
   /// See ``EventDecoder/dueAt``.
   package var dueAt: Int64? { decoder.dueAt }
 
-  /// Ends the events that have waited long enough, as ``endEvent()``.
+  /// Ends the events whose wait is over, as ``endEvent()`` does.
   package func endDueEvents(at now: Int64) -> (rows: DecodedBlock, position: DecodingPosition)? {
     decoder.endOnlyDue(at: now)
     return endEvent()
   }
 
-  /// Ends the incomplete event and returns it as far as it has been read; nil: there is none.
+  /// Ends the incomplete event and returns what has been read of it; nil if there is none.
   package func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
     guard pendingOffset != nil else { return nil }
     let rows = free.withLock { $0.popLast() } ?? Rows()
@@ -56,7 +57,7 @@ package final class BlockDecoding: @unchecked Sendable {
   /// See ``EventDecoder/memory``.
   package var memory: [UInt8] { decoder.memory }
 
-  /// Starts another input, or continues in the middle of one with the memory of another decoder.
+  /// Starts another input, or continues in the middle of one with another decoder's memory.
   package func reset(memory: [UInt8] = []) {
     decoder.reset(memory: memory)
     reached = 0
@@ -67,13 +68,13 @@ package final class BlockDecoding: @unchecked Sendable {
 
   /// The state from which another decoder can continue after the last block.
   ///
-  /// - Parameter end: The input offset of the last block's end.
+  /// - Parameter end: The input offset of the end of the last block.
   package func position(behind end: Int64) -> DecodingPosition {
     DecodingPosition(offset: decoder.pendingOffset ?? end, memory: decoder.memory)
   }
 
   /// Decodes the next block. `offset`: its start in the input. `isLast`: the input ends with it. `isPassedOn`: the
-  /// block will probably pass through unchanged, so its rows need not be found.
+  /// block will probably pass through unchanged, so its rows need not be indexed.
   package func decode(_ slab: Slab, offset: Int64, isLast: Bool, isPassedOn: Bool = false) -> DecodedBlock {
     let rows = free.withLock { $0.popLast() } ?? Rows()
     if let clock { decoder.setTime(clock()) }
@@ -84,7 +85,7 @@ package final class BlockDecoding: @unchecked Sendable {
     return DecodedBlock(slab, rows, self, end: reached)
   }
 
-  /// Decodes messages that were received together, each as an input of its own.
+  /// Decodes messages that were received together, each as a separate input.
   ///
   /// - Parameter offset: The offset of the slab in the stream; the offsets of rows count from the start of the stream.
   package func decode(_ slab: Slab, messages: [Range<Int>], offset: Int64) -> DecodedBlock {
@@ -110,7 +111,7 @@ package final class DecodedBlock: @unchecked Sendable {
   private let rows: BlockDecoding.Rows
   private let decoding: BlockDecoding
 
-  /// Its end in the input.
+  /// The input offset of the block's end.
   let end: Int64
 
   fileprivate init(_ slab: Slab, _ rows: BlockDecoding.Rows, _ decoding: BlockDecoding, end: Int64) {

@@ -4,42 +4,42 @@
 
 /// How comma-separated values are read (RFC 4180, with LF or CRLF).
 package struct CSVDecoding: Sendable, Equatable {
-  /// The origin of the column names.
+  /// Where the column names come from.
   package enum Header: Sendable, Equatable {
     /// The first row names the columns: rows become maps.
     case firstRow
     /// There is no header: rows become lists.
     case none
-    /// These are the columns; the first row is data already.
+    /// These are the columns; the first row is already data.
     case names([String])
   }
 
   package var header: Header = .firstRow
   /// One ASCII character.
   package var delimiter: UInt8 = UInt8(ascii: ",")
-  /// One ASCII character; doubled in a quoted field it stands for itself. Nil: quotes have no meaning.
+  /// One ASCII character; doubled in a quoted field it stands for itself. Nil: no character quotes.
   package var quote: UInt8? = UInt8(ascii: "\"")
-  /// `string` or `infer`, for unquoted fields; quoted ones are strings.
+  /// `string` or `infer`, for unquoted fields; quoted ones are always strings.
   package var types: FieldType = .string
-  /// Whether an unquoted field without text is null rather than an empty string; nil: with `infer` only.
+  /// Whether an unquoted empty field is null rather than an empty string; nil: only with `infer`.
   package var emptyIsNull: Bool?
-  /// The longest row with quoted line breaks, in bytes.
+  /// The maximum length in bytes of a row with quoted line breaks.
   package var rowLimit = 1 << 20
 
-  /// The number of lines before the header, or the first row, that are left out.
+  /// The number of lines to skip before the header, or before the first row.
   package var skipLines = 0
-  /// An RE2 pattern: lines before the first one that matches, the header, are left out.
+  /// An RE2 pattern for the header: lines before the first one that matches are skipped.
   package var headerAt: String?
-  /// How many lines ``headerAt`` may leave out; further ones are rejected.
+  /// The maximum number of lines that ``headerAt`` may skip; further lines are rejected.
   package static let mostSkipped = 1000
 
-  /// Whether lines before the header are left out.
+  /// Whether lines before the header are skipped.
   package var skips: Bool { skipLines > 0 || headerAt != nil }
 
   package init() {}
 }
 
-/// `csv`. Fields without doubled quotes stay where they are in the slab.
+/// `csv`. Fields without doubled quotes are slices of the slab.
 ///
 /// A row with fewer or more fields than there are columns is rejected. If the quotes of a row are malformed or do not
 /// end within the limit, its first line is rejected and decoding continues with the next line. Blank lines are skipped.
@@ -54,7 +54,7 @@ final class CSVDecoder: EventDecoder {
   private let areStrings: Bool
   private let emptyIsNull: Bool
   @exclusivity(unchecked) private var names: FieldNames?
-  /// The text of the header row; before it, ``text(ofSkipped:)``.
+  /// The text of the header row; until it has been read, ``text(ofSkipped:)``.
   private(set) var memory: [UInt8] = []
   /// The start of an incomplete row, and its input offset.
   private let carried = OutputBuffer()
@@ -62,14 +62,14 @@ final class CSVDecoder: EventDecoder {
   private var carriedState = RowScanner.State.fieldStart
   private let fields = ScratchBuffer<Value>()
   private let headerPattern: Pattern?
-  /// Whether the header, or the first row, has not been reached.
+  /// Whether the header, or the first row, has not been reached yet.
   private var isSkipping: Bool
   private var skipped = 0
-  /// The input offset of the first line that was left out and not rejected; nil: there is none.
+  /// The input offset of the first line that was skipped and not rejected; nil if there is none.
   private var skippedFrom: Int64?
-  /// The beginning of the first line that was left out.
+  /// The beginning of the first skipped line.
   private var firstSkipped: [UInt8] = []
-  /// The missing header was reported.
+  /// Whether the missing header was reported.
   private var isReported = false
 
   init(_ options: DecoderOptions) throws(CodecFailure) {
@@ -111,17 +111,18 @@ final class CSVDecoder: EventDecoder {
 
   var framing: Framing { .lines }
 
-  /// Whether lines were left out and the header, or the first row, was not read to its end.
+  /// Whether lines were skipped and the header, or the first row, has not been read completely.
   private var isBeforeRows: Bool { skipped > 0 && (isSkipping || options.header == .firstRow && names == nil) }
 
-  /// Until the header is read, decoding continues from the first line.
+  /// Until the header has been read, a checkpoint must restart at the first skipped line.
   var pendingOffset: Int64? {
     if isBeforeRows, let skippedFrom { return skippedFrom }
     return carried.count > 0 ? carriedOffset : nil
   }
   var undecoded: [UInt8]? { isBeforeRows ? nil : Array(carried.bytes) }
 
-  /// Stands for the header after lines that were rejected because there was none among those before. No row begins with a line feed.
+  /// Replaces the header in the memory once lines were rejected for lack of a header. It begins with a line feed, which
+  /// no row can.
   private static func text(ofSkipped lines: Int) -> [UInt8] { [0x0A] + Array("\(lines)".utf8) }
 
   private static func skipped(in memory: [UInt8]) -> Int? {
@@ -138,7 +139,7 @@ final class CSVDecoder: EventDecoder {
     skippedFrom = nil
     firstSkipped = []
     isReported = false
-    // Without a header the memory says that its place is behind the lines that are left out.
+    // Without a header row, a memory that is not empty says that the skipped lines are behind the checkpoint.
     if options.header != .firstRow { self.memory = memory }
     guard options.header == .firstRow else { return }
     names = nil
@@ -159,7 +160,7 @@ final class CSVDecoder: EventDecoder {
       read(text, from: first, offset: offset, isLast: isLast, arena, rows)
       return
     }
-    // Continues where the scan stopped; the row is copied once, when it is complete.
+    // The scan continues where it stopped; the row is copied once, when it is complete.
     var scanner = RowScanner(options, state: carriedState)
     switch scanner.scan(text, from: 0) {
     case .row(let end, let next) where carried.count + end <= options.rowLimit:
@@ -173,7 +174,7 @@ final class CSVDecoder: EventDecoder {
       carried.append(text)
       carriedState = scanner.state
     default:
-      // The first line is rejected, and the rest is scanned again.
+      // Rejects the first line and scans the rest again.
       carried.append(text)
       let again = arena.copy(carried.bytes)
       let start = carriedOffset
@@ -182,7 +183,7 @@ final class CSVDecoder: EventDecoder {
     }
   }
 
-  /// Leaves out lines before the header and returns where it begins.
+  /// Skips lines before the header; returns the offset of the header.
   private func skip(
     _ text: UnsafeRawBufferPointer, from first: Int, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
   ) -> Int {
@@ -202,7 +203,8 @@ final class CSVDecoder: EventDecoder {
       skipped += 1
       if skipped > most {
         rows.reject(line, offset: offset &+ Int64(at), .noHeader(lines: skipped - 1))
-        // What is rejected is not read again. The next line brings its own input offset: converted text has another length than the input.
+        // Rejected lines are never read again. The next line sets its own input offset, because converted text has
+        // another length than the input.
         skippedFrom = nil
       }
       at = end + 1
@@ -215,13 +217,13 @@ final class CSVDecoder: EventDecoder {
     return text.count
   }
 
-  /// Reads rows from `first` on; `offset` is the input offset of the text.
+  /// Reads rows from `first` on; `offset` is the input offset of `text`.
   private func read(
     _ text: UnsafeRawBufferPointer, from first: Int, offset: Int64, isLast: Bool, _ arena: Arena,
     _ rows: RowBatch
   ) {
     var at = first
-    // No quote follows this offset, so lines are rows.
+    // Up to this offset there is no quote, so each line is a row.
     var nextQuote = options.quote == nil ? text.count : text.offset(of: quote, from: at) ?? text.count
     while at < text.count {
       let lineEnd = text.offset(of: 0x0A, from: at) ?? text.count
@@ -374,13 +376,13 @@ extension UnsafeRawBufferPointer {
   }
 }
 
-/// Finds the ends of rows whose quoted fields may contain line breaks; can stop anywhere and continue.
+/// Finds the ends of rows whose quoted fields may contain line breaks; a scan can stop at any byte and continue there.
 struct RowScanner {
   enum State { case fieldStart, plain, quoted, closed, closedReturn }
   enum Finding {
-    /// The row ends before `end`; the next begins at `next`.
+    /// The row ends before `end`; the next one begins at `next`.
     case row(end: Int, next: Int)
-    /// A quoted field continues after the text.
+    /// A quoted field is still open at the end of the text.
     case open
     /// The byte at this offset cannot follow a closing quote.
     case malformed(at: Int)
@@ -396,7 +398,8 @@ struct RowScanner {
     quote = options.quote ?? 0
   }
 
-  /// Without a line feed at its end the text is the last of its input, unless a quoted field is open.
+  /// If no line feed is left and no quoted field is open, the row ends with the text, which must then be the last of
+  /// its input.
   mutating func scan(_ text: UnsafeRawBufferPointer, from start: Int) -> Finding {
     var at = start
     while at < text.count {

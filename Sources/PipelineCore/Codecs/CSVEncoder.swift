@@ -1,7 +1,7 @@
 /// How comma-separated values are written.
 package struct CSVEncoding: Sendable, Equatable {
-  /// The columns. Nil: the keys of the first event; an event with another key is then rejected, so that nothing is lost
-  /// silently. Named columns select: other keys are left out.
+  /// The columns. Nil: the keys of the first event; an event with any other key is then rejected, so that no data is
+  /// lost silently. With named columns, other keys are left out on purpose.
   package var columns: [String]?
   /// Whether the first row names the columns.
   package var header = true
@@ -13,10 +13,10 @@ package struct CSVEncoding: Sendable, Equatable {
   package init() {}
 }
 
-/// `csv`: maps by columns, lists in order. Absent and null are empty fields, the empty string is `""`; nested lists and
-/// maps become JSON. Rows end with a line feed.
+/// `csv`: the members of a map by column, the elements of a list in order. Absent and null are empty fields, the empty
+/// string is `""`; nested lists and maps become JSON. Rows end with a line feed.
 final class CSVEncoder: EventEncoder {
-  /// The state is the header, and the columns if the first event determines them.
+  /// The header, and the columns if the first event determines them.
   var keepsState: Bool { true }
 
   private let options: CSVEncoding
@@ -122,7 +122,7 @@ final class CSVEncoder: EventEncoder {
     return nil
   }
 
-  /// Members mostly follow the order of the columns, so the search starts at the last hit.
+  /// Members mostly have the order of the columns, so the search starts at the last hit.
   private func find(
     _ key: UnsafeRawBufferPointer, in entries: UnsafeBufferPointer<Entry>, near index: Int
   ) -> Value? {
@@ -146,7 +146,7 @@ final class CSVEncoder: EventEncoder {
       text.clear()
       if let failure = JSONWriter.append(value, to: text) { return failure }
       var bytes = text.bytes
-      // JSON texts without their quotes: "NaN", timestamps, durations.
+      // Timestamps, durations and "NaN" are JSON strings, and are written without their quotes.
       if bytes.count >= 2, bytes[0] == UInt8(ascii: "\"") { bytes = bytes.part(1, bytes.count - 1) }
       appendText(bytes, to: output)
       return nil

@@ -2,30 +2,30 @@
   import Glibc
 #endif
 
-/// How the characters of an input are encoded, if not in UTF-8.
+/// The encoding of an input's characters, if it is not UTF-8.
 package struct Charset: Sendable, Equatable {
   enum Kind: Sendable, Equatable {
     /// Each byte is the code point of the same value.
     case latin1
     case windows1252
-    /// Units of two bytes. Nil: a byte order mark gives their order; without one the low byte comes first.
+    /// Code units of two bytes. Nil: a byte order mark determines their order; without one they are little-endian.
     case utf16(isBig: Bool?)
-    /// Converted by the C library, a line at a time. The charset agrees with ASCII in the line feed and the letters.
+    /// Converted by the C library, line by line. The charset must encode line feeds and letters as ASCII does.
     case library
   }
 
   /// In lower case.
   package let name: String
   let kind: Kind
-  /// The longest line of UTF-16, in bytes.
+  /// The maximum length in bytes of a line of UTF-16.
   package var maxLine = 1 << 20
 
-  /// The names that need no library.
+  /// The names of charsets that need no library.
   package static let builtin = [
     "utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "latin1", "windows-1252", "cp1252",
   ]
 
-  /// The names of ISO 8859-1, in which each byte is a character.
+  /// The names of ISO 8859-1, in which each byte is one character.
   package static let namesOfLatin1 = ["latin1", "iso-8859-1", "latin-1"]
 
   /// Whether the name stands for UTF-8.
@@ -64,7 +64,7 @@ package struct Charset: Sendable, Equatable {
 
   package var isUTF16: Bool { !keepsLineFeeds }
 
-  /// Whether lines end with a byte of their own, so that they are found before they are converted.
+  /// Whether a line feed is a single byte, so that lines are found before they are converted.
   var keepsLineFeeds: Bool { if case .utf16 = kind { false } else { true } }
 }
 
@@ -72,7 +72,7 @@ package struct Charset: Sendable, Equatable {
 final class CharsetConverter {
   private let handle: iconv_t
 
-  /// Nil: the library has no such charset.
+  /// Nil if the library does not have the charset.
   init?(_ name: String) {
     guard let handle = iconv_open("UTF-8", name), Int(bitPattern: handle) != -1 else { return nil }
     self.handle = handle
@@ -103,7 +103,7 @@ final class CharsetConverter {
           buffer.withMemoryRebound(to: CChar.self) { room in
             var out = room.baseAddress
             var left = piece
-            // Without input iconv writes the closing sequence of charsets with shift states.
+            // A call without input writes the closing sequence of charsets with shift states.
             let result = rest > 0 ? iconv(handle, &next, &rest, &out, &left) : iconv(handle, nil, nil, &out, &left)
             code = result == -1 ? errno : 0
             ended = rest == 0 && code == 0
@@ -130,7 +130,8 @@ final class CharsetConverter {
 }
 
 extension Charset {
-  /// The characters of windows-1252 from 0x80 to 0x9F. Its five undefined bytes are control characters, as in browsers.
+  /// The characters of windows-1252 from 0x80 to 0x9F. Its five undefined bytes are read as control characters, as
+  /// browsers do.
   static let windows: [UInt32] = [
     0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D, 0x017D,
     0x8F,

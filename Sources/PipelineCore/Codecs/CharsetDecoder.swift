@@ -1,7 +1,7 @@
 /// Converts an input to UTF-8 for another decoder.
 ///
-/// Rows have the offsets of their lines in the unconverted input. A line with invalid bytes is rejected, or has U+FFFD for each of them, as
-/// `invalidUTF8` says.
+/// Rows have the offsets of their lines in the unconverted input. A line with invalid bytes is rejected, or each of
+/// these bytes becomes U+FFFD, as `invalidUTF8` specifies.
 final class CharsetDecoder: EventDecoder {
   private let inner: any EventDecoder
   private let charset: Charset
@@ -9,17 +9,17 @@ final class CharsetDecoder: EventDecoder {
   private let converter: CharsetConverter?
   private var converted: [UInt8] = []
 
-  /// The start of an incomplete UTF-16 line, and its offset; the low byte of a line feed comes first unless `isBig`.
+  /// The start of an incomplete UTF-16 line, and its input offset.
   private var held: [UInt8] = []
   private var heldOffset: Int64 = 0
   private var isBig: Bool?
-  /// Whether the rest of a rejected line that is too long is being skipped, and the offset of that rest.
+  /// Whether the rest of a rejected line that is too long is being skipped, and the input offset of that rest.
   private var isSkipping = false
   private var skipOffset: Int64 = 0
 
-  /// The unconverted input from the other decoder's pending offset on; the other decoder has the converted text.
+  /// The unconverted input from the inner decoder's pending offset on; the inner decoder has only the converted text.
   private var open: [(offset: Int64, bytes: [UInt8])] = []
-  /// Whether bytes between the pieces of `open` were rejected.
+  /// Whether bytes between the pieces in `open` were rejected.
   private var hasGap = false
 
   init(_ inner: any EventDecoder, _ charset: Charset, _ invalid: InvalidUTF8) {
@@ -42,20 +42,20 @@ final class CharsetDecoder: EventDecoder {
     return isSkipping ? skipOffset : held.isEmpty ? nil : heldOffset
   }
 
-  /// An incomplete line of UTF-16 stays held.
+  /// An incomplete UTF-16 line is not ended.
   func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool {
     inner.endRow(offset: offset, arena: arena, into: rows)
   }
 
   var undecoded: [UInt8]? {
-    // The other decoder may need the start of the input, or have discarded a part of it.
+    // The inner decoder may need the start of the input, or have discarded a part of it.
     if inner.undecoded == nil { return nil }
     guard let pending = inner.pendingOffset else { return isSkipping ? nil : held }
     guard !isSkipping, !hasGap, open.first?.offset == pending else { return nil }
     return open.flatMap(\.bytes) + held
   }
 
-  /// Records input that was passed to the other decoder until it is decoded.
+  /// Keeps input that was passed to the inner decoder until it is decoded.
   private func note(_ text: UnsafeRawBufferPointer, _ offset: Int64) {
     guard let pending = inner.pendingOffset else {
       if !open.isEmpty { open = [] }
@@ -71,7 +71,7 @@ final class CharsetDecoder: EventDecoder {
     open.append((offset &+ Int64(before), Array(text.part(before, text.count))))
   }
 
-  /// The byte order of UTF-16 with a mark, followed by the memory of the other decoder.
+  /// The byte order of UTF-16, if a mark determined it, followed by the inner decoder's memory.
   var memory: [UInt8] {
     guard charset.kind == .utf16(isBig: nil) else { return inner.memory }
     return [isBig == nil ? 0 : isBig == true ? 2 : 1] + inner.memory
@@ -114,14 +114,14 @@ final class CharsetDecoder: EventDecoder {
     }
   }
 
-  /// The byte order of a byte order mark: true for big-endian. Nil: there is no mark.
+  /// The byte order that a byte order mark gives: true for big-endian; nil if there is no mark.
   private static func mark(_ text: UnsafeRawBufferPointer) -> Bool? {
     guard text.count >= 2 else { return nil }
     if text[0] == 0xFE, text[1] == 0xFF { return true }
     return text[0] == 0xFF && text[1] == 0xFE ? false : nil
   }
 
-  /// Lines of UTF-16: a line feed is a unit, wherever its two bytes come.
+  /// Splits UTF-16 into lines: a line feed is a code unit, whose two bytes may arrive separately.
   private func decodeUnits(
     _ text: UnsafeRawBufferPointer, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
   ) {
@@ -153,7 +153,7 @@ final class CharsetDecoder: EventDecoder {
         skipOffset = heldOffset
       }
       if isSkipping {
-        // An incomplete unit is kept.
+        // The first byte of an incomplete code unit is kept.
         let odd = rest.count & 1
         heldOffset = heldOffset &+ Int64(rest.count - odd)
         rest = rest.part(rest.count - odd, rest.count)
@@ -175,7 +175,7 @@ final class CharsetDecoder: EventDecoder {
     rows.reject(arena.copy(head), offset: offset, reason)
   }
 
-  /// Converts a line, or a whole input, for the other decoder.
+  /// Converts a line, or a whole input, and passes it to the inner decoder.
   private func give(
     _ text: UnsafeRawBufferPointer, _ offset: Int64, isLast: Bool, _ arena: Arena, _ rows: RowBatch
   ) {
@@ -187,12 +187,12 @@ final class CharsetDecoder: EventDecoder {
     arena.keep(slab)
     let known = rows.count
     inner.decode(slab, 0..<slab.count, offset: offset, isLast: isLast, arena: arena, into: rows)
-    // The tokens of the next line overwrite theirs.
+    // The tokens of the next line will overwrite the tokens of these rows.
     rows.forgetTokens(from: known)
     note(text, offset)
   }
 
-  /// Fills `converted`. Returns the place of the first fault.
+  /// Fills `converted`. Returns the offset of the first invalid byte.
   private func convert(_ text: UnsafeRawBufferPointer) -> Int? {
     converted.removeAll(keepingCapacity: converted.capacity <= 1 << 20)
     switch charset.kind {

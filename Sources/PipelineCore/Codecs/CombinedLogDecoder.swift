@@ -1,9 +1,9 @@
 /// `regex` with the pattern `combined`: the access logs of Apache and nginx, parsed without a regular expression.
 ///
 /// Fields: `host`, `ident`, `user`, `time` (timestamp), `method`, `path`, `protocol`, `status` (int), `bytes` (int),
-/// `referrer`, `agent`. `-` is null. A request other than `METHOD path protocol` is entirely in `path`, and the other
-/// two are null. Lines of the common log format have null for the last two. Text after the agent is in `extra`, which
-/// other lines lack. Texts keep the server's escapes (`\"`).
+/// `referrer`, `agent`. `-` is null. A request that is not `METHOD path protocol` is entirely in `path`; `method` and
+/// `protocol` are then null. Lines of the common log format have null for `referrer` and `agent`. Text after the agent
+/// is in `extra`, which other lines lack. Texts keep the server's escapes (`\"`).
 final class CombinedLogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   private let types: UnsafeMutableBufferPointer<FieldType>
@@ -116,7 +116,7 @@ final class CombinedLogDecoder: EventDecoder {
         agent = second
         if pass(space) { extra = line.part(at, line.count) }
       } else {
-        // A line that ends within quotes is not of this format.
+        // A line that ends within quotes does not have this format.
         at = before
         while let quote = line.offset(of: UInt8(ascii: "\""), from: at) {
           at = quote

@@ -1,18 +1,19 @@
-/// Lines of containers' log files, in either form, which each line shows:
+/// Lines of containers' log files. Each line shows which of two formats it has:
 ///
-/// - CRI (containerd, CRI-O): `2026-01-31T08:00:01.123456789Z stdout F text`; `P` instead of `F`: the next line of the stream continues it
-/// - json-file (docker): `{"log":"text\n","stream":"stdout","time":"2026-01-31T08:00:01.123456789Z"}`; without the line feed in `log` the next line
-///   of the stream continues it
+/// - CRI (containerd, CRI-O): `2026-01-31T08:00:01.123456789Z stdout F text`; with `P` instead of `F`, the next line of
+///   the stream continues it
+/// - json-file (docker): `{"log":"text\n","stream":"stdout","time":"2026-01-31T08:00:01.123456789Z"}`; if `log` does not
+///   end in a line feed, the next line of the stream continues it
 struct ContainerLines {
   struct Line {
     var stream: UnsafeRawBufferPointer
-    /// When the runtime has read the line; docker's form may lack it.
+    /// When the runtime read the line; docker's format may lack it.
     var time: Value?
     /// The text without a line end.
     var message: UnsafeRawBufferPointer
-    /// The next line of the stream continues this one.
+    /// Whether the next line of the stream continues this one.
     var isPiece: Bool
-    /// Further members, as JSON, of docker's form.
+    /// Further members of docker's format, as JSON.
     var attributes: Value?
   }
 
@@ -73,7 +74,7 @@ struct ContainerLines {
     return result
   }
 
-  /// Appends the event of lines that make one.
+  /// Appends the event that the lines make together.
   func append(
     _ lines: some Sequence<Line>, offset: Int64, _ invalidUTF8: InvalidUTF8, _ arena: Arena, _ rows: RowBatch
   ) {

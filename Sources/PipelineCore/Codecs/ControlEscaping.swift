@@ -1,17 +1,17 @@
 import CJSON
 
 extension EventEncoder {
-  /// The same for a terminal, for texts of one line: control characters are escaped.
+  /// This encoder for a terminal, for events that are one line of text: control characters are escaped.
   package func escapingControls() -> any EventEncoder {
     ControlEscapingEncoder(self, keepsLineBreaks: false, terminated: false)
   }
 }
 
-/// Makes another encoder's text safe to show on a terminal.
+/// Makes the text of another encoder safe to show on a terminal.
 ///
-/// Control characters, invisible ones (``Printable/isHidden(_:)``) and bytes that are no UTF-8 (`\xff`) become
-/// escapes, except joiners and variation selectors, which belong to the words of some languages. Tabs stay; line feeds stay where they
-/// end the event or lay it out.
+/// Control characters, invisible ones (``Printable/isHidden(_:)``) and bytes that are not UTF-8 (`\xff`) become
+/// escapes, except joiners and variation selectors, which some languages need within words. Tabs stay; line feeds stay
+/// where they end the event or are part of its layout.
 final class ControlEscapingEncoder: EventEncoder {
   private let encoder: any EventEncoder
   private let keepsLineBreaks: Bool
@@ -51,7 +51,7 @@ final class ControlEscapingEncoder: EventEncoder {
   }
 }
 
-/// Text that comes from data, made safe for a terminal or a log line.
+/// Makes text that comes from data safe for a terminal or a log line.
 package enum ControlEscaping {
   /// Appends `bytes` with control sequences for terminals escaped as `\u001b`, `\xff`, `\n`, `\r`.
   /// - Parameter keepsStyles: Whether the colours, bold and faint text of reports are kept; they cannot move the cursor.
@@ -95,7 +95,8 @@ package enum ControlEscaping {
     output.append(bytes.part(plain, bytes.count))
   }
 
-  /// Makes the output of a verb safe for a terminal: texts of files, names and events cannot move the cursor, reorder or hide other text.
+  /// Makes a command's output safe for a terminal: texts from files, names and events cannot move the cursor, reorder
+  /// or hide other text.
   package static func forTerminal(_ bytes: [UInt8]) -> [UInt8] {
     let output = OutputBuffer(capacity: bytes.count + 64)
     bytes.withUnsafeBytes {
@@ -104,7 +105,8 @@ package enum ControlEscaping {
     return Array(output.bytes)
   }
 
-  /// The length of `ESC [ numbers m` at `at` with the numbers 0 (plain), 1 (bold), 2 (faint) and 30 to 37 (colours); nil: `at` begins something else.
+  /// The length of `ESC [ numbers m` at `at` with the numbers 0 (plain), 1 (bold), 2 (faint) and 30 to 37 (colours);
+  /// nil for anything else.
   private static func styleLength(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> Int? {
     var end = at + 2
     guard end < bytes.count, bytes[at + 1] == UInt8(ascii: "[") else { return nil }
@@ -123,7 +125,7 @@ package enum ControlEscaping {
     return nil
   }
 
-  /// A JSON escape; two of them beyond the first plane.
+  /// Appends a JSON escape; two for a code point above U+FFFF.
   private static func appendEscape(_ scalar: UInt32, to output: OutputBuffer) {
     guard scalar <= 0xFFFF else {
       appendEscape(0xD800 + (scalar - 0x10000) >> 10, to: output)
@@ -136,7 +138,7 @@ package enum ControlEscaping {
     }
   }
 
-  /// The length of the UTF-8 sequence at `at`, or 0 if it is none.
+  /// The length of the UTF-8 sequence at `at`; 0 if it is invalid.
   private static func sequenceLength(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> Int {
     let length = bytes[at] >= 0xF0 ? 4 : bytes[at] >= 0xE0 ? 3 : 2
     guard at + length <= bytes.count else { return 0 }

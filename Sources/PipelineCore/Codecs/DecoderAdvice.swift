@@ -9,10 +9,10 @@ enum DecoderAdvice {
   /// The length of the start that is examined.
   static let sampleBytes = 4096
 
-  /// The probable format and the advice: `looks like CSV: write 'decode: csv'`. Nil: the decoder may be right.
+  /// The probable format with advice: `looks like CSV: write 'decode: csv'`. Nil: the decoder may be right.
   ///
-  /// - Parameter hasRejected: Rows of the start were rejected. Without rejected rows, only formats that the decoder certainly misreads are
-  ///   reported.
+  /// - Parameter hasRejected: Whether rows of the sample were rejected. If none were, only formats that the decoder
+  ///   certainly misreads are reported.
   static func advice(_ options: DecoderOptions, startingAs input: UnsafeRawBufferPointer, hasRejected: Bool) -> String?
   {
     guard options.readsText else { return nil }
@@ -36,16 +36,16 @@ enum DecoderAdvice {
       }
     case .logfmt, .regex, .syslog, .statsd, .prometheus:
       guard hasRejected else { return nil }
-      // Never advises the format that the file already gives.
+      // The advice must never be the format that the file already configures.
       let own = "write 'decode: \(options.format.rawValue)'"
       return json(text)?.advice
         ?? (options.format == .regex ? nil : lineFormat(first, second).flatMap { $0.hasSuffix(own) ? nil : $0 })
-    // A line of a container may hold any text, also JSON.
+    // A container's line may contain any text, JSON included.
     case .text, .lines, .whole, .bytes, .container: return nil
     }
   }
 
-  /// Bytes that are no UTF-8 text.
+  /// Advice for bytes that are not UTF-8 text.
   private static func encoding(_ sample: UnsafeRawBufferPointer, isCharsetKnown: Bool) -> String? {
     guard !isCharsetKnown else { return nil }
     if sample.starts(with: [0xFF, 0xFE]) { return "is UTF-16: write 'charset: utf-16'" }
@@ -69,7 +69,7 @@ enum DecoderAdvice {
       return "looks like UTF-16: write 'charset: utf-16be'"
     }
     if sample.count >= 16, controls * 10 > sample.count { return "is no text: write 'decode: bytes'" }
-    // A character that is cut at the end of the sample is not an error.
+    // A character that the end of the sample cuts is not an error.
     if let at = UTF8Text.firstError(sample), at + 4 < sample.count, controls == 0 {
       return "is no UTF-8: write 'charset: windows-1252', or whichever it has"
     }
@@ -91,7 +91,7 @@ enum DecoderAdvice {
     while start < text.count, text.part(start, start + 1).isBlank { start += 1 }
     let body = text.part(start, text.count)
     guard body.first == UInt8(ascii: "{") || body.first == UInt8(ascii: "[") else { return nil }
-    // What follows the bracket must be JSON, too.
+    // What follows the bracket must be JSON as well.
     var next = 1
     while next < body.count, body.part(next, next + 1).isBlank { next += 1 }
     guard next < body.count else { return .several }
@@ -109,7 +109,7 @@ enum DecoderAdvice {
     return line.part(end, line.count).isBlank ? .lines : .concatenated
   }
 
-  /// The format of lines that are no JSON.
+  /// The format of lines that are not JSON.
   private static func lineFormat(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> String? {
     if isSyslog(first) { return "looks like syslog: write 'decode: syslog'" }
     if isLogfmt(first) { return "looks like logfmt: write 'decode: logfmt'" }

@@ -1,6 +1,7 @@
-/// Events as a sink writes them, in one piece of memory: unchanged lines of the input, or the output of a ``ParallelStage``.
+/// Events as a sink writes them, in one block of memory: unchanged lines of the input, or the output of a
+/// ``ParallelStage``.
 package struct EncodedEvents: @unchecked Sendable {
-  /// The kind of a line.
+  /// What each line contains.
   package enum Lines: Sendable {
     /// Each line is a JSON document.
     case documents
@@ -9,10 +10,10 @@ package struct EncodedEvents: @unchecked Sendable {
   }
   /// Valid as long as `memory` lives.
   package let bytes: UnsafeRawBufferPointer
-  /// How many events there are.
+  /// The number of events.
   package let count: Int
   /// Owns the memory of `bytes`.
   package let memory: AnyObject
-  /// Set if each event is one line with a line feed, from which it can be read again.
+  /// Set if each event is exactly one line from which it can be decoded again.
   package let lines: Lines?
 }

@@ -6,10 +6,10 @@ package protocol EventDecoder: AnyObject {
   /// How the input must be cut for this decoder.
   var framing: Framing { get }
 
-  /// Decodes `range` of the slab, which continues the input so far, and adds to `rows`.
+  /// Decodes `range` of the slab, which continues the input, and appends to `rows`.
   ///
   /// - Parameters:
-  ///   - offset: Where the range begins in the input, in bytes. A byte order mark is skipped at 0.
+  ///   - offset: The input offset of the range's start, in bytes. A byte order mark is skipped at 0.
   ///   - isLast: The input ends with this range; it may be empty.
   func decode(
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch)
@@ -20,37 +20,39 @@ package protocol EventDecoder: AnyObject {
   ///   to know that it can, and ``RowBatch/indexDocuments()`` finds the documents if needed.
   func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 
-  /// The input offset of a row that is incomplete and so not yet decoded; nil: there is none. A checkpoint must not lie
-  /// behind it.
+  /// The input offset of a row that is incomplete and so not yet decoded; nil if there is none. A checkpoint must not
+  /// lie behind it.
   var pendingOffset: Int64? { get }
 
-  /// The unchanged input from ``pendingOffset`` on, with which another decoder can begin. Empty if nothing is pending; nil: the
-  /// decoder has discarded a part of it.
+  /// The unchanged input from ``pendingOffset`` on, with which another decoder can start. Empty if nothing is pending;
+  /// nil if the decoder has discarded a part of it.
   var undecoded: [UInt8]? { get }
 
-  /// Whether a row may consist of several lines, so that its end is known only with the next line or after a time.
+  /// Whether a row may consist of several lines, so that its end is known only when the next line arrives or a wait is
+  /// over.
   var joinsLines: Bool { get }
 
-  /// Sets the time of the lines that are decoded next, in nanoseconds. A decoder with one incomplete row needs none.
+  /// Sets the time at which the next lines arrive, in nanoseconds. Decoders with at most one incomplete row ignore it.
   func setTime(_ now: Int64)
 
-  /// When the row that is silent for the longest has waited long enough, by ``setTime(_:)``; nil: the caller counts from the last line of the input.
+  /// When the incomplete row that has been silent for longest must end, on the clock of ``setTime(_:)``; nil: the
+  /// caller counts from the input's last line.
   var dueAt: Int64? { get }
 
-  /// The next end of a row (``endRow(offset:arena:into:)``) concerns only those that have waited long enough.
+  /// Restricts the next call of ``endRow(offset:arena:into:)`` to rows whose wait is over at `now`.
   func endOnlyDue(at now: Int64)
 
-  /// Ends an incomplete row of several lines; the input continues behind it. Returns whether there was one.
+  /// Ends an incomplete row of several lines; the input continues after it. Returns whether there was such a row.
   ///
-  /// - Parameter offset: How far the input has been decoded.
+  /// - Parameter offset: The input offset up to which the input was decoded.
   func endRow(offset: Int64, arena: Arena, into rows: RowBatch) -> Bool
 
-  /// Data that decoding needs to continue in the middle of the input: the header line of a CSV file. Empty if nothing is
-  /// needed.
+  /// Data needed to continue decoding in the middle of the input, such as the header line of a CSV file. Empty if none
+  /// is needed.
   var memory: [UInt8] { get }
 
   /// Resets the decoder: the next range starts an input. `memory` comes from a decoder with the same options at the
-  /// point where this one starts.
+  /// offset where this one starts.
   func reset(memory: [UInt8])
 }
 
@@ -77,7 +79,7 @@ extension EventDecoder {
   }
 }
 
-/// The place in an input at which another decoder with the same options can continue.
+/// The position in an input at which another decoder with the same options can continue.
 package struct DecodingPosition: Sendable, Equatable {
   /// Everything before this offset has been decoded, in bytes.
   package var offset: Int64 = 0
@@ -99,7 +101,7 @@ package enum Framing: Sendable {
   case whole
   /// Anywhere: each range is an event.
   case chunks
-  /// Anywhere: the decoder joins what belongs together.
+  /// Anywhere: the decoder assembles rows from the ranges.
   case anywhere
 }
 
@@ -138,13 +140,13 @@ package enum DecoderFormat: String, Sendable, CaseIterable {
   }
 }
 
-/// The treatment of text that is not UTF-8.
+/// What happens to text that is not UTF-8.
 package enum InvalidUTF8: String, Sendable, CaseIterable {
   /// The row is rejected, with its bytes.
   case reject
-  /// Each faulty sequence becomes U+FFFD.
+  /// Each invalid sequence becomes U+FFFD.
   case replace
-  /// The row is an event of raw bytes. In structured formats the same as `reject`.
+  /// The row is an event of raw bytes. Structured formats treat this as `reject`.
   case bytes
 }
 
@@ -159,7 +161,7 @@ package struct DecoderOptions: Sendable, Equatable {
   package var regex = RegexDecoding()
   /// Whether syslog messages that violate their RFC are rejected.
   package var isStrictSyslog = false
-  /// The rule that joins lines to rows; nil: each line is a row.
+  /// The rule that joins lines into rows; nil: each line is a row.
   package var join: LineJoining?
   /// The encoding of characters; nil: UTF-8.
   package var charset: Charset?
@@ -169,13 +171,13 @@ package struct DecoderOptions: Sendable, Equatable {
     self.unit = unit
   }
 
-  /// How the input must be cut, according to the decoder.
+  /// How the input must be cut for the decoder.
   package var framing: Framing {
     if charset?.keepsLineFeeds == false, case .lines = textFraming { return .anywhere }
     return textFraming
   }
 
-  /// The same for UTF-8.
+  /// The framing if the input is UTF-8.
   private var textFraming: Framing {
     if join != nil, unit != .row { return .lines }
     return switch format {
@@ -187,25 +189,24 @@ package struct DecoderOptions: Sendable, Equatable {
     }
   }
 
-  /// Whether the input must be text, so that a compressed input is an error.
+  /// Whether the input must be text, which makes a compressed input an error.
   package var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
 
-  /// Whether several decoders with these options, each given some blocks of an input, find the same rows as one decoder
-  /// given all blocks: no block depends on earlier blocks.
+  /// Whether blocks can be decoded independently: several decoders with these options, each given some blocks of an
+  /// input, find the same rows as one decoder given all of them.
   package var readsBlocksApart: Bool {
     // An event may continue in the next block.
     if join != nil || charset?.keepsLineFeeds == false { return false }
     return switch format {
     case .text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .statsd: framing == .lines
-    // The first row of CSV may name the columns, and a quoted row may continue in the next block.
-    // A document may continue there, too.
-    // A line of a container, too.
+    // In these formats a row, document or container line may continue in the next block, and the first row of CSV may
+    // name the columns.
     case .csv, .whole, .prometheus, .bytes, .jsonDocuments, .container: false
     }
   }
 
-  /// Whether decoding in the middle of an input needs its start: the first row of CSV names the columns, and a byte order mark gives the
-  /// byte order of UTF-16.
+  /// Whether decoding in the middle of an input needs the input's start: the first row of CSV names the columns, and a
+  /// byte order mark gives the byte order of UTF-16.
   package var needsBeginning: Bool {
     format == .csv && (csv.header == .firstRow || csv.skips) || charset?.kind == .utf16(isBig: nil)
   }
@@ -249,13 +250,13 @@ package struct DecoderOptions: Sendable, Equatable {
 package struct CodecFailure: Error, Sendable, Equatable {
   /// The option, as in the pipeline file: `pattern`, `csv.delimiter`.
   package var option: String
-  /// The error and its reason, a clause.
+  /// The error and its reason, as a clause.
   package var message: String
   /// The byte offset in the option's text, if known.
   package var offset: Int?
-  /// The corrected text of the option; nil: unknown.
+  /// The corrected text of the option; nil if unknown.
   package var replacement: String?
-  /// The advice, a sentence; nil: none.
+  /// Advice, as a sentence; nil if there is none.
   package var help: String?
 
   package init(
@@ -278,7 +279,7 @@ package struct JSONDecoding: Sendable, Equatable {
   /// How thoroughly documents are checked before they become events.
   package var check: JSONParser.Check = .outline
   package var limits = JSONLimits()
-  /// The longest document of `jsonDocuments`.
+  /// The maximum size in bytes of a document of `jsonDocuments`.
   package var maxBytes = 16 << 20
   package init() {}
 }

@@ -3,22 +3,23 @@ package protocol EventEncoder: AnyObject {
   /// The media type of the output.
   var mediaType: StaticString { get }
 
-  /// Appends the text of one event with its terminator. On failure returns the reason and appends nothing.
+  /// Appends the text of one event with its terminator. On failure, appends nothing and returns the reason.
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure?
 
-  /// The time of day, in nanoseconds since 1970, for formats that write it. Set before an event.
+  /// The current time in nanoseconds since 1970, for formats that write it. Must be set before each event.
   var now: Int64 { get set }
 
-  /// Whether its output depends on earlier events, so that one encoder must see all of them.
+  /// Whether the output depends on earlier events, so that one encoder must see all of them.
   var keepsState: Bool { get }
 
-  /// Starts another output: before the next event, a CSV header is written again.
+  /// Starts another output; a CSV header, for example, is written again before the next event.
   func reset()
 
-  /// The state with which another encoder with the same options continues the output after the last event; empty: none.
+  /// The state with which another encoder with the same options can continue the output after the last event; empty if
+  /// there is none.
   var memory: [String] { get }
 
-  /// Continues an output, before the first event. False: `memory` does not fit these options.
+  /// Continues an output; call it before the first event. False if `memory` does not fit these options.
   func goOn(after memory: [String]) -> Bool
 
   /// Whether lines of this kind are encoded unchanged.
@@ -27,7 +28,7 @@ package protocol EventEncoder: AnyObject {
   /// The kind of the output's lines if every event is exactly one line from which it can be read again; nil otherwise.
   var lines: EncodedEvents.Lines? { get }
 
-  /// Appends the start of an output whose events are encoded already: the header of CSV.
+  /// Appends the start of an output whose events are already encoded, such as a CSV header.
   func appendHeader(to output: OutputBuffer)
 }
 
@@ -67,15 +68,15 @@ package enum EncoderFormat: String, Sendable, CaseIterable {
 /// How to encode events.
 package struct EncoderOptions: Sendable, Equatable {
   package var format: EncoderFormat = .json
-  /// For `json`: how many spaces a level is indented; nil for one line. At most 16.
+  /// For `json`: the number of spaces per level, at most 16; nil for one line.
   package var indent: Int?
   package var csv = CSVEncoding()
-  /// For `influx`: the unit of times.
+  /// For `influx`: the unit of timestamps.
   package var precision = InfluxPrecision.ns
-  /// For a terminal: control sequences (control characters, ESC, direction marks) are written as escapes, `\u001b`. In
-  /// JSON the meaning stays the same.
+  /// For a terminal: characters that control it (control characters, ESC, direction marks) are written as escapes such
+  /// as `\u001b`. JSON keeps its meaning.
   package var escapeControls = false
-  /// Whether each event ends with a line feed, if the format has one. False for bodies of one event.
+  /// Whether each event ends with a line feed, if the format has one. False for bodies with one event.
   package var terminated = true
 
   package init(_ format: EncoderFormat = .json) { self.format = format }
@@ -96,7 +97,7 @@ package struct EncoderOptions: Sendable, Equatable {
     case .influx: encoder = InfluxEncoder(precision)
     }
     guard escapeControls else { return encoder }
-    // Line breaks within an event belong to indented JSON and to quoted CSV fields.
+    // Line breaks within an event are part of indented JSON and of quoted CSV fields.
     let layout = format == .csv || (format == .json && indent != nil)
     return ControlEscapingEncoder(encoder, keepsLineBreaks: layout, terminated: terminated && format != .bytes)
   }
@@ -180,9 +181,9 @@ final class BytesEncoder: EventEncoder {
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? { appendBare(value, to: output) }
 }
 
-/// Strings and bytes literally; durations, timestamps and types without quotes; everything else as JSON.
+/// Appends strings and bytes literally; durations, timestamps and types without quotes; everything else as JSON.
 ///
-/// - Parameter asItCame: It is a line of a stream of lines, see ``JSONWriter/appendAsItCame(_:to:layout:)``.
+/// - Parameter asItCame: Whether the output is a stream of lines; see ``JSONWriter/appendAsItCame(_:to:layout:)``.
 @inline(__always)
 func appendBare(_ value: Value, to output: OutputBuffer, asItCame: Bool = false) -> EncodingFailure? {
   let value = value.unwrapped

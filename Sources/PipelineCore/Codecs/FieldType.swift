@@ -5,14 +5,14 @@ package enum FieldType: String, Sendable, CaseIterable {
   case string
   /// Digits with an optional sign, within Int64.
   case int
-  /// A decimal number in JSON's form; an unchanged number is written as it came.
+  /// A decimal number in JSON's form; an unchanged number is written with its original spelling.
   case double
   /// `true` or `false`.
   case bool
   /// RFC 3339 (`2015-05-17T10:05:03Z`) or the access log's `17/May/2015:10:05:03 +0000`.
   case timestamp
-  /// A JSON number, `true`, `false`, or null for an empty text; otherwise a string. A number with a superfluous leading
-  /// zero is a string.
+  /// A JSON number, `true`, `false`, or null for an empty text; anything else is a string, including a number with a
+  /// superfluous leading zero.
   case infer
 
   /// Reads `text`, which must outlive the value; nil if it is not of this type. Except for `string`, an empty text is
@@ -58,7 +58,7 @@ package enum FieldType: String, Sendable, CaseIterable {
       let digit = text[at] &- 0x30
       guard digit < 10 else { return nil }
       let (shifted, overflow) = number.multipliedReportingOverflow(by: 10)
-      // Summing in negative numbers reaches Int64.min.
+      // Summing negative numbers also reaches Int64.min.
       let (sum, more) = shifted.subtractingReportingOverflow(Int64(digit))
       if overflow || more { return nil }
       number = sum

@@ -1,5 +1,5 @@
-/// `form`: a map as `a=1&b=x+y`, the form of HTML (application/x-www-form-urlencoded). A list repeats its key, null is
-/// left out, and deeper values are JSON text.
+/// `form`: a map as `a=1&b=x+y`, the encoding of HTML forms (application/x-www-form-urlencoded). A list repeats its
+/// key, null is left out, and nested values become JSON text.
 final class FormEncoder: EventEncoder {
   private let parser = JSONParser()
   private let arena = Arena()

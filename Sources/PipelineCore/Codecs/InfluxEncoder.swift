@@ -1,4 +1,4 @@
-/// The unit of the times of `influx`.
+/// The unit of timestamps in `influx`.
 package enum InfluxPrecision: String, Sendable, CaseIterable {
   case ns, us, ms, s
 
@@ -15,8 +15,8 @@ package enum InfluxPrecision: String, Sendable, CaseIterable {
 
 /// `influx`: a point `{ measurement, tags, fields, timestamp }` as a line of InfluxDB's line protocol.
 ///
-/// Tags are sorted by their names, as the server stores them; those without a text are left out, because the protocol
-/// has no empty tag. A whole number is a field of the type integer (`1i`), an unsigned one `1u`, any other number a float.
+/// Tags are sorted by name, as the server stores them; tags with an empty value are left out, because the protocol
+/// cannot express them. An int becomes an integer field (`1i`), a uint `1u`, any other number a float.
 final class InfluxEncoder: EventEncoder {
   private let parser = JSONParser()
   private let arena = Arena()
@@ -143,7 +143,7 @@ final class InfluxEncoder: EventEncoder {
   /// A time in units of the precision, rounded down.
   private func count(seconds: Int64, nanoseconds: UInt32) throws(EncodingFailure) -> Int64 {
     let unit = precision.nanoseconds
-    // At most 1,000,000,000, and at least 1.
+    // The factor is at least 1 and at most 1,000,000,000.
     let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000 / unit)
     let (sum, more) = scaled.addingReportingOverflow(Int64(nanoseconds) / unit)
     if overflow || more { throw .influx(.tooLarge) }
@@ -157,8 +157,8 @@ final class InfluxEncoder: EventEncoder {
     return text.bytes
   }
 
-  /// Appends a measurement, a name or the value of a tag. Commas and spaces, and `=` except in a measurement, are escaped by a
-  /// backslash. A backslash has no escape, so one at the end would escape the next character.
+  /// Appends a measurement, a name or a tag value. A backslash escapes commas, spaces and, except in a measurement,
+  /// `=`. A backslash itself has no escape, so one at the end would escape the next character.
   private func append(
     _ text: some Collection<UInt8>, isMeasurement: Bool = false, to output: OutputBuffer
   ) throws(EncodingFailure) {

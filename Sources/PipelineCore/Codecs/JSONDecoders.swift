@@ -1,6 +1,6 @@
 import CJSON
 
-/// `ndjson`, and `json` of streams: a document a line. Blank lines are skipped.
+/// `ndjson`, and `json` of streams: one document per line. Blank lines are skipped.
 final class JSONLinesDecoder: EventDecoder {
   private let opener: JSONOpener
 
@@ -54,10 +54,10 @@ final class JSONLinesDecoder: EventDecoder {
   }
 }
 
-/// `json` of bodies: one document, or several after each other, on separate lines or not.
+/// `json` of bodies: one document, or several in a row, each on its own line or not.
 ///
-/// A document that is malformed inside its brackets is rejected alone. After one that never ends, the next document is
-/// searched at the start of a line.
+/// A document that is malformed inside its brackets is rejected alone. After one that never ends, the search for the
+/// next document goes on at the start of a line.
 final class JSONBodyDecoder: EventDecoder {
   private let opener: JSONOpener
 
@@ -87,7 +87,7 @@ final class JSONBodyDecoder: EventDecoder {
     }
   }
 
-  /// Each line that starts with a bracket is a document; other lines belong to the fault before them.
+  /// Reads each line that starts with a bracket as a document; other lines belong to the faulty document before them.
   private func decodeLines(
     _ text: UnsafeRawBufferPointer, _ start: Int, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
   ) {
@@ -121,7 +121,7 @@ final class JSONBodyDecoder: EventDecoder {
   }
 }
 
-/// The common part of the decoders.
+/// What the JSON decoders share.
 final class JSONOpener {
   let parser: JSONParser
   let check: JSONParser.Check
@@ -142,7 +142,7 @@ final class JSONOpener {
     }
   }
 
-  /// Handles a document that did not open: blank, repairable or rejected.
+  /// Handles a document that could not be opened: it is blank, can be repaired, or is rejected.
   @inline(never)
   func appendFaulty(
     _ document: UnsafeRawBufferPointer, _ error: Value, offset: Int64, _ arena: Arena, _ rows: RowBatch

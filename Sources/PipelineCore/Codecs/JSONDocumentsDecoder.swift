@@ -1,9 +1,9 @@
-/// `jsonDocuments`: JSON documents one after another, over several lines or on one; also a JSON text sequence (RFC 7464), whose record
-/// separators are white space between documents, and end an unfinished one.
+/// `jsonDocuments`: JSON documents one after another, over several lines or on one. Also a JSON text sequence (RFC
+/// 7464): its record separators are white space between documents, and end an unfinished one.
 ///
-/// A document that is not JSON is rejected alone where its brackets close. It ends before that at a line that begins with `{` or `[` where
-/// no value can be, and at a record separator. Bytes between documents that begin no value are rejected together, up to the next line that begins
-/// with `{` or `[`.
+/// A document that is not valid JSON is rejected alone, up to the bracket that closes it. It ends earlier at a record
+/// separator, or at a line that begins with `{` or `[` where no value may be. Bytes between documents that cannot start
+/// a value are rejected together, up to the next line that begins with `{` or `[`.
 final class JSONDocumentsDecoder: EventDecoder {
   private let opener: JSONOpener
   private let limit: Int
@@ -14,34 +14,34 @@ final class JSONDocumentsDecoder: EventDecoder {
     case value, valueOrEnd, key, keyOrEnd, colon, commaOrEnd
     /// Within a number or `true`, `false`, `null`.
     case token
-    /// Within a document that is not JSON: only brackets and strings count.
+    /// Within a document that is not valid JSON: only brackets and strings are tracked.
     case faulty
-    /// Behind bytes that begin no value.
+    /// After bytes that cannot start a value.
     case skipped
   }
   private var state = State.between
-  /// The open brackets around the next byte: true for maps. In a faulty document only their number matters.
+  /// The open brackets around the next byte: true for maps. In a faulty document only their number counts.
   private var open: [Bool] = []
   private var isInString = false
   private var isEscaped = false
-  /// The bytes of a word; of a longer word, the last bytes.
+  /// The bytes of a word, at most the last eight.
   private var word: UInt64 = 0
-  /// The last byte was a line feed or a record separator, or there was none.
+  /// Whether the last byte was a line feed or a record separator, or there was none.
   private var isAtLineStart = true
 
-  /// The input offset of the document, or of the skipped bytes.
+  /// The input offset of the start of the document, or of the skipped bytes.
   private var start: Int64 = 0
-  /// The offset of the first fault in the document; -1: no fault.
+  /// The offset of the first fault in the document; -1 if there is none.
   private var fault = -1
-  /// The bytes of the document from earlier ranges; of a document that is too long, only its start.
+  /// The bytes of the document from earlier ranges; for a document that is too long, only its start.
   private var held: [UInt8] = []
   /// The input offset of the end of the last range.
   private var reached: Int64 = 0
 
-  /// `true`, `false`, `null`, and a number, which the parser checks.
+  /// `true`, `false`, `null`, and 0 for a number, which the parser checks.
   private static let words: Set<UInt64> = [0x7472_7565, 0x6661_6C73_65, 0x6E75_6C6C, 0]
   private static let separator: UInt8 = 0x1E
-  /// The most bytes that are kept of rejected input.
+  /// The maximum number of bytes kept of rejected input.
   private static let headBytes = 4096
 
   init(_ options: DecoderOptions) {
@@ -74,9 +74,9 @@ final class JSONDocumentsDecoder: EventDecoder {
   ) {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     reached = offset &+ Int64(text.count)
-    // The start of the document's part in this range.
+    // The start, in this range, of the current document's bytes.
     var first = 0
-    /// The document up to this byte, or its beginning.
+    /// The document up to this byte, or the kept start of it.
     func whole(_ end: Int) -> UnsafeRawBufferPointer {
       if held.isEmpty { return text.part(first, end) }
       keep(end, upTo: limit + 1)
@@ -84,12 +84,12 @@ final class JSONDocumentsDecoder: EventDecoder {
       arena.keep(slab)
       return slab.bytes
     }
-    /// Keeps the document's part in this range, unless an earlier part is missing.
+    /// Keeps the document's bytes in this range, unless earlier ones are missing.
     func keep(_ end: Int, upTo most: Int) {
       guard Int64(held.count) == offset &+ Int64(first) &- start else { return }
       held.append(contentsOf: text.part(first, end).prefix(max(0, most - held.count)))
     }
-    /// The document ends before this byte.
+    /// Ends the document before this byte.
     func finish(_ end: Int) {
       let length = offset &+ Int64(end) &- start
       var document = whole(end)
@@ -159,7 +159,7 @@ final class JSONDocumentsDecoder: EventDecoder {
         switch byte {
         case 0x20, 0x09, 0x0A, 0x0D, Self.separator, UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "["),
           UInt8(ascii: "]"), UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "\""):
-          // A word other than true, false and null begins no value.
+          // A word other than true, false and null is not a value.
           if open.isEmpty, !Self.words.contains(word) { failed(at) } else { valueEnded(at) }
         default:
           if word != 0 { word = word << 8 | UInt64(byte) }
@@ -171,7 +171,7 @@ final class JSONDocumentsDecoder: EventDecoder {
       if state == .faulty || state == .skipped {
         if byte == Self.separator || beginsLine && isOpening {
           finish(at)
-          // The byte is examined again, with no document open.
+          // The byte is examined again, now outside a document.
           if isOpening { isAtLineStart = true } else { at += 1 }
           continue
         }
@@ -234,7 +234,7 @@ final class JSONDocumentsDecoder: EventDecoder {
         word = byte > UInt8(ascii: "9") ? UInt64(byte) : 0
       default:
         failed(at)
-        // The byte may begin the next document, or close this one.
+        // The byte may start the next document, or close this one.
         if state == .faulty {
           isAtLineStart = beginsLine
           continue
@@ -254,7 +254,7 @@ final class JSONDocumentsDecoder: EventDecoder {
 
   private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 }
 
-  /// Brackets that nest deeper are no document; the parser rejects less deep ones, too.
+  /// More deeply nested brackets are not a document; the parser also rejects some that nest less deeply.
   private static let mostOpen = 10_000
 
   private func isByteOrderMark(_ byte: UInt8, _ offset: Int64) -> Bool {

@@ -1,17 +1,18 @@
-/// How events become entries of the journal.
+/// How events are written as journal entries.
 package struct JournalEncoding: Sendable, Equatable {
-  /// `PRIORITY` of events that have none: 0 to 7.
+  /// The `PRIORITY` (0 to 7) of events that have none.
   package var priority = 6
-  /// `SYSLOG_IDENTIFIER` of events that have none.
+  /// The `SYSLOG_IDENTIFIER` of events that have none.
   package var identifier = ""
   package init() {}
 }
 
 /// Writes events as entries of journald's native protocol.
 ///
-/// A map has the fields of the entry. Names are written with capital letters, digits and `_`; other characters become `_`. The name of a nested
-/// map is prefixed to those of its members; a list of plain values is a field that occurs several times. Names that begin
-/// with `_` are left out: only journald may set those. Without `MESSAGE` the whole event is the message, as JSON.
+/// The members of a map become the fields of the entry. Names are written in capital letters, digits and `_`; other
+/// characters become `_`. The name of a nested map is the prefix of its members' names; a list of plain values becomes
+/// a field that occurs several times. Names that begin with `_` are left out, because only journald may set those
+/// fields. Without `MESSAGE` the whole event is the message, as JSON.
 package final class JournalEncoder: EventEncoder {
   private let options: JournalEncoding
   private let parser = JSONParser()
@@ -22,7 +23,7 @@ package final class JournalEncoder: EventEncoder {
   private var hasMessage = false
   private var hasPriority = false
   private var hasIdentifier = false
-  /// journald takes 1024, and adds some.
+  /// journald accepts 1024 fields, and adds some itself.
   private static let fieldLimit = 900
   private static let depthLimit = 8
   private static let longestName = 64
@@ -69,7 +70,7 @@ package final class JournalEncoder: EventEncoder {
     return nil
   }
 
-  /// Adds a key to the name. False: only journald may set a field of this name. Nil: the value cannot be a key.
+  /// Appends a key to the name. False: only journald may set a field of this name. Nil: the value cannot be a key.
   private func extend(by key: Value) -> Bool? {
     text.clear()
     switch key.what {
@@ -86,7 +87,7 @@ package final class JournalEncoder: EventEncoder {
       default: name.append(UInt8(ascii: "_"))
       }
     }
-    // A field begins with a letter.
+    // A field name begins with a letter.
     if let first = name.first(where: { $0 != UInt8(ascii: "_") }), first >= 0x41 {
       name.removeFirst(name.prefix { $0 == UInt8(ascii: "_") }.count)
     } else {
@@ -113,7 +114,7 @@ package final class JournalEncoder: EventEncoder {
 
   private func isName(_ text: StaticString) -> Bool { name.withUnsafeBytes { $0.equals(text) } }
 
-  /// The number of a priority that is written as a number or by name; nil: the text is not a priority.
+  /// The number of a priority given as a number or by name; nil if the text is not a priority.
   private static func priority(_ text: UnsafeRawBufferPointer) -> Int? {
     if text.count == 1, text[0] &- 0x30 < 8 { return Int(text[0] - 0x30) }
     if let number = SyslogNames.number(of: text, in: SyslogNames.severities) { return number }
@@ -135,7 +136,7 @@ package final class JournalEncoder: EventEncoder {
     append(name: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount), value, output)
   }
 
-  /// One field: a line, or, with a line feed inside, its length in eight bytes before it.
+  /// Appends one field: as a line or, if the value contains a line feed, with its length in eight bytes before it.
   private func append(name: UnsafeRawBufferPointer, _ value: Value, _ output: OutputBuffer) -> EncodingFailure? {
     fields += 1
     if fields > Self.fieldLimit { return .tooManyFields(limit: Self.fieldLimit) }

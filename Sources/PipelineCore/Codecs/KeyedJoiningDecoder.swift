@@ -1,40 +1,43 @@
-/// Joins the lines of each key to events: lines that several senders write to one stream, and the pieces of containers' lines.
+/// Joins the lines of each key into events: lines that several senders write to one stream, and the pieces of
+/// containers' lines.
 ///
-/// Events leave in the order of their first lines, so a complete event waits for those that began before it. So everything that
-/// begins before ``pendingOffset`` has left, and decoding can continue there. A line behind that place may belong to an event that
-/// has left already: ``memory`` says which, so that no part of an event is sent again as one.
+/// Events are emitted in the order of their first lines, so a complete event waits for those that began before it.
+/// Everything that begins before ``pendingOffset`` has therefore been emitted, and decoding can continue there. A line
+/// after that offset may belong to an event that was already emitted: ``memory`` records these events, so that no part
+/// of one is emitted again as an event of its own.
 ///
-/// An event ends as its rule says, at its limits, when its key has been silent for the time that it may wait, when more than
-/// ``LineJoining/maxKeys`` events are incomplete, and when the lines since its beginning have more than ``distance`` bytes.
+/// An event ends as its rule says, at its limits, when its key has been silent for the time that it may wait, when more
+/// than ``LineJoining/maxKeys`` events are incomplete, and when the lines since its beginning have more than
+/// ``distance`` bytes.
 final class KeyedJoiningDecoder: EventDecoder {
   private let inner: any EventDecoder
   private let joining: LineJoining
   private let rule: LineRule?
   private let key: Pattern?
   private let container: ContainerLines?
-  /// Identifies the options in ``memory``: what another rule has joined does not count.
+  /// Identifies the options in ``memory``: memory that another rule wrote must be ignored.
   private let identity: UInt64
 
-  /// An event that has not left.
+  /// An event that has not been emitted.
   private final class Group {
     let key: [UInt8]
     /// The input offsets of its first and last lines.
     let first: Int64
     var latest: Int64
-    /// The position of its first line in the text, with a byte order mark.
+    /// The position of its first line in the text, which includes a byte order mark.
     let start: Int64
-    /// The positions of its lines in the text, each with its line feed.
+    /// The positions of its lines in the text, each including its line feed.
     var lines: [Range<Int64>] = []
     var bytes = 0
-    /// The last line is a piece that the next one continues.
+    /// Whether the last line is a piece that the next one continues.
     var isMidLine = false
     var isComplete = false
-    /// Another event began between its lines.
+    /// Whether another event began between its lines.
     var isInterleaved = false
     var fault: RejectReason?
-    /// When its last line came.
+    /// When its last line arrived.
     var last: Int64 = 0
-    /// The incomplete events whose last lines came before and after that.
+    /// The neighbours in the list of incomplete events, ordered by `last`.
     unowned(unsafe) var older: Group?
     unowned(unsafe) var newer: Group?
 
@@ -42,27 +45,30 @@ final class KeyedJoiningDecoder: EventDecoder {
       (self.key, self.first, self.start) = (key, first, start)
       latest = first
     }
-    /// An input offset behind the start of its last line and before the next line.
+    /// An input offset after the start of its last line and before the next line.
     var end: Int64 { latest &+ 1 }
   }
 
-  /// The events that have not left, by their first lines, from `head` on.
+  /// The events that have not been emitted, in the order of their first lines, from `head` on.
   private var waiting: [Group] = []
   private var head = 0
   private var open: [[UInt8]: Group] = [:]
-  /// The incomplete event that has waited longest for a line, and the one whose last line is the newest.
+  /// The incomplete event that has been silent for longest, and the one whose line arrived last.
   private var silent: Group?
   private var newest: Group?
-  /// How much text was decoded. Positions in the text are not input offsets: text that was converted has another length.
+  /// The length of the decoded text. Positions in the text are not input offsets, because converted text has another
+  /// length.
   private var textEnd: Int64 = 0
-  /// The text from the first waiting event on, up to the block at hand.
+  /// The text from the first waiting event up to the current block.
   private var held: [UInt8] = []
   private var heldStart: Int64 = 0
-  /// Keys whose line was too long, with the place where its event began: the further pieces are left out.
+  /// Keys of events with a line that was too long, and the input offset where each event began; their further pieces
+  /// are dropped.
   private var discarding: [[UInt8]: Int64] = [:]
-  /// Events that have left, and in whose midst another one began.
+  /// Emitted events between whose lines another event began.
   private var sent: [(first: Int64, end: Int64, key: [UInt8])] = []
-  /// Up to where the lines of a key belong to events that have left; only behind a place that was continued from.
+  /// For each key, the input offset up to which its lines belong to emitted events; used only after decoding resumed in
+  /// the middle.
   private var skipped: [[UInt8]: Int64] = [:]
   private var resumed: [(first: Int64, end: Int64, key: [UInt8])]?
   private var time: Int64 = 0
@@ -79,11 +85,11 @@ final class KeyedJoiningDecoder: EventDecoder {
     container = options.format == .container ? ContainerLines() : nil
     invalidUTF8 = options.invalidUTF8
     groups = Array(repeating: -1, count: 2 * ((key?.groupCount ?? 0) + 1))
-    // Of these options only: the order of a dictionary's elements differs in each process.
+    // Includes nothing else of the options: the order of a dictionary's elements differs in each process.
     identity = Fingerprint.of("\(joining) \(options.format)".utf8)
   }
 
-  /// The most bytes of input from the first line of an event to the newest line.
+  /// The maximum number of bytes of input from the first line of an event to the newest line.
   private var distance: Int64 { Int64(joining.maxBytes) * 4 }
 
   var framing: Framing { .lines }
@@ -151,7 +157,7 @@ final class KeyedJoiningDecoder: EventDecoder {
     resumed = known
   }
 
-  /// Events that began before the place at which decoding continues have left.
+  /// Restores which events were emitted: those that began before the offset at which decoding resumes.
   private func resume(at offset: Int64) {
     guard let known = resumed else { return }
     resumed = nil
@@ -169,7 +175,8 @@ final class KeyedJoiningDecoder: EventDecoder {
     _ slab: Slab, _ range: Range<Int>, offset: Int64, isLast: Bool, arena: Arena, into rows: RowBatch
   ) {
     resume(at: offset)
-    // Rows of earlier batches have been sent, or are read again from the first waiting one on. A block of another charset comes line by line.
+    // Rows of earlier batches have been emitted, or are read again from the first waiting event on. Text of another
+    // charset arrives line by line.
     let reached = pendingOffset ?? offset
     if !sent.isEmpty, rows.count == 0, rows.rejected.isEmpty { sent.removeAll { $0.end <= reached } }
     if !skipped.isEmpty { skipped = skipped.filter { $0.value > reached } }
@@ -194,9 +201,9 @@ final class KeyedJoiningDecoder: EventDecoder {
   /// Adds a line to the event of its key.
   ///
   /// - Parameters:
-  ///   - offset: Its input offset.
-  ///   - start: Its position in the text, with a byte order mark.
-  ///   - place: Its positions without that mark, and with its line feed.
+  ///   - offset: The input offset of the line.
+  ///   - start: The position of the line in the text, including a byte order mark.
+  ///   - place: The range of the line in the text, without that mark and with the line feed.
   private func add(
     _ line: UnsafeRawBufferPointer, at offset: Int64, start: Int64, _ place: Range<Int64>, _ arena: Arena,
     _ rows: RowBatch
@@ -209,7 +216,7 @@ final class KeyedJoiningDecoder: EventDecoder {
       do throws(RejectReason) {
         let found = try container.read(line, parser, arena)
         if head == waiting.count, !found.isPiece, rule == nil, skipped.isEmpty, discarding.isEmpty {
-          // A whole line, and nothing waits: most lines of containers.
+          // A complete line while no event waits, as most lines of containers are.
           return container.append(CollectionOfOne(found), offset: offset, invalidUTF8, arena, rows)
         }
         (name, text, isPiece) = (found.stream, found.message, found.isPiece)
@@ -269,7 +276,7 @@ final class KeyedJoiningDecoder: EventDecoder {
     open[group.key] = nil
   }
 
-  /// A line of an incomplete event has come: time does not run backwards, so it is the last of them.
+  /// Moves the event of a line that has just arrived to the end of the list: time never goes backwards.
   private func touch(_ group: Group) {
     group.last = time
     if newest === group { return }
@@ -289,7 +296,7 @@ final class KeyedJoiningDecoder: EventDecoder {
     group.newer = nil
   }
 
-  /// Ends the oldest events as long as there are too many, or they began too long ago.
+  /// Ends the oldest events while there are too many, or they began too many bytes ago.
   private func bound(_ end: Int64) {
     guard let oldest, open.count > joining.maxKeys || end &- oldest.first > distance else { return }
     for group in waiting[head...] where !group.isComplete {
@@ -298,7 +305,7 @@ final class KeyedJoiningDecoder: EventDecoder {
     }
   }
 
-  /// The input is at its end, or has been silent.
+  /// Ends all events, because the input has ended, or those whose wait is over.
   private func endAll(_ source: Source, _ arena: Arena, _ rows: RowBatch) {
     for group in waiting[head...] where !group.isComplete {
       if let dueTime, group.last &+ joining.wait.nanoseconds > dueTime { continue }
@@ -311,7 +318,7 @@ final class KeyedJoiningDecoder: EventDecoder {
 
   // MARK: Leaving
 
-  /// The block at hand.
+  /// The current block.
   private struct Source {
     let slab: Slab
     let start: Int
@@ -358,7 +365,7 @@ final class KeyedJoiningDecoder: EventDecoder {
       var lines: [ContainerLines.Line] = []
       for place in group.lines {
         bytes(place, source) { text in
-          // They were read before, when they came.
+          // These lines were valid when they arrived.
           if let line = try? container.read(arena.copy(text.withoutLineEnd), parser, arena) { lines.append(line) }
         }
       }

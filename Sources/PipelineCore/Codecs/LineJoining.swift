@@ -1,8 +1,8 @@
-/// The rule that joins lines of a stream to events.
+/// The rule that joins the lines of a stream into events.
 package struct LineJoining: Sendable, Equatable {
   /// How a line determines the boundary between events.
   package enum Rule: Sendable, Equatable {
-    /// A line that matches begins an event.
+    /// A line that matches starts an event.
     case start(String)
     /// A line that matches ends an event.
     case end(String)
@@ -32,15 +32,17 @@ package struct LineJoining: Sendable, Equatable {
     }
   }
 
-  /// Nil: each line is an event, unless its format says that it goes on (`container`).
+  /// Nil: each line is an event, unless its format marks it as continued (`container`).
   package var rule: Rule?
-  /// An RE2 pattern whose first group, or whole match, is the key of a line: only lines of one key belong together. Nil: all lines have one.
+  /// An RE2 pattern whose first group, or whole match, is the key of a line: only lines with the same key are joined.
+  /// Nil: all lines have the same key.
   package var key: String?
-  /// The largest number of keys with an incomplete event; the oldest event ends for another one.
+  /// The maximum number of keys with an incomplete event; when another key appears, the oldest event ends.
   package var maxKeys = 1000
-  /// How long the last event, or that of each key, waits for further lines. The caller of the decoder keeps this time.
+  /// How long the last event, or the last of each key, waits for further lines. The decoder's caller measures this
+  /// time.
   package var wait: TimeSpan
-  /// The largest number of lines, and of bytes, of an event; the next line begins another event.
+  /// The maximum number of lines of an event; the next line starts another event. `maxBytes` is the same for bytes.
   package var maxLines: Int
   package var maxBytes: Int
 
@@ -55,10 +57,11 @@ package struct LineJoining: Sendable, Equatable {
   package static let formats: [DecoderFormat] = [.text, .lines, .json, .ndjson, .logfmt, .regex, .syslog, .container]
 }
 
-/// Joins lines, and passes each group of them to another decoder as one row.
+/// Joins lines, and passes each group of lines to another decoder as one row.
 ///
-/// An event begins at the first line after the end of the one before it, so what was joined depends only on the lines since
-/// ``pendingOffset``: decoding can continue there without memory. `isLast` ends the event at hand, also where the input goes on.
+/// An event starts at the first line after the end of the previous one, so what is joined depends only on the lines
+/// since ``pendingOffset``: decoding can continue there without memory. `isLast` ends the current event, even if the
+/// input goes on.
 final class JoiningDecoder: EventDecoder {
   private let inner: any EventDecoder
   private let joining: LineJoining
@@ -67,7 +70,7 @@ final class JoiningDecoder: EventDecoder {
   /// The lines of the incomplete event, each with its line feed.
   private var held: [UInt8] = []
   private var heldOffset: Int64 = 0
-  /// The number of lines of the incomplete event; 0: there is none.
+  /// The number of lines of the incomplete event; 0 if there is none.
   private var lines = 0
 
   init(_ inner: any EventDecoder, _ joining: LineJoining) throws(CodecFailure) {
@@ -93,7 +96,7 @@ final class JoiningDecoder: EventDecoder {
   ) {
     let text = slab.bytes
     let (looksAhead, matchJoins) = (rule?.looksAhead ?? false, rule?.matchJoins ?? false)
-    // The first byte of the incomplete event in the slab; earlier lines are held.
+    // The start of the incomplete event in the slab; earlier lines of it are held.
     var first = range.lowerBound
     var at = range.lowerBound
     func end(at stop: Int) {
@@ -104,7 +107,7 @@ final class JoiningDecoder: EventDecoder {
         let whole = held.withUnsafeBytes { Slab($0) }
         arena.keep(whole)
         emit(whole, 0..<whole.count, heldOffset, arena, rows)
-        // The memory of an unusually long event is not kept.
+        // The buffer of an unusually long event is not kept.
         held.removeAll(keepingCapacity: held.count <= 64 << 10)
       }
       lines = 0

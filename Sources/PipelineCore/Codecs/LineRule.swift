@@ -2,9 +2,9 @@
 struct LineRule {
   private let pattern: Pattern?
   private let isIndentation: Bool
-  /// Whether the rule examines the line after the boundary rather than the line before it.
+  /// Whether the rule tests the line after a possible boundary rather than the line before it.
   let looksAhead: Bool
-  /// Whether a line that matches, or is indented, excludes a boundary.
+  /// Whether a line that matches, or is indented, means that there is no boundary.
   let matchJoins: Bool
 
   init(_ rule: LineJoining.Rule) throws(CodecFailure) {
@@ -37,7 +37,7 @@ struct LineRule {
     return compiled
   }
 
-  /// Whether a line, without its line end, matches.
+  /// Whether a line, given without its line end, matches.
   func matches(_ line: UnsafeRawBufferPointer) -> Bool {
     if isIndentation { return line.first == 0x20 || line.first == 0x09 }
     return pattern?.matches(line) ?? false

@@ -3,7 +3,7 @@
 #endif
 
 extension UnsafeRawBufferPointer {
-  /// The part from `start` up to `end`, which must lie within.
+  /// The bytes from `start` up to `end`, both of which must lie within the buffer.
   @inline(__always)
   func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
     guard let base = baseAddress, end > start else { return UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -34,7 +34,7 @@ extension UnsafeRawBufferPointer {
   /// Whether the text consists of JSON's white space.
   var isBlank: Bool { allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D || $0 == 0x0A } }
 
-  /// Calls `body` for each line, without its line feed or CRLF, and with its start. Only line feeds end lines: neither
+  /// Calls `body` for each line, without its line feed or CRLF, and with its offset. Only line feeds end lines: neither
   /// a lone carriage return nor U+2028 does.
   @inline(__always)
   func forEachLine(from first: Int = 0, _ body: (UnsafeRawBufferPointer, Int) -> Void) {
@@ -78,9 +78,9 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UTF8Text {
-  /// The text with U+FFFD for each invalid UTF-8 sequence (the longest prefix of one, or one byte).
+  /// The text with U+FFFD in place of each invalid UTF-8 sequence: the truncated start of a character, or one byte.
   static func repaired(_ text: UnsafeRawBufferPointer, into arena: Arena) -> UnsafeRawBufferPointer {
-    // The standard library repairs in exactly this way; this path is rare.
+    // The standard library replaces exactly these sequences; this path is rare.
     arena.string(String(decoding: text, as: UTF8.self)).rawBytes
   }
 }

@@ -7,11 +7,11 @@ package struct LogfmtDecoding: Sendable, Equatable {
 
 /// `logfmt`: `level=info msg="with \"spaces\"" retry`.
 ///
-/// A key without `=` is `true`; a key with an empty value is `""`. Quoted values use JSON's escapes. Of equal keys the
-/// first counts. Blank lines are skipped.
+/// A key without `=` is `true`; a key with an empty value is `""`. Quoted values use JSON's escapes. If a key is
+/// repeated, its first value counts. Blank lines are skipped.
 final class LogfmtDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
-  /// Each range is one row, line breaks included.
+  /// Whether each range is one row, line breaks included.
   private let isOneRow: Bool
   private let types: [(name: [UInt8], type: FieldType)]
   /// The keys of a line are compared pairwise, so their number must be limited.

@@ -1,13 +1,13 @@
-/// `prometheus`: an exposition of metrics, in the text format of Prometheus or as OpenMetrics, which ends with `# EOF`.
+/// `prometheus`: metrics in Prometheus' text format, or in OpenMetrics, which ends with `# EOF`.
 ///
-/// Each sample is an event `{ name, type, labels, value }`, with `family` where the name of its metric is another one
-/// (`requests_bucket` of `requests`), and `timestamp`, `unit` and `exemplar` where they are given.
+/// Each sample is an event `{ name, type, labels, value }`, with `family` if its metric has another name
+/// (`requests_bucket` of `requests`), and `timestamp`, `unit` and `exemplar` if they are given.
 final class PrometheusDecoder: EventDecoder {
   var framing: Framing { .whole }
   private var members: [Entry] = []
   private var labels: [(key: Value, value: Value)] = []
   private var isOpen = false
-  /// The metric that the lines belong to.
+  /// The metric that the current lines belong to.
   private var family = UnsafeRawBufferPointer(start: nil, count: 0)
   private var type: StaticString = "untyped"
   private var unit = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -30,7 +30,7 @@ final class PrometheusDecoder: EventDecoder {
       if line[0] == UInt8(ascii: "#") { return readComment(line) }
       do throws(RejectReason) { try read(line, place, arena, rows) } catch { rows.reject(line, offset: place, error) }
     }
-    // The names point into the slab.
+    // The names point into the slab, which may be freed now.
     (family, unit) = (UnsafeRawBufferPointer(start: nil, count: 0), UnsafeRawBufferPointer(start: nil, count: 0))
   }
 
@@ -65,7 +65,7 @@ final class PrometheusDecoder: EventDecoder {
     }
   }
 
-  /// The suffixes that the name of a sample may add to that of its metric.
+  /// The suffixes that a sample's name may add to the name of its metric.
   private static let suffixes: [StaticString] = [
     "_total", "_bucket", "_sum", "_count", "_created", "_info", "_gsum", "_gcount",
   ]
@@ -125,14 +125,14 @@ final class PrometheusDecoder: EventDecoder {
   private static func timestamp(_ seconds: Double) -> Value {
     guard seconds.magnitude < 1e11 else { return .null }
     let whole = seconds.rounded(.down)
-    // A double has no more than microseconds at these sizes.
+    // At this magnitude a double resolves only microseconds.
     let rest = min(999_999, ((seconds - whole) * 1_000_000).rounded())
     return .timestamp(seconds: Int64(whole), nanoseconds: UInt32(rest) * 1000)
   }
 
   private func add(_ key: StaticString, _ value: Value) { members.append(Entry(key: .literal(key), value: value)) }
 
-  /// A line, while it is read.
+  /// Reads one line.
   private struct Reader {
     private let line: UnsafeRawBufferPointer
     private let arena: Arena
@@ -163,7 +163,7 @@ final class PrometheusDecoder: EventDecoder {
       return true
     }
 
-    /// Letters, digits, `_` and `:`; empty: there is none.
+    /// Reads letters, digits, `_` and `:`; empty if there are none.
     mutating func name() -> UnsafeRawBufferPointer {
       skipSpace()
       let start = at
@@ -187,7 +187,7 @@ final class PrometheusDecoder: EventDecoder {
       return number
     }
 
-    /// Labels up to the closing brace. A text without a value is the name of the metric, which is returned.
+    /// Reads labels up to the closing brace. A text without a value is the name of the metric, and is returned.
     mutating func labels(
       _ labels: inout [(key: Value, value: Value)], mayHaveName: Bool
     ) throws(RejectReason) -> UnsafeRawBufferPointer? {
@@ -223,7 +223,7 @@ final class PrometheusDecoder: EventDecoder {
       return at < line.count && line[at] == byte
     }
 
-    /// A text in quotes, where `\` escapes a quote, a line feed (`\n`) and itself.
+    /// Reads a text in quotes, where `\` escapes a quote, a line feed (`\n`) and itself.
     private mutating func quoted() throws(RejectReason) -> Value {
       guard take(UInt8(ascii: "\"")) else { throw fault("a text in quotes") }
       let start = at

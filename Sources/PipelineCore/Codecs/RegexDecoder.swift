@@ -1,4 +1,4 @@
-/// How lines are parsed by a pattern.
+/// How a pattern parses lines.
 package struct RegexDecoding: Sendable, Equatable {
   /// The well-known pattern for access logs of Apache and nginx; see ``CombinedLogDecoder``.
   package static let combined = "combined"
@@ -12,10 +12,10 @@ package struct RegexDecoding: Sendable, Equatable {
     self.types = types
   }
 
-  /// The longest pattern, in bytes.
+  /// The maximum length of a pattern in bytes.
   static let patternLimit = 1 << 10
 
-  /// The first type, in sorted order, that names no field.
+  /// The first name in sorted order that has a type but is not a field.
   func unknown(among names: [String]) -> String? { types.keys.sorted().first { !names.contains($0) } }
 }
 
@@ -24,11 +24,11 @@ package struct RegexDecoding: Sendable, Equatable {
 /// A line that does not match is rejected. Blank lines are rejected too, unless they match.
 final class RegexDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
-  /// Each range is one row, line breaks included.
+  /// Whether each range is one row, line breaks included.
   private let isOneRow: Bool
   private let pattern: Pattern
   private let names: FieldNames
-  /// The number and type of each name's group.
+  /// The number and type of the group of each name.
   private let groups: [(number: Int, type: FieldType)]
   private let pairs: UnsafeMutableBufferPointer<Int>
 
@@ -75,7 +75,7 @@ final class RegexDecoder: EventDecoder {
     pairs.initialize(repeating: -1)
   }
 
-  /// The pattern with RE2's syntax for named groups, `(?P<name>...)`, if it then compiles; otherwise nil.
+  /// The pattern with RE2's syntax for named groups, `(?P<name>...)`; nil if it does not compile in that form either.
   private static func withNamedGroups(_ pattern: [UInt8]) -> String? {
     var result: [UInt8] = []
     var at = 0
@@ -87,7 +87,7 @@ final class RegexDecoder: EventDecoder {
       }
       result.append(pattern[at])
       at += 1
-      // Excludes the look-behinds `(?<=` and `(?<!`.
+      // The look-behinds `(?<=` and `(?<!` are not named groups.
       if result.suffix(2) == Array("(?".utf8)[...], at + 1 < pattern.count, pattern[at] == UInt8(ascii: "<"),
         pattern[at + 1] != UInt8(ascii: "="), pattern[at + 1] != UInt8(ascii: "!")
       {

@@ -1,14 +1,14 @@
 import CJSON
 
-/// The rows that a decoder found in a piece of input, in input order, and the rows that it rejected.
+/// The rows that a decoder found in a range of the input, in input order, and the rows that it rejected.
 ///
-/// Reused for the next piece after ``clear()``, so that decoding does not allocate in the long run. Values point into
-/// the slab, the decoder or the turn's arena and live until the end of the turn. Not thread-safe.
+/// Reused for the next range after ``clear()``, so that decoding does not allocate in the long run. Values point into
+/// the slab, the decoder or the turn's arena, and live until the end of the turn. Not thread-safe.
 package final class RowBatch {
-  /// One future event.
+  /// A future event.
   package struct Row {
     package var value: Value
-    /// The start of the row, in bytes from the start of the input.
+    /// The input offset of the start of the row, in bytes.
     package var offset: Int64
     /// The index of the row's first token in ``RowBatch/lines``, or ``none``.
     var token: UInt32 = Row.none
@@ -16,7 +16,7 @@ package final class RowBatch {
     static let none = UInt32.max
   }
 
-  // Not thread-safe by contract, and no access outlasts a load or a store.
+  // The class is not thread-safe by contract, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) private var start: UnsafeMutablePointer<Row>
   @exclusivity(unchecked) package private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
@@ -24,8 +24,8 @@ package final class RowBatch {
   /// Rows that are not events. A rejected row does not affect the others.
   package private(set) var rejected: [RejectedRow] = []
 
-  /// The tokens of a piece with one JSON document a line: found once, used by the decoder for the outline of each
-  /// document and by ``Projection`` for the paths that are read. Made when first needed.
+  /// The tokens of a range with one JSON document per line. They are found once; the decoder uses them to outline each
+  /// document, and ``Projection`` to read paths. Created when first needed.
   private(set) var lines: OpaquePointer?
 
   package init(capacity: Int = 256) {
@@ -44,14 +44,14 @@ package final class RowBatch {
     case rows
     /// The documents of an indexed block, all with a valid outline; `text` is the block, `offset` its input offset.
     case documents(UnsafeBufferPointer<rx_line>, text: UnsafeRawBufferPointer, offset: Int64)
-    /// The same, counted but not indexed yet: ``indexDocuments()`` finds the documents.
+    /// Like `documents`, but only counted: ``indexDocuments()`` finds the documents.
     case lazy(UnsafeRawBufferPointer, offset: Int64)
     /// The lines of a UTF-8 text, each a string; `offset` is its input offset.
     case lines(UnsafeRawBufferPointer, offset: Int64)
   }
   private(set) var form = Form.rows
-  /// Set beside a form other than `rows`: the slab consists of the rows, each with a line feed, and can be written
-  /// unchanged if each event shall be a line.
+  /// Set only if the form is not `rows`: the slab consists exactly of the rows, each with a line feed, so it can be
+  /// written unchanged if each event is to be a line.
   private(set) var passThrough: EncodedEvents?
 
   /// Sets the form to the documents found by `rx_lines_rows`; `slab` contains the whole block.
@@ -64,7 +64,7 @@ package final class RowBatch {
     }
   }
 
-  /// Sets the form to `count` documents that pass through, without an index.
+  /// Sets the form to `count` documents that pass through, without indexing them.
   func holdDocuments(_ count: Int, _ text: UnsafeRawBufferPointer, offset: Int64, in slab: Slab) {
     form = .lazy(text, offset: offset)
     passThrough = EncodedEvents(bytes: text, count: count, memory: slab, lines: .documents)
@@ -84,7 +84,7 @@ package final class RowBatch {
     passThrough = EncodedEvents(bytes: text, count: count, memory: slab, lines: .strings)
   }
 
-  /// The number of documents, if they pass through and counting them is fast; nothing else is found.
+  /// The number of documents, if they may pass through and can be counted fast; nothing else is determined.
   func countPassThrough(_ text: UnsafeRawBufferPointer) -> Int? {
     if lines == nil { lines = rx_lines_new() }
     var count = 0
@@ -92,7 +92,7 @@ package final class RowBatch {
     return rx_lines_count_pass_through(lines, start, text.count, &count) ? count : nil
   }
 
-  /// Indexes the lines of a block of documents and their tokens; nil if each line must be read separately.
+  /// Indexes the lines and tokens of a block of documents; nil if each line must be read separately.
   func index(_ text: UnsafeRawBufferPointer) -> UnsafeBufferPointer<rx_line>? {
     if lines == nil { lines = rx_lines_new() }
     guard rx_lines_index(lines, text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count) else {
@@ -116,7 +116,8 @@ package final class RowBatch {
     count &+= 1
   }
 
-  /// Forgets the tokens of the rows from that index on, because ``lines`` is about to hold those of another text.
+  /// Forgets the tokens of the rows from this index on, because the tokens of another text are about to overwrite them
+  /// in ``lines``.
   func forgetTokens(from first: Int) {
     for index in first..<max(first, count) { start[index].token = Row.none }
   }
@@ -125,26 +126,26 @@ package final class RowBatch {
     rejected.append(RejectedRow(bytes: .bytes(bytes), offset: offset, index: count, reason: reason))
   }
 
-  /// The row before which ``forEachRow(from:upTo:tokens:while:)`` has stopped.
+  /// The row before which ``forEachRow(from:upTo:tokens:while:)`` stopped.
   struct Stop {
-    /// The index of the row or document; in plain lines, the offset of the line in the piece.
+    /// The index of the row or document; in plain lines, the offset of the line in the range.
     var next: Int
-    /// Its offset, in bytes from the start of the input.
+    /// The row's input offset, in bytes.
     var offset: Int64
   }
 
-  /// Calls `body` for each row that is not rejected, in order, with its value and its input offset, as long as it returns
-  /// true; the known tokens of the value's text are in `indexed` then. Returns where it has stopped; nil: no row is left.
+  /// Calls `body` in order for each row that is not rejected, with its value and input offset, while it returns true;
+  /// during the call `indexed` has the tokens of the value's text. Returns where it stopped; nil if no row is left.
   ///
   /// - Parameters:
-  ///   - first: Where an earlier call has stopped (``Stop/next``).
-  ///   - end: Of a batch that has rows, the index behind the last one.
+  ///   - first: Where an earlier call stopped (``Stop/next``).
+  ///   - end: In a batch that has rows, the index after the last row to visit.
   @inline(__always)
   func forEachRow(
     from first: Int = 0, upTo end: Int = .max, tokens indexed: UnsafeMutablePointer<rx_lines_row>,
     while body: (Value, Int64) -> Bool
   ) -> Stop? {
-    // Tokens must not be matched to a text that has been freed.
+    // After this call the text may be freed, and its tokens must not be matched to another text.
     defer { indexed.pointee.lines = nil }
     indexDocuments()
     switch form {
@@ -209,7 +210,7 @@ package final class RowBatch {
 package struct RejectedRow {
   /// The row's bytes, of kind `.bytes`; valid until the end of the turn.
   package var bytes: Value
-  /// The start of the row, in bytes from the start of the input.
+  /// The input offset of the start of the row, in bytes.
   package var offset: Int64
   /// The number of valid rows before it in the batch.
   package var index: Int
@@ -219,9 +220,9 @@ package struct RejectedRow {
 /// Why a row of input is not an event.
 package enum RejectReason: Error, Sendable, Equatable {
   case json(JSONFailure)
-  /// `at` counts bytes from the start of the row, here and below.
+  /// `at` counts bytes from the start of the row, here and in the cases below.
   case invalidUTF8(at: Int)
-  /// No character of that charset.
+  /// Bytes that are not a character of that charset.
   case charset(String, at: Int)
   case fieldCount(found: Int, expected: Int)
   /// A quoted field that does not end, or continues after its closing quote.
@@ -232,18 +233,18 @@ package enum RejectReason: Error, Sendable, Equatable {
   case emptyKey(at: Int)
   case tooManyFields(limit: Int)
   case noMatch
-  /// No header of CSV within its first lines.
+  /// No CSV header within the first lines.
   case noHeader(lines: Int)
-  /// A syslog message that violates its RFC, with the expectation at a byte.
+  /// A syslog message that violates its RFC, with what was expected at a byte.
   case syslog(expected: String, at: Int)
-  /// A line that violates its format, with the expectation at a byte.
+  /// A line that violates its format, with what was expected at a byte.
   case malformed(DecoderFormat, expected: String, at: Int)
-  /// The text of a field is not of its type.
+  /// The text of a field does not have the field's type.
   case type(FieldType, field: String)
-  /// The value of a column is not of its declared type.
+  /// The value of a column does not have the column's declared type.
   case column(String, name: String)
 
-  /// The kind of the fault for metrics; stable.
+  /// The kind of the fault, for metrics; must never change.
   package var code: String {
     switch self {
     case .json: "malformed_json"

@@ -1,4 +1,4 @@
-/// A reusable array without reference counting and exclusivity checks, for work done once for each field. Not
+/// A reusable array without reference counting and exclusivity checks, for work that is done for every field. Not
 /// thread-safe.
 final class ScratchBuffer<Element: BitwiseCopyable> {
   @exclusivity(unchecked) private(set) var start: UnsafeMutablePointer<Element>
@@ -21,7 +21,7 @@ final class ScratchBuffer<Element: BitwiseCopyable> {
     count &+= 1
   }
 
-  /// Frees the memory of an unusually wide row.
+  /// Clears the buffer, and frees it if an unusually wide row made it large.
   @inline(__always)
   func clear() {
     count = 0

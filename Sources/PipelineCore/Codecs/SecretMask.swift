@@ -1,17 +1,18 @@
 import Synchronization
 
-/// The secret values that a process has read, to be masked in everything that it prints.
+/// The secret values that a process has read; each is masked in everything that the process prints.
 ///
-/// A value is found literally, as JSON writes it (once or twice), percent-encoded, with escaped controls as in
-/// messages, and where a message was truncated within it. Values shorter than ``minimumBytes`` are not masked, because
-/// they occur in too many other texts. Data outputs (sinks, dead letters in files) are not masked.
+/// A value is recognized literally, as JSON writes it (also nested in a JSON string), percent-encoded, with control
+/// characters escaped as in messages, and where a message was truncated within it. Values shorter than ``minimumBytes``
+/// are not masked, because they occur in too many other texts. Data outputs (sinks, dead letters in files) are not
+/// masked.
 package final class SecretMask: Sendable {
   /// The secrets of this process.
   package static let process = SecretMask()
 
-  /// The length from which values are masked.
+  /// Only values of at least this length are masked.
   package static let minimumBytes = 4
-  /// How many values are kept; then the oldest is forgotten.
+  /// The maximum number of values that are kept; beyond it the oldest is forgotten.
   package static let maximumValues = 1000
 
   private struct Secret: Sendable {
@@ -41,8 +42,8 @@ package final class SecretMask: Sendable {
     return Self.masked(bytes, known.flatMap(\.forms)).map { String(decoding: $0, as: UTF8.self) } ?? text
   }
 
-  /// The JSON document with `(secret)` in place of every value in its texts, and of each number that contains one;
-  /// still a JSON document.
+  /// The JSON document with `(secret)` in place of every value in its texts, and of each number that contains one; the
+  /// result is still a JSON document.
   package func masked(json: [UInt8]) -> [UInt8] {
     let known = secrets.withLock { $0 }
     guard !known.isEmpty else { return json }
@@ -80,7 +81,7 @@ package final class SecretMask: Sendable {
       }
       tokens.append(start..<at)
     }
-    // A value that is itself JSON may span several tokens; then the whole document is masked.
+    // A value that is itself JSON may span several tokens; the whole document is then masked.
     let whole = Self.ranges(json, known.map(\.value))
     if whole.contains(where: { range in
       !tokens.contains { $0.lowerBound <= range.lowerBound && range.upperBound <= $0.upperBound }
@@ -118,11 +119,11 @@ package final class SecretMask: Sendable {
     return Array(output.bytes)
   }
 
-  /// The text of a JSON string; any other text unchanged.
+  /// The text of a JSON string; any other token unchanged.
   private static func unescaped(_ token: [UInt8]) -> [UInt8] {
     guard token.contains(UInt8(ascii: "\\")) else { return Array(token.dropFirst().dropLast()) }
     let arena = Arena()
-    // The parser may read a few bytes past the text.
+    // The parser may read a few bytes beyond the end of the text.
     return (token + Array(repeating: 0x20, count: 64)).withUnsafeBytes { bytes in
       let document = JSONParser().parse(UnsafeRawBufferPointer(rebasing: bytes[..<token.count]), into: arena)
       let value = JSONParser.unescape(document, into: arena)
@@ -132,14 +133,14 @@ package final class SecretMask: Sendable {
 
   // MARK: Finding
 
-  /// The text with the mask in place of every form; nil: it contains none.
+  /// The text with the mask in place of every form; nil if it contains none.
   private static func masked(_ text: [UInt8], _ forms: [[UInt8]]) -> [UInt8]? {
     let found = (ranges(text, forms) + cutRanges(text, forms)).sorted { $0.lowerBound < $1.lowerBound }
     guard !found.isEmpty else { return nil }
     var result: [UInt8] = []
     var at = 0
     for range in found {
-      // A match that starts within the last one is masked together with it.
+      // A match that starts within the previous one is masked together with it.
       if range.lowerBound >= at {
         result += text[at..<range.lowerBound]
         result += LocatedText.mask.utf8
@@ -162,7 +163,7 @@ package final class SecretMask: Sendable {
     return found
   }
 
-  /// The ranges where a message was truncated within a form: at least ``minimumBytes`` of its start stand before `…`.
+  /// The ranges where a message was truncated within a form: `…` follows at least ``minimumBytes`` of the form's start.
   private static func cutRanges(_ text: [UInt8], _ forms: [[UInt8]]) -> [Range<Int>] {
     let ellipsis = Array("…".utf8)
     var found: [Range<Int>] = []

@@ -1,15 +1,16 @@
 /// `statsd`: each line is a metric, with the tags of DogStatsD.
 ///
-/// Several values of a name are written `a:1:2|c` (DogStatsD) or, each with a type of its own, `a:1|c:2|ms` (the first StatsD).
+/// Several values of one name are written `a:1:2|c` (DogStatsD) or, each with a type of its own, `a:1|c:2|ms` (the
+/// original StatsD).
 ///
-/// An event is `{ name, type, labels, value, sampleRate }`; each of several values in a line is an event. Counters, and gauges with a sign, are changes: `relative`
-/// is true. The value of a set is the text that is counted.
+/// An event is `{ name, type, labels, value, sampleRate }`; a line with several values gives several events. Counters,
+/// and gauges with a sign, are changes: `relative` is true. The value of a set is the text to be counted.
 final class StatsDDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   let framing: Framing
   private var members: [Entry] = []
   private var tags: [(key: Value, value: Value)] = []
-  /// The largest number of tags, and of values, in a line; a line with more is malformed.
+  /// The maximum number of tags, and of values, in a line; a line with more is malformed.
   static let fieldLimit = 1000
 
   init(_ options: DecoderOptions) {
@@ -36,12 +37,12 @@ final class StatsDDecoder: EventDecoder {
     ("c", "counter"), ("g", "gauge"), ("ms", "timer"), ("h", "histogram"), ("d", "distribution"), ("s", "set"),
   ]
 
-  /// Reads the values of a line one after the other, where each has a type.
+  /// Reads the values of a line in which each value has a type, one after another.
   private func readAll(_ line: UnsafeRawBufferPointer, _ offset: Int64, _ arena: Arena, _ rows: RowBatch)
     throws(RejectReason)
   {
     var rest = line
-    // Nil: the rest begins with the name.
+    // Nil: the rest of the line begins with the name.
     var name: UnsafeRawBufferPointer?
     var count = 0
     while let cut = Self.nextValue(rest) {
@@ -54,7 +55,7 @@ final class StatsDDecoder: EventDecoder {
     try read(rest, of: name, offset, arena, rows)
   }
 
-  /// The colon behind a type or a sample rate, with which the next value begins.
+  /// The offset of the colon after a type or a sample rate, which starts the next value.
   private static func nextValue(_ line: UnsafeRawBufferPointer) -> Int? {
     guard let bar = line.offset(of: UInt8(ascii: "|")) else { return nil }
     var start = bar + 1
@@ -71,18 +72,18 @@ final class StatsDDecoder: EventDecoder {
     return nil
   }
 
-  /// - Parameter known: The name of the metric; nil: `line` begins with the name.
+  /// - Parameter known: The name of the metric; nil if `line` begins with it.
   private func read(
     _ line: UnsafeRawBufferPointer, of known: UnsafeRawBufferPointer?, _ offset: Int64, _ arena: Arena, _ rows: RowBatch
   ) throws(RejectReason) {
-    // As if each value followed the name.
+    // Offsets of faults count as if each value followed the name.
     let before = known.map { $0.count + 1 } ?? 0
     func fault(_ expected: String, _ at: Int) -> RejectReason {
       .malformed(.statsd, expected: expected, at: before + at)
     }
     let colon = known == nil ? line.offset(of: UInt8(ascii: ":")) ?? 0 : -1
     guard colon != 0 else { throw fault("a name and ':'", 0) }
-    // Events and service checks of DogStatsD.
+    // Events and service checks of DogStatsD are not metrics.
     if known == nil, line[0] == UInt8(ascii: "_"),
       line.part(0, min(3, line.count)).equals("_sc") || line.part(0, min(3, line.count)).equals("_e{")
     {
@@ -121,7 +122,7 @@ final class StatsDDecoder: EventDecoder {
           throw fault("a time in seconds since 1970", start + 1)
         }
         time = .timestamp(seconds: Int64(number.rounded(.down)), nanoseconds: 0)
-      // Newer clients add further parts.
+      // Newer clients append further parts, which are ignored.
       default: if part.isEmpty { throw fault("'@', '#' or the end", start) }
       }
     }
@@ -131,7 +132,7 @@ final class StatsDDecoder: EventDecoder {
     var from = colon + 1
     while from <= bar {
       var to = from
-      // A set may hold any text.
+      // The value of a set may be any text.
       while to < bar, isSet || line[to] != UInt8(ascii: ":") { to += 1 }
       let text = line.part(from, to)
       values += 1
@@ -171,16 +172,16 @@ final class StatsDDecoder: EventDecoder {
       if tags.count == Self.fieldLimit { throw .tooManyFields(limit: Self.fieldLimit) }
       let colon = tag.offset(of: UInt8(ascii: ":")) ?? tag.count
       let key = Value.string(tag.part(0, colon))
-      // The last of equal tags counts.
+      // If a tag is repeated, its last value counts.
       tags.removeAll { $0.key.rawBytes.equals(key.rawBytes) }
       tags.append((key, colon < tag.count ? .string(tag.part(colon + 1, tag.count)) : .literal("")))
     }
   }
 }
 
-/// Numbers as formats of metrics write them.
+/// Numbers in metric formats.
 enum MetricText {
-  /// Nil: it is not a number. Prometheus also writes `NaN`, `+Inf` and `-Inf`.
+  /// Nil if the text is not a number. `special`: accepts `NaN`, `+Inf` and `-Inf`, which Prometheus writes.
   static func number(_ text: UnsafeRawBufferPointer, special: Bool = false) -> Double? {
     guard let first = text.first, text.count <= 64 else { return nil }
     if special {

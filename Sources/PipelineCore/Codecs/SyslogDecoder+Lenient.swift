@@ -1,6 +1,7 @@
-// Messages of devices that almost follow an RFC: without a priority, with a date of their own, with a number or a name before the date, in
-// another format (CEF, key=value). Recognized parts become members, the rest is `message`, and `guessed` names the members that no RFC makes
-// certain. A message with a priority above 191 or a date that does not exist is rejected.
+// Messages of devices that almost follow an RFC: without a priority, with a nonstandard date, with a number or a name
+// before the date, or in another format (CEF, key=value). Recognized parts become members, the rest is `message`, and
+// `guessed` lists the members that the RFC does not determine. A message with a priority above 191 or a date that does
+// not exist is rejected.
 
 extension SyslogDecoder.Message {
   mutating func readLeniently() throws(RejectReason) {
@@ -12,7 +13,7 @@ extension SyslogDecoder.Message {
     } else {
       try readOldLeniently()
     }
-    // The strict reader refused the message, so something is guessed.
+    // The strict reader rejected the message, so at least one part is guessed.
     if guessed.isEmpty { guessed.append("message") }
     add("guessed", arena.list(guessed.map { .literal($0) }))
   }
@@ -23,7 +24,7 @@ extension SyslogDecoder.Message {
 
   private func isDigit(_ place: Int) -> Bool { place < text.count && text[place] &- 0x30 < 10 }
 
-  /// `<189>`; a message without a priority is a notice of the facility `user` (RFC 3164, 4.3.3).
+  /// Reads `<189>`; a message without a priority is a notice of the facility `user` (RFC 3164, 4.3.3).
   private mutating func readPriority() throws(RejectReason) {
     var end = 1
     var priority = 0
@@ -46,13 +47,13 @@ extension SyslogDecoder.Message {
 
   // MARK: RFC 5424
 
-  /// Whether `-` or a date follows the version 1, as only in RFC 5424.
+  /// Whether the version 1 is followed by `-` or a date, as only in RFC 5424.
   private func isNew(_ start: Int) -> Bool {
     let time = text.part(start, word(start).end)
     return time.count == 1 && time[0] == UInt8(ascii: "-") || isDate(time)
   }
 
-  /// `2026-02-30T...`, whether there is such a day or not.
+  /// Whether the word looks like `2026-02-30T...`, even if there is no such day.
   private func isDate(_ word: UnsafeRawBufferPointer) -> Bool {
     guard word.count >= 11, word[4] == UInt8(ascii: "-"), word[7] == UInt8(ascii: "-"),
       word[10] | 0x20 == UInt8(ascii: "t")
@@ -106,7 +107,7 @@ extension SyslogDecoder.Message {
   // MARK: RFC 3164, and what devices make of it
 
   private mutating func readOldLeniently() throws(RejectReason) {
-    // Cisco: a number of the message, the name of the device, another number: `94: sw1: 000204: `.
+    // Cisco devices write a message number, the name of the device, and another number: `94: sw1: 000204: `.
     var sequence = number(at)
     if let found = sequence { at = found.end }
     var hasHost = false
@@ -139,7 +140,7 @@ extension SyslogDecoder.Message {
     add("message", .string(text.part(at, text.count)))
   }
 
-  /// A number with a colon and a space behind it.
+  /// A number followed by a colon and a space.
   private func number(_ start: Int) -> (value: Int64, end: Int)? {
     var end = start
     var value: Int64 = 0
@@ -151,7 +152,7 @@ extension SyslogDecoder.Message {
     return (value, end + 2)
   }
 
-  /// Reads the date, and a colon behind it; false: there is none.
+  /// Reads the date and a colon after it; false if there is none.
   private mutating func readDate() throws(RejectReason) -> Bool {
     if let found = date(at) {
       add("localTime", .string(text.part(found.start, found.end)))
@@ -168,10 +169,11 @@ extension SyslogDecoder.Message {
     return true
   }
 
-  /// `Feb 28 00:20:10`, also with one space before a single digit, a mark of the clock, a year, a fraction, and a zone that a colon ends.
+  /// Finds `Feb 28 00:20:10`. Accepts one space before a single digit, a clock mark, a year, a fraction, and a zone
+  /// followed by a colon.
   private func date(_ begin: Int) -> (start: Int, end: Int, next: Int)? {
     var start = begin
-    // The clock of the device is not synchronized.
+    // The mark means that the device's clock is not synchronized.
     if start < text.count, text[start] == UInt8(ascii: "*") || text[start] == UInt8(ascii: ".") { start += 1 }
     guard start + 3 < text.count, Self.months.contains(where: { text.part(start, start + 3).equals($0) }),
       text[start + 3] == 0x20
@@ -207,7 +209,7 @@ extension SyslogDecoder.Message {
       _ = digits(9)
     }
     var end = place
-    // A zone; without the colon it would be the name of a host.
+    // A zone; without the colon the word would be the name of a host.
     var zone = place + 1
     while zone < text.count, text[place] == 0x20, (0x41...0x5A).contains(text[zone]), zone - place <= 5 { zone += 1 }
     if zone > place + 2, zone < text.count, text[zone] == UInt8(ascii: ":") { end = zone }
@@ -216,7 +218,7 @@ extension SyslogDecoder.Message {
     return (start, end, next)
   }
 
-  /// Whether a word with a colon behind it names a program, and not a format, as `CEF:0|` does.
+  /// Whether a word followed by a colon names a program rather than a format, as `CEF:0|` does.
   private func isProgram(_ word: UnsafeRawBufferPointer) -> Bool {
     guard let first = word.first, (first | 0x20) &- 0x61 < 26 else { return false }
     return word.allSatisfy { byte in

@@ -1,4 +1,4 @@
-/// The names of facilities and severities (RFC 5424, 6.2.1), by their numbers.
+/// The names of facilities and severities (RFC 5424, 6.2.1), at the indexes of their numbers.
 package enum SyslogNames {
   package static let facilities: [StaticString] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
@@ -9,23 +9,23 @@ package enum SyslogNames {
     "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug",
   ]
 
-  /// The number of a name; nil: there is none.
+  /// The number of a name; nil if there is no such name.
   static func number(of name: UnsafeRawBufferPointer, in names: [StaticString]) -> Int? {
     names.firstIndex { name.equals($0) }
   }
 }
 
-/// `syslog`: each line or message is a message of RFC 5424 or RFC 3164, which its first bytes determine.
+/// `syslog`: each line or message is a message of RFC 5424 or RFC 3164; its first bytes show which.
 ///
-/// In messages of RFC 3164 the host may be missing, as in those of local programs, and the date may be one of RFC 3339. A message that violates
-/// its RFC is read leniently (`SyslogDecoder+Lenient.swift`), with the names of the guessed members as `guessed`; with `strict` the message is
-/// rejected with the offset of the error.
+/// In messages of RFC 3164 the host may be missing, as in those of local programs, and the date may have the format of
+/// RFC 3339. A message that violates its RFC is read leniently (`SyslogDecoder+Lenient.swift`), and `guessed` has the
+/// names of the guessed members; with `strict` it is rejected, with the offset of the error.
 final class SyslogDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
   let framing: Framing
   private let isStrict: Bool
   private let members = ScratchBuffer<Entry>()
-  /// The largest number of structured data parameters; a message with more is malformed.
+  /// The maximum number of structured data parameters; a message with more is malformed.
   static let parameterLimit = 1000
 
   init(_ options: DecoderOptions) {
@@ -39,7 +39,7 @@ final class SyslogDecoder: EventDecoder {
   ) {
     var text = slab.bytes.part(range.lowerBound, range.upperBound)
     guard framing == .lines else {
-      // Some senders end datagrams as they end lines.
+      // Some senders end datagrams as if they were lines.
       while let last = text.last, last == 0x0A || last == 0 { text = text.part(0, text.count - 1) }
       if !text.isEmpty { read(text, offset, arena, rows) }
       return
@@ -70,13 +70,13 @@ final class SyslogDecoder: EventDecoder {
     rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: offset)
   }
 
-  /// One message, while it is read.
+  /// The parser of one message.
   struct Message {
     let text: UnsafeRawBufferPointer
     let arena: Arena
     private let members: ScratchBuffer<Entry>
     var at = 0
-    /// The members that the message does not give in the form of its RFC.
+    /// The members that were not written as the message's RFC requires.
     var guessed: [StaticString] = []
 
     init(_ text: UnsafeRawBufferPointer, _ arena: Arena, _ members: ScratchBuffer<Entry>) {
@@ -117,7 +117,7 @@ final class SyslogDecoder: EventDecoder {
       }
     }
 
-    /// `priority`: below 192.
+    /// `priority` must be below 192.
     func add(priority: Int) {
       add("facility", .literal(SyslogNames.facilities[priority >> 3]))
       add("severity", .literal(SyslogNames.severities[priority & 7]))
@@ -148,7 +148,7 @@ final class SyslogDecoder: EventDecoder {
       add("message", .string(message))
     }
 
-    /// Printable ASCII, and the space behind it; nil: it is `-`.
+    /// Reads printable ASCII and the space after it; nil if the field is `-`.
     private mutating func field(
       _ most: Int, _ expected: StaticString
     ) throws(RejectReason) -> UnsafeRawBufferPointer? {
@@ -187,7 +187,7 @@ final class SyslogDecoder: EventDecoder {
           let key = Value.string(try name("the name of a parameter"))
           try take(UInt8(ascii: "="), "'=' and a value")
           let value = try quoted()
-          // A name may stand several times: its values are a list.
+          // A name may occur several times: its values become a list.
           if let index = parameters.firstIndex(where: { $0.key.rawBytes.equals(key.rawBytes) }) {
             let earlier = parameters[index].value
             let values = earlier.is(.list) ? Array(earlier.elements) : [earlier]
@@ -214,7 +214,7 @@ final class SyslogDecoder: EventDecoder {
       return text.part(start, at)
     }
 
-    /// A text in quotes, where `\` escapes a quote, a `\` and a `]`.
+    /// Reads a text in quotes, where `\` escapes a quote, a `\` and a `]`.
     private mutating func quoted() throws(RejectReason) -> Value {
       try take(UInt8(ascii: "\""), "'\"' and a value")
       let start = at
@@ -255,7 +255,7 @@ final class SyslogDecoder: EventDecoder {
     private mutating func readOld() throws(RejectReason) {
       let start = at
       if isShortDate {
-        // It has neither a year nor a zone, so it is not an instant.
+        // The date has neither a year nor a zone, so it is not an instant.
         add("localTime", .string(text.part(start, start + 15)))
         at += 15
       } else {
@@ -271,7 +271,8 @@ final class SyslogDecoder: EventDecoder {
       add("message", .string(text.part(at, text.count)))
     }
 
-    /// A host and the name of the program, or the latter only: it comes first, and a ':' or a process ID ends it.
+    /// Reads a host and the name of the program, or only the latter: a word that a ':' or a process ID ends names a
+    /// program.
     mutating func readHostAndTag() {
       let first = word(at)
       if !first.isTag, first.end > at {

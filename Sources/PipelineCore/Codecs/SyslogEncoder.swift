@@ -2,20 +2,22 @@
 package struct SyslogEncoding: Sendable, Equatable {
   /// RFC 3164 instead of RFC 5424.
   package var isOld = false
-  /// Defaults for events without these parts: the numbers of facility and severity, and texts for the header; empty: none.
+  /// Defaults for events without these parts: facility and severity as numbers, and texts for the header; an empty text
+  /// means none.
   package var facility = 1
   package var severity = 6
   package var hostname = ""
   package var appname = ""
-  /// Line feeds in a message are written as `\n`, because they would end it.
+  /// Whether messages are lines: line feeds in a message are then written as `\n`, because they would end it.
   package var isLine = false
   package init() {}
 }
 
-/// Writes events as messages of RFC 5424 or RFC 3164, in the form in which `decode: syslog` reads them.
+/// Writes events as messages of RFC 5424 or RFC 3164, in the form that `decode: syslog` reads.
 ///
-/// A map has the parts of the message by their names; without `message` the whole event is the message, as JSON. Any other event is the
-/// message itself. Characters that a part cannot contain become `_`, and parts longer than the RFC allows are cut.
+/// The members of a map are the parts of the message; without `message` the whole event is the message, as JSON. Any
+/// other event is itself the message. Characters that a part cannot contain become `_`, and parts longer than the RFC
+/// allows are truncated.
 package final class SyslogEncoder: EventEncoder {
   private let options: SyslogEncoding
   private let parser = JSONParser()
@@ -63,7 +65,7 @@ package final class SyslogEncoder: EventEncoder {
     "hostname", "appname", "procid", "msgid", "structuredData", "facilityCode", "severityCode",
   ]
 
-  /// Whether the map has any part of a message beside its priority and time.
+  /// Whether the map has any part of a message besides priority and time.
   private func isRead(_ value: Value) -> Bool {
     value.entries.contains { entry in Self.headerNames.contains { entry.key.rawBytes.equals($0) } }
   }
@@ -114,7 +116,7 @@ package final class SyslogEncoder: EventEncoder {
 
   private func appendNew(_ parts: Parts, _ output: OutputBuffer) {
     output.append("1 ")
-    // The RFC allows microseconds.
+    // The RFC allows no more than microseconds.
     JSONWriter.appendTimestamp(
       seconds: parts.time.seconds, nanoseconds: parts.time.nanoseconds / 1000 * 1000, to: output)
     appendField(parts.hostname, options.hostname, 255, output)

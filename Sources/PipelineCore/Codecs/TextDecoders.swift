@@ -1,4 +1,4 @@
-/// `text` of streams, `lines`: each line is a string, without its line feed or CRLF. Empty lines count.
+/// `text` of streams, and `lines`: each line is a string, without its line feed or CRLF. Empty lines are events too.
 final class LineDecoder: EventDecoder {
   private let invalidUTF8: InvalidUTF8
 
@@ -47,7 +47,7 @@ final class WholeDecoder: EventDecoder {
   }
 }
 
-/// `bytes`: each piece of input is an event, unchanged and unchecked.
+/// `bytes`: each range of the input is an event, unchanged and unchecked.
 final class BytesDecoder: EventDecoder {
   var framing: Framing { .chunks }
 
@@ -76,7 +76,7 @@ private func appendText(
 }
 
 extension InvalidUTF8 {
-  /// The line, repaired if these rules say so; nil if the row was rejected.
+  /// The line, repaired if `invalidUTF8` says so; nil if the row was rejected.
   func admit(
     _ line: UnsafeRawBufferPointer, offset: Int64, _ arena: Arena, _ rows: RowBatch
   ) -> UnsafeRawBufferPointer? {

@@ -409,7 +409,7 @@ struct YAMLFormatter {
     return length <= Self.width ? text : nil
   }
 
-  /// The value on one line, with anchor and tag; nil: that is not possible.
+  /// The value on one line, with anchor and tag; nil if that is impossible.
   private func inline(_ node: YAMLLayoutNode) -> [UInt8]? {
     let head = node.properties.isEmpty ? [] : Array(bytes[node.properties])
     func with(_ text: [UInt8]) -> [UInt8] { head.isEmpty || text.isEmpty ? head + text : head + [0x20] + text }

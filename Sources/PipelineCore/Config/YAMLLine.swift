@@ -85,7 +85,7 @@ struct YAMLLine {
   var isBlank: Bool { first >= contentEnd && key == nil }
   /// The column of the key or of an item's content; from 1, in code points.
   var column: Int { source.position(at: first).column }
-  /// The column where the line starts, including the dash of an item.
+  /// The column of the first character that is not blank, which may be the dash of an item.
   var indentColumn: Int {
     let blank = source.bytes[start..<end].firstIndex { $0 != 0x20 && $0 != 0x09 } ?? end
     return source.position(at: blank).column
