@@ -6,7 +6,7 @@ enum ASCII {
     (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7A || byte == 0x5F
   }
 
-  /// Whether a byte stands for itself everywhere in a URL (RFC 3986, unreserved): letters, digits and `-._~`.
+  /// Whether a byte needs no escape anywhere in a URL (RFC 3986, unreserved): letters, digits and `-._~`.
   @inline(__always)
   static func isUnreserved(_ byte: UInt8) -> Bool {
     isLetterOrUnderscore(byte) || isDigit(byte) || byte == 0x2D || byte == 0x2E || byte == 0x7E
@@ -16,7 +16,7 @@ enum ASCII {
   @inline(__always)
   static func hexDigit(_ number: UInt8) -> UInt8 { number < 10 ? 0x30 + number : 0x37 + number }
 
-  /// The value of a hexadecimal digit; nil if it is none.
+  /// The value of a hexadecimal digit; nil for any other byte.
   static func hexValue(_ byte: UInt8) -> UInt32? {
     switch byte {
     case 0x30...0x39: UInt32(byte - 0x30)
@@ -28,7 +28,8 @@ enum ASCII {
 }
 
 extension Sequence<UInt8> {
-  /// Whether the text contains `{{`, without which it is not a template. Faster than the standard library's search, which prepares a table.
+  /// Whether the text contains `{{`; without it, the text is not a template. Faster than the standard library's search,
+  /// which prepares a table.
   var hasOpeningBraces: Bool {
     var followsBrace = false
     for byte in self {

@@ -11,13 +11,13 @@ public final class Arena {
   private var chunk: UnsafeMutableRawPointer
   private var used = 0
   private var capacity: Int
-  /// Full chunks, and allocations too large for a chunk; freed by `reset`.
+  /// Full chunks, and allocations too large for a chunk; `reset` frees them.
   private var retired: [UnsafeMutableRawPointer] = []
   /// Objects that must live as long as the values of this turn: batches and origins.
   private var kept: [AnyObject] = []
-  /// Bytes allocated since the last reset, for limits and for tests.
+  /// Bytes allocated since the last reset, for limits and tests.
   package private(set) var allocated = 0
-  /// Set to zero whenever the arena takes more memory from the system, for a limiter.
+  /// Set to zero whenever the arena takes more memory from the system, so that a limiter looks at it.
   var attention: UnsafeMutablePointer<Int>?
 
   private static let chunkSize = 64 << 10
@@ -70,7 +70,7 @@ public final class Arena {
   @inline(__always)
   func adopt(_ memory: UnsafeMutableRawPointer) { retired.append(memory) }
 
-  /// The memory taken out of an arena: its values are valid as long as this object lives.
+  /// Memory taken out of an arena: its values are valid as long as this object lives.
   final class DetachedMemory {
     private let memory: [UnsafeMutableRawPointer]
     private let kept: [AnyObject]
@@ -83,7 +83,7 @@ public final class Arena {
     deinit { for chunk in memory { free(chunk) } }
   }
 
-  /// Takes out everything allocated since the last reset, so that it outlives the next one.
+  /// Takes out everything allocated since the last reset, which then survives the next one.
   func detach() -> DetachedMemory {
     let detached = DetachedMemory(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
     if used > 0 || !retired.isEmpty {
@@ -109,7 +109,7 @@ public final class Arena {
     allocated = 0
   }
 
-  /// In debug builds, overwrites the freed memory, so that late readers are noticed.
+  /// In debug builds, overwrites the freed memory, so that a use after free is noticed.
   @inline(__always)
   private func poison() {
     #if DEBUG

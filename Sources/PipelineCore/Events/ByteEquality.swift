@@ -2,7 +2,7 @@
   import Glibc
 #endif
 
-/// Whether `count` bytes are equal; short texts, such as most keys, are compared without a call.
+/// Whether `count` bytes are equal; short texts, as most keys are, are compared without a call.
 @inline(__always)
 func areEqual(_ a: UnsafeRawPointer, _ b: UnsafeRawPointer, _ count: Int) -> Bool {
   if count > 16 { return count > 32 ? memcmp(a, b, count) == 0 : areEqualHalves(a, b, count) }

@@ -8,11 +8,11 @@ public final class Origin: Sendable {
   package let path: String?
   /// The wall-clock time when the batch was read, in nanoseconds since 1970.
   package let receivedAt: Int64
-  /// Further facts from the source, a map; `meta.NAME` in expressions.
+  /// Further facts from the source, as a map; `meta.NAME` in expressions.
   package let fields: OwnedValue
-  /// Answers the request that contained the events, if it waits for an answer.
+  /// Answers the request that contained the events, if the sender waits for an answer.
   package let reply: (any ReplyTarget)?
-  /// Names the events; nil: the pipeline does not use names, or the events have none.
+  /// Names the events; nil if the pipeline does not use names or the events have none.
   package let identity: EventIdentity?
 
   package init(
@@ -27,35 +27,37 @@ public final class Origin: Sendable {
     self.reply = reply
   }
 
-  /// The same origin without a waiting request.
+  /// The same origin, but without a request to answer.
   var withoutReply: Origin {
     reply == nil ? self : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields, identity: identity)
   }
 
-  /// The same origin for one event with this name.
+  /// The same origin for a single event with this name.
   package func with(_ identity: EventIdentity) -> Origin {
     Origin(
       source: source, path: path, receivedAt: receivedAt, fields: fields, reply: reply, identity: identity)
   }
 
-  /// The origin of events without a source: values of tests, folds, combinations.
+  /// The origin of events without a source: values in tests, folds, combinations.
   package static let none = Origin(source: "")
 }
 
-/// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique in its pipeline.
+/// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique within
+/// its pipeline.
 package enum EventIdentity: Sendable, Equatable {
-  /// The name of a source, a file or a request. With its position, each event of it has a name of its own.
+  /// The name of a source, a file or a request. Together with its position, each event of it has a unique name.
   case origin(String)
-  /// The origin of one event: its whole name.
+  /// An origin with a single event, whose whole name this is.
   case event(String)
 }
 
-/// Takes the answer to an event: the HTTP request that `httpServer` received.
+/// Sends the answer to an event, such as an HTTP request that `httpServer` received.
 package protocol ReplyTarget: AnyObject, Sendable {
-  /// Answers. Only the first answer counts; returns whether this was it. May be called on any thread.
+  /// Sends an answer. Only the first one counts; returns whether this was it. May be called on any thread.
   @discardableResult
   func reply(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool
-  /// The next execution of the pipeline answers, so the end of this one need not wait for the answer. May be called on any thread.
+  /// Leaves the answer to the next execution of the pipeline, so that this one can end without waiting for it. May be
+  /// called on any thread.
   func handOver()
 }
 
@@ -71,7 +73,7 @@ public struct Event {
   package var key: Value
   /// The origin. The turn keeps it alive.
   package var origin: Unmanaged<Origin>
-  /// The position in the origin: byte offset of a line, number of a tick; -1: none.
+  /// The position in the origin: byte offset of a line, number of a tick; -1 if there is none.
   package var position: Int64
 
   @inline(__always)
@@ -101,8 +103,8 @@ public struct Event {
 
   private static let none = Unmanaged.passUnretained(Origin.none)
 
-  /// The name of the event, reproducible when it is read or delivered again; nil: it has none, or the pipeline does not use names
-  /// (``Execution/namesEvents``).
+  /// The name of the event, which is the same when the event is read or delivered again; nil if it has none or the
+  /// pipeline does not use names (``Execution/namesEvents``).
   package var id: String? {
     origin._withUnsafeGuaranteedRef { origin in
       switch origin.identity {
@@ -113,14 +115,14 @@ public struct Event {
     }
   }
 
-  /// Adds the parts of ``id``; false: the event has no name.
+  /// Adds the parts of ``id``; false if the event has no name.
   func addID(to print: inout Fingerprint) -> Bool {
     origin._withUnsafeGuaranteedRef { origin in
       switch origin.identity {
       case nil: return false
       case .event(let name):
         print.add(name.utf8)
-        // No position: names of both kinds differ, and each ends where eight bytes follow.
+        // A value that no position has: names of the two kinds must differ, and eight bytes must end each.
         print.add(UInt64.max)
       case .origin(let name):
         guard position >= 0 else { return false }
@@ -135,10 +137,10 @@ public struct Event {
   @inline(__always)
   public func with(_ value: Value) -> Event { Event(value, key: key, from: origin, position: position) }
 
-  /// The same event from another origin.
+  /// The same event with another origin.
   func with(_ origin: Origin) -> Event { Event(value, key: key, origin: origin, position: position) }
 
-  /// The same event with a value that was written a moment ago: see `rx_value_by_words`.
+  /// The same event, with a value that was written just before: see `rx_value_by_words`.
   @inline(__always)
   var copied: Event { Event(rx_value_by_words(value), key: key, from: origin, position: position) }
 }
@@ -167,7 +169,7 @@ public struct OwnedEvent: @unchecked Sendable {
     position = event.position
   }
 
-  /// Replaces the content; values returned before stay valid until the end of the turn.
+  /// Replaces the content; values returned earlier stay valid until the end of the turn.
   package mutating func assign(_ event: Event, retiring arena: Arena) {
     value.assign(event.value, retiring: arena)
     key.assign(event.key, retiring: arena)
@@ -178,7 +180,7 @@ public struct OwnedEvent: @unchecked Sendable {
     position = event.position
   }
 
-  /// The value alone; valid as long as `event` is.
+  /// Only the value; valid as long as `event` is.
   var heldValue: Value { value.value }
 
   /// Keeps everything that this event points to alive until the end of the turn.
@@ -188,7 +190,7 @@ public struct OwnedEvent: @unchecked Sendable {
     arena.keep(origin)
   }
 
-  /// The event; valid as long as this `OwnedEvent` lives and is not assigned to.
+  /// The event; valid until this `OwnedEvent` is freed or assigned to.
   public var event: Event {
     Event(value.value, key: key.value, origin: origin, position: position)
   }

@@ -1,6 +1,6 @@
 /// A path to a field inside objects: `user.name`. A backslash before a dot makes it part of a name.
 ///
-/// Immutable. The names are in raw memory, so that an event avoids retain and release.
+/// Immutable. The names are in raw memory, so that reading them avoids retain and release.
 package final class FieldPath: @unchecked Sendable {
   package let text: String
   private let names: UnsafeMutableBufferPointer<Value>
@@ -38,7 +38,7 @@ package final class FieldPath: @unchecked Sendable {
   var components: [String] { names.map { String(decoding: $0.rawBytes, as: UTF8.self) } }
 
   /// `value` with the field replaced or added; missing objects on the path are created. Nil if a value on the path is
-  /// no object.
+  /// not an object.
   package func set(_ new: Value, in value: Value, _ json: JSONParser, _ arena: Arena) -> Value? {
     set(new, in: value, 0, json, arena)
   }

@@ -1,4 +1,4 @@
-/// FNV-1a, 64 bits: detects damage, not attacks.
+/// FNV-1a, 64 bits: detects accidental changes, not attacks.
 package struct Fingerprint {
   package private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 

@@ -43,7 +43,7 @@ package struct JSONFailure: Error, Sendable, Equatable {
       offset: Int(truncatingIfNeeded: failure.offset), isAtEnd: failure.at_end)
   }
 
-  /// Reads the failure from an `.error` value made by a JSON reader; nil for other values.
+  /// The failure in an `.error` value of a JSON reader; nil for other values.
   package init?(_ value: Value) {
     guard value.isError, value.aux == UInt16(RX_ERROR_JSON) else { return nil }
     self.init(
@@ -58,7 +58,7 @@ package struct JSONFailure: Error, Sendable, Equatable {
       aux: UInt16(RX_ERROR_JSON))
   }
 
-  /// The same failure for a text that contains this one, `distance` bytes after its start.
+  /// The same failure, for a text that contains this one `distance` bytes after its start.
   package func moved(by distance: Int) -> JSONFailure {
     JSONFailure(reason, offset: offset &+ distance, isAtEnd: isAtEnd)
   }

@@ -5,25 +5,25 @@ import CJSON
 /// Keeps its working memory between documents. Not thread-safe: one per executor.
 ///
 /// What the standard leaves open:
-/// - A number without `.`, `e` and `E` is an int if it fits Int64, else a uint if it fits UInt64, else a
-///   double. `-0` is the double -0.0. `1e400` is infinite, `1e-400` is 0. A double that would be written with other
-///   bytes than it was read from knows its text (``Value/hasNumberText``).
+/// - A number without `.`, `e` and `E` is an int if it fits Int64, else a uint if it fits UInt64, else a double. `-0`
+///   is the double -0.0. `1e400` is infinite, `1e-400` is 0. A double keeps its text (``Value/hasNumberText``) if it
+///   would otherwise be written with other bytes than it was read from.
 /// - Of members with equal keys the first counts; ``parse(_:into:)`` drops the others. Keys are equal when
 ///   their bytes are, after escapes are resolved.
 /// - Half of a surrogate pair (`"\ud83d"`) is legal; resolving the escape gives U+FFFD.
-/// - A string with backslashes keeps them and is flagged ``Value/isEscaped``, so that it can be written out
-///   as it came; ``unescape(_:into:)`` resolves them. Keys of maps never carry the flag.
-/// - A byte order mark is no white space here; decoders skip it.
+/// - A string with backslashes keeps them and is flagged ``Value/isEscaped``, so that it can be written unchanged;
+///   ``unescape(_:into:)`` resolves them. Keys of maps never carry the flag.
+/// - A byte order mark is not white space here; decoders skip it.
 ///
-/// Strings, JSON text and texts of numbers in results point into the text, which must stay alive and unchanged with them. No
-/// byte outside the text is read.
+/// Strings, JSON text and texts of numbers in results point into the parsed text, which must stay alive and unchanged
+/// as long as they are used. No byte outside the text is read.
 package final class JSONParser {
   private let parser: OpaquePointer
   /// The limits of documents.
   package let limits: JSONLimits
   private let shimLimits: rx_json_limits
-  /// The row whose tokens are already known, while its source emits it; an optional shortcut for ``Projection``. The
-  /// setter clears it before the text or the tokens change.
+  /// The row whose tokens are already known, set while its source emits it; an optional shortcut for ``Projection``.
+  /// The setter must clear it before the text or the tokens change.
   let indexed: UnsafeMutablePointer<rx_lines_row>
 
   package init(limits: JSONLimits = JSONLimits()) {
@@ -39,8 +39,8 @@ package final class JSONParser {
     indexed.deallocate()
   }
 
-  /// Parses a whole document: maps and lists in `arena`, everything checked. An `.error` value says why the text is no
-  /// document (``JSONFailure/init(_:)-(Value)``).
+  /// Parses a whole document, with maps and lists in `arena`, and checks all of it. An `.error` value says why the text
+  /// is not a document (``JSONFailure/init(_:)-(Value)``).
   package func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
     parse(text, shimLimits, into: arena)
   }
@@ -57,13 +57,13 @@ package final class JSONParser {
       let memory = arena.allocate(Int(size))
       if rx_json_build(parser, base, trimmed.count, limits, memory, &value, &failure) { return value }
     }
-    // Offsets count from the start of the whole text.
+    // Validating again gives the offset from the start of the whole text.
     return (validate(text) ?? JSONFailure(failure)).value
   }
 
   /// How thoroughly ``open(_:checking:)`` checks maps and lists.
   package enum Check: String, Sendable, CaseIterable {
-    /// UTF-8, closed strings, balanced brackets, nothing after the end. Reading a part finds the faults inside it.
+    /// UTF-8, closed strings, balanced brackets, nothing after the end. Faults inside a part are found when it is read.
     case outline
     /// The whole grammar and the limits.
     case everything
@@ -92,8 +92,8 @@ package final class JSONParser {
     return valid ? nil : JSONFailure(failure)
   }
 
-  /// Parses JSON text into a list or a map, deeply; an `.error` value if the text is malformed. Any other value is
-  /// returned unchanged. The number of fields was limited when the text was read.
+  /// Parses JSON text into a list or a map, nested ones included; an `.error` value if the text is malformed. Any other
+  /// value is returned unchanged. The number of fields was limited when the text was read.
   package func expand(_ value: Value, into arena: Arena) -> Value {
     guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
     return parse(value.rawBytes, rx_json_limits(depth: shimLimits.depth, fields: .max), into: arena)
@@ -145,7 +145,7 @@ extension JSONParser {
     return .string(UnsafeRawBufferPointer(start: memory, count: count))
   }
 
-  /// Reads the whole `text`, which must outlive the value, as one JSON number; nil if it is none.
+  /// Reads the whole `text`, which must outlive the value, as one JSON number; nil if it is not a number.
   package static func number(_ text: UnsafeRawBufferPointer) -> Value? {
     var value = Value.null
     return rx_json_number(text.baseAddress?.assumingMemoryBound(to: CChar.self), text.count, &value)
@@ -153,7 +153,7 @@ extension JSONParser {
   }
 }
 
-/// Checks UTF-8 on bytes.
+/// Checks bytes for valid UTF-8.
 package enum UTF8Text {
   /// Whether all of `text` is UTF-8.
   @inline(__always)

@@ -1,7 +1,7 @@
 /// Finds the length of values as JSON text without writing all of it.
 ///
-/// Text that is JSON already has its length; of lists and maps at most 256 values are visited, and of a string 4 KiB. The rest is assumed to be like
-/// that. Not thread-safe.
+/// The length of existing JSON text is known; at most 256 values of lists and maps are visited, and 4 KiB of a string.
+/// The rest is assumed to be similar. Not thread-safe.
 final class JSONSize {
   private static let mostValues = 256
   private static let mostBytes = 4 << 10
@@ -43,7 +43,7 @@ final class JSONSize {
     }
   }
 
-  /// The size of all elements, if `seen` of them have this size.
+  /// The extrapolated size of `count` elements, of which `seen` have this size.
   private static func whole(_ size: Int, _ seen: Int, _ count: Int) -> Int {
     seen == count || seen == 0 ? size : Int(clamping: Int64(Double(size) / Double(seen) * Double(count)))
   }

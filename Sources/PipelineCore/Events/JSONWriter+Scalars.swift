@@ -2,7 +2,7 @@ import CJSON
 
 /// The text of scalars, shared by all formats.
 extension JSONWriter {
-  /// Appends all digits.
+  /// Appends the number in decimal.
   @inline(__always)
   package static func appendInt(_ number: Int64, to output: OutputBuffer) {
     output.append(count: 20) {
@@ -10,7 +10,7 @@ extension JSONWriter {
     }
   }
 
-  /// Appends all digits.
+  /// Appends the number in decimal.
   @inline(__always)
   package static func appendUInt(_ number: UInt64, to output: OutputBuffer) {
     output.append(count: 20) {
@@ -33,7 +33,7 @@ extension JSONWriter {
     }
   }
 
-  /// Base64 (RFC 4648) with padding.
+  /// Appends base64 (RFC 4648) with padding.
   package static func appendBase64(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     func digit(_ six: UInt32) -> UInt8 {
       let six = UInt8(truncatingIfNeeded: six & 63)
@@ -64,7 +64,7 @@ extension JSONWriter {
     }
   }
 
-  /// RFC 3339 in UTC with as many fraction digits as needed: `2026-01-31T08:00:00.5Z`.
+  /// Appends RFC 3339 in UTC with as many fraction digits as needed: `2026-01-31T08:00:00.5Z`.
   package static func appendTimestamp(seconds: Int64, nanoseconds: UInt32, to output: OutputBuffer) {
     let day = seconds.quotientFloored(by: 86_400)
     let second = seconds &- day &* 86_400
@@ -90,7 +90,7 @@ extension JSONWriter {
     output.append(UInt8(ascii: "Z"))
   }
 
-  /// Decimal seconds with as many fraction digits as needed: `1.5s`, `-0.25s`, `3600s`.
+  /// Appends decimal seconds with as many fraction digits as needed: `1.5s`, `-0.25s`, `3600s`.
   package static func appendDuration(nanoseconds: Int64, to output: OutputBuffer) {
     let magnitude = nanoseconds.magnitude
     if nanoseconds < 0 { output.append(UInt8(ascii: "-")) }
@@ -111,7 +111,7 @@ extension JSONWriter {
     appendDigits(UInt64(rest), digits, to: output)
   }
 
-  /// The last `count` digits of `number`, with leading zeros.
+  /// Appends the last `count` digits of `number`, with leading zeros.
   private static func appendDigits(_ number: UInt64, _ count: Int, to output: OutputBuffer) {
     output.append(count: count) { target in
       var rest = number

@@ -17,24 +17,26 @@ import CJSON
 /// | duration | seconds: `1.5s` |
 /// | type | its name |
 /// | key of a map | strings as they are; int, uint and bool as their text |
-/// | JSON text, strings with escapes | as they came; where one line is wanted, without line breaks between tokens |
+/// | JSON text, strings with escapes | unchanged; in compact layout, without line breaks between tokens |
 ///
-/// JSON text is usually not checked completely when it is read. It is when it is written, unless it is known to be well formed
-/// (``Value/isChecked``): what is malformed never leaves as JSON (``EncodingFailure/malformed``). Only a line of a stream of lines is passed on as
-/// it came (``appendAsItCame(_:to:layout:)``), where one that is malformed spoils nothing else.
+/// JSON text is usually not checked completely when it is read. It is checked when it is written, unless it is known to
+/// be well formed (``Value/isChecked``): malformed text is never written as JSON (``EncodingFailure/malformed``). The
+/// exception is a line of a stream of lines, which is written unchanged (``appendAsItCame(_:to:layout:)``), because a
+/// malformed line cannot affect others.
 package enum JSONWriter {
   /// The layout of the text.
   package enum Layout: Sendable, Equatable {
     /// One line, without added white space.
     case compact
-    /// One member or element a line, `indent` spaces a level.
+    /// One member or element per line, `indent` spaces per level.
     case pretty(indent: Int)
   }
 
-  /// The deepest nesting: input is limited to less, so deeper values come from a fold that grows without end.
+  /// The deepest nesting: input is limited to less, so only a fold that grows without end reaches it.
   static let depthLimit = 512
 
-  /// Appends the JSON text of `value`, in which all is well formed. On failure returns the reason and removes the appended text.
+  /// Appends the JSON text of `value`, which is always well formed. On failure removes the appended text and returns
+  /// the reason.
   @discardableResult
   package static func append(
     _ value: Value, to output: OutputBuffer, layout: Layout = .compact
@@ -42,8 +44,8 @@ package enum JSONWriter {
     fault(of: value, output) ?? appendAsItCame(value, to: output, layout: layout)
   }
 
-  /// The same, but a value that is JSON text as a whole is not checked: for a line of a stream of lines, which its reader judges, and for texts that
-  /// are no output. JSON text within it is checked.
+  /// Like ``append(_:to:layout:)``, but does not check a value that is JSON text as a whole: for a line of a stream of
+  /// lines, which its reader checks, and for texts that are not output. JSON text within the value is checked.
   @discardableResult
   @inline(__always)
   package static func appendAsItCame(
@@ -56,14 +58,15 @@ package enum JSONWriter {
     return appendSlow(value, to: output, layout: layout)
   }
 
-  /// Why a value cannot be written as it came; nil: it can. Parts of a list or a map are checked when they are written.
+  /// Why a value cannot be written unchanged; nil if it can. Parts of a list or a map are checked when they are
+  /// written.
   @inline(__always)
   private static func fault(of value: Value, _ output: OutputBuffer) -> EncodingFailure? {
     guard value.is(.jsonMap) || value.is(.jsonList), !value.isChecked else { return nil }
     return output.checker.validate(value.rawBytes) == nil ? nil : .malformed
   }
 
-  /// Appends a value for a reader who is to see what came: its text as a string where it is malformed.
+  /// Appends a value for a person who needs to see the input: malformed text is shown as a string.
   @discardableResult
   package static func appendShown(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let failure = append(value, to: output)
@@ -73,7 +76,7 @@ package enum JSONWriter {
     return withExtendedLifetime(text) { append(.string(text.bytes), to: output) }
   }
 
-  /// Appends a value as it came, with all that is in it.
+  /// Appends a value without checking any of its JSON text.
   package static func appendUnchecked(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let checked = output.checksParts
     output.checksParts = false
@@ -224,7 +227,7 @@ package enum JSONWriter {
     return nil
   }
 
-  /// Appends what precedes a member's value on one line.
+  /// Appends the comma, if any, and the key of a member on one line.
   @inline(__always)
   private static func writeMember(_ key: Value, isFirst: Bool, _ output: OutputBuffer) -> EncodingFailure? {
     if key.is(.string), key.isPlain, let start = key.pointer {
@@ -289,7 +292,7 @@ package enum JSONWriter {
     output.append(UInt8(ascii: "\""))
   }
 
-  /// Appends the bytes of a string, without quotes, escapes resolved.
+  /// Appends the bytes of a string, without quotes and with its escapes resolved.
   @inline(__always)
   package static func appendUnescaped(_ value: Value, to output: OutputBuffer) {
     guard value.isEscaped, value.length > 0 else {
@@ -355,7 +358,7 @@ package enum JSONWriter {
 
   @inline(__always)
   private static func hasLineBreaks(_ bytes: UnsafeRawBufferPointer, _ start: UnsafeRawPointer) -> Bool {
-    // Most text has no byte below a space.
+    // Most text has no byte below that of a space.
     rx_json_least_byte(start.assumingMemoryBound(to: CChar.self), bytes.count) < 0x20
       && (memchr(start, 0x0A, bytes.count) != nil || memchr(start, 0x0D, bytes.count) != nil)
   }
@@ -399,7 +402,7 @@ package enum JSONWriter {
           at += 1
         } else {
           depth += 1
-          // Text checked only in outline may be nested deeper than indentation makes sense.
+          // Text that was checked only in outline may be nested more deeply than indentation is useful.
           appendLineBreak(to: output, spaces: indent * min(depth, depthLimit))
         }
       case UInt8(ascii: "}"), UInt8(ascii: "]"):

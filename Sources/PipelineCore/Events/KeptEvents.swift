@@ -6,10 +6,10 @@ import CJSON
 
 /// A queue of kept events, oldest first.
 ///
-/// Events are packed into chunks of memory, each text after its record, so that an event needs no allocation of its
-/// own. A record never moves. Removed events stay valid until the end of the turn. Not thread-safe.
+/// Events are packed into chunks of memory, the texts of each after its record, so that an event needs no allocation of
+/// its own. A record never moves. Removed events stay valid until the end of the turn. Not thread-safe.
 final class KeptEvents {
-  /// One event, with data of its owner.
+  /// One event, with data of the queue's owner.
   struct Record {
     /// When the event is to be removed.
     var due: Instant
@@ -20,7 +20,7 @@ final class KeptEvents {
     var sibling: Pointer?
 
     fileprivate(set) var value: Value
-    /// The part of the value that expressions read: a map of these fields, or the value itself.
+    /// The part of the value that expressions read: a map of these fields, or the whole value.
     fileprivate(set) var seen: Value
     fileprivate var key: Value
     /// Retained by the chunk.
@@ -38,12 +38,12 @@ final class KeptEvents {
     let start: UnsafeMutableRawPointer
     let capacity: Int
     @exclusivity(unchecked) var used = 0
-    /// How many of its events have not been removed.
+    /// The number of its events that have not been removed.
     @exclusivity(unchecked) var live = 0
     /// The origins of its events; the last one belongs to the newest event.
     @exclusivity(unchecked) var origins: [Origin] = []
 
-    /// The bytes that were populated in advance; access to the rest causes page faults.
+    /// The bytes that were populated in advance; the first access to any other page causes a page fault.
     @exclusivity(unchecked) private(set) var populated: Int
 
     init(_ capacity: Int) {
@@ -52,14 +52,15 @@ final class KeptEvents {
       populated = capacity < KeptEvents.largestChunk ? capacity : 0
     }
 
-    /// Asks the system for the pages up to `end` and some beyond at once, which takes less time than a page fault for each.
+    /// Asks the system for the pages up to `end` and some beyond it in one call, which takes less time than a page
+    /// fault for each.
     @inline(never)
     func populate(to end: Int) {
       let page = 4096
       let target = min(capacity, max(end, populated + KeptEvents.populatedAtOnce))
       let first = Int(bitPattern: start + populated) & -page
       let last = Int(bitPattern: start + target) & -page
-      // Where this fails, page faults do the same.
+      // If this fails, page faults populate the memory instead.
       if last > first { madvise(UnsafeMutableRawPointer(bitPattern: first), last - first, MADV_POPULATE_WRITE) }
       populated = target
     }
@@ -76,7 +77,7 @@ final class KeptEvents {
   private static let padding = 64
   private static let smallestChunk = 4 << 10
   private static let largestChunk = 2 << 20
-  /// Few enough to be in the processor's cache still when events fill them.
+  /// Small enough that the memory is still in the processor's cache when events fill it.
   private static let populatedAtOnce = 64 << 10
 
   /// The chunks, oldest first; new events go into the last.
@@ -84,13 +85,13 @@ final class KeptEvents {
   @exclusivity(unchecked) private(set) var count = 0
   /// The bytes in use in `chunks`.
   @exclusivity(unchecked) private var used = 0
-  /// The bytes of the events, with those of removed ones whose memory is not free yet.
+  /// The bytes of the events, including removed ones whose memory has not been freed.
   var bytes: Int { count == 0 ? 0 : used }
   @exclusivity(unchecked) private(set) var first: Pointer?
   @exclusivity(unchecked) private var last: Pointer?
 
-  /// Adds a copy of an event. `seen`: a map whose keys outlive this object and whose values are scalars or parts of the
-  /// event's text; any other map is not kept.
+  /// Appends a copy of an event. `seen`: a map whose keys outlive this object and whose values are scalars or slices of
+  /// the event's text; a map of any other kind is ignored.
   func append(_ event: Event, seen: Value?, due: Instant, number: Int, isMatched: Bool, _ arena: Arena) -> Pointer {
     let header = (MemoryLayout<Record>.size + 15) & ~15
     let ahead = header + (seen.map { Int($0.length) } ?? 0) * MemoryLayout<Entry>.stride
@@ -126,7 +127,7 @@ final class KeptEvents {
     count &-= 1
     let chunk = chunks[0]
     chunk.live &-= 1
-    // The last chunk takes further events, unless it is large and nearly unused.
+    // The last chunk is kept for further events, unless it is large and nearly unused.
     if chunk.live == 0, chunks.count > 1 || chunk.capacity > Self.smallestChunk {
       arena.keep(chunk)
       used &-= chunk.used
@@ -168,7 +169,7 @@ final class KeptEvents {
   @inline(never)
   private func newChunk(_ need: Int, _ arena: Arena) -> Chunk {
     if count == 0 { removeAll(keeping: arena) }
-    // As large as all chunks together, so that many events take few chunks and few events little memory.
+    // As large as all chunks together, so that many events need few chunks, and few events little memory.
     let kept = chunks.reduce(0) { $0 + $1.capacity }
     let chunk = Chunk(max(need + Self.padding, min(Self.largestChunk, max(Self.smallestChunk, kept))))
     chunks.append(chunk)
@@ -195,7 +196,7 @@ final class KeptEvents {
     return result
   }
 
-  /// A copy of a map of parts of `text`, as parts of `copy`, with its members at `target`; nil if impossible.
+  /// A copy of a map of slices of `text`, as slices of `copy`, with its members at `target`; nil if that is impossible.
   private static func copy(_ seen: Value, of text: Value, to copy: Value, _ target: UnsafeMutableRawPointer) -> Value? {
     guard text.is(.jsonMap) else { return nil }
     let members = target.bindMemory(to: Entry.self, capacity: Int(seen.length))

@@ -6,8 +6,8 @@ import CDigest
 
 /// A set of texts: a flat hash table over bytes. A lookup does not allocate.
 ///
-/// A text has a number while it is in the table; numbers are reused. Each table has its own hash seed, so that a sender
-/// of keys cannot predict collisions. Not thread-safe.
+/// A text has a number while it is in the table; numbers are reused. Each table has its own hash seed, so that whoever
+/// sends the keys cannot predict collisions. Not thread-safe.
 final class KeyTable {
   /// Texts up to this length are stored in the entry.
   private static let inlineBytes = 24
@@ -15,14 +15,14 @@ final class KeyTable {
   /// 48 bytes: `hash`, `length`, then the text or a pointer to it.
   private struct Entry {
     var hash: UInt64
-    /// -1: the number is free.
+    /// -1: the number is unused.
     var length: Int
     var text: (UInt64, UInt64, UInt64) = (0, 0, 0)
   }
   private struct Place {
     /// The high bits of the hash; if they differ, the entry need not be compared.
     var tag: UInt32
-    /// -1: nothing there.
+    /// -1: the slot is empty.
     var number: Int32
     static let empty = Place(tag: 0, number: -1)
   }
@@ -31,7 +31,7 @@ final class KeyTable {
   private var entryCapacity = 8
   private var entryCount = 0
   private var free: [Int32] = []
-  /// By the low bits of the hash, the next place taken where one is.
+  /// Open addressing: a text is in the slot of its hash's low bits or, if that is taken, in the next free one.
   private var places: UnsafeMutablePointer<Place>
   private var mask: Int
   private let seed: UInt64
@@ -118,7 +118,7 @@ final class KeyTable {
   func remove(_ number: Int) {
     var hole = Int(truncatingIfNeeded: entries[number].hash) & mask
     while places[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
-    // Entries after the hole that may move up do so, so that no search ends too early.
+    // Entries after the hole are moved into it where they may be, so that no search ends too early.
     var at = hole
     while true {
       at = (at &+ 1) & mask
@@ -166,8 +166,8 @@ final class KeyTable {
     entries = Self.memory(entries, entryCapacity)
   }
 
-  /// Memory for this many entries, with the contents of the old memory: the kernel moves large memory without copying
-  /// it.
+  /// Memory for this many entries, with the contents of the old memory: the kernel moves large allocations without
+  /// copying them.
   private static func memory(_ old: UnsafeMutablePointer<Entry>?, _ capacity: Int) -> UnsafeMutablePointer<Entry> {
     realloc(old, capacity * MemoryLayout<Entry>.stride)!.bindMemory(to: Entry.self, capacity: capacity)
   }

@@ -2,19 +2,19 @@
   import Glibc
 #endif
 
-/// A buffer for output: it grows, is written in one piece, is cleared and reused.
+/// A growing buffer for output, which is written in one call, cleared and reused.
 ///
-/// A class, so that passing it neither copies nor retains for each byte. Not thread-safe.
+/// A class, so that passing it neither copies nor retains. Not thread-safe.
 package final class OutputBuffer: @unchecked Sendable {
-  // Not thread-safe by contract, and no access outlasts a load or a store.
+  // The class is not thread-safe by contract, and no access lasts longer than a load or a store.
   @exclusivity(unchecked) package private(set) var start: UnsafeMutablePointer<UInt8>
   @exclusivity(unchecked) package private(set) var count = 0
   @exclusivity(unchecked) private var capacity: Int
 
-  /// Whether JSON text that becomes a part of a larger document is checked.
+  /// Whether JSON text that becomes part of a larger document is checked.
   @exclusivity(unchecked) var checksParts = true
   @exclusivity(unchecked) private var madeChecker: JSONParser?
-  /// Checks such text; made at the first one.
+  /// Checks such text; created for the first one.
   var checker: JSONParser {
     if let madeChecker { return madeChecker }
     let checker = JSONParser()
@@ -75,7 +75,7 @@ package final class OutputBuffer: @unchecked Sendable {
     bytes.withUnsafeBytes { append($0) }
   }
 
-  /// Lets `write` append at most `count` bytes; it returns how many it has written.
+  /// Lets `write` append at most `count` bytes; `write` returns how many it has written.
   @inline(__always)
   package func append(count more: Int, _ write: (UnsafeMutablePointer<UInt8>) -> Int) {
     reserve(more)

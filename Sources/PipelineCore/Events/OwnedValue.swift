@@ -4,19 +4,19 @@ import CJSON
   import Glibc
 #endif
 
-/// A value that outlives the turn it was made in: state of an operator.
+/// A value that outlives the turn that made it, such as the state of an operator.
 ///
-/// Copies share the memory until one of them is assigned. Repeated assignment to one variable allocates only while the
-/// values grow.
+/// Copies share the memory until one of them is assigned. Repeated assignment to one variable allocates only when a
+/// value is larger than all before it.
 public struct OwnedValue: @unchecked Sendable {
-  /// Valid as long as this `OwnedValue` (or a copy) lives and is not assigned to.
+  /// Valid until this `OwnedValue` (and each copy) is freed or assigned to.
   public private(set) var value: Value
   private var block: Block?
-  /// The memory of the previous content, for lists and maps that are replaced repeatedly: the new value may point into
-  /// the old one while it is copied.
+  /// The memory of the previous content, kept for lists and maps that are replaced repeatedly: a new value may point
+  /// into the old one while it is copied.
   private var spare: Block?
 
-  /// Immutable once shared: `assign` writes only into a block with a single owner.
+  /// Immutable while shared: `assign` writes only into a block with a single owner.
   private final class Block {
     var memory: UnsafeMutableRawPointer
     var capacity: Int
@@ -43,7 +43,7 @@ public struct OwnedValue: @unchecked Sendable {
     assign(value)
   }
 
-  /// The bytes that this value occupies beyond its sixteen.
+  /// The bytes that this value occupies besides its own sixteen.
   package var byteCount: Int { block?.capacity ?? 0 }
 
   /// Replaces the content with a deep copy of `new`, which may point into this value.
@@ -58,7 +58,7 @@ public struct OwnedValue: @unchecked Sendable {
     let isFlat =
       new.is(.string) || new.is(.jsonMap) || new.is(.jsonList) || new.is(.bytes) || new.is(.double)
     if isFlat, Self.isReusable(&block, need), let block {
-      // A value may be assigned a part of itself; that needs other memory.
+      // A value may be assigned a part of itself, which must be copied into other memory.
       let start = UInt(bitPattern: block.memory)
       let at = new.is(.double) ? UInt(bitPattern: new.numberText.baseAddress) : UInt(new.payload)
       if at < start || at >= start + UInt(block.capacity) {
@@ -84,8 +84,8 @@ public struct OwnedValue: @unchecked Sendable {
     return true
   }
 
-  /// Overwrites the members of a map in place, if they have the same names and all are scalars: a running total of a
-  /// few figures.
+  /// Overwrites the members of a map in place if old and new have the same names and all are scalars, as in a running
+  /// total of a few figures.
   private mutating func overwrite(with new: Value) -> Bool {
     guard new.length == value.length, new.length <= 16, isKnownUniquelyReferenced(&block) else { return false }
     let (old, new) = (value.entries, new.entries)
@@ -96,7 +96,7 @@ public struct OwnedValue: @unchecked Sendable {
         let known = was.key.pointer, let name = will.key.pointer, areEqual(known, name, Int(will.key.length))
       else { return false }
     }
-    // The block has a single owner, as checked above.
+    // The block has a single owner, as was checked above.
     let target = UnsafeMutablePointer(mutating: old.baseAddress)
     for index in 0..<new.count { target?[index].value = new[index].value }
     return true
@@ -107,12 +107,12 @@ public struct OwnedValue: @unchecked Sendable {
     value.is(.map) && value.length == count && value.entries.allSatisfy(\.value.isScalar)
   }
 
-  /// Overwrites the scalars of a map's members, which must be as many; false if the map is shared, which then stays
-  /// unchanged.
+  /// Overwrites the scalars of a map's members with `members`, which must be as many. False if the map is shared; it is
+  /// then unchanged.
   @inline(__always)
   mutating func overwriteMembers(with members: UnsafePointer<Value>) -> Bool {
     guard isKnownUniquelyReferenced(&block), let first = value.entries.baseAddress else { return false }
-    // The block has a single owner.
+    // The block has a single owner, as was checked above.
     let target = UnsafeMutablePointer(mutating: first)
     for index in 0..<Int(value.length) { target[index].value = members[index] }
     return true
@@ -120,15 +120,15 @@ public struct OwnedValue: @unchecked Sendable {
 
   private static let keptCapacity = 4096
 
-  /// Whether the block has a single owner, and `need` bytes fit well.
+  /// Whether the block has a single owner and a suitable size for `need` bytes.
   private static func isReusable(_ block: inout Block?, _ need: Int) -> Bool {
     guard isKnownUniquelyReferenced(&block), let capacity = block?.capacity else { return false }
     return need <= capacity && capacity <= 8 * need + keptCapacity
   }
 
-  /// Replaces the content; values returned before stay valid until the end of the turn.
+  /// Replaces the content; values returned earlier stay valid until the end of the turn.
   ///
-  /// For values that were emitted; `new` may point into the old content.
+  /// For values that have been emitted. `new` may point into the old content.
   @inline(__always)
   package mutating func assign(_ new: Value, retiring arena: @autoclosure () -> Arena) {
     if block == nil, new.isScalar { value = new } else { retire(new, arena()) }
@@ -219,7 +219,7 @@ public struct OwnedValue: @unchecked Sendable {
   }
 }
 
-/// A value in memory that its holder frees explicitly: half as large as an ``OwnedValue``, for the many values that
+/// A value in memory that its owner frees explicitly: half as large as an ``OwnedValue``, for the many values that
 /// windows keep.
 struct HeldValue {
   let value: Value
@@ -239,7 +239,7 @@ struct HeldValue {
     memory = start
   }
 
-  /// The bytes of the memory that the value points to.
+  /// The size in bytes of the memory that the value points to.
   var byteCount: Int { rx_memory_size(memory) }
 
   /// Frees the memory; the value must no longer be used.
@@ -250,13 +250,13 @@ struct HeldValue {
     Glibc.free(memory)
   }
 
-  /// Frees the memory at the end of the turn: sent values may point to it.
+  /// Frees the memory at the end of the turn, because emitted values may point to it.
   @inline(__always)
   func free(after arena: Arena) { if let memory { arena.adopt(memory) } }
 }
 
 extension Value {
-  /// The kinds, as bits, whose values point to no memory, except doubles with a text.
+  /// The kinds, as bits, whose values point to no memory; doubles do if they have a text.
   private static var scalars: UInt32 {
     1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
       | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)
@@ -266,12 +266,12 @@ extension Value {
   /// Whether the value is complete in its sixteen bytes. A double with a text is not.
   @inline(__always)
   var isScalar: Bool {
-    // Without flags, length or text, the head is the kind; of the others, only a timestamp is a scalar.
+    // If flags, length and text are all zero, the head is the kind; of the others, only a timestamp is a scalar.
     head < 0x100 ? Self.scalars &>> UInt32(truncatingIfNeeded: head) & 1 != 0 : kind == Kind.timestamp.rawValue
   }
 
-  /// Whether lists and maps are nested more than `limit` deep. JSON text counts as one level: its reader has limits of
-  /// its own.
+  /// Whether lists and maps are nested more than `limit` deep. JSON text counts as one level, because the parser limits
+  /// its depth.
   @inline(__always)
   package func isDeeper(than limit: Int) -> Bool { isScalar ? false : isNestedDeeper(than: limit) }
 

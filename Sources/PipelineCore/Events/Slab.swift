@@ -2,19 +2,19 @@
   import Glibc
 #endif
 
-/// Memory that a source reads into: `count` bytes of data followed by readable padding.
+/// Memory that a source reads into: `count` bytes of data followed by padding that may be read.
 ///
-/// Written by one thread, then handed over; never written again after that.
+/// Written by one thread, then handed over, and never written again.
 package final class Slab: @unchecked Sendable {
-  /// Readable bytes after the data, without meaning: wide loads need them.
+  /// Bytes after the data that may be read but have no meaning: wide loads need them.
   package static let padding = 64
 
   package let start: UnsafeMutableRawPointer
   package let capacity: Int
   package var count: Int
-  /// The pool that receives the memory in the end.
+  /// The pool that the memory returns to.
   private let pool: SlabPool?
-  /// Accounts for the memory; released with it. Set, if at all, by the writing thread.
+  /// Accounts for the memory and is released with it. Only the writing thread may set it.
   package var charge: AnyObject?
 
   /// A slab without room; it may be shared.
@@ -27,7 +27,7 @@ package final class Slab: @unchecked Sendable {
     count = 0
   }
 
-  /// A slab with memory of a pool, if the pool had some.
+  /// A slab with memory from a pool, if the pool had any.
   init(_ pool: SlabPool, _ memory: UnsafeMutableRawPointer?) {
     self.pool = pool
     capacity = pool.capacity

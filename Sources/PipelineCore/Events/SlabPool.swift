@@ -4,12 +4,12 @@ import Synchronization
   import Glibc
 #endif
 
-/// Reusable memory of slabs of one size: a thread's next read fills memory that another thread has freed, while it is
+/// Reusable memory for slabs of one size: a thread's next read fills memory that another thread has freed, which is
 /// still in the processor's cache and the page table. Thread-safe.
 package final class SlabPool: Sendable {
   /// The capacity of each slab in bytes, without its padding.
   package let capacity: Int
-  /// The most free blocks; further ones are freed.
+  /// The maximum number of free blocks; further ones are freed.
   private let limit: Int
   private struct Free: @unchecked Sendable {
     var memory: [UnsafeMutableRawPointer] = []

@@ -82,7 +82,7 @@ extension Value {
 
   // MARK: Making values
 
-  /// No value: what a missing field is. It cannot be written.
+  /// No value, as of a missing field. It cannot be written.
   @inline(__always) public static var absent: Value { Value(kind: .absent) }
   /// JSON's `null`.
   @inline(__always) public static var null: Value { Value(kind: .null) }
@@ -104,15 +104,15 @@ extension Value {
   @inline(__always) public static func double(_ number: Double) -> Value {
     Value(kind: .double, payload: number.bitPattern)
   }
-  /// A double that is written as `text`, a JSON number; without the text if that is longer than 255 bytes. The bytes
-  /// must outlive the value.
+  /// A double that is written as `text`, a JSON number; a text longer than 255 bytes is dropped. The bytes must outlive
+  /// the value.
   static func double(_ number: Double, text: UnsafeRawBufferPointer) -> Value {
     let address = UInt64(UInt(bitPattern: text.baseAddress))
     guard (1...Int(RX_TEXT_LIMIT)).contains(text.count), address >> 48 == 0 else { return .double(number) }
     return Value(
       payload: number.bitPattern, head: UInt64(Kind.double.rawValue) | UInt64(text.count) << 8 | address << 16)
   }
-  /// `nanoseconds` is within the second: 0 ..< 1,000,000,000.
+  /// `nanoseconds` must be within the second: 0 ..< 1,000,000,000.
   @inline(__always) public static func timestamp(seconds: Int64, nanoseconds: UInt32) -> Value {
     Value(kind: .timestamp, payload: UInt64(bitPattern: seconds), length: nanoseconds)
   }
@@ -170,7 +170,7 @@ extension Value {
   /// Whether JSON text is known to be well formed: its whole grammar has been checked, or that of the text of which it is a part.
   @inline(__always) var isChecked: Bool { aux & UInt16(RX_CHECKED) != 0 }
 
-  /// JSON text that is a part of checked text.
+  /// JSON text that is a part of `text`: checked if `text` is.
   @inline(__always)
   func part(of text: Value) -> Value {
     guard text.isChecked, self.is(.jsonMap) || self.is(.jsonList) else { return self }
@@ -207,18 +207,18 @@ extension Value {
     pointer?.assumingMemoryBound(to: Value.self).pointee
   }
 
-  /// Whether it is not a value: what a missing field is.
+  /// Whether this is no value, as of a missing field.
   @inline(__always) public var isAbsent: Bool { kind == Kind.absent.rawValue }
   /// Whether it is JSON's `null`.
   @inline(__always) public var isNull: Bool { kind == Kind.null.rawValue }
   /// Whether it is the failure of an expression.
   @inline(__always) public var isError: Bool { kind == Kind.error.rawValue }
   @inline(__always) package var isTrue: Bool { kind == Kind.bool.rawValue && payload != 0 }
-  /// Whether it is a list, also one that is still JSON text.
+  /// Whether it is a list, including one that is still JSON text.
   @inline(__always) public var isAnyList: Bool {
     kind == Kind.list.rawValue || kind == Kind.jsonList.rawValue
   }
-  /// Whether it is an object, also one that is still JSON text.
+  /// Whether it is an object, including one that is still JSON text.
   @inline(__always) public var isAnyMap: Bool {
     kind == Kind.map.rawValue || kind == Kind.jsonMap.rawValue
   }

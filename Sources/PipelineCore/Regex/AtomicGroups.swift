@@ -1,7 +1,7 @@
-/// Resolves atomic groups, `(?>x)` and `x++`, where they mean the same as plain groups; elsewhere they are errors.
+/// Resolves atomic groups, `(?>x)` and `x++`, if they mean the same as plain groups; otherwise they are errors.
 ///
 /// A plain group differs from an atomic one only if the rest of the pattern fails after the preferred match of the
-/// group, and succeeds after another. It cannot
+/// group, but succeeds after another. That is impossible
 ///
 /// 1. if the rest never fails,
 /// 2. if all matches of the group from one offset have the same length, or

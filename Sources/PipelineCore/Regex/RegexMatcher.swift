@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Matches one program; safe to share between threads, each with its own automaton during a match.
+/// Matches one program. Safe to share between threads: during a match, each uses its own automaton.
 final class RegexMatcher: Sendable {
   let program: RegexProgram
   private let idle = Mutex<[Idle]>([])
 
-  /// Used only by the thread that took it.
+  /// An automaton is used only by the thread that has taken it.
   private struct Idle: @unchecked Sendable {
     let automaton: TaggedAutomaton
   }

@@ -68,7 +68,7 @@ extension RegexParser {
     return try scalar()
   }
 
-  /// A class in a class, as in `[[[:alnum:]]_%]`; nil if the bracket is literal.
+  /// Reads a class within a class, as in `[[[:alnum:]]_%]`; nil if the bracket is literal.
   private mutating func nested() throws(RegexFault) -> [RegexSet.Part]? {
     guard peek("[[:") else { return nil }
     let place = at

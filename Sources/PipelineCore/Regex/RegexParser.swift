@@ -1,8 +1,8 @@
 /// Parses a regular expression.
 ///
-/// The dialect `re2` parses a part of RE2's syntax with exactly RE2's meaning, and throws for the rest; the caller has
-/// compiled the pattern with RE2 before. The dialect `grok` parses grok patterns: `%{NAME}`, and Oniguruma's extensions
-/// of RE2 as far as an automaton supports them.
+/// The dialect `re2` parses a part of RE2's syntax with exactly RE2's meaning, and throws for the rest; the caller must
+/// have compiled the pattern with RE2 before. The dialect `grok` parses grok patterns: `%{NAME}`, and those of
+/// Oniguruma's extensions that an automaton supports.
 struct RegexParser {
   enum Dialect: Sendable { case re2, grok }
 
@@ -41,7 +41,7 @@ struct RegexParser {
       flags ?? Flags(dotMatchesNewline: dialect == .grok, linesAnchor: dialect == .grok)
   }
 
-  /// The whole pattern.
+  /// Parses the whole pattern.
   mutating func parse() throws(RegexFault) -> RegexTree {
     let tree = try alternatives()
     if at < bytes.count { throw fault("there is a ')' without its '('") }
@@ -122,7 +122,7 @@ struct RegexParser {
     return tree
   }
 
-  /// `{2}`, `{2,}`, `{2,3}`, in grok also `{,3}`; nil if the brace is literal.
+  /// Parses `{2}`, `{2,}`, `{2,3}`, in grok also `{,3}`; nil if the brace is literal.
   private mutating func bounds() -> (Int, Int?)? {
     var place = at + 1
     func number() -> Int? {
@@ -150,7 +150,7 @@ struct RegexParser {
     return (first ?? 0, second)
   }
 
-  /// One item that a quantifier can follow; nil for items without a match: flags, a comment.
+  /// Parses one item that a quantifier may follow; nil for items that match nothing: flags, a comment.
   private mutating func item() throws(RegexFault) -> RegexTree? {
     let byte = bytes[at]
     switch byte {
@@ -263,7 +263,7 @@ struct RegexParser {
     return .group(number, try rest(start))
   }
 
-  /// `(?i)` and `(?i:...)`.
+  /// Parses `(?i)` and `(?i:...)`.
   private mutating func flagged(_ start: Int) throws(RegexFault) -> RegexTree? {
     var changed = flags
     var value = true
@@ -275,7 +275,7 @@ struct RegexParser {
       case UInt8(ascii: "s"): changed.dotMatchesNewline = value
       case UInt8(ascii: "m"):
         if dialect == .grok {
-          // In Oniguruma the flag changes `.`; `^` and `$` always match at lines.
+          // In Oniguruma the flag `m` changes `.`; `^` and `$` always match at line boundaries.
           changed.dotMatchesNewline = value
         } else {
           changed.linesAnchor = value
@@ -301,7 +301,7 @@ struct RegexParser {
     throw fault("missing )", at: start)
   }
 
-  /// The set of a tree that matches one code point.
+  /// The set of a tree that matches exactly one code point.
   private static func single(_ tree: RegexTree) -> RegexSet? {
     switch tree {
     case .set(let set): return set
@@ -341,7 +341,7 @@ struct RegexParser {
     return .init(ranges: ascii, categories: all)
   }
 
-  /// A class with a backslash, such as `\d` and `\pL`; `at` is after the backslash.
+  /// Parses a class with a backslash, such as `\d` and `\pL`; `at` is after the backslash.
   mutating func classEscape() throws(RegexFault) -> RegexSet.Part? {
     guard at < bytes.count else { return nil }
     var part: RegexSet.Part
@@ -361,7 +361,7 @@ struct RegexParser {
 
   private mutating func property() throws(RegexFault) -> RegexSet.Part {
     let start = at - 1
-    // RE2 has its own tables.
+    // RE2 has Unicode tables of its own.
     guard dialect == .grok else { throw fault("a Unicode class") }
     var isNegated = bytes[at] == UInt8(ascii: "P")
     at += 1
@@ -403,7 +403,7 @@ struct RegexParser {
       at += 1
       return .assertion(.wordBoundary(true))
     case UInt8(ascii: "B"):
-      // RE2 also finds it between the bytes of a code point.
+      // RE2 also finds such a boundary between the bytes of a code point.
       if dialect == .re2 { throw fault("no word boundary") }
       at += 1
       return .assertion(.wordBoundary(false))
@@ -426,7 +426,7 @@ struct RegexParser {
     }
   }
 
-  /// The code point of an escape; `at` is after the backslash.
+  /// Parses the escape of a code point; `at` is after the backslash.
   mutating func escapedScalar(_ start: Int) throws(RegexFault) -> UInt32 {
     guard at < bytes.count else { throw fault("the pattern ends in a backslash", at: start) }
     let byte = bytes[at]
@@ -459,7 +459,7 @@ struct RegexParser {
       at += 1
       return try hexadecimal(most: 4, start)
     case UInt8(ascii: "0"):
-      // At most two more octal digits.
+      // At most two more octal digits follow.
       var value: UInt32 = 0
       var count = 0
       while at < bytes.count, count < 3, bytes[at] >= 0x30, bytes[at] <= 0x37 {

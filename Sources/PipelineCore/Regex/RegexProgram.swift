@@ -1,4 +1,4 @@
-/// A regular expression as instructions of a nondeterministic automaton, with choices in the order of preference.
+/// A regular expression as instructions of a nondeterministic automaton; choices are ordered by preference.
 ///
 /// Immutable and safe to share between threads.
 final class RegexProgram: Sendable {
@@ -20,7 +20,7 @@ final class RegexProgram: Sendable {
     var b: Int32
   }
 
-  /// An assertion on the sets of the code points around an offset; -1: no set.
+  /// An assertion about the code points around an offset, by the sets that contain them; -1: no set.
   enum Guard: Sendable {
     case beginText, endText, beginLine, endLine
     case wordBoundary(Bool)
@@ -31,22 +31,23 @@ final class RegexProgram: Sendable {
   let instructions: [Instruction]
   let sets: [RegexSet]
   let guards: [Guard]
-  /// The start of matching: at an offset, or anywhere after it.
+  /// The start instructions for a match at an offset, and for a search from it.
   let anchoredStart: Int32
   let searchStart: Int32
-  /// Whether it can match only at the start of a text.
+  /// Whether it can match only at the start of the text.
   let isAtBegin: Bool
   /// The number of slots: two for the whole match, then two for each group.
   let slotCount: Int
-  /// The sets that matter for the code point before an offset; see ``BeforeMask``.
+  /// The sets that must be known for the code point before an offset; see ``BeforeMask``.
   let setsBehind: [Int]
-  /// By instruction: which bits of the code point before decide on the assertions reachable without matching one.
+  /// For each instruction, the bits of the preceding code point that decide the assertions reachable without matching
+  /// one.
   let asksBefore: [UInt64]
   let wordSet: Int
   let newlineSet: Int
 
   static let mostInstructions = 40_000
-  /// The bits of the code point before: bit 0 for "there is none", the others for ``setsBehind``.
+  /// The bits of the preceding code point: bit 0 means that there is none, the others stand for ``setsBehind``.
   static let beginBit: UInt64 = 1
 
   private struct Writer {
@@ -55,7 +56,7 @@ final class RegexProgram: Sendable {
     var setNumbers: [RegexSet: Int] = [:]
     var guards: [Guard] = []
     var word: RegexSet
-    /// Whether matches must equal RE2's to the byte: there is then no program if RE2's own engines order empty
+    /// Whether matches must equal RE2's to the byte: there is no program if RE2's own engines would order empty
     /// repetitions differently.
     var isExact: Bool
     var wordSet = -1
@@ -131,7 +132,7 @@ final class RegexProgram: Sendable {
     ) throws(RegexFault) -> Int32 {
       var at = next
       if let most {
-        // x{2,4} is xx(x(x)?)?
+        // x{2,4} is compiled as xx(x(x)?)?
         if case .assertion = inner, most > 1 {
           return try write(inner, min(least, 1), 1, isGreedy, next)
         }
@@ -148,7 +149,7 @@ final class RegexProgram: Sendable {
           operation: .choice, a: isGreedy ? body : next, b: isGreedy ? next : body)
         return loop
       }
-      // x+ and, if x can be empty, x* as (x+)?: an empty repetition is then preferred to none.
+      // x+ as it is; x* as (x+)? if x can be empty, because an empty repetition is then preferred to none.
       if isExact, !isGreedy, inner.isNullable {
         throw RegexFault(message: "a repetition that is as short as possible of what can be empty")
       }
@@ -170,7 +171,7 @@ final class RegexProgram: Sendable {
     let end = try writer.add(.keep, match, 1)
     let body = try writer.write(tree, end)
     let start = try writer.add(.keep, body, 0)
-    // .*? before it, which also matches bytes that are not UTF-8.
+    // A search starts with .*?, which also matches bytes that are not UTF-8.
     let loop = try writer.add(.choice, start, 0)
     let everything = Int32(writer.number(.everything))
     let any = try writer.add(.set, loop, everything)
@@ -215,7 +216,7 @@ final class RegexProgram: Sendable {
     }
   }
 
-  /// For each instruction, the bits that assertions reachable without matching a code point need.
+  /// For each instruction, the bits needed by assertions that are reachable without matching a code point.
   private static func asks(_ instructions: [Instruction], _ masks: [UInt64]) -> [UInt64] {
     var result = [UInt64](repeating: 0, count: instructions.count)
     guard masks.contains(where: { $0 != 0 }) else { return result }

@@ -1,6 +1,6 @@
 /// A set of code points.
 struct RegexSet: Hashable, Sendable {
-  /// The meaning of one item of a class.
+  /// One item of a class.
   struct Part: Hashable, Sendable {
     var ranges: [ClosedRange<UInt32>] = []
     /// Unicode's general categories, one bit each; see ``RegexSet/bit(_:)``.
@@ -12,7 +12,7 @@ struct RegexSet: Hashable, Sendable {
 
   var parts: [Part]
   var isNegated = false
-  /// Whether it also matches an invalid UTF-8 byte, which nothing else matches.
+  /// Whether the set also matches an invalid UTF-8 byte, which no code point matches.
   var matchesInvalid = false
 
   /// The pseudo code point of an invalid UTF-8 byte.
@@ -44,7 +44,7 @@ struct RegexSet: Hashable, Sendable {
     return parts.contains { $0.contains(scalar) } != isNegated
   }
 
-  /// Whether a code point beyond ASCII is included by itself, or by a range or category.
+  /// Whether a code point beyond ASCII is in the set by itself, or by a range or category.
   var namesNonASCII: Bool {
     parts.contains { part in part.categories != 0 || part.ranges.contains { $0.upperBound > 0x7F } }
   }
@@ -123,7 +123,7 @@ extension RegexSet.Part {
     if scalar < 0x80 {
       guard (scalar | 0x20) >= 0x61, (scalar | 0x20) <= 0x7A else { return false }
       if holds(scalar ^ 0x20) { return true }
-      // The long s and the kelvin sign are forms of ASCII letters.
+      // The long s (U+017F) and the kelvin sign (U+212A) are case variants of ASCII letters.
       if scalar | 0x20 == 0x73 { return holds(0x17F) }
       if scalar | 0x20 == 0x6B { return holds(0x212A) }
       return false
@@ -144,7 +144,8 @@ indirect enum RegexTree: Sendable {
   enum Assertion: Hashable, Sendable {
     case beginText, endText, beginLine, endLine
     case wordBoundary(Bool)
-    /// Whether the code point before or after is in the set; at the ends of the text none is.
+    /// Whether the code point before or after is in the set, compared with the flag; at the ends of the text there is
+    /// none.
     case behind(RegexSet, Bool)
     case ahead(RegexSet, Bool)
   }
@@ -158,7 +159,7 @@ indirect enum RegexTree: Sendable {
   /// The group's number, from 1.
   case group(Int, RegexTree)
   case assertion(Assertion)
-  /// Its contents are not matched again in another way; the offset is its location.
+  /// Once matched, its contents are not matched in another way; `at` is its offset.
   case atomic(RegexTree, at: Int)
 
   /// Whether it can match the empty text.
@@ -177,11 +178,11 @@ indirect enum RegexTree: Sendable {
 /// Why a pattern cannot be used.
 struct RegexFault: Error {
   var message: String
-  /// In bytes of the pattern, if known.
+  /// The byte offset in the pattern, if known.
   var offset: Int?
   var help: String?
 
-  /// Without an offset: the fault is not at the parser's position.
+  /// For a fault that is not at the parser's position, which leaves out the offset.
   init(message: String, offset: Int? = nil, help: String? = nil) {
     self.message = message
     self.offset = offset

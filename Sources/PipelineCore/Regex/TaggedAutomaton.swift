@@ -1,20 +1,20 @@
 /// Matches a program with a lazily built deterministic automaton that tracks where groups start and end.
 ///
-/// A state corresponds to the nondeterministic automaton at one offset: instructions in the order of preference, each
-/// with the number of the row with its offsets. Instructions with equal offsets share a row, so rows are few and change
-/// only where a group starts or ends. A step is one lookup in a table by state and class of code points. The match is
-/// the one that a backtracking matcher finds first, as in RE2 and Perl.
+/// A state corresponds to what the nondeterministic automaton is doing at one offset: instructions in the order of
+/// preference, each with the number of the row that holds its offsets. Instructions with equal offsets share a row, so
+/// rows are few and change only where a group starts or ends. A step is one lookup in a table, by state and class of
+/// code points. The result is the match that a backtracking matcher would find first, as in RE2 and Perl.
 ///
-/// Used by one thread at a time.
+/// Must be used by one thread at a time.
 final class TaggedAutomaton {
   private struct State: Hashable {
     /// Instructions and rows, alternating.
     var roots: [Int32]
-    /// The bits of the code point before that the instructions need.
+    /// The bits of the preceding code point that the instructions need.
     var before: UInt64
   }
 
-  /// The effect of a step beside the change of state; ``store(_:)`` gives the stored form.
+  /// What a step does besides changing the state; ``store(_:)`` defines the stored form.
   private struct Action {
     struct Move {
       /// The row of the old state, copied if another new row also comes from it.
@@ -22,14 +22,14 @@ final class TaggedAutomaton {
       var isCopied: Bool
       var kept: [Int32]
     }
-    /// 0: nothing can match any more.
+    /// 0: no match is possible any more.
     var next: Int32 = 0
     /// Whether the rows stay unchanged.
     var isPlain = true
     var moves: [Move] = []
-    /// Rows of the old state without a successor.
+    /// Rows of the old state that no instruction needs any more.
     var dropped: [Int32] = []
-    /// The row of a match that ends before this code point, or -1.
+    /// The row of a match that ends before this code point; -1 if there is none.
     var matchRow: Int32 = -1
     var matchKept: [Int32] = []
   }
@@ -37,8 +37,8 @@ final class TaggedAutomaton {
   private let program: RegexProgram
   private let slotCount: Int
 
-  // Classes: the program does not distinguish the code points of one class. 0 is the end of the text; 1 stands for all
-  // bytes beyond ASCII, which the table does not cover.
+  // The program does not distinguish between the code points of one class. Class 0 is the end of the text; 1 stands for
+  // all bytes beyond ASCII, which the table does not cover.
   private var classNumbers: [[UInt64]: Int] = [:]
   /// The sets that the code points of each class belong to.
   private var memberships: [[UInt64]] = []
@@ -49,7 +49,7 @@ final class TaggedAutomaton {
   private static let otherClassesLimit = 4096
 
   private var stride: Int
-  /// By state and class: 0 for unknown, the index of the next state's part of this table, or a negative number: the
+  /// The entry of a state and a class: 0 if unknown, the index of the next state in this table, or, if negative, the
   /// complement of the index of an action.
   private var table: UnsafeMutablePointer<Int32>
   private var tableCapacity: Int
@@ -63,7 +63,7 @@ final class TaggedAutomaton {
   private var bytes = 0
   /// The bytes scanned since all states were dropped.
   private var scanned = 0
-  /// Whether states are built about as fast as texts are read.
+  /// Whether new states are built nearly as fast as text is read, so that the table gains nothing.
   private(set) var isThrashing = false
   /// The memory limit in bytes.
   private let limit: Int
@@ -72,7 +72,7 @@ final class TaggedAutomaton {
   // The rows of offsets.
   private var rows: UnsafeMutablePointer<Int>
   private var rowCapacity: Int
-  /// The index in ``rows`` of each row; there is room for the rows of any state.
+  /// The index in ``rows`` of each row of a state; large enough for any state.
   private var placeOfRow: UnsafeMutablePointer<Int32>
   private var newPlaces: UnsafeMutablePointer<Int32>
   private var freePlaces: UnsafeMutablePointer<Int32>
@@ -262,7 +262,7 @@ final class TaggedAutomaton {
             case .match:
               action.matchRow = source
               action.matchKept = Self.unique(kept)
-              // Later threads are not preferred to it.
+              // Later threads have lower preference than this match.
               stack.removeAll(keepingCapacity: true)
               break search
             }
@@ -345,13 +345,13 @@ final class TaggedAutomaton {
 
   // MARK: Matching
 
-  /// The first match at or after `start`, as ``RegexProgram/slotCount`` offsets, -1 for none; only at `start` if
-  /// `anchored`. Nil if this automaton does not suit the text, only with `mayGiveUp`.
+  /// Finds the first match at or after `start`, or only at `start` if `anchored`: ``RegexProgram/slotCount`` offsets,
+  /// -1 for none. With `mayGiveUp`, nil if this automaton does not suit the text.
   func find(
     _ text: UnsafeRawBufferPointer, from start: Int, anchored: Bool, mayGiveUp: Bool,
     into groups: UnsafeMutableBufferPointer<Int>
   ) -> Bool? {
-    // Most patterns match at the start of the text or not at all; a match there equals the result of a search.
+    // Most patterns match at the start of the text or not at all; a match there is also what a search would find.
     let first = run(text, start, program.anchoredStart, mayGiveUp)
     guard first == false else { return copy(first, groups) }
     if anchored || (program.isAtBegin && start == 0) { return false }
@@ -382,13 +382,13 @@ final class TaggedAutomaton {
     let clearedBefore = clearings
     if bytes > limit { clear() }
     guard let first = startState(text, start, instruction) else { return mayGiveUp ? nil : false }
-    // The first row is empty.
+    // Row 0 starts without offsets.
     placeOfRow[0] = 0
     freeCount = rowCapacity - 1
     for index in 0..<freeCount { freePlaces[index] = Int32(index + 1) }
     rows.update(repeating: -1, count: slotCount)
     var found = false
-    /// The action with a match whose row has not been copied, and its offset.
+    /// The action with the latest match, whose row has not been copied yet, and the match's end.
     var pending = -1
     var pendingAt = 0
 
@@ -399,7 +399,7 @@ final class TaggedAutomaton {
     var at = start
     let text8 = text.bindMemory(to: UInt8.self)
     while true {
-      // Nearly all steps: an ASCII character, a known state, unchanged rows.
+      // The path of nearly all steps: an ASCII character, a known state, unchanged rows.
       while at < count {
         let entry = table[base &+ Int(classes[Int(text8[at])])]
         if entry <= 0 { break }
@@ -418,7 +418,7 @@ final class TaggedAutomaton {
           guard let other = otherClass(scalar) else { return mayGiveUp ? nil : false }
           group = Int(other)
           if group >= stride {
-            // A class without room in the table.
+            // The class has no room in the table.
             if pending >= 0 { take(pending, pendingAt) }
             pending = -1
             let kept = states[base / stride]
@@ -474,14 +474,14 @@ final class TaggedAutomaton {
     return found
   }
 
-  /// Stores the match of an action.
+  /// Stores the match that an action found.
   private func take(_ action: Int, _ at: Int) {
     let words = actions + action + 2
     best.update(from: rows + Int(placeOfRow[Int(words[0])]) * slotCount, count: slotCount)
     for index in 0..<Int(words[1]) { best[Int(words[2 + index])] = at }
   }
 
-  /// Assigns the offsets of the next state's rows.
+  /// Moves the offsets into the next state's rows.
   private func move(_ action: Int, _ at: Int) {
     var word = actions + action + 3
     word += Int(word[0]) + 1
@@ -517,7 +517,7 @@ final class TaggedAutomaton {
     swap(&placeOfRow, &newPlaces)
   }
 
-  /// Makes room for `count` rows. Rows in use stay in place.
+  /// Makes room for `count` rows. Rows in use keep their index.
   private func reserveRows(_ count: Int) {
     guard count > rowCapacity else { return }
     let capacity = max(2 * rowCapacity, count)
