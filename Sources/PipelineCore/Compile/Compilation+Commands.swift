@@ -1,5 +1,5 @@
-/// A command becomes several named plans: the command, its outputs, and the signal that enables it. Their names cannot
-/// occur in a file: `NAME.values`, `NAME.enabled?`.
+/// A command becomes several named plans: the command, its outputs, and the signal that enables it. No name in a file
+/// can equal theirs: `NAME.values`, `NAME.enabled?`.
 extension Compilation {
   func declare(
     _ command: NamedNode<CommandNode>, _ add: (Located<String>, NamedPlan.Kind, Bool) -> Void
@@ -7,11 +7,11 @@ extension Compilation {
     let name = command.name
     add(name, .command, false)
     if command.node.enabled != nil { add(name.map { "\($0).enabled?" }, .part, false) }
-    // A reader of an output first receives the current state, so each reader has an output of its own.
+    // An output first sends its current state to each reader, so each reader has an output of its own.
     for kind in CommandOutput.Kind.allCases { add(name.map { "\($0).\(kind.rawValue)" }, .part, true) }
   }
 
-  /// The plan of one of the entries made by `declare`.
+  /// The plan of an entry that `declare` added.
   func command(_ at: Int, _ context: SignalContext) -> SignalPlan? {
     let parts = entries[at].name.value.split(separator: ".", maxSplits: 1).map(String.init)
     guard let command = file.commands.first(where: { $0.name.value == parts[0] }),
@@ -47,7 +47,7 @@ extension Compilation {
     isWhole = bind(&command, [.dyn], segment, context, step, node.location) && isWhole
     guard isWhole else { return nil }
     command.index = at
-    // The plan may need the command's outputs, so it is compiled separately and referred to.
+    // The plan may need the command's own outputs, so it is compiled separately and referred to by name.
     var inputs: [SignalPlan] = []
     if node.enabled != nil, let enabled = index["\(context.owner).enabled?"] {
       entries[enabled].references += 1
@@ -90,8 +90,8 @@ extension Compilation {
       reference: key("\(context.path)/@\(entries[at].name.value)"))
   }
 
-  /// The commands that a signal may execute: all, and those that it may start to execute while it runs, in inner
-  /// signals or when it subscribes again.
+  /// The commands that a signal may execute: all of them, and those that it may begin to execute only while it runs, in
+  /// inner signals or after it subscribes again.
   struct CommandReach {
     fileprivate(set) var all: [Int] = []
     fileprivate(set) var later: [Int] = []
@@ -102,8 +102,8 @@ extension Compilation {
     }
   }
 
-  /// The reach through everything that the signal refers to. Of these, only a later subscription counts as later: a
-  /// signal that runs together with this one keeps its commands itself.
+  /// The commands reached through everything that the signal refers to. They count as later only behind a later
+  /// subscription: a signal that runs together with this one keeps its own commands alive.
   func commandReach(of signal: SignalPlan) -> CommandReach {
     var reach = CommandReach()
     if !file.commands.isEmpty { visit(signal, isLater: false, &reach) }
@@ -116,7 +116,7 @@ extension Compilation {
     case .source(let component, _):
       for inner in component.innerPlans { visit(inner, isLater: true, &reach) }
     case .run(_, let input): visit(input, isLater: isLater, &reach)
-    // Listening to a command does not execute it.
+    // Subscribing to a command's output does not execute the command.
     case .node(is CommandOutput, _, _): break
     case .node(let component, _, let inputs):
       let isLater = isLater || type(of: component).subscribesAgain
@@ -128,7 +128,7 @@ extension Compilation {
     }
   }
 
-  /// Makes commands last as long as `signal`, which may execute them later: a command ends when every possible caller
+  /// Keeps commands alive as long as `signal`, which may execute them later: a command ends when every possible caller
   /// has ended.
   func holding(_ commands: [Int], _ signal: SignalPlan, _ context: SignalContext) -> SignalPlan {
     guard !commands.isEmpty else { return signal }
@@ -140,7 +140,7 @@ extension Compilation {
       .node(CommandHold(commands: commands), makeSegment(), inputs: inputs), step: step, type: signal.type)
   }
 
-  /// A command runs when it is executed, not in order to execute another.
+  /// Records that the owner executes a command, unless it is a command itself: a command runs only when it is executed.
   func noteExecution(by owner: String) {
     if index[owner].map({ entries[$0].kind }) != .command { executing.insert(owner) }
   }
@@ -150,7 +150,7 @@ extension Compilation {
     index: Int, type: EventType, signal: SignalPlan
   )? {
     guard let at = index[name.value], entries[at].kind == .command else {
-      // The error was reported at the definition.
+      // The error has been reported at the definition.
       if file.broken.contains(name.value) { return nil }
       let known = entries.filter { $0.kind == .command }.map(\.name.value)
       diagnostics.report(

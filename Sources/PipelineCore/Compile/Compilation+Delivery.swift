@@ -1,6 +1,6 @@
-/// `delivery` beside a source or a sink.
+/// `delivery` of a source or a sink.
 extension Compilation {
-  /// The value, which can only be `bestEffort`: all events of a pipeline are kept in one way.
+  /// The value, which must be `bestEffort`: a pipeline keeps all its events in the same way.
   func delivery(_ option: YAMLNode, of node: ComponentNode, _ context: SignalContext) -> Located<Delivery>? {
     if option.isPlaceholder { return nil }
     let choices = Delivery.allCases.map(\.rawValue)
@@ -24,7 +24,7 @@ extension Compilation {
     return nil
   }
 
-  /// `buffer` and `whenFull` beside a sink.
+  /// `buffer` and `whenFull` of a sink.
   func outboxLimit(of node: ComponentNode, _ component: any SinkComponent) -> OutboxLimit {
     var limit = OutboxLimit()
     let given = node.options.filter { ["buffer", "whenFull"].contains($0.key.value) && !$0.value.isPlaceholder }
@@ -57,7 +57,7 @@ extension Compilation {
     return limit
   }
 
-  /// Why the sink has no outbox, and what to do; nil: it has one.
+  /// Why the sink has no outbox, and what to do about it; nil if it has one.
   private func withoutOutbox(_ node: ComponentNode, _ component: any SinkComponent) -> (why: String, remedy: String)? {
     if component.answersEvents {
       return ("'\(node.keyword.value)' answers a client that waits", "Remove it")

@@ -1,4 +1,4 @@
-/// How components interact through files, addresses and standard input.
+/// How components affect each other through files, addresses and standard input.
 extension Compilation {
   /// Records what a source reads.
   func note(_ source: any SourceComponent, _ context: SignalContext, _ location: SourceLocation) {
@@ -21,7 +21,7 @@ extension Compilation {
     if source.readsStandardInput { standardInputs.append(location) }
   }
 
-  /// The outputs of sinks that a source may read, each with the sources of its events.
+  /// The outputs of sinks that a source may read back, each with the sources that its events come from.
   func outsideWays(_ sinks: [SinkPlan]) -> [OutsideWay] {
     if inlets.isEmpty { return [] }
     let byReader = Dictionary(grouping: readings, by: \.reader)
@@ -46,7 +46,7 @@ extension Compilation {
       }
   }
 
-  /// The inputs of the sources from which the events of `name` come.
+  /// The inputs of the sources that the events of `name` come from.
   private func inlets(of name: String, _ byReader: [String: [Reading]]) -> [OutsideInlet] {
     var names = [name]
     var seen: Set<String> = [name]
@@ -73,7 +73,7 @@ extension Compilation {
             : "Make the directory before the pipeline starts: only directories behind the first {{ }} are made")
       )
     }
-    // A sink of the pipeline may make the database.
+    // A sink of the pipeline may create the database.
     let made = Set(sinks.compactMap { $0.component.writesDatabase.map { files.resolve($0.text) } })
     for path in databases where files.isMissingFile(path.text) && !made.contains(files.resolve(path.text)) {
       diagnostics.report(
@@ -104,7 +104,7 @@ extension Compilation {
     return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
-  /// The absolute form of a pattern; its wildcards stay unchanged.
+  /// The absolute form of a pattern, with its wildcards unchanged.
   private func resolvedPattern(_ pattern: String) -> String {
     let wildcards = Array("*?[".utf8)
     guard let first = pattern.utf8.firstIndex(where: { wildcards.contains($0) }) else { return files.resolve(pattern) }

@@ -1,6 +1,6 @@
-/// `whenLate` beside a source or a step.
+/// `whenLate` of a source or a step.
 extension Compilation {
-  /// Determines `whenLate` of a step: the value beside the step, or that of the file if it applies to the step.
+  /// Determines `whenLate` of a step: its own value, or the file's value if that applies to the step.
   func settleLateness(of component: any Component, _ node: ComponentNode, _ step: StepID) {
     let general = file.whenLate?.value ?? .fire
     steps[step.number].whenLate = component.refusal(of: general) == nil ? general : .fire

@@ -1,7 +1,8 @@
-/// `movedFrom` beside a step: the name of the step in a saved state.
+/// `movedFrom` of a step: the former name of the step in a saved state.
 extension Compilation {
-  /// Notes the former name of the last step: its keyword or name, with the signal before it if that was another one, as messages and
-  /// states name it (`books/scan`), or as older messages did (`books/2 scan`).
+  /// Records the former name of the last step: its keyword or name, preceded by the signal's name if the step was in
+  /// another signal. Both the form of messages and states (`books/scan`) and that of older messages (`books/2 scan`)
+  /// are accepted.
   func note(movedFrom option: YAMLNode, _ context: SignalContext) {
     guard let text = option.string, !text.isEmpty else {
       diagnostics.report(
@@ -17,7 +18,7 @@ extension Compilation {
     moves.append((steps.count - 1, option))
   }
 
-  /// `2 scan` and `2 (total)` as a state names them: `scan`, `total`.
+  /// The name in a saved state, without the number: `scan` for `2 scan`, `total` for `2 (total)`.
   private static func withoutNumber(_ part: Substring) -> String {
     let digits = part.prefix { $0.isASCII && $0.isNumber }
     guard !digits.isEmpty, part.dropFirst(digits.count).first == " " else { return String(part) }
@@ -25,7 +26,7 @@ extension Compilation {
     return name.first == "(" && name.last == ")" ? String(name.dropFirst().dropLast()) : String(name)
   }
 
-  /// Reports former names that a step of the file still has, and former names that two steps claim.
+  /// Reports former names that a step of the file still has, and former names that several steps claim.
   func checkMoves() {
     if moves.isEmpty { return }
     let present = Set(steps.map(\.key))

@@ -1,4 +1,4 @@
-/// The meanings of the names of a file.
+/// What the names in a file mean.
 extension Compilation {
   // MARK: Names
 
@@ -99,7 +99,7 @@ extension Compilation {
     }
   }
 
-  /// The plan of a named source or signal; compiled at the first call.
+  /// The plan of a named source or signal, which is compiled by the first call.
   func named(_ at: Int, from reference: SourceLocation?) -> SignalPlan? {
     switch entries[at].state {
     case .done(let plan): return plan

@@ -1,5 +1,5 @@
 extension Compilation {
-  /// The rate of a signal's events; nil if it is unknown, or a step may drop or multiply events.
+  /// The rate of a signal's events; nil if it is unknown or a step may drop or multiply events.
   func pace(of signal: SignalPlan) -> EventPace? {
     switch signal.kind {
     case .source(let component, _): return component.pace

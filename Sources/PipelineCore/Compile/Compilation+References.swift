@@ -4,7 +4,7 @@ extension Compilation {
   struct Reading {
     var reader: String
     var name: String
-    /// `errors`, `values`; nil: the events of the signal.
+    /// `errors`, `values`; nil for the events of the signal.
     var output: String?
     /// `reader` is a command that `name` executes.
     var isExecution = false
@@ -24,7 +24,7 @@ extension Compilation {
     if entries[at].kind != .command { entries[at].references += 1 }
     guard let output = name.output else {
       guard let plan = named(at, from: name.name.location) else { return nil }
-      // A cold signal stands for its text: whatever it executes, its reader executes.
+      // A cold signal stands for its text: its readers execute whatever it executes.
       if entries[at].isCold, executing.contains(name.name.value) { noteExecution(by: context.owner) }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,
@@ -64,7 +64,7 @@ extension Compilation {
       }
       return errors(.sink(sink), name, context)
     }
-    // The error was reported at the definition.
+    // The error has been reported at the definition.
     if file.broken.contains(name.name.value) { return nil }
     var known = entries.filter { $0.kind == .source || $0.kind == .signal }.map(\.name.value)
     let isErrors = name.output?.value == "errors"
@@ -82,8 +82,8 @@ extension Compilation {
 
   // MARK: Circles
 
-  /// Reports sinks that receive their own rejected events: events would circulate for ever, and neither the sink nor
-  /// the reader of its errors would end.
+  /// Reports sinks that receive their own rejected events: events would circulate forever, and neither the sink nor the
+  /// reader of its errors would ever end.
   func refuseSinkCycles() {
     let byReader = Dictionary(grouping: readings, by: \.reader)
     var reported: Set<String> = []
@@ -102,7 +102,8 @@ extension Compilation {
     }
   }
 
-  /// The shortest path from a sink to its own errors: each reads the next, and the last reads the sink's errors.
+  /// The shortest path from a sink to its own errors: each signal on it reads the next, and the last one reads the
+  /// sink's errors.
   private func way(from sink: String, _ byReader: [String: [Reading]]) -> [Reading]? {
     var ways: [[Reading]] = [[]]
     var seen: Set<String> = [sink]

@@ -1,10 +1,10 @@
-/// Supplies the text of schema files; the compiler opens no files.
+/// Supplies the text of schema files, because the compiler opens no files.
 package struct SchemaFiles: Sendable {
   /// The result of reading a schema file.
   package enum Outcome: Sendable {
     /// The text, and the name to show in messages.
     case found(name: String, bytes: [UInt8])
-    /// The reason, which continues "the schema file ... ".
+    /// The reason, as a continuation of "the schema file ... ".
     case refused(String)
   }
   /// Reads a file that a pipeline file names; relative paths start at the pipeline file's directory.
@@ -26,7 +26,7 @@ struct EventSchema {
   /// The deepest nesting of types.
   private static let depthLimit = 32
 
-  /// Nil after an error, which is reported.
+  /// Nil, with a diagnostic, after an error.
   static func read(
     _ node: YAMLNode, _ files: SchemaFiles, into diagnostics: inout Diagnostics
   ) -> ExpressionType? {
@@ -36,7 +36,7 @@ struct EventSchema {
     return type(node, into: &diagnostics)
   }
 
-  /// A type that is not a file, such as that of a function's parameter; nil after an error, which is reported.
+  /// A type that cannot be a file, such as that of a function's parameter; nil, with a diagnostic, after an error.
   static func type(_ node: YAMLNode, into diagnostics: inout Diagnostics) -> ExpressionType? {
     var reader = EventSchema()
     let type = reader.type(node, 0)
@@ -44,7 +44,7 @@ struct EventSchema {
     return reader.diagnostics.contains { $0.severity == .error } ? nil : type
   }
 
-  /// Types contain neither slashes nor dots.
+  /// A path contains a slash or a dot, which no type does.
   private static func isPath(_ text: String) -> Bool {
     text.utf8.contains(UInt8(ascii: "/")) || text.utf8.contains(UInt8(ascii: "."))
   }
@@ -60,7 +60,7 @@ struct EventSchema {
           help: "The path counts from the directory of the pipeline file"))
       return nil
     case .found(let name, var bytes):
-      // Tabs may indent JSON but not YAML, and the YAML reader reads the file; texts in JSON contain no tabs.
+      // Tabs may indent JSON but not YAML, and the YAML reader reads this file; texts in JSON cannot contain tabs.
       if path.hasSuffix(".json") { for index in bytes.indices where bytes[index] == 0x09 { bytes[index] = 0x20 } }
       let source = SourceText(name: name, bytes: bytes)
       guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
@@ -206,7 +206,7 @@ private struct TypeText {
     "string": .string, "bytes": .bytes, "timestamp": .timestamp, "duration": .duration,
   ]
 
-  /// The names of types in other languages.
+  /// Names of types in other languages, and the names to write instead.
   private static let foreignNames: [String: String] = [
     "integer": "int", "long": "int", "int64": "int", "int32": "int", "number": "double", "float": "double",
     "float64": "double", "boolean": "bool", "str": "string", "text": "string", "object": "map", "dict": "map",

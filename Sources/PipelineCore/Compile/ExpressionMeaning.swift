@@ -1,11 +1,12 @@
 extension ExpressionSyntax {
-  /// A hash of the expression's meaning. It does not depend on spaces, comments, redundant parentheses, quotes, escapes and the spelling of
-  /// numbers, nor on whether a field is read as `event.k` or `event['k']`. `functions`: the hashes of the file's functions.
+  /// A hash of the expression's meaning. Spaces, comments, redundant parentheses, quotes, escapes and the spelling of
+  /// numbers do not affect it, nor whether a field is read as `event.k` or `event['k']`. `functions`: the hashes of the
+  /// file's functions.
   func meaning(_ functions: [String: UInt64]) -> UInt64 {
     // Children come before their parents.
     var hashes: [UInt64] = []
     hashes.reserveCapacity(tree.nodes.count)
-    // Terms in parentheses are terms of the whole: `a && (b && c)`.
+    // The terms of a chain; parentheses do not matter in `a && (b && c)`.
     func terms(_ ids: [SyntaxTree.ID], _ isAnd: Bool) -> [SyntaxTree.ID] {
       var terms: [SyntaxTree.ID] = []
       var waiting = Array(ids.reversed())
@@ -112,7 +113,7 @@ extension ExpressionSyntax {
         add(name)
         add(flat)
       case .apply(let application):
-        // A parsed expression has none.
+        // Does not occur here: calls are expanded only when an expression is checked.
         print.add(UInt8(16))
         add(application.function.name)
         for argument in application.arguments { add(argument) }
@@ -124,7 +125,7 @@ extension ExpressionSyntax {
 }
 
 extension ExpressionTemplate {
-  /// The same of a template.
+  /// A hash of the template's meaning.
   func meaning(_ functions: [String: UInt64]) -> UInt64 {
     var print = Fingerprint()
     for part in parts {

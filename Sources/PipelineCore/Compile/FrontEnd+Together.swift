@@ -1,7 +1,7 @@
 extension FrontEnd {
-  /// Reports resources that only one pipeline of a process can have, and circles of events through several pipelines. An address that an
-  /// earlier pipeline listens on, and a circle with earlier ones, is an error of the later one, which then has no plan; a shared name or
-  /// standard input is a warning.
+  /// Reports resources that only one pipeline of a process can have, and cycles of events through several pipelines. If
+  /// a pipeline listens on the address of an earlier one, or forms a cycle with earlier ones, it gets an error and has
+  /// no plan; a shared name or a shared standard input is a warning.
   package static func checkTogether(_ results: inout [Result]) {
     var listeners: [Plan.Listener] = []
     for index in results.indices {
@@ -18,7 +18,7 @@ extension FrontEnd {
   }
 
   private static func reportCircles(_ results: inout [Result]) {
-    // The index of the result that has each way.
+    // For each route, the index of the result that contains it.
     var owners: [Int] = []
     var ways: [OutsideWay] = []
     for (index, result) in results.enumerated() {
@@ -28,7 +28,7 @@ extension FrontEnd {
       }
     }
     let circles = OutsideCircles(ways)
-    // Circles within a file have been reported, so each of these passes several.
+    // Cycles within one file have been reported, so each of these passes through several.
     for way in ways.indices {
       let owner = owners[way]
       guard let circle = circles.circle(through: way, { owners[$0] <= owner && results[owners[$0]].plan != nil })

@@ -1,4 +1,4 @@
-/// The way from the text of a pipeline file to its plan: read, interpolate, expand templates and included files, parse,
+/// Turns the text of a pipeline file into its plan: read, interpolate, expand templates and included files, parse,
 /// compile. The program, the embedding library and all tests use it.
 package struct FrontEnd: Sendable {
   package var compiler: PipelineCompiler
@@ -6,23 +6,24 @@ package struct FrontEnd: Sendable {
   package var values: Interpolation
   /// Finds the components of plugins.
   package var plugins: any PluginProvider = NoPlugins()
-  /// Values that take the place of those in the file, each `PATH=VALUE`: see ``Override``.
+  /// Values that replace those in the file, each `PATH=VALUE`: see ``Override``.
   package var overrides: [String] = []
-  /// Supplies the files that a file includes.
+  /// Supplies the files that a pipeline file includes.
   package var included = IncludedFiles.none
-  /// References to signals that are printed, each by a sink of its own: a file then needs no other.
+  /// References to signals that are printed, each by a sink of its own; the file then needs no sinks.
   package var printed: [String] = []
-  /// Whether a text that has only definitions for others to include is accepted; otherwise it is an error that nothing runs.
+  /// Whether a text that only has definitions for others to include is accepted. Otherwise it is an error, because
+  /// nothing would run.
   package var acceptsLibraries = false
-  /// The output form of the sinks of ``printed``.
+  /// The output format of the sinks of ``printed``.
   package var printedFormat = EncoderFormat.ndjson
 
   /// - Parameters:
   ///   - catalogue: the components that files can name.
-  ///   - values: what `${...}` stands for.
+  ///   - values: The values of `${...}`.
   ///   - environment: `env` in expressions.
-  ///   - schemas: where schema files come from.
-  ///   - files: looks at files that parameters name.
+  ///   - schemas: Reads schema files.
+  ///   - files: Checks files that parameters name.
   package init(
     _ catalogue: Catalogue, values: Interpolation = .noEnvironment, environment: [String: String] = [:],
     schemas: SchemaFiles = .none, files: FileProbe = .none
@@ -32,26 +33,28 @@ package struct FrontEnd: Sendable {
     self.values = values
   }
 
-  /// One text after the front end. There is a plan exactly if there are no errors, and the text is not a library.
+  /// The result for one text. There is a plan exactly if there are no errors and the text is not a library.
   package struct Result: Sendable {
     package var source: SourceText?
-    /// The text as nodes, values filled in; nil if it is not YAML.
+    /// The text as nodes, with values inserted; nil if it is not YAML.
     package var node: YAMLNode?
-    /// As far as it could be parsed; nil if the text is not YAML, or uses a template or file that does not exist.
+    /// The file as far as it could be parsed; nil if the text is not YAML, or uses a template or file that does not
+    /// exist.
     package var file: PipelineFile?
-    /// Set if the text has nothing that runs, only what others include.
+    /// Set if nothing in the text runs, because it only has definitions for others to include.
     package var library: Library?
     package var plan: Plan?
-    /// In the order in which they were found.
+    /// In the order in which they were reported.
     package var diagnostics: [Diagnostic] = []
     /// The files of plugins that the text may use.
     package var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
-    /// A pipeline for each template that nothing uses, in order to check it.
+    /// One pipeline for each template that nothing uses, for checking the template.
     fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
     fileprivate var digests: [String] = []
-    /// A hash that is equal for two texts with the same meaning after interpolation and the same plugins. The values of secrets do not count.
+    /// A hash that is equal for two texts with the same meaning after interpolation and the same plugins. The values of
+    /// secrets do not affect it.
     package var meaning: UInt64 {
       guard let node, let catalogue else { return 0 }
       var print = Fingerprint()
@@ -60,15 +63,15 @@ package struct FrontEnd: Sendable {
       return print.value
     }
 
-    /// The functions of the text, which need not be a whole pipeline. Reports their errors.
+    /// The functions of the text, which need not be a complete pipeline. Reports their errors.
     package func functions(into diagnostics: inout Diagnostics) -> UserFunctions {
       let functions = checkFunctions(into: &diagnostics)
-      // A function whose form is wrong is reported with the text.
+      // Functions that could not be parsed have their errors among those of the text.
       if file?.brokenFunctions.isEmpty != true { diagnostics.report(contentsOf: self.diagnostics) }
       return functions
     }
 
-    /// Reports mistakes in functions and their examples.
+    /// Reports errors in functions and their examples.
     fileprivate func checkFunctions(into diagnostics: inout Diagnostics) -> UserFunctions {
       guard let file, let catalogue else { return .none }
       var part = PipelineFile(source: file.source, name: file.name)
@@ -88,7 +91,7 @@ package struct FrontEnd: Sendable {
     package var hasWarnings: Bool { diagnostics.contains { $0.severity == .warning } }
   }
 
-  /// Everything but the plan, which needs no components.
+  /// Runs all phases that need no components; the result has no plan.
   package func parse(_ source: SourceText) -> Result {
     var result = Result(source: source)
     var diagnostics = Diagnostics()
@@ -119,18 +122,18 @@ package struct FrontEnd: Sendable {
     return result
   }
 
-  /// Reports every error and warning of the text, its tests excepted.
+  /// Reports every error and warning of the text, except those in its tests.
   package func compile(_ source: SourceText) -> Result {
     var result = compileOnce(source)
     removeFixes(from: &result, of: source)
     return result
   }
 
-  /// How many proposed fixes are tried out.
+  /// The maximum number of suggested fixes that are tried.
   private static let triedFixes = 50
 
-  /// Removes fixes that would not reduce the number of errors, such as the name of a similar component that has other parameters. The
-  /// correction of a misspelt name is kept in any case: the other errors existed before.
+  /// Removes fixes that would not reduce the number of errors, such as the name of a similar component with other
+  /// parameters. The correction of a misspelt name is always kept, because the other errors do not come from it.
   private func removeFixes(from result: inout Result, of source: SourceText) {
     func errors(_ diagnostics: [Diagnostic]) -> Int {
       diagnostics.count { $0.severity == .error && $0.code.name.hasPrefix("RX2") }
@@ -169,11 +172,11 @@ package struct FrontEnd: Sendable {
     let offered = plugins.components(of: file, into: &diagnostics)
     if !offered.isEmpty { compiler.add(offered, into: &diagnostics) }
     let isWhole = !diagnostics.hasErrors
-    // Without a plugin's components, further messages would mislead.
+    // If a plugin's components are missing, further messages would mislead.
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
     if isWhole { check(result.unused, compiler, into: &diagnostics) }
     var found = diagnostics.withOrigins().all
-    // An unusable plugin of the directory is reported only if the file has an unknown component.
+    // An unusable plugin in the plugin directory matters only if a component of the file is unknown.
     if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
       found.removeAll { $0.code == .unusablePlugin }
     }
@@ -202,7 +205,7 @@ package struct FrontEnd: Sendable {
     return offered.filter { used.contains("\($0.entry.kind.rawValue) \($0.entry.name)") }.map(\.digest)
   }
 
-  /// The same for a text in memory; `name` is what diagnostics call it.
+  /// Compiles a text in memory; diagnostics call it `name`.
   package func compile(_ text: String, name: String = "pipeline.yaml") -> Result {
     compile(SourceText(name: name, text: text))
   }

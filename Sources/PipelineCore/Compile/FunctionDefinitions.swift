@@ -1,7 +1,7 @@
 // The functions of a file: their names, calls, types and examples.
 
 extension Compilation {
-  /// Checks the definitions; those with errors are broken, which is reported.
+  /// Checks the definitions. Those with errors are reported, and count as broken.
   func defineFunctions() -> UserFunctions {
     guard !file.functions.isEmpty || !file.brokenFunctions.isEmpty else { return .none }
     var definitions = FunctionDefinitions(patterns, broken: file.brokenFunctions)
@@ -13,7 +13,7 @@ extension Compilation {
     return definitions.result
   }
 
-  /// Evaluates the examples of functions: each is a condition that holds.
+  /// Evaluates the examples of functions: each must be a condition that is true.
   func checkExamples() {
     guard !functions.isEmpty else { return }
     for node in file.functions where functions[node.name.value] != nil {
@@ -44,7 +44,7 @@ extension Compilation {
     case .no: break
     case .failed: return fail("the example fails: \(program.failureMessage(frame.lastError, frame))")
     }
-    // Both sides of a comparison, as they are.
+    // Shows the values of both sides of a comparison.
     guard !checked.isSecret, case .binary(.equal, let left, let right) = syntax.tree[syntax.tree.root].kind else {
       return fail("the example is not true")
     }
@@ -65,7 +65,7 @@ extension Compilation {
     fail("the example is not true: the left side is \(actual), and the right side is \(expected)")
   }
 
-  /// Warns of functions of the file itself that no expression uses. An included file may have more than is needed.
+  /// Warns of functions that no expression uses. Functions of included files are exempt: they may serve other files.
   func warnUnusedFunctions() {
     guard !functions.all.isEmpty else { return }
     var used: Set<String> = []
@@ -94,7 +94,7 @@ private struct FunctionDefinitions {
 
   private let patterns: GrokDefinitions
   private var waiting: [String: Definition] = [:]
-  /// The functions whose values are being checked, each with the call that leads to the next.
+  /// The functions whose bodies are being checked, each with the call that led to it.
   private var running: [(name: String, call: SourceLocation?)] = []
   var result = UserFunctions()
   var diagnostics = Diagnostics()
@@ -133,7 +133,7 @@ private struct FunctionDefinitions {
       type(parameter.type).map { UserFunction.Parameter(parameter.name.value, $0, at: parameter.name.location) }
     }
     let returns = node.node.returns.flatMap(type)
-    // A function that hides another is broken, and what calls it calls the other one.
+    // A function that hides a built-in one is broken, and its callers are checked with the built-in one.
     guard let body = ExpressionSyntax.parse(node.node.value, into: &diagnostics), isSound else {
       if Self.refusal(of: name) == nil { result.broken.insert(name) }
       return
@@ -141,7 +141,7 @@ private struct FunctionDefinitions {
     waiting[name] = Definition(node: node, parameters: parameters, returns: returns, body: body)
   }
 
-  /// Checks the value of a function, after those of the functions that it calls. `call`: the call that leads here.
+  /// Checks the body of a function after those of the functions that it calls. `call`: the call that led here.
   mutating func resolve(_ name: String, by call: SourceLocation?) {
     if let first = running.firstIndex(where: { $0.name == name }) {
       return refuse(Array(running[first...]), closedBy: call)
@@ -161,7 +161,7 @@ private struct FunctionDefinitions {
       resolve(called, by: definition.body.nameLocation(node))
     }
     running.removeLast()
-    // It may be part of a circle.
+    // A cycle that contains this function may have been reported.
     guard !result.broken.contains(name) else { return }
     check(definition)
   }

@@ -1,16 +1,16 @@
-/// Reads the type of events from a JSON Schema (draft 2020-12, and what older drafts share with it).
+/// Reads the type of events from a JSON Schema (draft 2020-12, and what older drafts have in common with it).
 ///
-/// Constraints that no type expresses are ignored: bounds, patterns, formats. A property that is not required may be
-/// null or absent. A property that is not declared cannot be read unless `additionalProperties` allows it explicitly,
-/// although JSON Schema by default allows everything.
+/// Constraints that types cannot express are ignored: bounds, patterns, formats. A property that is not required may be
+/// null or absent. A property that is not declared can be read only if `additionalProperties` explicitly allows it,
+/// although JSON Schema allows everything by default.
 struct JSONSchema {
   private let root: YAMLNode
   private var diagnostics: [Diagnostic] = []
-  /// The references being followed.
+  /// The references that are being resolved.
   private var following: [String] = []
   private static let depthLimit = 32
 
-  /// Nil after an error, which is reported.
+  /// Nil, with a diagnostic, after an error.
   static func type(of root: YAMLNode, into diagnostics: inout Diagnostics) -> ExpressionType? {
     guard root.entries != nil || root.bool != nil else {
       diagnostics.report(
@@ -120,7 +120,7 @@ struct JSONSchema {
 
   // MARK: Combining
 
-  /// The type of a value that satisfies both.
+  /// The type of a value that satisfies both types.
   private static func both(_ a: ExpressionType, _ b: ExpressionType) -> ExpressionType {
     if a == b || b == .dyn { return a }
     if a == .dyn { return b }
@@ -132,7 +132,7 @@ struct JSONSchema {
       fields: fields + others.filter { other in !fields.contains { $0.name == other.name } }, open: open || otherOpen)
   }
 
-  /// The type of a value that satisfies at least one.
+  /// The type of a value that satisfies at least one of the types.
   static func either(_ types: [ExpressionType]) -> ExpressionType {
     let mayBeNull = types.contains(.null) || types.contains { $0 != $0.unwrapped }
     let others = types.filter { $0 != .null }.map(\.unwrapped)
@@ -159,7 +159,7 @@ struct JSONSchema {
           at: reference.location, help: "Bring the definition into this file, below '$defs'"))
       return .dyn
     }
-    // A recursive type has no finite form: the inner one may be anything.
+    // A recursive type has no finite form, so the inner occurrence may be anything.
     guard !following.contains(text) else { return .dyn }
     var target: YAMLNode? = root
     for part in text.dropFirst().split(separator: "/") {

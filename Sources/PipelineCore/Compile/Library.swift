@@ -1,16 +1,16 @@
-/// A file that runs nothing: its definitions are for other files to include.
+/// A file that runs nothing: it only has definitions for other files to include.
 package struct Library: Sendable {
   package var functions = 0
-  /// Conditions that examples of the functions state.
+  /// The number of examples of the functions.
   package var examples = 0
   package var templates = 0
   package var patterns = 0
 
-  /// Nil: the file is a pipeline, or is to be one.
+  /// Nil if the file is a pipeline or meant to be one.
   ///
   /// - Parameters:
   ///   - file: The file as written.
-  ///   - expanded: The file with the definitions of the files that it includes.
+  ///   - expanded: The file, including the definitions of the files that it includes.
   init?(of file: YAMLNode, expanded: YAMLNode) {
     let keys = ["functions", "templates", "patterns", "include", "description"]
     guard let entries = file.entries, let all = expanded.entries,

@@ -1,16 +1,18 @@
 /// Computes hashes of the meaning of a file and its parts.
 ///
-/// Equal for two spellings of one meaning: `60s`, `1m` and `${AFTER:-60s}`, `take: 5` and `take: { count: 5 }`, a default that is given,
-/// `event.k` and `(event['k'])`, the order of parameters. Different where the events differ, as by the order of the members that `map` makes.
-/// Secrets are left out, because stored bytes must reveal nothing about them; the text around them counts.
+/// Two spellings of one meaning have equal hashes: `60s`, `1m` and `${AFTER:-60s}`; `take: 5` and `take: { count: 5 }`;
+/// a default that is written or left out; `event.k` and `(event['k'])`; parameters in another order. Hashes differ if
+/// the events differ, for example if `map` makes their members in another order. Secrets are left out, because stored
+/// bytes must reveal nothing about them; the text around them counts.
 struct Meaning {
   let catalogue: Catalogue
-  /// The hashes of the functions of the file.
+  /// The hashes of the file's functions.
   var functions: [String: UInt64] = [:]
 
   // MARK: Files
 
-  /// A hash of everything in an interpolated pipeline file that affects how the pipeline runs: not of comments, the description and the tests.
+  /// A hash of everything in an interpolated pipeline file that affects how the pipeline runs. Comments, the
+  /// description and the tests do not count.
   func of(file root: YAMLNode) -> UInt64 {
     var print = Fingerprint()
     var meaning = self
@@ -22,7 +24,7 @@ struct Meaning {
         print.add(meaning.of(value: section.value))
         continue
       }
-      // The order of signals and sinks decides which receives an event first.
+      // The order of signals and sinks counts: it decides which one receives an event first.
       for member in members {
         print.add(UInt8(0))
         print.add(member.name.utf8)
@@ -32,8 +34,8 @@ struct Meaning {
     return print.value
   }
 
-  /// The hashes of functions by name: of their parameters, their result, and their values with those of the functions that these call. The
-  /// hash of an expression includes those of the functions that it calls.
+  /// The hashes of functions by name. Each includes the parameters, the result, the body, and the functions that the
+  /// body calls, as the hash of an expression includes those of the functions that it calls.
   static func functions(_ section: YAMLNode?) -> [String: UInt64] {
     var parts: [String: (syntax: ExpressionSyntax, own: UInt64)] = [:]
     for entry in section?.entries ?? [] {
@@ -93,11 +95,11 @@ struct Meaning {
 
   // MARK: Components
 
-  /// The hash of the parameters of a component of one of these kinds; nil: no component has that name.
+  /// The hash of the parameters of a component of one of these kinds; nil if no component has that name.
   func of(_ kinds: [ComponentKind], _ keyword: String, _ arguments: YAMLNode?) -> UInt64? {
     let known = kinds.lazy.compactMap { catalogue.component($0, keyword)?.parameters }
     let keys = arguments?.entries?.map(\.name) ?? []
-    // One name may stand for a source and for a sink.
+    // A source and a sink may have the same name.
     guard let parameters = known.first(where: { Self.names($0, contain: keys) }) ?? known.first else { return nil }
     return of(arguments, parameters)
   }
@@ -119,7 +121,7 @@ struct Meaning {
     return sum
   }
 
-  /// The hash of one parameter; 0 if it has its default.
+  /// The hash of one parameter; 0 if its value is the default.
   private func member(_ parameter: ParameterInfo?, _ name: String, _ node: YAMLNode) -> UInt64 {
     let value = parameter.map { of(node, $0.shape) } ?? of(value: node)
     if let parameter, let usual = parameter.defaultText,
@@ -184,15 +186,15 @@ struct Meaning {
 
   // MARK: Values
 
-  /// The hash of a value as written: numbers by their value, members in their order.
+  /// The hash of a value as written: numbers by value, members in order.
   ///
-  /// - Parameter isSent: The value becomes an event, which keeps the text of its numbers.
+  /// - Parameter isSent: Whether the value becomes an event, which keeps the spelling of its numbers.
   private func of(value node: YAMLNode, isSent: Bool = false) -> UInt64 {
     switch node.content {
     case .scalar(let scalar):
       switch scalar.kind {
       case .int, .float:
-        // An event shows how a fraction and a zero are written.
+        // In an event, the spelling of fractions and zeros is visible.
         if !scalar.containsSecret, let value = scalar.int.map({ Double($0) }) ?? scalar.double,
           value.magnitude < 0x1p53,
           !isSent || scalar.kind == .int && value != 0
@@ -244,7 +246,7 @@ struct Meaning {
     return print.value
   }
 
-  /// The hash of an expression by its meaning; that of the text if it is not an expression.
+  /// The hash of an expression's meaning; the hash of the text if it is not an expression.
   private func expression(_ scalar: YAMLScalar) -> UInt64 {
     var diagnostics = Diagnostics()
     guard !scalar.containsSecret, let syntax = ExpressionSyntax.parse(scalar.text, into: &diagnostics) else {

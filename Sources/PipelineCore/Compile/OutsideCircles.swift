@@ -2,18 +2,18 @@
   import Glibc
 #endif
 
-/// Finds sinks whose output returns to them, directly or through other sinks: their events would circulate for ever.
+/// Finds sinks whose output returns to them, directly or through other sinks: their events would circulate forever.
 ///
-/// Steps that drop events are not considered, so a circle that a `filter` breaks is reported, too.
+/// Steps that drop events are not considered, so a cycle that a `filter` breaks is reported too.
 struct OutsideCircles {
-  /// One part of a circle, upstream: the sink of `way` writes the input of `inlet`.
+  /// One link of a cycle, going upstream: the sink of `way` writes what `inlet` reads.
   struct Part {
     var inlet: OutsideInlet
     var way: Int
   }
 
   private let ways: [OutsideWay]
-  /// The sinks that write each exact file, that write any file, and that send to each port or socket.
+  /// The sinks that write each exact file, those that write any file, and those that send to each port or socket.
   private var byFile: [String: [Int]] = [:]
   private var files: [(path: String, isPattern: Bool, way: Int)] = []
   private var byPort: [ListenAddress.Key: [Int]] = [:]
@@ -32,9 +32,9 @@ struct OutsideCircles {
     }
   }
 
-  /// The shortest way upstream from a sink to itself; nil: there is none.
+  /// The shortest path upstream from a sink to itself; nil if there is none.
   ///
-  /// - Parameter isUsed: Whether the search may pass a sink.
+  /// - Parameter isUsed: Whether the path may pass through a sink.
   func circle(through start: Int, _ isUsed: (Int) -> Bool = { _ in true }) -> [Part]? {
     var found: [(part: Part, before: Int)] = []
     var seen: Set<Int> = []
@@ -94,7 +94,7 @@ struct OutsideCircles {
 
   func diagnostic(of circle: [Part], through start: Int) -> Diagnostic {
     let way = ways[start]
-    // Whether an expression ever gives that name, and whether a step lets an event pass, is not known.
+    // It is unknown whether an expression ever gives that name, and whether a step lets an event pass.
     let isSure = circle.allSatisfy { ways[$0.way].isSure }
     let (what, help) =
       switch way.outlet {

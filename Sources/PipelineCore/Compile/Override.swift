@@ -1,8 +1,9 @@
-/// A value that replaces one in a pipeline file: `sources.typed.stdin.decode=lines`, as `--set` takes it.
+/// A value that replaces one in a pipeline file: `sources.typed.stdin.decode=lines`, the argument of `--set`.
 ///
-/// The path has the keys from the top of the file, and the indexes of list items from 0, between dots; `\\.` is a dot within a key.
-/// The value is YAML. Where a component or a parameter has its short form (`stdin: lines`), a path to one of its parameters changes it
-/// to the long form. The value is checked with the rest of the file; its locations are in the text of the option.
+/// The path consists of the keys from the top of the file, and the indexes of list items from 0, separated by dots;
+/// `\\.` is a dot within a key. The value is YAML. If a component or a parameter has its short form (`stdin: lines`), a
+/// path to one of its parameters changes it to the long form. The value is checked together with the file; its
+/// locations are in the text of the option.
 struct Override {
   /// The name of the text in diagnostics.
   static let sourceName = "--set"
@@ -15,7 +16,7 @@ struct Override {
   private let path: [Part]
   private let value: YAMLNode
 
-  /// Nil: it is not of the form PATH=VALUE, or the value is no YAML, which is reported.
+  /// Nil, with a diagnostic, if the text does not have the form PATH=VALUE or the value is not YAML.
   init?(_ text: String, into diagnostics: inout Diagnostics) {
     let source = SourceText(name: Self.sourceName, text: text)
     let bytes = source.bytes
@@ -67,7 +68,7 @@ struct Override {
     }
   }
 
-  /// The file with the value in its place; nil: the path leads nowhere, which is reported.
+  /// The file with the value inserted; nil, with a diagnostic, if the path leads nowhere.
   func apply(to root: YAMLNode, _ catalogue: Catalogue, into diagnostics: inout Diagnostics) -> YAMLNode? {
     do throws(Diagnostic) {
       return try replace(in: root, 0, Place(), catalogue)
@@ -77,13 +78,13 @@ struct Override {
     }
   }
 
-  /// Knowledge about a value on the path.
+  /// What is known of a value on the path.
   private struct Place {
     /// The value as messages name it: `the file`, `'sources.typed'`.
     var name = "the file"
-    /// The parameters that the value may have; nil: it is not that of a component or of a parameter with fields.
+    /// The parameters that the value may have; nil if it is neither a component's value nor a parameter with fields.
     var fields: [ParameterInfo]?
-    /// Whether it is an item of a list, where a step without parameters may be a bare word.
+    /// Whether it is an item of a list, in which a step without parameters may be a bare word.
     var isItem = false
   }
 
@@ -115,7 +116,8 @@ struct Override {
   }
 
   private func key(_ part: Part) -> YAMLScalar {
-    // A backslash before a dot is not part of the key; then every byte has the location of the whole part.
+    // If a backslash before a dot was removed, offsets no longer match, so every byte gets the location of the whole
+    // part.
     let bytes = Array(part.name.utf8)
     let isLiteral = bytes.count == part.location.length
     let offsets = (0...bytes.count).map { Int32(clamping: part.location.offset + (isLiteral ? $0 : 0)) }
@@ -124,7 +126,7 @@ struct Override {
       location: part.location)
   }
 
-  /// Knowledge about the value of the part at `depth`.
+  /// What is known of the value of the part at `depth`.
   private func inner(_ depth: Int, _ place: Place, _ catalogue: Catalogue, isItem: Bool = false) -> Place {
     let name = path[depth].name
     var inner = Place(name: "'\(path[...depth].map(\.name).joined(separator: "."))'")
@@ -132,7 +134,7 @@ struct Override {
     if let field = place.fields?.first(where: { $0.name == name }) {
       inner.fields = field.shape.fields
     } else if place.fields == nil, !isItem {
-      // Names of sources, signals, commands and sinks may equal those of components.
+      // Sources, signals, commands and sinks may have the names of components.
       let isName = depth == 1 && ["sources", "signals", "commands", "sinks"].contains(path[0].name)
       let kinds: [ComponentKind] = [.operator, .source, .sink, .combination, .command]
       if !isName { inner.fields = kinds.compactMap { catalogue.component($0, name) }.first?.parameters }
@@ -149,7 +151,7 @@ struct Override {
       help: "Name an item by its index: \(range)")
   }
 
-  /// The entries of a mapping, or of a short form as a mapping.
+  /// The entries of a mapping, or of a short form written as a mapping.
   private func entries(of node: YAMLNode, _ part: Part, _ place: Place) throws(Diagnostic) -> [YAMLEntry] {
     if let entries = node.entries { return entries }
     if node.isNull { return [] }

@@ -1,4 +1,5 @@
-/// Compiles a parsed pipeline file to a plan. Pure: `rxd check` does only this; `rxd run` also launches the plan.
+/// Compiles a parsed pipeline file to a plan without side effects. `rxd check` does only this; `rxd run` also launches
+/// the plan.
 package struct PipelineCompiler: Sendable {
   package var catalogue: Catalogue
   /// The map `env` of expressions.
@@ -36,22 +37,22 @@ final class Compilation: SignalCompiler {
   var diagnostics = Diagnostics()
   var expressions: [ExpressionReport] = []
   var steps: [StepPlan] = []
-  /// The names of steps and references in saved states, each with the last number appended to it.
+  /// The names of steps and references in saved states, each with the last number that was appended to it.
   private var keys: [String: Int] = [:]
-  /// The values of `movedFrom`, by the numbers of their steps.
+  /// The values of `movedFrom`, with the numbers of their steps.
   var moves: [(step: Int, node: YAMLNode)] = []
-  /// The named schedulers, in the order of the file.
+  /// The named schedulers, in the order of their first use.
   private var schedulers: [String] = []
   /// The indexes of named entries.
   var index: [String: Int] = [:]
   var entries: [Entry] = []
   /// The names of signals that execute a command.
   var executing: Set<String> = []
-  /// The dependencies among the named entries.
+  /// Which named entries depend on which.
   var readings: [Reading] = []
-  /// The inputs of sources that a sink may have written, by the names that contain the sources.
+  /// The inputs of sources that a sink may have written, by the entries that contain the sources.
   var inlets: [String: [OutsideInlet]] = [:]
-  /// The targets of the requests of sources, by the names that contain the sources.
+  /// The targets of the sources' requests, by the entries that contain the sources.
   var requests: [String: [(TargetAddress, SourceLocation)]] = [:]
   /// The databases that sources read.
   var databases: [FilePathParameter] = []
@@ -77,7 +78,7 @@ final class Compilation: SignalCompiler {
     var sharing = Sharing()
     var state = State.waiting
     var references = 0
-    /// The indexes of the commands that it may execute, directly or through what it refers to.
+    /// The indexes of the commands that it may execute, directly or through the signals that it refers to.
     var executes: [Int] = []
   }
 
@@ -111,7 +112,7 @@ final class Compilation: SignalCompiler {
           .noSinks, "the pipeline has no sink, so nothing would come out of it", at: file.name.location,
           help: "Add e.g. 'sinks: { out: { from: NAME, stdout: {} } }'"))
     }
-    // After an error, other parts could look unused.
+    // After an error, parts could look unused that are not.
     guard file.isWhole, !diagnostics.hasErrors else { return nil }
     // A signal that executes a command runs even if it has no reader, or gets one only later.
     var rootSubscribers = entries.indices.filter {
@@ -142,11 +143,11 @@ final class Compilation: SignalCompiler {
   }
 
   private var segments: [Segment] = []
-  /// The common projection of the chains that start at a named signal, by its index.
+  /// The common projection of the chains that start at a named signal, by the signal's index.
   private var commonProjections: [Int: Projection] = [:]
   private lazy var sourceNames = Set(catalogue.names(.source))
 
-  /// `projection`: that of an upstream step that sees the same event.
+  /// `projection`: the one of an upstream step that sees the same event.
   func makeSegment(_ projection: Projection? = nil) -> Segment {
     projection?.isShared = true
     let segment = Segment(environment: environment, projection: projection ?? Projection())
@@ -154,8 +155,8 @@ final class Compilation: SignalCompiler {
     return segment
   }
 
-  /// The segment of a chain's first fused steps. Chains that start at the same signal see each event one after the
-  /// other, so the event is read once for all of them.
+  /// The segment of a chain's first fused steps. Chains that start at the same signal see each event one after another,
+  /// so the event is read once for all of them.
   private func firstSegment(of input: SignalPlan, _ projection: Projection?) -> Segment {
     guard projection == nil, case .named(let at) = input.kind, !entries[at].isCold else {
       return makeSegment(projection)
@@ -185,7 +186,7 @@ final class Compilation: SignalCompiler {
       origin = source(component, context)
     case .combining(let combining): origin = self.combining(combining, context)
     }
-    // The chain of a faulty origin is compiled too, to report its errors.
+    // The chain is compiled even if its origin is faulty, so that its errors are reported.
     let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
     let chain = chain(node.chain, origin ?? placeholder, context)
     return origin == nil ? nil : chain
@@ -198,19 +199,19 @@ final class Compilation: SignalCompiler {
     guard case .source(var source) = component else { return nil }
     if isWhole { settleLateness(of: source, node, step) }
     let segment = makeSegment()
-    // An inner source's parameters see the event for which the inner signal is made.
+    // The parameters of an inner source see the event for which the inner signal is created.
     let inputs = context.outer.map { [$0] } ?? []
     isWhole = bind(&source, inputs, segment, context, step, node.location) && isWhole
     if isWhole { note(source, context, node.keyword.location) }
     let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }
     guard isWhole else { return nil }
-    // A faulty schema counts as unknown, so that no further errors follow from it.
+    // A faulty schema counts as unknown, so that it causes no further errors.
     var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
     if type.text != nil { type.text = textOrigin(node) }
     return SignalPlan(.source(source, segment), step: step, type: type)
   }
 
-  /// The location and form of a source that reads texts.
+  /// The location of a source that reads texts, and the change that makes it read JSON.
   private func textOrigin(_ node: ComponentNode) -> TextOrigin {
     guard let arguments = node.arguments else { return TextOrigin(location: node.keyword.location) }
     if let decode = arguments["decode"] {
@@ -265,7 +266,7 @@ final class Compilation: SignalCompiler {
     return SignalPlan(.node(combining, segment, inputs: inputs), step: step, type: type)
   }
 
-  /// A combining key as a component: its parameters are the keys of its long form beside the inputs.
+  /// A combining key as a component: its parameters are the keys of its long form besides the inputs.
   private func component(of node: CombiningNode) -> ComponentNode {
     let keyword = node.keyword.map(\.rawValue)
     guard !node.arguments.isEmpty else {
@@ -284,8 +285,8 @@ final class Compilation: SignalCompiler {
       location: node.location)
   }
 
-  /// Compiles the steps of a chain and fuses neighbouring fusable ones into runs. `seeing`: the paths that an upstream
-  /// step reads of the very event that the first step sees.
+  /// Compiles the steps of a chain and fuses adjacent fusable ones into runs. `seeing`: the projection of an upstream
+  /// step that sees the same event as the first step.
   func chain(
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection? = nil
   ) -> SignalPlan? {
@@ -320,7 +321,7 @@ final class Compilation: SignalCompiler {
         isWhole = bind(&row, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
-          // Later steps are compiled all the same, with the types known so far.
+          // Later steps are compiled nevertheless, with the types known so far.
           if entry.changesValue { type = .dyn }
           open = nil
           continue
@@ -365,7 +366,7 @@ final class Compilation: SignalCompiler {
   /// The `onError` of a step.
   func policy(of step: StepID) -> ErrorPolicy? { steps[step.number].onError }
 
-  /// The type of a step's output; with `onError: keep` also that of its input.
+  /// The type of a step's output; with `onError: keep` it includes the type of its input.
   private func passing(_ input: EventType, _ output: EventType, _ step: StepID) -> EventType {
     steps[step.number].onError == .keep && input != output ? .dyn : output
   }
@@ -454,7 +455,7 @@ final class Compilation: SignalCompiler {
     return schedulers.count - 1
   }
 
-  /// The name of a step in a saved state; names of inner steps start with it.
+  /// The name of a step in a saved state; the names of its inner steps start with it.
   func path(of step: StepID) -> String { steps[step.number].key }
 
   private func entry(_ kind: ComponentKind, _ node: ComponentNode) -> CatalogueEntry? {
@@ -482,7 +483,7 @@ final class Compilation: SignalCompiler {
     return nil
   }
 
-  /// The component as far as it could be decoded; `isWhole` is false after an error, which is reported.
+  /// The component as far as it could be decoded; `isWhole` is false after an error, which has been reported.
   func decode(_ entry: CatalogueEntry, _ node: ComponentNode) -> (component: DecodedComponent, isWhole: Bool) {
     var context = DecodingContext(at: node.keyword.location)
     context.sources = sourceNames

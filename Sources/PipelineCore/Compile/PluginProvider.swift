@@ -1,8 +1,8 @@
-/// Finds the components of the plugins of this machine and of those that a pipeline file names.
+/// Finds the components of the plugins installed on this machine and of those that a pipeline file names.
 package protocol PluginProvider: Sendable {
-  /// The components that the file may use beside the built-in ones. Reports what cannot be found or used.
+  /// The components that the file may use besides the built-in ones. Reports those that cannot be found or used.
   func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent]
-  /// The files of the plugins that the file may use. A change of one of them changes the meaning of the file.
+  /// The files of the plugins that the file may use. If one of them changes, the meaning of the file changes.
   func files(of file: PipelineFile) -> [String]
 }
 
@@ -10,14 +10,14 @@ extension PluginProvider {
   package func files(of file: PipelineFile) -> [String] { [] }
 }
 
-/// A component of a plugin, and where the file names the plugin.
+/// A component of a plugin, and the location at which the file names the plugin.
 package struct OfferedComponent: Sendable {
   package var entry: CatalogueEntry
-  /// The plugin, for messages.
+  /// The plugin's name, for messages.
   package var plugin: String
-  /// Nil: the plugin is in the plugin directory.
+  /// Nil if the plugin is in the plugin directory.
   package var location: SourceLocation?
-  /// Differs if the plugin has changed.
+  /// Changes whenever the plugin does.
   package var digest: String
 
   package init(_ entry: CatalogueEntry, plugin: String, location: SourceLocation?, digest: String = "") {
@@ -28,7 +28,7 @@ package struct OfferedComponent: Sendable {
   }
 }
 
-/// For programs and tests without plugins: a file that names one is refused.
+/// For programs and tests without plugins: a file that names a plugin is an error.
 package struct NoPlugins: PluginProvider {
   package init() {}
 
@@ -44,7 +44,7 @@ package struct NoPlugins: PluginProvider {
 }
 
 extension PipelineCompiler {
-  /// Adds components of plugins to the catalogue. Reports names that are taken.
+  /// Adds components of plugins to the catalogue. Reports names that are already taken.
   mutating func add(_ offered: [OfferedComponent], into diagnostics: inout Diagnostics) {
     var added: [OfferedComponent] = []
     for one in offered {

@@ -2,7 +2,7 @@
 package struct PluginSpecReader {
   private var diagnostics = Diagnostics()
 
-  /// Nil after an error, which is reported with its place in the document.
+  /// Nil after an error, which is reported with its location in the document.
   package static func read(_ source: SourceText, into diagnostics: inout Diagnostics) -> PluginSpec? {
     guard let root = YAMLReader.read(source, into: &diagnostics) else { return nil }
     var reader = PluginSpecReader()
@@ -54,7 +54,7 @@ package struct PluginSpecReader {
       name: name, version: version, summary: summary, components: components, uses: uses, document: source.bytes)
   }
 
-  /// The most files that a plugin can name.
+  /// The maximum number of files that a plugin can name.
   private static let mostFiles = 256
 
   private mutating func uses(_ root: YAMLNode) -> [String] {
@@ -126,7 +126,7 @@ package struct PluginSpecReader {
 
   // MARK: The reference
 
-  /// The marbles of an operator's example; nil: there are none, or they have an error, which is reported.
+  /// The marbles of an operator's example; nil if there are none or they have an error, which is reported.
   private mutating func marbles(_ example: YAMLNode, _ spec: PluginComponentSpec) -> PluginExample.Marbles? {
     guard let given = example["in"] ?? example["out"] ?? example["values"] else { return nil }
     guard spec.kind == .operator else {
@@ -182,7 +182,7 @@ package struct PluginSpecReader {
     "nothing": .nothing, "system": .system, "disk": .disk, "receiver": .receiver,
   ]
 
-  /// The promises that depend on the values of parameters.
+  /// The guarantees that depend on the values of parameters.
   private mutating func cases(_ component: YAMLNode, _ spec: PluginComponentSpec) -> [PluginComponentSpec.Case] {
     guard let list = component["when"] else { return [] }
     let member = spec.kind == .source ? "recovery" : "confirmation"

@@ -1,4 +1,4 @@
-/// The common part of the AWS presets: the parameters of credentials, and their use in requests.
+/// What the AWS presets share: the parameters for credentials, and their use in requests.
 private enum AWSSigning {
   static let parameters = lines(
     [

@@ -1,9 +1,9 @@
-/// A template that comes with rxd, as text.
+/// A template that is built into rxd, as text.
 package struct Preset: Sendable {
   package var name: String
   /// One sentence.
   package var summary: String
-  /// A file with the template.
+  /// The text of a file that defines the template.
   package var text: String
 
   package static func named(_ name: String) -> Preset? { all.first { $0.name == name } }
@@ -14,7 +14,7 @@ package struct Preset: Sendable {
     self.text = text
   }
 
-  /// In the order of their names.
+  /// Sorted by name.
   package static let all: [Preset] = [
     clickhouse, elasticsearch, influxdb, kinesis, loki, ntfy, pagerduty, s3, slack, splunk, sqs, telegram,
   ]

@@ -1,10 +1,11 @@
-/// Expands the reuse in a pipeline file: `include`, `templates`, `foreach` and keys that begin with `x-`.
+/// Expands what a pipeline file reuses: `include`, `templates`, `foreach` and keys that begin with `x-`.
 ///
-/// The phase lies between the reading of nodes and the parsing of the grammar, and is pure. Its result is the file as it would be
-/// without reuse, so no later phase knows of it. Every node keeps its location: the nodes of a template have a copy of their source
-/// whose ``SourceText/origin`` is the use, so that a diagnostic can name both.
+/// The phase comes after nodes are read and before the grammar is parsed, and has no side effects. Its result is the
+/// file as it would be written without reuse, so later phases need not know of it. Every node keeps its location: the
+/// nodes of a template refer to a copy of their source whose ``SourceText/origin`` is the use, so that a diagnostic can
+/// name both.
 struct Reuse {
-  /// The kinds of definitions that a template can replace.
+  /// The kinds of definitions that a template can stand for.
   enum Kind: String, CaseIterable {
     case chain, signal, source, sink
   }
@@ -30,9 +31,9 @@ struct Reuse {
   var lacksFiles = false
   /// The names of the included files, in the order in which they were read.
   private var included: Set<String> = []
-  /// The names of templates that are used, or that one of these uses.
+  /// The names of templates that are used, directly or by a used template.
   var used: Set<String> = []
-  /// How many values templates and lists have made.
+  /// The number of values that templates and lists have produced.
   var madeNodes = 0
 
   static let depthLimit = 16
@@ -45,7 +46,8 @@ struct Reuse {
     self.files = files
   }
 
-  /// The expanded file, and a pipeline for each template that nothing uses; nil after an error, because further messages would mislead.
+  /// The expanded file, and one pipeline for each template that nothing uses; nil after an error, because further
+  /// messages would mislead.
   static func expand(
     _ root: YAMLNode, _ catalogue: Catalogue, _ values: Interpolation, _ files: IncludedFiles,
     into diagnostics: inout Diagnostics
@@ -55,14 +57,14 @@ struct Reuse {
     reuse.collect(entries, of: root.location.text, within: [])
     for block in reuse.blocks { reuse.repeatSections(block) }
     reuse.expandSections()
-    // After an error, templates may look unused.
+    // After an error, templates may look unused that are not.
     let unused = reuse.diagnostics.isEmpty ? reuse.unusedTemplates(beside: reuse.result) : []
     diagnostics.report(contentsOf: reuse.diagnostics)
     guard reuse.diagnostics.allSatisfy({ $0.severity != .error }) else { return nil }
     return (YAMLNode(.mapping(reuse.result), at: root.location), unused)
   }
 
-  /// Whether there may be something to expand: most files have nothing, and are not copied.
+  /// Whether there may be something to expand; most files have nothing, and are not copied.
   private static func reuses(_ top: [YAMLEntry]) -> Bool {
     func isPlain(_ node: YAMLNode) -> Bool {
       switch node.content {
@@ -86,7 +88,7 @@ struct Reuse {
 
   // MARK: The top of files
 
-  /// `within`: the names of the files that include this one.
+  /// `within`: the names of the files that include this one, directly or indirectly.
   private mutating func collect(_ entries: [YAMLEntry], of source: SourceText, within files: [String]) {
     var includes: [YAMLNode] = []
     for entry in entries where !entry.name.hasPrefix("x-") {
@@ -107,7 +109,7 @@ struct Reuse {
     for node in includes { include(node, from: source, within: files + [source.name]) }
   }
 
-  /// Adds the members of a section to those that are there.
+  /// Adds the members of a section to those found so far.
   private mutating func merge(_ entry: YAMLEntry) {
     guard let at = result.firstIndex(where: { $0.name == entry.name }), let more = entry.value.entries else {
       if !entry.value.isNull, !result.contains(where: { $0.name == entry.name }) { result.append(entry) }
@@ -116,7 +118,7 @@ struct Reuse {
     if result[at].value.isNull {
       result[at].value = entry.value
     } else if var known = result[at].value.entries {
-      // Emptied first, so that appending copies nothing: a list of many values appends as often.
+      // The content is emptied first, so that appending copies nothing, however often a long list is appended to.
       result[at].value.content = .mapping([])
       known += more
       result[at].value.content = .mapping(known)
@@ -167,7 +169,7 @@ struct Reuse {
     }
   }
 
-  /// Why a path may not be included, by its text alone.
+  /// Why a path may not be included, judging by its text alone.
   private static func refusal(of path: String) -> String? {
     if path.isEmpty { return "names no file" }
     if path.utf8.contains(0) { return "is not the path of a file" }
@@ -252,7 +254,7 @@ struct Reuse {
 
   /// A source, a signal or a sink with its `use`, its chain and its inputs expanded.
   ///
-  /// - Parameter stack: The names of the templates that this is a part of.
+  /// - Parameter stack: The names of the templates that contain this node.
   mutating func expand(_ node: YAMLNode, as kinds: [Kind], _ stack: [String]) -> YAMLNode {
     guard let entries = node.entries else { return node }
     if entries.contains(where: { $0.name == "use" }) {
@@ -351,7 +353,7 @@ struct Reuse {
     return node
   }
 
-  /// The expansion of a template with the keys beside its use, which replace those of the template; chains are joined.
+  /// The expanded template, with the keys beside `use` in place of the template's; chains are joined.
   private static func merged(_ made: YAMLNode, _ use: YAMLNode, _ kind: Kind) -> YAMLNode {
     let beside = (use.entries ?? []).filter { !["use", "with"].contains($0.name) }
     var entries = made.entries ?? []
@@ -361,7 +363,7 @@ struct Reuse {
         continue
       }
       if entry.name == "chain", let own = entries[at].value.items, let more = entry.value.items {
-        // Events pass the chain of a signal's template first, and that of a sink's template last.
+        // The chain of a signal's template runs first, the chain of a sink's template last.
         entries[at].value.content = .sequence(kind == .sink ? more + own : own + more)
       } else {
         entries[at] = entry

@@ -1,9 +1,9 @@
 // Copies nodes and inserts the values of `$(NAME)`.
 
 extension Reuse {
-  /// A copy of `node`; nil if it consists of an optional parameter without a value.
+  /// A copy of `node`; nil if it is only an optional parameter without a value.
   ///
-  /// - Parameter scope: Nil outside of templates and repetitions, where `$(` is text.
+  /// - Parameter scope: Nil outside of templates and repetitions, where `$(` is plain text.
   mutating func build(_ node: YAMLNode, _ scope: ReuseScope?) -> YAMLNode? {
     if scope != nil {
       madeNodes += 1
@@ -46,7 +46,7 @@ extension Reuse {
     return made
   }
 
-  /// `{ each: NAME, in: LIST, do: ITEM }`.
+  /// Whether the node is `{ each: NAME, in: LIST, do: ITEM }`.
   private static func isRepetition(_ node: YAMLNode) -> Bool {
     guard let entries = node.entries, entries.count == 3 else { return false }
     return ["each", "in", "do"].allSatisfy { key in entries.contains { $0.name == key } }
@@ -74,12 +74,12 @@ extension Reuse {
   }
 
   private struct Reference {
-    /// With `$(` and `)`.
+    /// Includes `$(` and `)`.
     var range: Range<Int>
     var path: [String]
   }
 
-  /// The first `$(...)` that is written in the file: neither `$$(` nor a part of an environment value counts.
+  /// The first `$(...)` that the file itself contains: neither `$$(` nor a part of an environment value counts.
   private static func reference(in text: LocatedText, from start: Int) -> Reference? {
     let bytes = text.text
     var at = start
@@ -163,10 +163,10 @@ extension Reuse {
     return node
   }
 
-  /// The value of a reference that makes up the whole scalar; nil: the parameter has no value.
+  /// The value of a reference that makes up the whole scalar; nil if the parameter has no value.
   private mutating func whole(_ binding: ReuseScope.Binding, _ scalar: YAMLScalar) -> YAMLNode? {
     guard var node = binding.node?.inserted(.init("inserted here", at: scalar.location)) else { return nil }
-    // A text is a text also where an expression or a template is asked for.
+    // A parameter of type text stays text, even where an expression or a template is expected.
     guard binding.type == .text, var value = node.scalar else { return node }
     if value.text.text.hasOpeningBraces {
       reportBraces(scalar.location, .init("this is its value", at: node.location))
@@ -212,7 +212,7 @@ extension Reuse {
     return binding
   }
 
-  /// The text of a value that is inserted into a longer text after `before`; nil after an error.
+  /// The text to insert for a value into a longer text after `before`; nil after an error.
   private mutating func part(
     _ binding: ReuseScope.Binding, _ reference: Reference, _ scalar: YAMLScalar, _ before: [UInt8]
   ) -> YAMLScalar? {
@@ -240,7 +240,7 @@ extension Reuse {
     return value
   }
 
-  /// Whether an expression is within a quoted text where `text` ends. In a template it begins behind `{{`.
+  /// Whether the end of `text` is within a quoted text of an expression. In a template, expressions begin after `{{`.
   private static func isQuoted(_ text: [UInt8]) -> Bool {
     var quote: UInt8?
     var at = 0

@@ -7,7 +7,7 @@ struct ReuseParameter {
 
   var name: Located<String>
   var form: Form
-  /// Whether it may be left out without a default. A value that consists of it alone is then left out, too.
+  /// Whether it may be left out without a default. A value that consists only of the parameter is then left out, too.
   var isOptional = false
   var fallback: YAMLNode?
   var help: String?
@@ -109,7 +109,7 @@ extension Reuse {
     return isSound ? Template(name: entry.locatedName, kind: kind, parameters: parameters, body: body) : nil
   }
 
-  /// `NAME: TYPE`, `NAME: TYPE?`, or the long form with a default.
+  /// Reads `NAME: TYPE`, `NAME: TYPE?`, or the long form with a default.
   private mutating func parameter(_ entry: YAMLEntry) -> ReuseParameter? {
     let types = ReuseParameter.Form.allCases.map(\.rawValue)
     guard Name.isValid(entry.key.text.text) else {

@@ -1,7 +1,7 @@
 /// The values of `$(NAME)` in one copy of a template or of a repetition.
 struct ReuseScope {
   struct Binding {
-    /// Nil: an optional parameter without a value.
+    /// Nil for an optional parameter without a value.
     var node: YAMLNode?
     var type: ReuseParameter.Form
   }
@@ -9,10 +9,10 @@ struct ReuseScope {
   var bindings: [String: Binding] = [:]
   private let instance: Instance
 
-  /// `origin`: the use that made the copy.
+  /// `origin`: the use that produces the copy.
   init(origin: Diagnostic.Note) { instance = Instance(origin) }
 
-  /// The copies of the sources of the template's nodes.
+  /// Copies of the source texts of the template's nodes, one per text.
   private final class Instance {
     let origin: Diagnostic.Note
     var texts: [ObjectIdentifier: SourceText] = [:]
@@ -39,7 +39,7 @@ struct ReuseScope {
 }
 
 extension YAMLNode {
-  /// The same node with `origin` as its origin, unless it has one already.
+  /// The node with `origin` as its origin, unless it already has one.
   func inserted(_ origin: Diagnostic.Note) -> YAMLNode {
     if location.text.origin != nil { return self }
     return relocated(ReuseScope(origin: origin))
@@ -59,8 +59,8 @@ extension YAMLNode {
 }
 
 extension Diagnostics {
-  /// The same, each with notes that name the uses of templates, repetitions and files that lead to its location. Diagnostics of one
-  /// location for several uses become one.
+  /// The diagnostics, each with notes that name the uses of templates, repetitions and files that lead to its location.
+  /// Diagnostics at one location for several uses become one.
   func withOrigins() -> Diagnostics {
     var found: [Diagnostic] = []
     var further: [Int: Int] = [:]

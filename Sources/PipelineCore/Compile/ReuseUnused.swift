@@ -1,9 +1,9 @@
 // Templates that nothing uses.
 
 extension Reuse {
-  /// A pipeline for each template of the file itself that nothing uses, made of its body with placeholders for its parameters, so that parts
-  /// that do not depend on parameters can be checked. A template of an included file is checked where it is used, because it may need
-  /// definitions of another file.
+  /// One pipeline for each template of the file itself that nothing uses: the template's body with placeholders for its
+  /// parameters, so that parts that do not depend on parameters can be checked. A template of an included file is
+  /// checked only where it is used, because it may need definitions of another file.
   mutating func unusedTemplates(beside entries: [YAMLEntry]) -> [YAMLNode] {
     let unused = templates.values.filter { !used.contains($0.name.value) && $0.name.location.text.origin == nil }
     return unused.sorted { $0.name.location.offset < $1.name.location.offset }.compactMap { template in
@@ -47,7 +47,7 @@ extension Reuse {
     guard var node = YAMLReader.read(SourceText(name: "", text: text), into: &ignored), var scalar = node.scalar else {
       return nil
     }
-    // Whole values that need no text are not examined.
+    // A value that replaces a whole node and needs no particular text is not checked.
     scalar.isPlaceholder = parameter.form != .expression
     node.content = .scalar(scalar)
     node.location = parameter.name.location
@@ -87,10 +87,11 @@ extension Reuse {
 }
 
 extension Diagnostic {
-  /// Whether it concerns a template that nothing uses, and holds for all values of its parameters at any place of use.
+  /// Whether the diagnostic concerns a template that nothing uses, and would be reported for every use and all values
+  /// of its parameters.
   var concernsUnusedTemplate: Bool {
     guard severity == .error, let location else { return false }
-    // Not of the value of a parameter.
+    // Diagnostics about the value of a parameter do not count.
     guard location.text.origin?.message == Reuse.unusedNote else { return false }
     // The location of a parameter's value is that of the `$(...)`.
     let bytes = location.text.bytes

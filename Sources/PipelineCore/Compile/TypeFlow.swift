@@ -1,7 +1,7 @@
 // How steps change the types of events.
 
 extension ExpressionType {
-  /// The type of an object after the field at `path` was set to `type`; missing objects on the path are created.
+  /// The type of an object after the field at `path` has been set to `type`; missing objects on the path are created.
   func setting(_ path: ArraySlice<String>, _ type: ExpressionType) -> ExpressionType {
     guard let name = path.first else { return type }
     var fields: [Field] = []
@@ -14,7 +14,7 @@ extension ExpressionType {
     if !rest.isEmpty {
       field.type = old.setting(rest, type)
     } else if case .optional(let inner) = type {
-      // Without a value the field keeps its old one.
+      // If the new value may be absent, the field keeps its old one.
       field.type = at == nil || old == inner ? inner : .dyn
       field.mayBeAbsent = at.map { fields[$0].mayBeAbsent } ?? true
     } else {
@@ -24,7 +24,7 @@ extension ExpressionType {
     return .object(fields: fields, open: isOpen)
   }
 
-  /// The type after the field at `path` was removed.
+  /// The type after the field at `path` has been removed.
   func removing(_ path: ArraySlice<String>) -> ExpressionType {
     guard let name = path.first, case .object(var fields, let open) = unwrapped,
       let at = fields.firstIndex(where: { $0.name == name })
@@ -39,7 +39,7 @@ extension ExpressionType {
     return self == unwrapped ? changed : .wrapper(changed)
   }
 
-  /// The type of a value written in the pipeline file.
+  /// The type of a value that is written in the pipeline file.
   package static func of(_ value: Value) -> ExpressionType {
     switch value.what {
     case .null: return .null
@@ -65,8 +65,8 @@ extension ExpressionType {
 }
 
 extension DecoderOptions {
-  /// The type that the options guarantee for every event: the field names, if the options list them. Dyn if the fields
-  /// depend on the input.
+  /// The type that the options guarantee for every event, with the field names if the options list them. Dyn if the
+  /// fields depend on the input.
   package var eventType: EventType {
     switch format {
     case .csv:
@@ -132,7 +132,7 @@ extension DecoderOptions {
   private var regexFields: [ExpressionType.Field]? {
     if regex.pattern == RegexDecoding.combined {
       return CombinedLogDecoder.fields(regex.types).map { name, type in
-        // `-` is null in all fields, and only some lines have fields after the agent.
+        // `-` becomes null in every field, and only some lines have fields after the agent.
         .init(name, type.expressionType.orNull, mayBeAbsent: name == "extra")
       }
     }
@@ -142,7 +142,7 @@ extension DecoderOptions {
 }
 
 extension FieldType {
-  /// The type of the expression checker.
+  /// The corresponding type of the expression checker.
   var expressionType: ExpressionType {
     switch self {
     case .string: return .string

@@ -97,7 +97,7 @@ public final class Arena {
     return detached
   }
 
-  /// Ends the life of every value allocated by this arena.
+  /// Frees every value in this arena.
   package func reset() {
     poison()
     if !retired.isEmpty {
