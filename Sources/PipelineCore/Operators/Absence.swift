@@ -56,9 +56,9 @@ struct Absence: OperatorComponent {
     private let parameters: Absence
     private let builder: ValueBuilder?
     private lazy var frame = sharedFrame()
-    /// The time of the last event, or of the subscription.
+    /// The time of the last event; before any event, of the subscription.
     private var last: Instant
-    /// After a silence was reported once, not set until the next event.
+    /// Not set from the report of a silence until the next event.
     private var timer = Wake.none
 
     init(_ parameters: Absence, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -79,7 +79,7 @@ struct Absence: OperatorComponent {
       if !parameters.only { emit(event) }
     }
 
-    /// The timer is not moved for each event; a timer that fires too early is set again.
+    /// The timer is not moved for each event; when it fires too early, it is set again.
     override func woke(_ token: Int) {
       timer = .none
       guard last + parameters.after <= now else {
@@ -98,7 +98,7 @@ struct Absence: OperatorComponent {
 
     override var mayGoOn: Bool { !parameters.again || !execution.isStopping }
 
-    /// The pipeline was down: the silence is counted anew.
+    /// The silence is counted from the restart: nothing could arrive while the pipeline was down.
     override func skipped(_ token: Int, _ late: Lateness) {
       guard last + parameters.after <= late.restored else {
         woke(token)

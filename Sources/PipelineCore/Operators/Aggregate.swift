@@ -1,4 +1,4 @@
-/// `aggregate`: one value of many events, sent at the end: several figures, or a fold.
+/// `aggregate`: one value of many events, sent at the end: one or more figures, or a fold.
 struct Aggregate: FusableOperator {
   var figures = FiguresParameter()
   var start = LiteralParameter()
@@ -152,9 +152,9 @@ struct Aggregate: FusableOperator {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
-    /// The number of members of the program's value, if it is written as a map; otherwise 0.
+    /// The number of members if the program's value is written as a map; otherwise 0.
     private let memberCount: UInt8
-    /// Whether `running` is such a map of scalars: the next one can overwrite it in place.
+    /// Whether `running` is such a map of scalars, so that the next value can overwrite it in place.
     @exclusivity(unchecked) private var isInPlace = false
 
     init(_ start: OwnedValue, _ program: Program) {
@@ -216,7 +216,7 @@ struct Aggregate: FusableOperator {
 }
 
 extension FusedStep {
-  /// Applies the step's error policy to an event that the figures do not count.
+  /// Applies the step's error policy to an event that the figures cannot count.
   @inline(never)
   final func refused(
     _ event: Event, _ refusal: FiguresForm.Refusal, _ frame: EventFrame, _ run: FusedRun

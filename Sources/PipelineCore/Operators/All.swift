@@ -1,4 +1,4 @@
-/// `all`: whether every event fulfils a condition.
+/// `all`: whether every event satisfies a condition.
 struct AllMatch: OperatorComponent {
   var condition = ExpressionParameter()
   var onFailure = AnyMatch.OnFailure.answer

@@ -1,4 +1,4 @@
-/// `and`: over the parts of each event.
+/// `and`: whether all parts of each event are true.
 struct And: PureOperator {
   static let changesValue = true
 

@@ -1,6 +1,6 @@
-/// `any`: whether some event fulfils a condition.
+/// `any`: whether at least one event satisfies a condition.
 struct AnyMatch: OperatorComponent {
-  /// The effect of an error of the signal on the result.
+  /// What an error of the signal means for the result.
   enum OnFailure: String, ChoiceParameter {
     case answer, fail
     var help: String {
@@ -50,7 +50,7 @@ struct AnyMatch: OperatorComponent {
   }
 }
 
-/// Sends the result at the first event whose condition is `stopsAt`.
+/// Sends the result at the first event whose condition equals `stopsAt`.
 final class QuestionNode: OperatorNode {
   private let program: Program?
   private let stopsAt: Bool
@@ -78,7 +78,7 @@ final class QuestionNode: OperatorNode {
   override func complete() { answer(!stopsAt) }
 
   override func fail(_ failure: SignalFailure) {
-    // An error is never a yes, not even to `all`.
+    // An error never counts as true, not even for `all`.
     if answersErrors { answer(false) } else { finish(failing: failure) }
   }
 

@@ -1,4 +1,4 @@
-/// `bufferWithTime`: lists of the events of a time.
+/// `bufferWithTime`: lists of the events that arrive within a time.
 struct BufferWithTime: OperatorComponent {
   var every = TimeSpan.zero
   var count = 10_000

@@ -1,4 +1,4 @@
-/// `catch`: another signal in place of an error.
+/// `catch`: continues with another signal after an error.
 struct Catch: OperatorComponent {
   var with = SignalParameter()
   var value = MappingParameter()

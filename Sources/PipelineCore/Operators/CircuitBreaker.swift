@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `circuitBreaker`: an inner signal for each event, with a pause after many failures.
+/// `circuitBreaker`: an inner signal for each event, paused after too many failures.
 struct CircuitBreaker: OperatorComponent {
   var signal = SignalParameter()
   var failures = 5
@@ -73,9 +73,9 @@ struct CircuitBreaker: OperatorComponent {
   final class Node: QueueingNode {
     private enum State {
       case closed
-      /// No inner signal starts before that instant.
+      /// No inner signal starts before this instant.
       case open(until: Instant)
-      /// One inner signal decides whether to close.
+      /// One trial runs; its result decides whether the breaker closes.
       case trial(Int)
     }
 
@@ -83,7 +83,7 @@ struct CircuitBreaker: OperatorComponent {
     private var state = State.closed
     /// The times of the counted failures, oldest first.
     private var failures = Deque<Instant>()
-    /// The events of the running inner signals, by inlet number, without fallbacks.
+    /// The events of the running inner signals, by inlet number; fallbacks are not included.
     private var running: [Int: OwnedEvent] = [:]
     private var begun = 0
     private var outerEnded = false
@@ -120,7 +120,7 @@ struct CircuitBreaker: OperatorComponent {
       open(parameters.signal.required, number: begun, nodeContext.scope.with(outer: event))
     }
 
-    /// Handles an event that has failed or is refused.
+    /// Handles an event that has failed or was refused.
     private func answer(_ event: Event, _ failure: SignalFailure, _ code: Diagnostic.Code) {
       guard let fallback = parameters.fallback.plan else {
         reject(event, code, failure.message, at: failure.location)
@@ -165,7 +165,7 @@ struct CircuitBreaker: OperatorComponent {
       case .trial(number):
         open()
       case .trial, .open:
-        // It was under way when the breaker opened.
+        // This inner signal had started before the breaker opened, so it decides nothing.
         break
       case .closed:
         if let within = parameters.within {

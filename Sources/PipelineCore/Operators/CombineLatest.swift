@@ -78,11 +78,11 @@ struct CombineLatest: CombiningOperator {
   final class Node: MultiInletNode {
     private let settles: Bool
     private let precedence: Int
-    /// With `settle`: the input that changed last since the node last sent; nil: nothing to send.
+    /// With `settle`: the input that changed last since the node last sent; nil if there is nothing to send.
     private var changed: Int?
     /// The newest event of each input.
     private let newest: UnsafeMutableBufferPointer<OwnedEvent?>
-    /// The values of `newest`, absent if there is none: making a list avoids retain and release.
+    /// The values of `newest`, absent where there is none: building a list from them avoids retain and release.
     private let values: UnsafeMutableBufferPointer<Value>
     private let memory: Unmanaged<Arena>
     private var missing = 0
@@ -139,7 +139,7 @@ struct CombineLatest: CombiningOperator {
 
     override func resumed(_ token: Int) {
       guard changed != nil else { return }
-      // A node upstream may change an input once more.
+      // A node upstream may still change another input for the same event.
       if execution.priorities.has(before: precedence) { waitLonger() } else { settle() }
     }
 

@@ -1,4 +1,4 @@
-/// `combinePrevious`: each event with the one before.
+/// `combinePrevious`: each event together with the previous one.
 struct CombinePrevious: FusableOperator {
   var start = LiteralParameter()
   var next = ExpressionParameter()
@@ -57,7 +57,7 @@ struct CombinePrevious: FusableOperator {
       frame.set(1, .int(index))
       index &+= 1
       let value = program.evaluate(frame)
-      // The old content may be part of `value`, and the message of a failure may show it.
+      // The old content must stay until the end: it may be part of `value`, and a failure message may show it.
       let current = event.value
       defer {
         previous.assign(current, retiring: run.arena)

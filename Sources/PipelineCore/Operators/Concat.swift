@@ -1,4 +1,4 @@
-/// `concat`: one signal after the other.
+/// `concat`: one signal after another.
 struct Concat: CombiningOperator {
   static let relaysEvents = true
 
@@ -39,7 +39,7 @@ struct Concat: CombiningOperator {
 
     override func start() { advance() }
 
-    /// A loop, not a recursion: inputs that end while they are subscribed use no stack.
+    /// A loop instead of recursion, so that any number of inputs may end while they are subscribed.
     private func advance() {
       guard !isAdvancing else { return }
       isAdvancing = true

@@ -1,12 +1,12 @@
-/// What the tests of a pipeline should reach at a step, beyond an event that comes to it.
+/// What the tests of a pipeline should reach at a step, besides sending it an event.
 package enum CoveredBranches {
-  /// The step subscribes one of these inputs at a time, by a condition or a case.
+  /// The step subscribes to one of these inputs at a time, chosen by a condition or a case.
   case choices([(input: Int, name: String)])
-  /// Events pass, and others are dropped.
+  /// Some events pass, others are dropped.
   case passingAndDropping
-  /// Events come, and an error does.
+  /// Events arrive, and an error does.
   case eventsAndErrors
-  /// An error comes.
+  /// An error arrives.
   case errors
   case none
 
@@ -21,7 +21,8 @@ package enum CoveredBranches {
       }
   }
 
-  /// Whether the component is a step of the file: the outputs of a command are none, nor is the node that holds it.
+  /// Whether the component is a step of the file. The outputs of a command are not, nor is the node that keeps it
+  /// alive.
   package static func isStep(_ component: any Component) -> Bool {
     !(component is CommandOutput || component is CommandHold)
   }

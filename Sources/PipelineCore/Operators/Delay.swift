@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `delay`: events and completion later, errors at once.
+/// `delay`: events and completion are delayed, errors are not.
 struct Delay: OperatorComponent {
   var by = TimeSpan.zero
   var limit = 10_000
@@ -41,7 +41,7 @@ struct Delay: OperatorComponent {
 
   final class Node: OperatorNode {
     private let parameters: Delay
-    /// One timer for all events of an instant, held by the first of them.
+    /// Events of the same instant share one timer, which the first of them has.
     private var waiting = Deque<(due: Instant, event: OwnedEvent, timer: Wake)>()
     private var endTimer = Wake.none
     private var backlog = Backlog()

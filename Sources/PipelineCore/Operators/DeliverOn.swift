@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `deliverOn`: delivery in the order of named schedulers.
+/// `deliverOn`: events are delivered in the order of named schedulers.
 struct DeliverOn: OperatorComponent {
   var scheduler = ""
   var limit = 10_000

@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `distinct`: each value once.
+/// `distinct`: each value only once.
 struct Distinct: FusableOperator {
   var by = ExpressionParameter()
   var memory = 10_000

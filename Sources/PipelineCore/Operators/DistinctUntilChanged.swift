@@ -1,4 +1,4 @@
-/// `distinctUntilChanged`: no value twice in a row.
+/// `distinctUntilChanged`: no value twice in succession.
 struct DistinctUntilChanged: FusableOperator {
   var by = ExpressionParameter()
 
@@ -38,7 +38,7 @@ struct DistinctUntilChanged: FusableOperator {
       isNew(event.value, frame) ? .pass : .drop
     }
 
-    /// Keeps `value` if it differs from the last one.
+    /// Stores `value` and returns true if it differs from the last one.
     @inline(__always)
     final func isNew(_ value: Value, _ frame: EventFrame) -> Bool {
       if hasLast, frame.areEqual(value, last.value) { return false }

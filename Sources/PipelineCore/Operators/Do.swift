@@ -79,7 +79,7 @@ struct Do: OperatorComponent {
 
     private let parameters: Do
     private let onNext: Bool
-    /// The end that is passed on when no side signal runs any more.
+    /// The end to pass on as soon as no side signal runs any more.
     private var ending: Ending?
 
     init(_ parameters: Do, _ nodeContext: NodeContext, _ downstream: Downstream) {

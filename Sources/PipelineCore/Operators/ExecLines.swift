@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `exec` in a chain: a program that runs on and answers each line with a line.
+/// `exec` in a chain: a program that keeps running and answers each line with a line.
 struct ExecLines: OperatorComponent {
   enum Answer: String, ChoiceParameter {
     case json, text
@@ -125,7 +125,7 @@ struct ExecLines: OperatorComponent {
     private struct Entry {
       var event: OwnedEvent
       var line: [UInt8]
-      /// Acknowledges the event; nil: nothing waits for it.
+      /// The acknowledgement of the event; nil if nothing waits for it.
       var ack: Ack?
     }
 
@@ -134,16 +134,16 @@ struct ExecLines: OperatorComponent {
     private let builder: ValueBuilder?
     private lazy var frame = makeFrame()
     private let buffer = OutputBuffer()
-    /// Events in their order; the first `given` of them are with the program.
+    /// Events in order; the first `given` of them have been written to the program.
     private var entries = Deque<Entry>()
     private var given = 0
     private var backlog = Backlog()
     private var program: (any ProgramDialogue)?
-    /// The number of the program; parts of earlier ones are ignored.
+    /// The number of the current program; output of earlier programs is ignored.
     private var generation = 0
     private var attempts: Attempts
     private var hasAnswered = false
-    /// The deadline for the first answer while the program has events; the restart while there is no program.
+    /// While the program has events, the deadline of its first answer; while there is no program, its restart.
     private var timer = Wake.none
     private var isEnding = false
     private static let starts = 1
@@ -175,7 +175,7 @@ struct ExecLines: OperatorComponent {
     // MARK: The program
 
     private func open() {
-      // A dry run must not pass the events of a running pipeline to another process.
+      // A dry run must not send the events of a running pipeline to another process.
       guard !isClosed, !execution.isDryRun, program == nil else { return }
       generation += 1
       hasAnswered = false
@@ -272,7 +272,7 @@ struct ExecLines: OperatorComponent {
       again(because: reason)
     }
 
-    /// Ends a program that does not keep to the protocol.
+    /// Ends a program that violates the protocol.
     private func end(_ reason: String, hint: String = "") {
       let running = program
       program = nil
@@ -280,12 +280,12 @@ struct ExecLines: OperatorComponent {
       again(because: reason, hint: hint)
     }
 
-    /// Rejects the events that the program had, and starts it again after a pause for those that wait.
+    /// Rejects the events that the program had, and restarts it after a pause for those that wait.
     private func again(because reason: String, hint: String = "") {
       cancelWake(&timer)
       attempts.fail()
       countRetry()
-      // One program of this machine: no other client retries at the same time.
+      // Without a random part: the program is local, so no other client restarts it at the same time.
       let pause = attempts.pause(nil)
       log(.warning, "\(reason)\(hint); it is started again after \(pause)")
       let lost = (0..<given).compactMap { _ in entries.popFirst() }
@@ -306,7 +306,7 @@ struct ExecLines: OperatorComponent {
       if token == Self.starts { return open() }
       end(
         "'\(name)' has not answered within \(parameters.timeout)",
-        // The most frequent reason, which the program itself does not report.
+        // The usual cause of silence, which the program itself cannot report.
         hint: hasAnswered ? "" : " (it must write each line out at once, as with 'stdbuf -oL')")
     }
 

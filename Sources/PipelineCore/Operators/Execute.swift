@@ -51,13 +51,13 @@ struct Execute: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// Its inputs are the events and the command.
+  /// Its inputs are the stream of events and the command.
   final class Node: MultiInletNode {
     private let parameters: Execute
     private var command: Command.Running?
     private var pending = 0
     private var inputEnded = false
-    /// The number by which the command identifies it.
+    /// The number that identifies it to the command.
     private(set) var serial: UInt64 = 0
 
     init(_ parameters: Execute, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -75,13 +75,14 @@ struct Execute: OperatorComponent {
     override func restored() {
       attach()
       pending = command?.pending(of: self) ?? 0
-      // The command may have refused the execution that this step waits for.
+      // This step may wait for an execution that the command has refused.
       if inputEnded, pending == 0 { later() }
     }
 
     override func resumed(_ token: Int) { finishIfOver() }
 
-    /// A command that has ended executes nothing more for this step, even if others make it run again.
+    /// Attaches to the command while it is open. A command that has ended executes nothing more for this step, even if
+    /// others make it run again.
     private func attach() {
       guard !isClosed, isOpen(1), let command = execution.command(parameters.command.index) else { return }
       self.command = command
@@ -117,7 +118,7 @@ struct Execute: OperatorComponent {
 
     func pass(_ event: Event) { emit(event) }
 
-    /// A newer event has taken the place of one whose execution waits or is under way.
+    /// A newer event has replaced this one, whose execution waited or was running.
     func superseded(_ event: OwnedEvent) {
       event.keep(in: arena)
       countSuperseded(event.event)
@@ -129,7 +130,7 @@ struct Execute: OperatorComponent {
       finishIfOver()
     }
 
-    /// The command sends nothing to this node, and does not end before its callers.
+    /// The command sends no events through this inlet, and does not end before its callers.
     override func receive(_ event: Event, from inlet: Inlet) {}
 
     override func complete() {
@@ -164,7 +165,7 @@ struct CommandParameter: ParameterValue {
   private var reference: Located<String>?
   private(set) var index = 0
   private(set) var type = EventType.dyn
-  /// The command's signal, for a node to subscribe.
+  /// The command's signal, which a node can subscribe to.
   private(set) var signal: SignalPlan?
 
   var name: String { reference?.value ?? "" }

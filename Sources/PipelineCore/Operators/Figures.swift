@@ -1,28 +1,28 @@
-/// The aggregates of one step of the plan, common to all of its chains.
+/// The aggregates of one step of the plan; all of its chains share this form.
 final class FiguresForm {
   struct Call {
     var function: AggregateFunction
-    /// -1: none.
+    /// The index of the argument; -1 if there is none.
     var argument: Int
     var condition: Int
-    /// For distinct values: the set, and the bit of this figure in it.
+    /// For distinct values: the index of the set, and the bit of this figure in it.
     var set = -1
     var bit: UInt32 = 0
-    /// The sum of no values.
+    /// The result if no value was counted, for sums.
     var zero = Value.null
   }
 
   let calls: [Call]
   fileprivate let arguments: [Program]
   fileprivate let conditions: [Program]
-  /// The sets of distinct values of a chain; the argument of each.
+  /// The arguments of the sets of distinct values.
   fileprivate let sets: [Int]
   let builder: ValueBuilder
   /// The index of the first aggregate's variable.
   private let firstVariable: Int
-  /// The most values in a set.
+  /// The maximum number of values in a set.
   let limit: Int
-  /// Whether figures are sent once and take no further events, so that they need not be copied.
+  /// Whether figures are sent once and then take no further events, so that their values need not be copied.
   let isSentOnce: Bool
   // The evaluated arguments of the current event.
   fileprivate let values: UnsafeMutablePointer<Value>
@@ -43,7 +43,7 @@ final class FiguresForm {
       var made = Call(function: call.function, argument: call.argument ?? -1, condition: call.condition ?? -1)
       made.zero = parameter.zero(of: call)
       guard call.function == .countDistinct else { return made }
-      // One set for all figures of the same argument, each with a bit.
+      // Figures with the same argument share a set, in which each has a bit.
       if let at = sets.firstIndex(where: { $0.argument == made.argument && $0.bits < 1 << 31 }) {
         sets[at].bits <<= 1
         (made.set, made.bit) = (at, sets[at].bits)
@@ -68,7 +68,7 @@ final class FiguresForm {
     next.deallocate()
   }
 
-  /// Why an event does not count.
+  /// Why an event cannot be counted.
   enum Refusal {
     case failed(Value, Program)
     case refused(Diagnostic.Code, String)
@@ -96,7 +96,7 @@ final class FiguresForm {
     return nil
   }
 
-  /// The results of the expressions around the aggregates; an error if one of them fails.
+  /// The results of the expressions that contain the aggregates; an error if one of them fails.
   func build(_ figures: Figures, _ frame: EventFrame, _ failing: inout Unmanaged<Program>?) -> Value {
     for index in calls.indices { frame.set(firstVariable + index, figures.value(index)) }
     let value = builder.build(frame, &failing)
@@ -107,11 +107,11 @@ final class FiguresForm {
 /// The aggregates of one chain, or of one window.
 final class Figures {
   private struct Cell {
-    /// The sum, or the value.
+    /// The sum, or the value kept.
     var value = OwnedValue()
     /// The number of values.
     var count: Int64 = 0
-    /// The order of the first or last value.
+    /// The position in the order of the first or last value.
     var at: Int64 = 0
   }
 
@@ -120,7 +120,7 @@ final class Figures {
   private let sets: [DistinctValues]
   /// The number of events.
   private(set) var events = 0
-  /// The bytes of its values, and the number of different values that it knows, with their bytes.
+  /// The size of its values in bytes. `keys`: the number of distinct values that it stores.
   private(set) var bytes: Int
   private(set) var keys = 0
 
@@ -131,8 +131,8 @@ final class Figures {
     sets = form.sets.map { _ in DistinctValues() }
   }
 
-  /// Counts the event that the form has evaluated; all figures count it or none. `at`: its position in the order for
-  /// `first` and `last`.
+  /// Counts the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
+  /// order of `first` and `last`.
   func add(_ frame: EventFrame, at: Int64) -> FiguresForm.Refusal? {
     let context = Context(state: frame.evaluation)
     for (index, call) in form.calls.enumerated() where call.argument >= 0 && form.counts(call) {
@@ -204,7 +204,7 @@ final class Figures {
     return nil
   }
 
-  /// Keeps a value of the input, and counts its bytes.
+  /// Keeps a value of the input, and adds its bytes to the size.
   @inline(__always)
   private func keep(_ value: Value, _ index: Int) {
     let before = cells[index].value.byteCount
@@ -212,7 +212,7 @@ final class Figures {
     bytes &+= cells[index].value.byteCount &- before
   }
 
-  /// Changes a set, and counts what it knows.
+  /// Changes a set, and updates the counts of what it stores.
   private func changing(_ index: Int, _ body: (DistinctValues) -> Void) {
     let before = (keys: sets[index].count, bytes: sets[index].bytes)
     body(sets[index])
@@ -223,7 +223,7 @@ final class Figures {
   private static func sum(
     _ function: AggregateFunction, _ total: Value, _ count: Int64, _ value: Value, _ context: Context
   ) -> Value {
-    // A mean of numbers is computed with doubles.
+    // Averages and doubles are computed as doubles.
     let value = value.isNumber && function == .avg || value.is(.double) ? .double(value.asNumber) : value
     if count == 0 { return value }
     if value.is(.int), total.is(.int) {
@@ -251,10 +251,11 @@ final class Figures {
     }
   }
 
-  /// Keeps returned values valid until the end of the turn.
+  /// Keeps values that were returned valid until the end of the turn.
   func keep(in arena: Arena) { arena.keep(self) }
 
-  /// Adds the figures of `other`, which is no longer used. Figures that cannot be added or compared stay unchanged.
+  /// Adds the figures of `other`, which must not be used afterwards. Figures that cannot be added or compared stay
+  /// unchanged.
   func merge(_ other: Figures, _ context: Context) {
     events += other.events
     for (index, call) in form.calls.enumerated() where other.cells[index].count > 0 {
@@ -264,7 +265,7 @@ final class Figures {
       case .count, .countDistinct: break
       case .sum, .avg:
         let sum = isFirst ? value : Self.sum(call.function, cells[index].value.value, 1, value, context)
-        // If a whole-number sum overflows, a double approximates it.
+        // If the sum of whole numbers overflows, a double approximates it.
         cells[index].value.assign(
           !sum.isError ? sum : .double(cells[index].value.value.asNumber + value.asNumber))
       case .min, .max:
@@ -327,20 +328,20 @@ extension Value {
   fileprivate static var error: Value { Value(kind: .error, payload: 0) }
 }
 
-/// A set of values with a bit for each figure that has counted it: exact, sixteen to thirty-two bytes for a whole
-/// number.
+/// A set of values in which each figure has a bit for the values that it has counted. Exact; a whole number takes
+/// sixteen to thirty-two bytes.
 final class DistinctValues {
   /// Open addressing with a seeded hash; an entry without bits is free.
   private var numbers: UnsafeMutablePointer<Int64>?
   private var bits: UnsafeMutablePointer<UInt32>?
   private var mask = -1
   private var numberCount = 0
-  /// All other values, as ``KeyText``.
+  /// All values that are not whole numbers, as ``KeyText``.
   private var texts: KeyTable?
   private var textBits: [UInt32] = []
   /// The number of values that each figure has counted, by its bit.
   private var counts: [Int64] = []
-  /// Seeded, so that a sender of values cannot predict collisions.
+  /// Random, so that whoever sends the values cannot predict collisions.
   private static let seed = UInt64.random(in: 0...UInt64.max) | 1
 
   deinit {
@@ -349,7 +350,7 @@ final class DistinctValues {
   }
 
   var count: Int { numberCount + (texts?.count ?? 0) }
-  /// The bytes of the values.
+  /// The size of the values in bytes.
   var bytes: Int { numberCount &* MemoryLayout<Int64>.stride &+ (texts?.textBytes ?? 0) }
 
   func count(_ bit: UInt32) -> Int64 {
@@ -357,7 +358,7 @@ final class DistinctValues {
     return index < counts.count ? counts[index] : 0
   }
 
-  /// The whole number that a value represents.
+  /// The whole number that a value is; nil for any other value.
   @inline(__always)
   private static func number(_ value: Value) -> Int64? {
     value.is(.int) || value.is(.uint) && value.payload >> 63 == 0 ? Int64(bitPattern: value.payload) : nil

@@ -1,4 +1,4 @@
-/// `filter`: the events for which a condition holds.
+/// `filter`: the events that satisfy a condition.
 struct Filter: PureOperator {
   var condition = ExpressionParameter()
 

@@ -141,9 +141,10 @@ struct FlattenMap: OperatorComponent, NamingOperator {
   final class Node: QueueingNode {
     private let parameters: FlattenMap
     private var outerEnded = false
-    /// The inner signal, if it ends as soon as it starts.
+    /// The inner signal, if it can end as soon as it starts.
     private lazy var immediate = ImmediateSignal(parameters.signal.required, in: self)
-    /// How many immediate signals are on the stack and not cancelled. A sending one may be entered again.
+    /// The number of immediate signals that are on the stack and not cancelled; one that sends an event may be entered
+    /// again.
     private var running = 0
     /// How many immediate signals have started.
     private var begun = 0
@@ -162,7 +163,7 @@ struct FlattenMap: OperatorComponent, NamingOperator {
       guard !isClosed else { return }
       switch parameters.policy {
       case .latest:
-        // The resources of the old one, such as a connection, are freed before the new one needs them.
+        // The resources of the old signal, such as a connection, are freed before the new one needs them.
         if let old = inlets.first {
           countSuperseded(old.scope.outerEvent)
           drop(old)

@@ -73,7 +73,7 @@ struct Gate: OperatorComponent {
   final class Node: SettlingNode {
     private let parameters: Gate
     private var isOpen: Bool
-    /// Not empty only while the gate is closed, or while held events are being sent.
+    /// Empty, except while the gate is closed or held events are being sent.
     private var held = Deque<OwnedEvent>()
     private var hasEnded = false
     private var isSending = false

@@ -1,4 +1,4 @@
-/// `groupBy`: a chain of its own for each key.
+/// `groupBy`: a separate chain for each key.
 struct GroupBy: OperatorComponent {
   var key = ExpressionParameter()
   var chain = ChainParameter()
@@ -64,14 +64,14 @@ struct GroupBy: OperatorComponent {
     private final class Group: FusedChain, TimerTarget {
       private let node: Unmanaged<Node>
       private var ownKey: HeldValue
-      /// The number of its key's text; -1 when the text is no longer known.
+      /// The number of its key's text; -1 once the text is forgotten.
       var number: Int
-      /// The number of groups made before it, plus one.
+      /// One more than the number of groups created before it.
       var token: Int
       var timer = Wake.none
-      /// Feeds its chain, if the chain is more than fused steps.
+      /// Feeds the group's chain if that contains more than fused steps.
       let subject: Subject?
-      /// Whether its chain was found in a saved state.
+      /// Whether its chain was restored from a saved state.
       var hasChain = false
 
       init(_ node: Node, _ number: Int, _ key: Value, _ token: Int, _ subject: Subject?) {
@@ -84,7 +84,7 @@ struct GroupBy: OperatorComponent {
 
       deinit { ownKey.free() }
 
-      /// Turns it into another group. Values sent with the old key stay valid until the end of the turn.
+      /// Reuses the object for another group. Emitted values with the old key stay valid until the end of the turn.
       func become(_ number: Int, _ key: Value, _ token: Int, _ arena: Arena) {
         self.number = number
         self.token = token
@@ -98,7 +98,7 @@ struct GroupBy: OperatorComponent {
       func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
     }
 
-    /// Passes on the events of the groups' shared run.
+    /// Emits the events of the groups' shared run.
     private final class Outlet: Downstream {
       private let node: Unmanaged<Node>
       init(_ node: Node) {
@@ -116,27 +116,28 @@ struct GroupBy: OperatorComponent {
     private let frame: EventFrame
     /// The frames in which the groups' chains evaluate.
     private let frames = SharedFrames()
-    /// The groups are parts of one stream; inside another `groupBy`, of that one's stream.
+    /// The groups are parts of one stream; inside another `groupBy`, they belong to the stream of that one.
     private let time: StreamTime
     /// The keys as ``KeyText``.
     private let known = KeyTable()
     /// The groups by the number of the key's text, retained.
     @exclusivity(unchecked) private var groups: [Unmanaged<Group>?] = []
-    /// The groups whose chains are being made or restored, by token.
+    /// The groups whose chains are being created or restored, by token.
     private var opening: [Int: Group] = [:]
     private var created = 0
     private var outerEnded = false
-    /// One run for all groups, if their chain has fused steps only: a group then consists of its steps.
+    /// One run for all groups, if their chain consists only of fused steps; each group then has its own state of the
+    /// steps.
     private var shared: FusedRun?
     /// The same run, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var run: Unmanaged<FusedRun>?
-    /// Whether groups without state are discarded.
+    /// Whether groups whose state equals that of a new group are discarded.
     private let forgets: Bool
-    /// Discarded groups with their steps, for the next keys; retained.
+    /// Discarded groups with their steps, to be reused for the next keys; retained.
     @exclusivity(unchecked) private var spare: [Unmanaged<Group>] = []
     private static let spareLimit = 1000
     private var outlet: Outlet?
-    /// How many groups of the shared run have chains that have not completed.
+    /// The number of groups of the shared run whose chains have not completed.
     private var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
     private let buffer = OutputBuffer()
 
@@ -206,7 +207,7 @@ struct GroupBy: OperatorComponent {
       }
     }
 
-    /// The group of the loaded event; the text of its key is in `buffer`.
+    /// The group of the loaded event; `buffer` must contain the text of its key.
     @inline(__always)
     private func group(of event: Event) -> Unmanaged<Group>? {
       let hash = known.hash(buffer.bytes)
@@ -273,7 +274,7 @@ struct GroupBy: OperatorComponent {
 
     private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes) }
 
-    /// Forgets the group's key. The caller releases the group.
+    /// Forgets the group's key. The caller must release the group.
     private func forget(_ group: Group) -> Unmanaged<Group>? {
       guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
@@ -284,10 +285,10 @@ struct GroupBy: OperatorComponent {
       return held
     }
 
-    /// Frees a forgotten group at the end of the turn: control may still be inside it.
+    /// Releases a forgotten group at the end of the turn, because its code may still be on the stack.
     private func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
 
-    /// Discards a group whose state equals that of a new group.
+    /// Discards a group if its state equals that of a new group.
     private func forgetIfFresh(_ group: Group) {
       guard forgets, !outerEnded, group.number >= 0 else { return }
       if let run {
@@ -308,7 +309,7 @@ struct GroupBy: OperatorComponent {
       }
     }
 
-    /// The chain of a group of the shared run has completed.
+    /// Handles the completion of a chain in the shared run.
     private func end(_ group: Group) {
       guard group.steps != nil else { return }
       running -= 1
@@ -335,12 +336,12 @@ struct GroupBy: OperatorComponent {
     override func owner(number: Int) -> AnyObject? { opening[number] }
 
     override func completed(_ inlet: Inlet) {
-      // A chain that completes early (`take`) stays known, so that its key does not start anew.
+      // The group of a chain that completes early (`take`) stays known, so that its key does not start a new one.
       drop(inlet)
       finishIfOver()
     }
 
-    /// The group had no event for `idle`.
+    /// Handles that the group had no event for `idle`.
     private func wasIdle(_ group: Group) {
       guard !isClosed, group.number >= 0 else { return }
       group.timer = .none
@@ -406,7 +407,7 @@ struct GroupBy: OperatorComponent {
       created = try state.read()
       outerEnded = try state.read()
       if try state.read(Bool.self) { try time.restore(&state, execution.plan) }
-      // The groups had this form when they were saved.
+      // Whether the groups shared a run when they were saved.
       if !(try state.read(Bool.self)) {
         share(nil)
       } else if shared == nil {
@@ -446,7 +447,7 @@ struct GroupBy: OperatorComponent {
 
     override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
       guard let group = opening[number] else {
-        // The group was idle too long; its chain still sends what it holds, and receives nothing more.
+        // The group was idle for too long: its chain still sends what it holds, but receives nothing more.
         guard (1...max(created, 1)).contains(number) else { throw StateFault("a group is unknown") }
         return saved.with(subject: Subject(hasEnded: true), time: time)
       }

@@ -49,7 +49,7 @@ struct If: CombiningOperator, BranchingOperator {
   }
 }
 
-/// An operator that subscribes one of its inputs, chosen by another.
+/// An operator that subscribes to one of its inputs, chosen by another input.
 protocol BranchingOperator {
   var branches: Branches { get }
 }
@@ -81,7 +81,7 @@ struct Branches: Sendable {
 
   func index(of role: InputNode.Role) -> Int? { roles.firstIndex(of: role) }
 
-  /// The case with this name.
+  /// The index of the case with this name.
   func index(ofCase name: UnsafeRawBufferPointer) -> Int? {
     roles.indices.first { roles[$0] == .case && name.elementsEqual(names[$0]) }
   }
@@ -90,7 +90,7 @@ struct Branches: Sendable {
 /// Runs one of several inputs, chosen by the newest event of the selector.
 final class BranchingNode: MultiInletNode {
   private let branches: Branches
-  /// The branch for an event; nil: none, and the event has been handled.
+  /// Returns the branch for an event. Nil if there is none; the event has then been handled.
   private let choose: (Event, OperatorNode) -> Int?
   private var selectorEnded = false
   private let selector: Int

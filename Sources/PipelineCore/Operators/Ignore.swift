@@ -1,4 +1,4 @@
-/// `ignore`: all but one value.
+/// `ignore`: drops events with a given value.
 struct Ignore: PureOperator {
   var value = LiteralParameter()
 

@@ -1,4 +1,4 @@
-/// `ignoreValues`: only the end.
+/// `ignoreValues`: drops all events; only the end passes.
 struct IgnoreValues: FusableOperator {
   static let spec = ComponentSpec<IgnoreValues>(
     "ignoreValues",

@@ -1,4 +1,4 @@
-/// `initially`: a side effect before the subscription.
+/// `initially`: a side effect before subscribing.
 struct Initially: OperatorComponent {
   var signal = SignalParameter()
 

@@ -99,13 +99,14 @@ struct Join: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// The fields of the first signal's events that `key` and `reduce` read; nil: all, or none of a kept event.
+  /// The fields that `key` and `reduce` read of the first signal's events; nil if they read whole events, or nothing
+  /// of a kept event.
   private var leftFields: Set<String>? {
     guard reduce.isGiven, let read = reduce.fields(of: "event"), let keys = key.fields(of: "event") else { return nil }
     return read.union(keys)
   }
 
-  /// The fields of the other signal's events that they read.
+  /// The same for the other signal's events.
   private var rightFields: Set<String>? {
     guard reduce.isGiven, let read = reduce.fields(of: "other"), let keys = otherKey.fields(of: "other") else {
       return nil
@@ -113,7 +114,7 @@ struct Join: OperatorComponent {
     return read.union(keys)
   }
 
-  /// Warns if `limit` is too small for the rate of an input, as far as the plan determines it.
+  /// Warns if `limit` is too small for the rate of an input, as far as the plan determines that rate.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
     zip(["first", "other"], inputs).compactMap { name, pace in
       let count: Double
@@ -127,7 +128,7 @@ struct Join: OperatorComponent {
         how = "the \(name) signal is read as fast as possible"
       case nil: return nil
       }
-      // A file that is read at once is soon over: the default limit is meant for it.
+      // A file that is read once ends soon; the default limit is meant to suffice for it.
       let isEnough = Double(limit) >= count || pace == .unbounded && limit >= Join().limit
       guard !isEnough else { return nil }
       let needed = pace == .unbounded ? "the number of its events" : String(Int64(min(count, 1e18)))
@@ -141,7 +142,7 @@ struct Join: OperatorComponent {
   final class Node: TriggeredNode {
     private typealias Entry = KeptEvents.Pointer
 
-    /// The events of one signal that have one key, oldest first.
+    /// The events of one signal with one key, oldest first.
     private struct Chain {
       var first: Entry?
       var last: Entry?
@@ -150,14 +151,14 @@ struct Join: OperatorComponent {
     /// The kept events of one signal.
     private final class Side {
       let name: StaticString
-      /// The index among the two chains of a key.
+      /// 0 for the first signal, 1 for the other: the index among the two chains of a key.
       let place: Int
       /// The events, oldest first.
       let events = KeptEvents()
-      /// When the first of `events` is due.
+      /// When the first of `events` expires.
       @exclusivity(unchecked) var due = Instant.distantFuture
       var hasEnded = false
-      /// How many events were dropped at the limit without being reported.
+      /// The number of events dropped at the limit and not yet reported.
       var lost = 0
 
       init(_ name: StaticString, place: Int) {
@@ -178,9 +179,9 @@ struct Join: OperatorComponent {
     private let keys = KeyTable()
     private let left = Side("first", place: 0)
     private let right = Side("other", place: 1)
-    /// The chains of both sides by key number, the left one first.
+    /// The chains of both sides by key number, each key's left one first.
     @exclusivity(unchecked) private var chains: [Chain] = []
-    /// The fields that expressions read of either side's events, if they read fields only.
+    /// The fields that expressions read of either side's events, unless they read whole events.
     private lazy var leftFields = parameters.leftFields.flatMap {
       SeenFields($0, arena: execution.executor.arena, json: execution.json)
     }
@@ -190,9 +191,10 @@ struct Join: OperatorComponent {
     private let buffer = OutputBuffer()
     /// Set only while events are kept.
     private var timer = Wake.none
-    /// The other signal ended before the pipeline was stopped: an event without a partner so far stays without one.
+    /// Whether the other signal ended before the pipeline stopped: an event without a partner so far will then never
+    /// get one.
     private var isOtherWhole = false
-    /// Events that were not sent because the pipeline was stopped.
+    /// The number of unmatched events not sent because the pipeline was stopping.
     private var undecided = 0
 
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -240,7 +242,7 @@ struct Join: OperatorComponent {
       }
     }
 
-    /// Puts the key of the event into `buffer`; false if it has none, and the event has been handled.
+    /// Writes the key of the event into `buffer`; false if it has none, and the event has then been handled.
     @inline(__always)
     private func readKey(_ program: Program?, _ event: Event, _ seen: Value?, isOther: Bool) -> Bool {
       buffer.clear()
@@ -256,7 +258,7 @@ struct Join: OperatorComponent {
       return false
     }
 
-    /// The partners of an event. They stay valid until the end of the turn, although the pairs may cause further events
+    /// The partners of an event. They stay valid until the end of the turn, even if the pairs cause further events
     /// here.
     private enum Partners {
       case none
@@ -264,7 +266,7 @@ struct Join: OperatorComponent {
       case many([Entry])
     }
 
-    /// The events of a key on one side, which are now matched.
+    /// The events with a key on one side, which then count as matched.
     @inline(__always)
     private func choose(_ key: Int?, _ side: Side) -> Partners {
       guard let key, let first = chains[2 &* key &+ side.place].first else { return .none }
@@ -321,7 +323,7 @@ struct Join: OperatorComponent {
       return oldest
     }
 
-    /// Drops an event at the limit: a reader of errors or dead letters gets it; the log is not filled.
+    /// Drops an event at the limit: readers of errors or dead letters receive it, but the log must not be filled.
     private func lose(_ entry: Entry, _ side: Side) {
       let text =
         "join keeps \(Printable.count(parameters.limit, "event")) of the \(side.name) signal, its limit `limit`"
@@ -340,7 +342,7 @@ struct Join: OperatorComponent {
       execution.services.log(.warning, step.label, "\(nodeContext.location ?? step.location): \(text)")
     }
 
-    /// Sends a pair. `seen` and `otherSeen`: what `reduce` reads of the two, if given.
+    /// Sends a pair. `seen` and `otherSeen`: what `reduce` reads of the two events, if known.
     private func send(_ event: Event, _ seen: Value?, _ other: Value, _ otherSeen: Value?) {
       guard let builder else {
         emit(event.with(arena.list([event.value, other])))
@@ -350,8 +352,8 @@ struct Join: OperatorComponent {
       if let value = build(builder, event, seeing: seen ?? event.value, frame) { emit(event.with(value)) }
     }
 
-    /// Sends an event without a partner, unless a partner was still possible and only the end of the pipeline prevents
-    /// it.
+    /// Sends an event that has no partner, unless it could still have found one and only the stop of the pipeline
+    /// prevents that.
     private func sendUnmatched(_ entry: Entry) {
       guard !entry.pointee.isMatched else { return }
       guard parameters.unmatched == .send else { return countDropped(entry.pointee.event) }
@@ -364,7 +366,7 @@ struct Join: OperatorComponent {
 
     // MARK: Time
 
-    /// Removes events that are too old for a partner.
+    /// Removes events that are too old to find a partner.
     @inline(__always)
     private func expire() {
       let now = now
@@ -411,7 +413,7 @@ struct Join: OperatorComponent {
       }
     }
 
-    /// Completes; nothing that is left has a partner any more.
+    /// Completes; events that are still kept have no partner.
     private func end() {
       guard !isClosed else { return }
       for side in [left, right] {

@@ -1,4 +1,4 @@
-/// `log`: a line in the log for what passes.
+/// `log`: writes a line to the log for each event and for the end.
 struct Log: FusableOperator {
   enum Level: String, ChoiceParameter {
     case debug, info, warning, error

@@ -1,4 +1,4 @@
-/// `map`: another value for each event.
+/// `map`: replaces each event by the value of an expression.
 struct Map: PureOperator {
   var to = MappingParameter()
 
@@ -41,7 +41,7 @@ struct Map: PureOperator {
     return builder.single.map { ValueStep($0) } ?? Step(builder)
   }
 
-  /// One expression.
+  /// Evaluates one expression.
   final class ValueStep: PureStep {
     private let program: Program
 
@@ -57,7 +57,7 @@ struct Map: PureOperator {
     }
   }
 
-  /// A mapping of expressions.
+  /// Evaluates a mapping of expressions.
   final class Step: PureStep {
     private let builder: ValueBuilder
 

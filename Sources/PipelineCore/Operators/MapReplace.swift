@@ -1,4 +1,4 @@
-/// `mapReplace`: one value in place of each event.
+/// `mapReplace`: replaces each event by a constant.
 struct MapReplace: PureOperator {
   var value = LiteralParameter()
 

@@ -1,4 +1,4 @@
-/// `merge`: the events of several signals as they come.
+/// `merge`: the events of several signals as they arrive.
 struct Merge: CombiningOperator, NamingOperator {
   static let relaysEvents = true
 

@@ -32,7 +32,7 @@ struct Not: PureOperator {
 }
 
 extension Value {
-  /// The value of a boolean, or whether a number is not 0; nil for anything else.
+  /// A boolean itself, or whether a number is not 0; nil for anything else.
   var truth: Bool? {
     switch what {
     case .bool: asBool

@@ -1,4 +1,4 @@
-/// `or`: over the parts of each event.
+/// `or`: whether any part of each event is true.
 struct Or: PureOperator {
   static let changesValue = true
 

@@ -1,4 +1,4 @@
-/// `race`: the signal that sends first.
+/// `race`: only the signal that sends first.
 struct Race: CombiningOperator {
   static let relaysEvents = true
 

@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `rateLimit`: a limited number of events in each period.
+/// `rateLimit`: at most a number of events in each period.
 struct RateLimit: OperatorComponent {
   enum Mode: String, ChoiceParameter {
     case leading, trailing, both, bucket
@@ -116,7 +116,7 @@ struct RateLimit: OperatorComponent {
   /// `leading`, `trailing` and `both`.
   final class Node: OperatorNode {
     private let parameters: RateLimit
-    /// The end of the current period; the period is over once this is not in the future.
+    /// The end of the current period, which is over when this is not in the future.
     private var end: Instant
     private var passed = 0
     /// Set only by `trailing` and `both`, during a period.
@@ -131,7 +131,7 @@ struct RateLimit: OperatorComponent {
     }
 
     override func receive(_ event: Event) {
-      // The timer of this very instant may still be due.
+      // The timer of the current instant may not have fired yet.
       if end <= now { endPeriod() }
       guard !isClosed else { return countDropped(event) }
       if end <= now {
@@ -166,7 +166,7 @@ struct RateLimit: OperatorComponent {
       keptSize.set(bytes: 0)
     }
 
-    /// Sends the held event; with `both` that starts the next period.
+    /// Sends the held event; with `both` that event starts the next period.
     private func endPeriod() {
       cancelWake(&timer)
       guard let event = held else { return }
@@ -213,12 +213,12 @@ struct RateLimit: OperatorComponent {
     }
   }
 
-  /// `bucket`, by the generic cell rate algorithm: one point in time represents how full the bucket is.
+  /// `bucket`, by the generic cell rate algorithm: a single instant represents how full the bucket is.
   final class BucketNode: OperatorNode {
     private let parameters: RateLimit
-    /// The time of one token.
+    /// The time in which one token is added.
     private let interval: TimeSpan
-    /// How long before ``full`` an event may come: the time of all tokens but one.
+    /// How long before ``full`` an event may arrive: the time in which all tokens but one are added.
     private let allowance: TimeSpan
     /// When the bucket will be full again.
     private var full: Instant

@@ -1,4 +1,4 @@
-/// `reduce`: one value of the parts that `combineLatest` or `zip` brought together.
+/// `reduce`: one value from the parts that `combineLatest` or `zip` has combined.
 struct Reduce: FusableOperator {
   var to = MappingParameter()
   private var count = 0

@@ -1,4 +1,4 @@
-/// `repeat`: subscribes again after the completion.
+/// `repeat`: subscribes again after completion.
 struct Repeat: OperatorComponent {
   var count = Retry.Count(limit: nil)
   var delay = TimeSpan.zero
@@ -49,13 +49,13 @@ struct Repeat: OperatorComponent {
     private var rounds = 0
     private var timer = Wake.none
     private var pace = Pace()
-    /// The executor's `drain` when the round started.
+    /// The value of the executor's `drain` when the round started.
     private var drain: UInt64 = 0
-    /// The next round waits for a turn, as input does.
+    /// Whether the next round waits for a turn, as input does.
     private var waitsForTurn = false
-    /// Rounds that ended at once since it last waited for a turn.
+    /// The number of rounds that ended immediately since the last wait for a turn.
     private var atOnce = 0
-    /// After this many rounds, other work comes first.
+    /// After this many rounds, other work is done first.
     private static let share = 1000
 
     init(_ parameters: Repeat, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -79,7 +79,7 @@ struct Repeat: OperatorComponent {
       drop(inlet)
       let pause = pace.end(now)
       let isLast = parameters.count.limit.map { rounds >= $0 } ?? false
-      // While the pipeline drains, sources end as soon as they are subscribed.
+      // While the pipeline drains, sources end as soon as they are subscribed to.
       if isLast || execution.isStopping || !canRunAgain {
         finish()
       } else if parameters.delay > .zero || pause > .zero {
@@ -92,7 +92,7 @@ struct Repeat: OperatorComponent {
       }
     }
 
-    /// Whether other work comes before the next round, after one that ended at once.
+    /// Whether other work is done before the next round, after one that ended immediately.
     private var hasHadItsShare: Bool {
       atOnce += 1
       guard atOnce >= Self.share || executor.isInputPaused else { return false }
@@ -100,8 +100,8 @@ struct Repeat: OperatorComponent {
       return true
     }
 
-    /// The next round starts in a turn of its own, when input is taken. Only after a round that nothing from outside
-    /// has ended: a round that an event ended must be followed at once, or the next event is missed.
+    /// Starts the next round in a turn of its own, when input is accepted. Use it only after a round that ended without
+    /// any event from outside: a round that an event ended must be followed immediately, or the next event is missed.
     private func waitForTurn() {
       waitsForTurn = true
       nonisolated(unsafe) weak let node = self

@@ -2,9 +2,9 @@ internal import DequeModule
 
 /// `retry`: subscribes again after an error.
 struct Retry: OperatorComponent {
-  /// How often: a number, or for ever.
+  /// How often: a number of times, or forever.
   struct Count: ParameterValue {
-    /// Nil: for ever.
+    /// Nil: forever.
     var limit: Int?
 
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
@@ -107,10 +107,10 @@ struct Retry: OperatorComponent {
     private let parameters: Retry
     private var attempts = 0
     private var begun = Instant(nanoseconds: 0)
-    /// The times of the attempts that count for the budget, oldest first.
+    /// The times of the attempts that count towards the budget, oldest first.
     private var spent = Deque<Instant>()
     private var timer = Wake.none
-    /// Holds the acknowledgement of the event that this inner signal was made for until the next attempt.
+    /// Until the next attempt, holds the acknowledgement of the event that this inner signal was created for.
     private var held: Ack?
     private var pace = Pace()
 

@@ -1,4 +1,4 @@
-/// `sample`: the newest value at each sampling.
+/// `sample`: the newest value at regular times, or whenever another signal sends.
 struct Sample: OperatorComponent {
   var every: TimeSpan?
   var at = SignalParameter()
@@ -60,10 +60,11 @@ struct Sample: OperatorComponent {
     private var newest: OwnedEvent?
     private var isNew = false
     private var timer = Wake.none
-    /// Whether one event may reach the input and the sampler, so that the sampler's waits until both have theirs.
+    /// Whether one event may reach both the input and the sampler. The sampler's event then waits until the input has
+    /// received its own.
     private let meets: Bool
     private let precedence: Int
-    /// How many events of the sampler wait.
+    /// The number of waiting events of the sampler.
     private var due = 0
 
     init(_ parameters: Sample, _ nodeContext: NodeContext, _ downstream: Downstream) {

@@ -48,7 +48,7 @@ struct Scan: FusableOperator {
     @exclusivity(unchecked) private var running: OwnedValue
     @exclusivity(unchecked) private var index: Int64 = 0
     private let program: Program
-    /// Deeper values overflow the stack: the fold wraps its value repeatedly.
+    /// A fold that keeps wrapping its value is stopped here, before deeper values overflow the stack.
     static let depthLimit = 64
 
     init(_ start: OwnedValue, _ program: Program) {

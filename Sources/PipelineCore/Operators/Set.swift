@@ -1,4 +1,4 @@
-/// `set`: fields of the event replaced or added.
+/// `set`: replaces or adds fields of the event.
 struct SetFields: PureOperator {
   var fields = Table<MappingParameter>()
 
@@ -48,11 +48,11 @@ struct SetFields: PureOperator {
 
   final class Step: PureStep {
     private struct Field {
-      /// Both retained.
+      /// Path and builder are retained.
       var path: Unmanaged<FieldPath>
       var builder: Unmanaged<ValueBuilder>
     }
-    // Raw memory: an event avoids retain and release.
+    // In raw memory, so that an event avoids retain and release.
     private let fields: UnsafeMutableBufferPointer<Field>
 
     init(_ fields: [(FieldPath, ValueBuilder)]) {

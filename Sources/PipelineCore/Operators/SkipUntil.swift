@@ -1,4 +1,4 @@
-/// `skipUntil`: events from a condition, or from another signal's first event, on.
+/// `skipUntil`: drops events until a condition is true, or until another signal sends.
 struct SkipUntil: OperatorComponent {
   var condition = ExpressionParameter()
   var signal = SignalParameter()

@@ -1,4 +1,4 @@
-/// `skipWhile`: from the first event on for which a condition fails.
+/// `skipWhile`: drops events as long as a condition is true.
 struct SkipWhile: FusableOperator {
   var condition = ExpressionParameter()
 

@@ -1,4 +1,4 @@
-/// `startWith`: a value before all others.
+/// `startWith`: sends a value before all events.
 struct StartWith: OperatorComponent {
   var value = LiteralParameter()
 

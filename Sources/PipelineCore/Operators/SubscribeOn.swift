@@ -1,4 +1,4 @@
-/// `subscribeOn`: the subscription in the order of named schedulers.
+/// `subscribeOn`: subscribes in the order of named schedulers.
 struct SubscribeOn: OperatorComponent {
   var scheduler = ""
   private var number = 0

@@ -36,7 +36,7 @@ struct Take: FusableOperator {
     override var endsBeforeStart: Bool { remaining == 0 }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // A step downstream may have ended the signal while this event was passed on.
+      // While this event was being passed on, a step downstream may have ended the signal.
       guard remaining > 0 else { return .finish }
       remaining -= 1
       return remaining == 0 ? .passAndFinish : .pass

@@ -1,4 +1,4 @@
-/// `takeUntil`: events until another signal sends, or until a condition holds.
+/// `takeUntil`: events until another signal sends, or until a condition is true.
 struct TakeUntil: OperatorComponent {
   var signal = SignalParameter()
   var condition = ExpressionParameter()

@@ -1,4 +1,4 @@
-/// `takeWhile`: events until a condition fails.
+/// `takeWhile`: events as long as a condition is true.
 struct TakeWhile: FusableOperator {
   var condition = ExpressionParameter()
   var inclusive = false
@@ -46,7 +46,7 @@ struct TakeWhile: FusableOperator {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // A step downstream may have caused a further event while the last one was passed on.
+      // While the last event was being passed on, a step downstream may have caused a further event.
       if isOver { return .finish }
       switch program.evaluateBool(frame) {
       case .yes: return .pass

@@ -1,4 +1,4 @@
-/// `then`: another signal after the completion.
+/// `then`: continues with another signal after completion.
 struct Then: OperatorComponent {
   var signal = SignalParameter()
 

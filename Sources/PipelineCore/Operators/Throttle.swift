@@ -78,7 +78,7 @@ struct Throttle: OperatorComponent {
     private let program: Program?
     private lazy var frame = sharedFrame()
     private var held: OwnedEvent?
-    /// Set until the signal is quiet; unless the first event was sent, `held` is set too.
+    /// Set until the signal has been quiet long enough; `held` is set too, unless the event was sent at once.
     private var timer = Wake.none
     /// Set only while `held` is.
     private var deadline = Wake.none
@@ -109,7 +109,7 @@ struct Throttle: OperatorComponent {
       timer = wake(after: parameters.quiet)
     }
 
-    /// Whether the event must be held; any other event has been handled.
+    /// Whether the event must be held; if not, it has been handled.
     private func holds(_ event: Event, _ program: Program) -> Bool {
       guard let holds = decide(event, program, frame, kept: false) else { return false }
       if holds { return true }

@@ -58,7 +58,7 @@ struct TimeoutBetween: OperatorComponent {
       emit(event)
     }
 
-    /// The timer is not moved for each event; a timer that fires too early is set again.
+    /// The timer is not moved for each event; when it fires too early, it is set again.
     override func woke(_ token: Int) {
       timer = .none
       if last + gap > now {
@@ -68,7 +68,7 @@ struct TimeoutBetween: OperatorComponent {
       }
     }
 
-    /// The pipeline was down: the gap is counted anew.
+    /// The gap is counted from the restart: nothing could arrive while the pipeline was down.
     override func skipped(_ token: Int, _ late: Lateness) {
       guard last + gap <= late.restored else {
         woke(token)

@@ -1,4 +1,4 @@
-/// Combines the truth of an event's parts.
+/// Combines the truth values of an event's parts.
 final class TruthStep: PureStep {
   private let name: String
   private let start: Bool

@@ -1,4 +1,4 @@
-/// `try`: an error unless a condition holds.
+/// `try`: fails unless a condition is true.
 struct Attempt: PureOperator {
   var condition = ExpressionParameter()
   var message = TemplateParameter()

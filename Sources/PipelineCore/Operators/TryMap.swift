@@ -1,4 +1,4 @@
-/// `tryMap`: another value for each event, or an error.
+/// `tryMap`: replaces each event by the value of an expression, or fails.
 struct TryMap: PureOperator {
   var to = MappingParameter()
   var message = TemplateParameter()

@@ -1,26 +1,26 @@
 extension Window {
   /// Windows by event time.
   ///
-  /// `kept` is in the order of event time; equal times stay in the order of arrival. A window closes when the watermark
-  /// reaches its end: it is then sent at once, and an event belongs only to windows that are not closed.
+  /// `kept` is ordered by event time; equal times are in the order of arrival. A window closes when the watermark
+  /// reaches its end, and is sent immediately; an event belongs only to windows that are not closed.
   final class EventTimeStep: Step {
-    /// The clock of the stream; for a step of a group, that of all groups.
+    /// The clock of the stream; in a group's chain, the clock of all groups.
     private var ownClock: EventClock?
     /// The same clock, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var clockLink: Unmanaged<EventClock>?
-    /// The lower bound of the watermark that this window uses since it was idle.
+    /// The lower bound of the watermark that this window has used since it was idle.
     @exclusivity(unchecked) private var lowerBound = Int64.min
     /// The end of the earliest open window with events; for a session, its earliest possible end.
     @exclusivity(unchecked) private var nextEnd = Int64.max
-    /// Set exactly while there are events, or `lowerBound` is ahead: when the watermark reaches `dueAt`, which is at most
-    /// `nextEnd`.
+    /// Set exactly while there are events or `lowerBound` is ahead; fires when the watermark reaches `dueAt`, which is
+    /// at most `nextEnd`.
     @exclusivity(unchecked) private var due = Wake.none
     @exclusivity(unchecked) private var dueAt = Int64.max
     @exclusivity(unchecked) private var serial: UInt64 = 0
     @exclusivity(unchecked) private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are events.
     @exclusivity(unchecked) private var timer = Wake.none
-    /// Times outside are rejected, so that sums with spans cannot overflow.
+    /// Times outside this range are rejected, so that sums of times and spans cannot overflow.
     private static let range = -(Int64(1) << 62)...(Int64(1) << 62)
     private static let idleToken = 0
     private static let dueToken = 1
@@ -88,7 +88,7 @@ extension Window {
       return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every
     }
 
-    /// The end of the first open window that an event of that time belongs to.
+    /// The end of the first open window that contains an event of this time.
     private func firstEnd(_ time: Int64) -> Int64 {
       boundary(after: max(watermark, time))
     }
@@ -96,18 +96,18 @@ extension Window {
     private func isLate(_ time: Int64) -> Bool {
       let watermark = watermark
       guard watermark > .min else { return false }
-      // Its last window.
+      // Late if the last window that contains the event has ended.
       if form.gap == 0 { return boundary(after: time &+ form.length) &- form.every <= watermark }
       if time &+ form.gap > watermark { return false }
-      // It may still belong to an open session.
+      // The event may still belong to an open session.
       let at = position(after: time)
       if at < kept.count, kept[at].at &- time < form.gap { return false }
       return at == 0 || time &- kept[at - 1].wall >= form.gap
     }
 
-    /// The index for an event of that time: after all that are not later.
+    /// The index at which an event of this time is inserted: after all that are not later.
     private func position(after time: Int64) -> Int {
-      // Most events come nearly in order.
+      // Most events arrive nearly in order.
       if !kept.isEmpty, kept[kept.count - 1].at <= time { return kept.count }
       var low = 0
       var high = kept.count
@@ -124,13 +124,13 @@ extension Window {
       expect(entry.at)
     }
 
-    /// Records that there is an event of that time.
+    /// Updates the earliest end for an event of this time.
     private func expect(_ time: Int64) {
       nextEnd = min(nextEnd, form.gap > 0 ? time &+ form.gap : firstEnd(time))
       ask()
     }
 
-    /// Counts an event in the figures of its slice or session; returns the verdict if that is impossible.
+    /// Counts an event in the figures of its slice or session. If that is impossible, returns the verdict.
     private func count(_ event: Event, _ time: Int64, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
       var at = kept.isEmpty ? 0 : position(after: time)
       var isNew = true
@@ -151,7 +151,7 @@ extension Window {
       if let verdict = count(event, in: at, isNew: isNew, at: time, wall: time, frame, run) { return verdict }
       if form.gap > 0, !isNew {
         kept[at].at = min(kept[at].at, time)
-        // The event may have closed the pause between two sessions.
+        // The event may have bridged the gap between two sessions.
         if at + 1 < kept.count, kept[at + 1].at &- kept[at].wall < form.gap {
           countKept(kept[at], -1)
           countKept(kept[at + 1], -1)
@@ -170,7 +170,7 @@ extension Window {
       return rest < 0 ? quotient &- 1 : quotient
     }
 
-    /// Schedules the next wake-up. A step that is woken too early schedules again.
+    /// Schedules the next wake-up. A step that is woken too early schedules another.
     private func ask() {
       guard let clock, !isStopped else { return }
       let wanted = !kept.isEmpty ? nextEnd : lowerBound > clock.watermark ? lowerBound : .max
@@ -188,7 +188,7 @@ extension Window {
 
     override func timeCame(_ token: Int) {
       if token == Self.dueToken {
-        // Later windows wait: the windows of all groups are sent in the order of their ends.
+        // Later windows must wait: the windows of all groups are sent in the order of their ends.
         let time = dueAt
         due = .none
         dueAt = .max
@@ -196,7 +196,7 @@ extension Window {
         return
       }
       timer = .none
-      // The timer is not moved for each event; a timer that fires too early is set again.
+      // The timer is not moved for each event; when it fires too early, it is set again.
       if let idle = form.idle, last + idle > now {
         timer = wake(at: last + idle, Self.idleToken)
       } else {
@@ -242,10 +242,10 @@ extension Window {
       }
     }
 
-    /// Closes all windows, because no events come for now, or any more.
+    /// Closes all windows, because no events are expected for now, or none at all.
     private func closeAll() {
       guard let newest = kept.last else { return }
-      // The end of the last window of the newest event.
+      // The end of the last window that contains the newest event.
       let end = form.gap > 0 ? newest.wall &+ form.gap : boundary(after: newest.wall &+ form.length) &- form.every
       lowerBound = max(lowerBound, end)
       close(upTo: watermark)
@@ -291,7 +291,7 @@ extension Window {
 }
 
 extension StateReader {
-  /// A serial number with room for further ones.
+  /// Reads a serial number and checks that further ones fit after it.
   fileprivate mutating func readSerial() throws(StateFault) -> UInt64 {
     let serial: UInt64 = try read()
     guard serial < 1 << 62 else { throw StateFault("a number is too large") }

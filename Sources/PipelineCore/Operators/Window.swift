@@ -1,4 +1,4 @@
-/// `window`: lists of events that belong together by time or number.
+/// `window`: lists of events that belong together by time or by number.
 struct Window: FusableOperator {
   var every: TimeSpan?
   var length: TimeSpan?
@@ -18,7 +18,7 @@ struct Window: FusableOperator {
   static let changesValue = true
   var sendsLater: Bool { true }
 
-  /// Spans of event time are at most about 36 years, so that sums of them and of times cannot overflow.
+  /// Spans of event time are limited to about 36 years, so that sums of spans and times cannot overflow.
   private static let span = Int64(1)...(1 << 60)
 
   static let spec = ComponentSpec<Window>(

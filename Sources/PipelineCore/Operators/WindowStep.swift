@@ -1,13 +1,14 @@
 internal import DequeModule
 
 extension Window {
-  /// The common data of all windows of one step of the plan.
+  /// What all windows of one step of the plan share.
   final class Form {
     let every: Int64
     let length: Int64
     let count: Int
     let step: Int
-    /// With `inclusive` one nanosecond more, so that a pause is always shorter than this.
+    /// With `inclusive`, one nanosecond more than the parameter, so that a pause within a session is always shorter
+    /// than this.
     let gap: Int64
     let maxLength: TimeSpan?
     let time: Program?
@@ -15,11 +16,11 @@ extension Window {
     let idle: TimeSpan?
     let builder: ValueBuilder?
     let figures: FiguresForm?
-    /// With figures: the length of the parts, in time or events, of which windows are composed.
+    /// With figures: the length, in time or events, of the slices that windows are composed of.
     let slice: Int64
     let sendsEmpty: Bool
     let bound: Int
-    /// Whether the result depends only on the number of events: their values are then not kept.
+    /// Whether the result depends only on the number of events, so that their values are not kept.
     let countsOnly: Bool
 
     init(_ parameters: Window) {
@@ -54,7 +55,7 @@ extension Window {
     }
   }
 
-  /// The base of all kinds of windows.
+  /// The base class of all kinds of windows.
   class Step: LateStep {
     /// The contents of a window to be sent.
     struct Content {
@@ -62,22 +63,22 @@ extension Window {
       var figures: Figures?
     }
 
-    /// An event with the time that counts for its window, or the figures of several events of one slice.
+    /// An event and the time that decides its window, or the figures of several events of one slice.
     struct Kept {
-      /// In nanoseconds, of the monotonic clock or of event time since 1970.
+      /// In nanoseconds: on the monotonic clock, or of event time since 1970.
       var at: Int64
       /// Nanoseconds since 1970, for `start` and `end`.
       var wall: Int64
       var event: HeldValue
-      /// Set instead of the event; `wall` is then the time of the newest event, and `at` that of any event of the
-      /// slice, for sessions of the oldest.
+      /// Set instead of the event. `wall` is then the time of the slice's newest event, and `at` that of any of its
+      /// events; in sessions, of the oldest.
       var figures: Figures?
 
       var byteCount: Int { MemoryLayout<Kept>.stride &+ event.byteCount &+ (figures?.bytes ?? 0) }
     }
 
     final let form: Form
-    // Steps run on one thread at a time, and no access outlasts a call of the container.
+    // Steps run on one thread at a time, and no access lasts longer than a call of the container.
     @exclusivity(unchecked) final var kept = Deque<Kept>()
 
     init(_ form: Form) {
@@ -103,7 +104,7 @@ extension Window {
         let at = isMonotonic ? try state.read(Instant.self).nanoseconds : try state.read(Int64.self)
         let wall: Int64 = try state.read()
         let event: OwnedValue = try state.read()
-        // The copy is made before the value that was read is freed.
+        // The copy must be made before the value that was read is freed.
         withExtendedLifetime(event) { kept.append(Kept(at: at, wall: wall, event: HeldValue(event.value))) }
         if let form = form.figures {
           let figures = Figures(form)
@@ -121,7 +122,7 @@ extension Window {
       countKept(entry, 1)
     }
 
-    /// It keeps `sign` of these more.
+    /// Updates the counts of what is kept, for one entry more (`sign` 1) or less (-1).
     @inline(__always)
     final func countKept(_ entry: Kept, _ sign: Int) {
       keptSize.add(
@@ -129,21 +130,21 @@ extension Window {
         bytes: sign &* entry.byteCount)
     }
 
-    /// The number of events kept or counted.
+    /// The number of events that are kept or counted.
     final var eventCount: Int {
       form.figures == nil ? kept.count : kept.reduce(0) { $0 + ($1.figures?.events ?? 0) }
     }
 
     // MARK: Figures
 
-    /// Evaluates an event for the figures, if any; returns the verdict if they cannot count it.
+    /// Evaluates an event for the figures, if there are any. If they cannot count it, returns the verdict.
     final func evaluate(_ event: Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict? {
       guard let figures = form.figures, let refusal = figures.evaluate(frame) else { return nil }
       return refused(event, refusal, frame, run)
     }
 
-    /// Counts the evaluated event in the figures at `index`, or in new figures inserted there; returns the verdict if
-    /// that is impossible.
+    /// Counts the evaluated event in the figures at `index`, or in new figures inserted there. If that is impossible,
+    /// returns the verdict.
     final func count(
       _ event: Event, in index: Int, isNew: Bool, at: Int64, wall: Int64, _ frame: EventFrame, _ run: FusedRun
     ) -> StepVerdict? {
@@ -162,7 +163,7 @@ extension Window {
       return nil
     }
 
-    /// The events in this range, as a list that lives until the end of the turn, or their figures.
+    /// The events in this range as a list, or their figures; valid until the end of the turn.
     final func content(_ range: Range<Int>) -> Content {
       if let form = form.figures {
         if range.count == 1, let only = kept[range.lowerBound].figures, form.isSentOnce {
@@ -178,7 +179,7 @@ extension Window {
       return Content(list: Value(kind: .list, pointer: target.baseAddress, length: range.count))
     }
 
-    /// Removes the first events; sent values stay valid until the end of the turn.
+    /// Removes the first events; emitted values stay valid until the end of the turn.
     final func removeFirst(_ count: Int) {
       guard count > 0 else { return }
       let arena = run.arena
@@ -189,14 +190,14 @@ extension Window {
       if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
     }
 
-    /// The verdict if there is no room for another event, which has then been rejected.
+    /// The verdict if there is no room for another event, which has then been rejected; otherwise nil.
     final func refusal(of event: Event, _ run: FusedRun) -> StepVerdict? {
       if kept.count < form.bound { return nil }
       run.rejectRow(event, .limitReached, "window has \(Printable.count(kept.count, "event")), its limit `max`")
       return .gone
     }
 
-    /// Sends a window; state must be consistent before.
+    /// Sends a window. The state must be consistent before the call.
     final func send(_ content: Content, from start: Int64, to end: Int64) {
       if form.builder == nil, content.figures == nil {
         send(content.list)
@@ -236,11 +237,11 @@ extension Window {
 
   /// Windows by number.
   final class CountStep: Step {
-    /// How many events to skip before the next window starts.
+    /// The number of events to skip before the next window starts.
     private var skipped = 0
-    /// How many events came since the last window was sent.
+    /// The number of events since the last window was sent.
     private var fresh = 0
-    /// How many events are kept or counted.
+    /// The number of events that are kept or counted.
     private var held = 0
 
     override var isFresh: Bool { kept.isEmpty && skipped == 0 }
@@ -302,18 +303,18 @@ extension Window {
   /// Windows by pipeline time.
   final class TimeStep: Step {
     private var origin: Int64 = 0
-    /// Set while there are events, and always with `empty`.
+    /// Set while there are events; with `empty`, always.
     private var timer = Wake.none
     /// The end of the window that the timer is for.
     private var end: Int64 = 0
-    /// How many events came since the last window was sent.
+    /// The number of events since the last window was sent.
     private var fresh = 0
 
     override var isFresh: Bool { kept.isEmpty && !timer.isSet }
 
     override func attached() { origin = (run.nodeContext.scope.time?.origin ?? now).nanoseconds }
 
-    /// The first end of a window after this instant.
+    /// The earliest end of a window after the current instant.
     private var nextEnd: Int64 { origin &+ ((now.nanoseconds &- origin) / form.every &+ 1) &* form.every }
 
     override func started() { if form.sendsEmpty { setTimer(nextEnd) } }
@@ -324,7 +325,7 @@ extension Window {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // The timer of this very instant may still be due.
+      // The timer of the current instant may not have fired yet.
       if timer.isSet, end <= now.nanoseconds { close(before: event, frame) }
       if isStopped { return .drop }
       let at = now.nanoseconds
@@ -349,14 +350,14 @@ extension Window {
 
     override func timeCame(_ token: Int) { close() }
 
-    /// Goes on at the first window that ends after the start.
+    /// Continues with the first window that ends after the restart.
     override func timeSkipped(_ token: Int, _ late: Lateness) {
       cancelWake(&timer)
       while end <= late.restored.nanoseconds {
         let window = window(end)
         if form.sendsEmpty || !window.isEmpty { countSkipped() }
         removeFirst(kept.firstIndex { $0.at >= end &+ form.every &- form.length } ?? kept.count)
-        // Windows without events need no round each.
+        // Skips all windows without events at once.
         let rounds = kept.isEmpty ? (late.restored.nanoseconds &- end) / form.every : 0
         end = end &+ (rounds &+ 1) &* form.every
       }
@@ -366,18 +367,18 @@ extension Window {
 
     private func close(before event: Event, _ frame: EventFrame) {
       close()
-      // The sent window has loaded the frame without an event.
+      // Sending the window has loaded the frame without an event.
       if form.figures != nil { _ = frame.load(event) }
     }
 
-    /// The range of the events of the last `length` before `end`.
+    /// The range of the events in the last `length` before `end`.
     private func window(_ end: Int64) -> Range<Int> {
       let first = kept.firstIndex { $0.at >= end &- form.length } ?? kept.count
       let last = kept.lastIndex { $0.at < end }.map { $0 + 1 } ?? 0
       return first..<max(first, last)
     }
 
-    /// Ends the window and starts the next.
+    /// Ends the window and starts the next one.
     private func close() {
       cancelWake(&timer)
       let closed = end
@@ -423,7 +424,7 @@ extension Window {
     }
   }
 
-  /// Windows by pauses.
+  /// Windows that are separated by pauses.
   final class SessionStep: Step {
     private var last = Instant(nanoseconds: 0)
     /// Set exactly while there are events; `deadline` only with `maxLength`.
@@ -436,7 +437,7 @@ extension Window {
     private var end: Instant { last + TimeSpan(nanoseconds: form.gap) }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      // The timers of this very instant may still be due.
+      // The timers of the current instant may not have fired yet.
       if !kept.isEmpty, end <= now || latest <= now { close(before: event, frame) }
       if isStopped { return .drop }
       let isFirst = kept.isEmpty
@@ -461,7 +462,7 @@ extension Window {
       return .keep
     }
 
-    /// The timer is not moved for each event; a timer that fires too early is set again.
+    /// The timer is not moved for each event; when it fires too early, it is set again.
     override func timeCame(_ token: Int) {
       if end <= now || latest <= now { close() } else { timer = wake(at: end) }
     }
@@ -480,7 +481,7 @@ extension Window {
 
     private func close(before event: Event, _ frame: EventFrame) {
       close()
-      // The sent window has loaded the frame without an event.
+      // Sending the window has loaded the frame without an event.
       if form.figures != nil { _ = frame.load(event) }
     }
 

@@ -1,4 +1,4 @@
-/// `withLatestFrom`: each event together with the newest of another signal.
+/// `withLatestFrom`: each event together with the newest event of another signal.
 struct WithLatestFrom: OperatorComponent {
   var signal = SignalParameter()
   var reduce = MappingParameter()

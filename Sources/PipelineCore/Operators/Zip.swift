@@ -1,6 +1,6 @@
 internal import DequeModule
 
-/// `zip`: pairs by position.
+/// `zip`: combines the events of several signals by position.
 struct Zip: CombiningOperator {
   var limit = 1000
 
@@ -87,7 +87,7 @@ struct Zip: CombiningOperator {
       guard queues.allSatisfy({ !$0.isEmpty }) else { return }
       let row = queues.indices.map { queues[$0].removeFirst() }
       for event in row { keptSize.add(events: -1, bytes: -event.byteCount) }
-      // Decides whether that was the last row before any step downstream can react.
+      // Must be decided before any step downstream can react to the row.
       let isOver = queues.indices.contains { ended[$0] && queues[$0].isEmpty }
       emit(event.with(arena.list(of: row)))
       if isOver { end() }
@@ -99,7 +99,7 @@ struct Zip: CombiningOperator {
       if queues[inlet.number].isEmpty { end() }
     }
 
-    /// Completes; the events that are left have no partner.
+    /// Completes; events that are left have no partners.
     private func end() {
       guard !isClosed else { return }
       for event in queues.joined() {
