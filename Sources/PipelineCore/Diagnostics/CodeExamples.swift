@@ -1,7 +1,7 @@
-/// A minimal error and its correction, for `rxd explain CODE`. Every code has one; tests check those that are file
-/// texts.
+/// A minimal error and its correction, for `rxd explain CODE`. Every code has one; tests check those that are texts of
+/// a file.
 package struct CodeExample: Sendable {
-  /// The part of a file that the texts are.
+  /// What the texts stand for in a file.
   package enum Place: Sendable {
     /// The whole file.
     case file
@@ -9,20 +9,20 @@ package struct CodeExample: Sendable {
     case source
     /// One step of a chain.
     case step
-    /// No text: `wrong` is a sentence about the situation in which the code is reported, and `right` one about the remedy.
+    /// No text: `wrong` is a sentence about the situation in which the code is reported, `right` one about the remedy.
     case situation
   }
 
   package var place: Place
   package var wrong: String
   package var right: String
-  /// JSON events of the source `s`, a millisecond apart, that cause the error at run time.
+  /// JSON events of the source `s`, one millisecond apart, that cause the error at run time.
   package var events: [String] = []
 
   /// The example for a code.
   package static func of(_ code: Diagnostic.Code) -> CodeExample? { table[code.name] }
 
-  /// A whole pipeline file around one of the texts.
+  /// A complete pipeline file that contains one of the texts.
   package func file(_ text: String) -> String {
     func indented(_ text: String, by spaces: Int) -> String {
       text.split(separator: "\n", omittingEmptySubsequences: false).map { String(repeating: " ", count: spaces) + $0 }
@@ -85,7 +85,7 @@ package struct CodeExample: Sendable {
     """
   }
 
-  /// A file whose sink has one step, behind `head`.
+  /// A file that starts with `head` and whose sink has one step.
   private static func reusing(_ step: String, in head: String) -> String {
     "\(head)\nsinks: { out: { from: s, chain: [ { \(step) } ], stdout: {} } }"
   }
@@ -95,7 +95,7 @@ package struct CodeExample: Sendable {
     """
   private static let sound = "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }"
 
-  /// Each line stands for ten of the line before.
+  /// Each line stands for ten times the previous line.
   private static let bomb: String = {
     var lines: [String] = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     for (name, before) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e")] {

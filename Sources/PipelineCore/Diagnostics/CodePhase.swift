@@ -1,5 +1,5 @@
 extension Diagnostic.Code {
-  /// When a code of this range is reported, one sentence.
+  /// When codes of this range are reported, as one sentence.
   package var phase: String {
     switch name.dropFirst(2).first {
     case "1": "Reported while a file is read: text and YAML."

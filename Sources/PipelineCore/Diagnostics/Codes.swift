@@ -1,4 +1,4 @@
-// The codes of the early phases. A code keeps its meaning for ever.
+// The codes of the early phases. A code must keep its meaning forever.
 
 extension Diagnostic.Code {
   // MARK: RX1xx text and YAML
@@ -81,7 +81,7 @@ extension Diagnostic.Code {
   package static let misplacedKey = Self("RX209", "A key is in a part of the file where it has no meaning.")
   package static let emptyCollection = Self("RX210", "A list or mapping must not be empty.")
   package static let tooMany = Self("RX211", "A pipeline may have at most 2,500 operators.")
-  // RX212 is retired and must not be reused: RX201 and RX220 offer the name.
+  // RX212 is retired and must not be reused: RX201 and RX220 suggest the name.
   package static let overrideForm = Self("RX215", "--set takes PATH=VALUE.")
   package static let overridePath = Self("RX216", "The path of --set must lead to a value of the file.")
   package static let endlessSource = Self("RX217", "A source that waits for others has no end, which --once needs.")
@@ -90,7 +90,7 @@ extension Diagnostic.Code {
     "RX220", "The component is neither built in nor a plugin's.")
   package static let unknownParameter = Self("RX221", "The component has no such parameter.")
   package static let missingParameter = Self("RX222", "The component needs this parameter.")
-  /// RX223: a parameter has the right type and a value that cannot be used.
+  /// RX223: a parameter has a value of the right type that cannot be used.
   public static let outOfRange = Self("RX223", "A value is outside the range of its parameter.")
   package static let unknownChoice = Self("RX224", "A value is not one of its parameter's choices.")
   package static let conflictingParameters = Self(
@@ -103,7 +103,7 @@ extension Diagnostic.Code {
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   package static let size = Self(
     "RX231", "A size is a number with a unit: B, kB, MB, GB, KiB, MiB or GiB.")
-  // RX232 is retired and must not be reused: RX203 says what kind of number is asked for.
+  // RX232 is retired and must not be reused: RX203 says which kind of number is expected.
   package static let yamlBoolean = Self(
     "RX233", "A boolean is written true or false; yes, no, on and off are texts.")
   // RX240 is retired and must not be reused: RX406 says what is not closed.
@@ -200,9 +200,9 @@ extension Diagnostic.Code {
     pluginFailed, unreadableParameterFile, pluginSpec, unusablePlugin,
   ]
 
-  // RX901 is retired and must not be reused: a mistake of rxd itself ends the process.
+  // RX901 is retired and must not be reused: an internal error of rxd ends the process.
 
-  /// Every code, in order. A new table is added here; a test compares with the sources.
+  /// Every code, in order. A new table must be added here; a test compares this list with the sources.
   package static let all: [Self] = [
     textCodes, grammarCodes, wiringCodes, compile, files, expressionCodes, runtime, testCodes,
     environmentCodes,

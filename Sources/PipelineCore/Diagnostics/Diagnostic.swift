@@ -7,13 +7,13 @@ public struct Diagnostic: Error, Sendable, Equatable {
     private var rank: Int { self == .note ? 0 : self == .warning ? 1 : 2 }
   }
 
-  /// A second location that helps to understand the first.
+  /// A second location that helps to explain the first.
   public struct Note: Sendable, Equatable {
-    /// The remark, one sentence.
+    /// The remark, as one sentence.
     public var message: String
-    /// The location that it refers to, if any.
+    /// The location of what it describes, if any.
     public var location: SourceLocation?
-    /// A remark about a place.
+    /// A remark about a location.
     public init(_ message: String, at location: SourceLocation? = nil) {
       self.message = message
       self.location = location
@@ -22,7 +22,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
 
   /// A replacement that corrects the error.
   public struct FixIt: Sendable, Equatable {
-    /// The text to replace; of length 0, the place to insert at.
+    /// The text to replace; of length 0 for an insertion.
     public var location: SourceLocation
     /// The new text.
     public var replacement: String
@@ -39,16 +39,16 @@ public struct Diagnostic: Error, Sendable, Equatable {
   public var severity: Severity
   /// One sentence without a full stop.
   public var message: String
-  /// Nil only if no file is concerned.
+  /// Nil only if the diagnostic is not about a file.
   public var location: SourceLocation?
-  /// Other places that matter.
+  /// Other relevant locations.
   public var notes: [Note]
-  /// The remedy, one sentence.
+  /// The remedy, as one sentence.
   public var help: String?
   /// Replacements that correct the error; empty unless the correction is certain.
   public var fixIts: [FixIt]
 
-  /// A diagnostic; without a severity, that of the code.
+  /// A diagnostic; without a severity, it has that of the code.
   public init(
     _ code: Code, _ message: String, at location: SourceLocation?, severity: Severity? = nil,
     notes: [Note] = [], help: String? = nil, fixIts: [FixIt] = []
@@ -70,7 +70,7 @@ extension Diagnostic {
       + (help.map { "; \(Self.continued($0))" } ?? "") + origins
   }
 
-  /// A sentence for use after a semicolon: its first word begins with a small letter, unless it is an abbreviation.
+  /// The sentence as it continues after a semicolon: with a small first letter, unless it starts with an abbreviation.
   private static func continued(_ sentence: String) -> String {
     let letters = Array(sentence.utf8.prefix(2))
     guard letters.count == 2, 0x41...0x5A ~= letters[0], !(0x41...0x5A ~= letters[1]), !(0x30...0x39 ~= letters[1])
@@ -78,7 +78,7 @@ extension Diagnostic {
     return String(decoding: [letters[0] | 0x20] + sentence.utf8.dropFirst(), as: UTF8.self)
   }
 
-  /// The uses of templates and files that lead to the location, which alone does not identify the pipeline.
+  /// The uses of templates and files that lead to the location, which alone would not identify the pipeline.
   private var origins: String {
     var text = ""
     var origin = location?.text.origin
@@ -96,7 +96,7 @@ extension Diagnostic {
   public struct Code: Sendable, Hashable {
     /// `RX201`.
     public let name: String
-    /// The meaning of the code, one sentence; shown by `rxd explain CODE` and in the reference.
+    /// The meaning of the code as one sentence, shown by `rxd explain CODE` and in the reference.
     public let summary: String
     /// The severity of diagnostics with this code, unless they say otherwise.
     public let severity: Severity
@@ -112,7 +112,7 @@ extension Diagnostic {
   }
 }
 
-/// Collects the diagnostics of a phase; phases continue after an error to find the next one.
+/// Collects the diagnostics of a phase. Phases continue after an error to find more.
 package struct Diagnostics: Sendable {
   package private(set) var all: [Diagnostic] = []
   package init() {}
@@ -120,7 +120,7 @@ package struct Diagnostics: Sendable {
   package mutating func report(contentsOf other: [Diagnostic]) { all += other }
   package var hasErrors: Bool { all.contains { $0.severity == .error } }
 
-  /// Collects the diagnostics of `body` for `text`, without quoting secrets in it.
+  /// Collects the diagnostics that `body` reports about `text`, without quoting secrets in the text.
   package mutating func concealing<Result>(
     _ text: LocatedText, _ body: (inout Diagnostics) -> Result
   ) -> Result {

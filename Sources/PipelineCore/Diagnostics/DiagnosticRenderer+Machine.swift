@@ -48,7 +48,7 @@ extension DiagnosticRenderer {
     )
   }
 
-  /// A SARIF 2.1.0 log with one run; its rules are all codes.
+  /// A SARIF 2.1.0 log with one run, whose rules are all codes.
   package func sarif(_ diagnostics: [Diagnostic]) -> String {
     var rules = Diagnostic.Code.all
     var index: [String: Int] = [:]
@@ -160,7 +160,7 @@ extension DiagnosticRenderer {
     return result
   }
 
-  /// Workflow commands, one a line, that GitHub shows beside the changed lines.
+  /// GitHub workflow commands, one per line; GitHub shows them beside the changed lines.
   package func github(_ diagnostics: [Diagnostic]) -> String {
     var page = ""
     for diagnostic in Self.ordered(diagnostics) {
@@ -173,7 +173,7 @@ extension DiagnosticRenderer {
         let (start, end) = Self.ends(location)
         page += "file=\(Self.escaped(location.text.name, isProperty: true)),line=\(start.line),"
         page += "endLine=\(end.line),col=\(start.column),"
-        // GitHub understands an end column only within one line.
+        // GitHub accepts an end column only within one line.
         if end.line == start.line { page += "endColumn=\(max(end.column - 1, start.column))," }
       }
       page += "title=\(diagnostic.code.name)::"

@@ -14,13 +14,13 @@ package enum ColorMode: String, Sendable, CaseIterable {
 
 /// Writes diagnostics for people and for programs, ordered by file and location.
 public struct DiagnosticRenderer: Sendable {
-  /// Whether the text has escape sequences for colours.
+  /// Whether the text contains escape sequences for colours.
   public var colors = false
-  /// Only ``text(_:)`` has limits; the other forms are complete.
+  /// Only ``text(_:)`` has limits; the other formats are complete.
   public var maximumErrors = 50
-  /// Texts end behind the first diagnostic with which they are longer.
+  /// A text ends after the first diagnostic that makes it longer than this.
   public var maximumBytes = 64 << 10
-  /// The version in SARIF.
+  /// The version in SARIF output.
   public var toolVersion = ""
 
   /// A renderer for plain or coloured text.
@@ -29,8 +29,8 @@ public struct DiagnosticRenderer: Sendable {
     self.toolVersion = toolVersion
   }
 
-  /// A report like a compiler's: each diagnostic with its line, marks, notes, help and fixes; at the end a line with
-  /// the number of errors. Empty if there are none.
+  /// A report in the style of compilers: each diagnostic with its source line, marks, notes, help and fixes, and a last
+  /// line with the number of errors. Empty if there are none.
   public func text(_ diagnostics: [Diagnostic]) -> String {
     if diagnostics.isEmpty { return "" }
     let ordered = Self.ordered(diagnostics)
@@ -68,7 +68,7 @@ public struct DiagnosticRenderer: Sendable {
     return counts.joined(separator: ", ") + place
   }
 
-  /// Sorted: those without a location first, then by file name and offset; otherwise in their order.
+  /// Sorted by file name and offset, after those without a location; otherwise the order is kept.
   static func ordered(_ diagnostics: [Diagnostic]) -> [Diagnostic] {
     diagnostics.enumerated().sorted { a, b in
       let (first, second) = (a.element.location, b.element.location)
@@ -125,7 +125,7 @@ public struct DiagnosticRenderer: Sendable {
     return block
   }
 
-  /// A passage of a source with a title and remarks, in the form of a diagnostic. It reports no error.
+  /// A passage of a source with a title and remarks, in the layout of a diagnostic. It reports no error.
   package func passage(_ title: String, at location: SourceLocation?, _ remarks: [(kind: String, text: String)])
     -> String
   {
@@ -163,7 +163,7 @@ public struct DiagnosticRenderer: Sendable {
     return block + paint(marks, style) + "\n"
   }
 
-  /// `place`: the marked location; a fix elsewhere names what it replaces.
+  /// `place`: the location that is marked; a fix at another location says what it replaces.
   static func words(_ fix: Diagnostic.FixIt, _ place: SourceLocation? = nil) -> String {
     let isElsewhere = place.map { $0 != fix.location } ?? false
     let old = Printable.cut(

@@ -1,6 +1,6 @@
-/// The names of other libraries and daemons for components, keys and parameters.
+/// Names that other libraries and daemons use for components, keys and parameters.
 ///
-/// None of them is accepted: each thing has one name. They lead to a message with that name.
+/// None of them is accepted: everything has one name. They only lead to a message with that name.
 enum ForeignNames {
   struct ForeignName: Sendable {
     var ours: String
@@ -8,7 +8,7 @@ enum ForeignNames {
     var help: String
   }
 
-  /// For a name without a counterpart: what to do instead, a sentence.
+  /// What to do instead, as a sentence, for a name without a counterpart.
   static func nothing(for name: String) -> String? {
     advice[name] ?? advice[Suggestion.camelCase(name)]
       ?? (name.hasPrefix("RAC") || name.hasPrefix("rac_")
@@ -59,7 +59,7 @@ enum ForeignNames {
     ("What an event is asked for is known by then: 'map', 'set' and 'unset' change it", "clone rewrite_tag modify"),
   ]
 
-  /// A name may have several counterparts; the first that is valid in its context is meant.
+  /// A name may have several counterparts; the first one that is valid in the context is meant.
   static let table: [String: [ForeignName]] = {
     var table: [String: [ForeignName]] = [:]
     for (ours, help, names) in rows {
@@ -69,7 +69,7 @@ enum ForeignNames {
     return table
   }()
 
-  /// The name here, the help (empty if only the name differs), the foreign names.
+  /// The name here, the help (empty if only the name differs), and the foreign names.
   private static let rows: [(ours: String, help: String, names: String)] = [
     // Time
     (

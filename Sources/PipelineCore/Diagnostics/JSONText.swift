@@ -1,4 +1,4 @@
-/// A JSON document to be written.
+/// A JSON document to write.
 package enum JSONText: Sendable {
   case null
   case bool(Bool)
@@ -6,27 +6,27 @@ package enum JSONText: Sendable {
   case string(String)
   case array([JSONText])
   case object([(String, JSONText)])
-  /// One line of JSON, as it is.
+  /// A JSON text on one line, written unchanged.
   case document(String)
 
-  /// The indented text, without a final line feed.
+  /// The document, indented, without a final line feed.
   package var text: String {
     var result = ""
     write(to: &result, indent: 0)
     return result
   }
 
-  /// The text in one line, without a line feed.
+  /// The document on one line, without a line feed.
   package var line: String {
     var result = ""
     writeLine(to: &result)
     return result
   }
 
-  /// Appends the text in one line, without a line feed. Line ends in texts are escaped.
+  /// Appends the document on one line, without a line feed. Line breaks in texts are escaped.
   package func writeLine(to result: inout String) { write(to: &result, indent: nil) }
 
-  /// - Parameter indent: The depth of the document within others; nil: the text has one line.
+  /// - Parameter indent: The depth of the document within others; nil: write one line.
   private func write(to result: inout String, indent: Int?) {
     switch self {
     case .document(let text): result += text
@@ -68,7 +68,7 @@ package enum JSONText: Sendable {
     for _ in 0..<indent { result += "  " }
   }
 
-  /// Escapes what JSON requires, and what some readers take for a line end or a terminal command.
+  /// Escapes what JSON requires, and what some readers interpret as a line break or a terminal command.
   package static func quote(_ text: String, to result: inout String) {
     result += "\""
     defer { result += "\"" }

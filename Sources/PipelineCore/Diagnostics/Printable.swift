@@ -1,6 +1,6 @@
 /// Makes untrusted text safe for a message: one line, no control characters, limited length.
 package enum Printable {
-  /// The most characters of a value that a message shows.
+  /// The maximum number of characters of a value that a message shows.
   package static let maximumLength = 80
 
   /// The text in quotes, safe for a terminal.
@@ -8,7 +8,7 @@ package enum Printable {
 
   /// At most `limit` code points of `text`, with control characters escaped, and `…` for the rest.
   package static func cut(_ text: some Sequence<UInt8>, limit: Int = maximumLength) -> String {
-    // A code point has at most four bytes; the rest need not be decoded.
+    // A code point has at most four bytes, so the rest need not be decoded.
     let bytes = Array(text.prefix((limit + 1) * 4))
     var result = ""
     var count = 0
@@ -46,18 +46,18 @@ package enum Printable {
     }
   }
 
-  /// Whether a code point must not be written to a terminal or a log: the common rule of diagnostics, the log and
-  /// encoders for terminals.
+  /// Whether a code point must not be written to a terminal or a log. Diagnostics, the log and encoders for terminals
+  /// share this rule.
   package static func isHidden(_ value: UInt32) -> Bool { isControl(value) || isInvisible(value) }
 
-  /// The control characters of ASCII and of Unicode's second block, and DEL.
+  /// Whether it is a control character: C0, DEL or C1.
   private static func isControl(_ value: UInt32) -> Bool { value < 0x20 || (0x7F..<0xA0).contains(value) }
 
-  /// Whether a code point shows nothing of its own, moves others, or has no meaning that readers share: line and paragraph separators,
-  /// format characters (bidirectional controls, joiners, tags, the byte order mark), variation selectors and fillers, private ones, and
-  /// those that Unicode does not define.
+  /// Whether a code point is invisible, moves others, or has no meaning that readers share: line and paragraph
+  /// separators, format characters (bidirectional controls, joiners, tags, the byte order mark), variation selectors
+  /// and fillers, private use characters, and unassigned ones.
   static func isInvisible(_ value: UInt32) -> Bool {
-    // Letters and signs of European languages; a soft hyphen is a format character.
+    // Letters and signs of European languages; the soft hyphen is a format character.
     if value < 0x300 { return value == 0xAD }
     guard let scalar = Unicode.Scalar(value) else { return true }
     switch scalar.properties.generalCategory {
@@ -67,8 +67,8 @@ package enum Printable {
     }
   }
 
-  /// Whether an invisible code point decides how its neighbours look, as Persian, Indic scripts and emoji need it: joiners and variation
-  /// selectors.
+  /// Whether an invisible code point determines how its neighbours look, as Persian, Indic scripts and emoji need:
+  /// joiners and variation selectors.
   package static func isJoining(_ value: UInt32) -> Bool {
     switch value {
     case 0x200C, 0x200D, 0xFE00...0xFE0F, 0xE0100...0xE01EF: true

@@ -5,14 +5,14 @@
 struct SourceExcerpt {
   let line: Int
   let text: String
-  /// The number of columns before the marks, and of marks.
+  /// The number of columns before the marks. `width`: the number of columns marked.
   let indent: Int
   let width: Int
 
   static let tabWidth = 4
-  /// The largest width; more is left out on either side of the marks.
+  /// The maximum width; text beyond it is left out on either side of the marks.
   static let maximumWidth = 100
-  /// The visible width before the marks if the start of the line is left out.
+  /// The width that stays visible before the marks if the start of the line is left out.
   private static let context = 40
 
   init(_ location: SourceLocation) {
@@ -22,7 +22,7 @@ struct SourceExcerpt {
     let range = source.lineRange(line)
     let markEnd = min(max(offset, location.offset + location.length), range.upperBound)
 
-    // A line may have a mebibyte: only the part near the mark is decoded.
+    // A line may be a mebibyte long, so only the part near the mark is decoded.
     var start = range.lowerBound
     if offset - start > 4096 {
       start = offset - 400
@@ -114,11 +114,11 @@ enum TerminalWidth {
     default: break
     }
     if value >= 0x200B && value <= 0x200F || value >= 0x1160 && value <= 0x11FF { return 0 }
-    if value >= 0x1F3FB && value <= 0x1F3FF { return 0 }  // skin tones join what is before them
+    if value >= 0x1F3FB && value <= 0x1F3FF { return 0 }  // skin tones combine with the preceding character
     return wide.contains { $0.contains(value) } ? 2 : 1
   }
 
-  /// East Asian wide and full-width, and characters shown as emoji by themselves.
+  /// East Asian wide and full-width characters, and characters that are shown as emoji by themselves.
   private static let wide: [ClosedRange<UInt32>] = [
     0x1100...0x115F, 0x231A...0x231B, 0x2329...0x232A, 0x23E9...0x23EC, 0x23F0...0x23F0,
     0x23F3...0x23F3, 0x25FD...0x25FE, 0x2614...0x2615, 0x2648...0x2653, 0x267F...0x267F,

@@ -1,6 +1,6 @@
 /// The text of one file, with an index of its lines.
 public final class SourceText: Sendable {
-  /// The name given by the user; `<stdin>` or `<expression>` without a file.
+  /// The name that the user gave; without a file, `<stdin>` or `<expression>`.
   public let name: String
   /// The name of text from standard input.
   package static let standardInputName = "<stdin>"
@@ -8,10 +8,10 @@ public final class SourceText: Sendable {
   public let bytes: [UInt8]
   /// Byte offset of the first byte of each line.
   private let lineStarts: [Int]
-  /// The use of a template, a repetition or an include that made this copy of the text; nil for the text itself.
+  /// The use of a template, a repetition or an include that produced this copy of the text; nil for the text itself.
   package let origin: Diagnostic.Note?
 
-  /// The same text, copied for `origin`.
+  /// A copy of the text for `origin`.
   package init(_ other: SourceText, origin: Diagnostic.Note) {
     name = other.name
     bytes = other.bytes
@@ -46,7 +46,7 @@ public final class SourceText: Sendable {
     return (low + 1, column)
   }
 
-  /// The byte range of line `number` (from 1) without its line end.
+  /// The byte range of line `number` (from 1) without its line break.
   package func lineRange(_ number: Int) -> Range<Int> {
     guard number >= 1, number <= lineStarts.count else { return bytes.count..<bytes.count }
     let start = lineStarts[number - 1]
@@ -55,13 +55,13 @@ public final class SourceText: Sendable {
     return start..<end
   }
 
-  /// The name of the text of a preset begins with this; the name of the preset follows.
+  /// The name of a preset's text is this prefix and the preset's name.
   package static let presetPrefix = "preset:"
 
-  /// Whether this is the text of a preset itself.
+  /// Whether this is the original text of a preset.
   package var isOfPreset: Bool { name.hasPrefix(Self.presetPrefix) }
 
-  /// The preset whose text this is, or from whose text this copy comes; nil: neither.
+  /// The preset that this text, or the text it was copied from, belongs to; nil if there is none.
   package var preset: String? {
     var text: SourceText? = self
     while let one = text {
@@ -71,7 +71,8 @@ public final class SourceText: Sendable {
     return nil
   }
 
-  /// The text that leads to this copy through all templates and included files; the text itself if it is not a copy.
+  /// The text of the pipeline file that leads to this copy through templates and included files; the text itself if it
+  /// is not a copy.
   package var outermost: SourceText {
     var text = self
     while let other = text.origin?.location?.text { text = other }
@@ -81,13 +82,13 @@ public final class SourceText: Sendable {
   package var lineCount: Int { lineStarts.count }
 }
 
-/// A range of bytes in a file. `length` may be 0: a point.
+/// A range of bytes in a file. A `length` of 0 means a point.
 public struct SourceLocation: Sendable, Equatable {
-  /// The text that the place is in.
+  /// The text that contains the range.
   public var text: SourceText
-  /// The first byte of the place, from 0.
+  /// The offset of the first byte, from 0.
   public var offset: Int
-  /// How many bytes the place has; 0: a point between two bytes.
+  /// The number of bytes; 0 for a point between two bytes.
   public var length: Int
 
   package init(_ text: SourceText, offset: Int, length: Int = 0) {
@@ -114,7 +115,7 @@ extension SourceLocation: CustomStringConvertible {
   }
 }
 
-/// A text inside a file, with the file location of every byte.
+/// A text inside a file, with the location of every byte in the file.
 ///
 /// The text of an expression in a block scalar, in quotes, or after interpolation is not a slice of the file:
 /// `offsets[i]` is the file offset of byte `i` of ``text``, and `offsets[count]` that of its end.
@@ -122,7 +123,7 @@ package struct LocatedText: Sendable, Equatable {
   package var text: [UInt8]
   package var source: SourceText
   package var offsets: [Int32]
-  /// How the file quotes the text: a fix must be written the same way.
+  /// How the file quotes the text: a fix must be escaped accordingly.
   package enum Quoting: Sendable {
     /// As in a block scalar: every character is literal.
     case none
@@ -133,12 +134,12 @@ package struct LocatedText: Sendable, Equatable {
   package var quoting = Quoting.none
   /// The secret parts of ``text``, in order: they must not be printed. Print ``shown``.
   package var secrets: [Range<Int>] = []
-  /// The parts of ``text`` inserted for a `${...}`, in order; each of their bytes has its offset.
+  /// The parts of ``text`` that replaced a `${...}`, in order; each of their bytes has the offset of that `${...}`.
   package var insertions: [Range<Int>] = []
   /// Whether a secret was inserted.
   package var isSecret: Bool { !secrets.isEmpty }
 
-  /// `offsets` has one more element than `text`.
+  /// `offsets` must have one element more than `text`.
   package init(text: [UInt8], source: SourceText, offsets: [Int32]) {
     self.text = text
     self.source = source
@@ -182,7 +183,7 @@ package struct LocatedText: Sendable, Equatable {
   /// The text with `(secret)` in place of each secret, for printing.
   package var shown: [UInt8] { shown(0, text.count) }
 
-  /// Bytes `start ..< end` of the text with `(secret)` in place of each secret that they overlap.
+  /// Bytes `start ..< end` of the text, with `(secret)` in place of each secret that overlaps them.
   package func shown(_ start: Int, _ end: Int) -> [UInt8] {
     var result: [UInt8] = []
     var at = start
@@ -195,17 +196,17 @@ package struct LocatedText: Sendable, Equatable {
     return result
   }
 
-  /// The text printed for a secret.
+  /// The text that is printed in place of a secret.
   package static let mask = "(secret)"
 
   /// A diagnostic of this text. If it concerns a secret, or quotes a part of one, its message and help are removed,
-  /// because both may quote the secret; the code and the location stay.
+  /// because either may quote the secret; the code and the location stay.
   package func concealing(_ diagnostic: Diagnostic) -> Diagnostic {
     guard isSecret else { return diagnostic }
     let words =
       ([diagnostic.message, diagnostic.help ?? ""] + diagnostic.notes.map(\.message)
       + diagnostic.fixIts.map(\.replacement)).map { Array($0.utf8) }
-    // Messages truncate and escape quoted text, so a part of a secret is enough to hide them.
+    // Messages truncate and escape quoted text, so a quoted part of a secret suffices to remove them.
     let quotes = secrets.contains { secret in
       let value = text[secret]
       let size = min(value.count, 4)
@@ -225,7 +226,7 @@ package struct LocatedText: Sendable, Equatable {
       at: diagnostic.location, severity: diagnostic.severity, help: diagnostic.code.summary)
   }
 
-  /// Replaces bytes `start ..< end` by `replacement`, escaped for the quotes around the text.
+  /// A fix that replaces bytes `start ..< end` by `replacement`, escaped for the quotes around the text.
   package func fix(_ start: Int, _ end: Int, _ replacement: String) -> Diagnostic.FixIt {
     var written = replacement
     switch quoting {
@@ -243,8 +244,8 @@ package struct LocatedText: Sendable, Equatable {
     return Diagnostic.FixIt(location(start, end), written)
   }
 
-  /// Replaces the whole text, including its quotes in the file, by `replacement` in double quotes: for a text that
-  /// contains quotes.
+  /// A fix that replaces the whole text, including its quotes in the file, by `replacement` in double quotes: for a
+  /// text that contains quotes.
   package func rewritten(_ replacement: String) -> Diagnostic.FixIt {
     var place = location
     let mark: UInt8? = quoting == .single ? 0x27 : quoting == .double ? 0x22 : nil

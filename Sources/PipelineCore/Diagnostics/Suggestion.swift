@@ -1,11 +1,11 @@
 /// Finds the name that was probably meant.
 package enum Suggestion {
-  /// The known name nearest to `name`, nil if none is near. Of equally near ones the first wins.
+  /// The known name nearest to `name`; nil if none is near. Of equally near ones, the first wins.
   ///
-  /// The distance counts insertions, deletions, substitutions and swaps of neighbours; a change of
-  /// case, or of `_` and `-`, costs nothing. Near is up to a third of the length.
+  /// The distance counts insertions, deletions, substitutions and swaps of neighbours; a change of case, or between `_`
+  /// and `-`, is free. Names are near if the distance is at most a third of the length.
   package static func nearest(to name: String, among known: some Sequence<String>) -> String? {
-    // A text this long is not a misspelt name.
+    // A text of this length is not a misspelt name.
     guard name.utf8.count <= 64 else { return nil }
     let wanted = folded(name)
     var best: (name: String, distance: Int)?
@@ -21,7 +21,7 @@ package enum Suggestion {
 
   /// A sentence for `help` that leads from an unknown name to a known one; nil if none is similar.
   ///
-  /// It is "Did you mean", or the explanation of a foreign name. The name itself is the replacement of a `FixIt`.
+  /// It is "Did you mean ...", or the explanation of a foreign name. The name itself is the replacement of a `FixIt`.
   package static func correction(
     for name: String, among known: some Collection<String>
   ) -> (name: String, help: String)? {
@@ -36,20 +36,20 @@ package enum Suggestion {
     return nearest(to: name, among: known).map { ($0, "Did you mean '\($0)'?") }
   }
 
-  /// Whether `word` is `name` in another spelling, and not another name for it.
+  /// Whether `word` is another spelling of `name`, rather than another name for it.
   package static func isMisspelt(_ word: String, _ name: String) -> Bool {
     camelCase(word) == name || nearest(to: word, among: [name]) == name
   }
 
-  /// The advice for a foreign name without a counterpart, a sentence; nil: the name is unknown.
+  /// Advice, as a sentence, for a foreign name without a counterpart; nil if the name is unknown.
   package static func nothing(for name: String) -> String? { ForeignNames.nothing(for: name) }
 
-  /// The name here for a foreign name, and the explanation, in any context; nil: it is unknown.
+  /// The name here for a foreign name, with the explanation, in any context; nil if the name is unknown.
   package static func otherName(_ name: String) -> (name: String, help: String)? {
     (ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
   }
 
-  /// `a, b and c`, each between quotes; the first `limit` of them.
+  /// The first `limit` names as `a, b and c`, each in quotes.
   package static func list(_ names: some Collection<String>, limit: Int = 12) -> String {
     let quoted = names.prefix(limit).map { "'\($0)'" }
     if names.count > limit {
@@ -59,7 +59,7 @@ package enum Suggestion {
     return quoted.dropLast().joined(separator: ", ") + " and " + last
   }
 
-  /// `combine_latest` and `combine-latest` as `combineLatest`; other names unchanged.
+  /// `combine_latest` and `combine-latest` become `combineLatest`; other names stay unchanged.
   package static func camelCase(_ name: String) -> String {
     guard name.utf8.contains(0x5F) || name.utf8.contains(0x2D) else { return name }
     var result: [UInt8] = []
@@ -82,7 +82,7 @@ package enum Suggestion {
     }
   }
 
-  /// The Damerau-Levenshtein distance (adjacent swaps once), nil if it exceeds the bound.
+  /// The Damerau-Levenshtein distance (an adjacent swap counts once); nil if it exceeds the bound.
   static func distance(_ a: [UInt8], _ b: [UInt8], atMost bound: Int) -> Int? {
     guard bound >= 0, abs(a.count - b.count) <= bound else { return nil }
     var beforeLast = [Int](repeating: 0, count: b.count + 1)

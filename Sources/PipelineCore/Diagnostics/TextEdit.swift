@@ -1,4 +1,4 @@
-/// A change of a text: bytes `offset ..< offset + length` become `replacement`.
+/// A change to a text: bytes `offset ..< offset + length` become `replacement`.
 package struct TextEdit: Sendable, Equatable {
   package var offset: Int
   package var length: Int
@@ -14,7 +14,7 @@ package struct TextEdit: Sendable, Equatable {
 }
 
 extension [TextEdit] {
-  /// In the order of the text; an insertion comes before an edit at the same offset.
+  /// The edits in the order of the text; an insertion comes before an edit at the same offset.
   package var inOrder: [TextEdit] {
     enumerated().sorted { a, b in
       a.element.offset != b.element.offset
@@ -30,7 +30,7 @@ extension [TextEdit] {
     return zip(ordered, ordered.dropFirst()).allSatisfy { $0.end <= $1.offset }
   }
 
-  /// The part `range` of `bytes` with the edits inside it.
+  /// The bytes in `range` after the edits within it.
   package func applied(to bytes: [UInt8], in range: Range<Int>) -> [UInt8] {
     var result: [UInt8] = []
     var at = range.lowerBound
@@ -42,7 +42,7 @@ extension [TextEdit] {
     return result + bytes[at..<range.upperBound]
   }
 
-  /// The changed lines, old ones with `-`, new ones with `+`, each group under its location.
+  /// The changed lines, old ones with `-`, new ones with `+`, each group below its location.
   package func difference(of source: SourceText) -> String {
     let bytes = source.bytes
     var text = ""
@@ -66,7 +66,7 @@ extension [TextEdit] {
     return text
   }
 
-  /// The offset after the line in which an edit ends.
+  /// The offset after the line that contains the end of an edit.
   private func lineEnd(_ bytes: [UInt8], _ offset: Int) -> Int {
     if offset > 0, offset <= bytes.count, bytes[offset - 1] == 0x0A { return offset }
     return bytes[offset...].firstIndex(of: 0x0A).map { $0 + 1 } ?? bytes.count

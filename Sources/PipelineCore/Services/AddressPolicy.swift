@@ -1,11 +1,12 @@
 import Glibc
 
-/// Decides which addresses requests may go to, by the address itself and not by the name.
+/// Decides which addresses requests may go to. The address itself decides, not the name.
 package enum AddressPolicy {
-  /// The decision about an address.
+  /// The decision for an address.
   package enum Verdict: Sendable, Equatable {
     case allowed
-    /// Loopback or private: allowed for hosts that the pipeline file gives as an address, or allows.
+    /// Loopback or private: allowed only if the pipeline file gives the host as an address, or allows private
+    /// addresses.
     case privateNetwork
     /// Never allowed: link-local (including cloud metadata), multicast, unspecified, reserved.
     case forbidden
@@ -20,18 +21,18 @@ package enum AddressPolicy {
     }
   }
 
-  /// Whether the host of a URL may be a private address: it is an address itself, or `localhost`.
+  /// Whether the host of a URL may mean a private address: it is an address itself, or `localhost`.
   package static func maySayPrivate(host: String) -> Bool {
     let lowered = host.lowercased()
     return bytes(ofHost: host) != nil || lowered == "localhost" || lowered.hasSuffix(".localhost")
   }
 
-  /// Why no connection may go to an address, one sentence without a full stop; nil: it may.
+  /// Why a connection to an address is refused, one sentence without a full stop; nil if it is allowed.
   ///
   /// - Parameters:
-  ///   - host: as the URL has it.
-  ///   - port: of the URL.
-  ///   - mayBePrivate: The host is an address itself, or private addresses are allowed.
+  ///   - host: As written in the URL.
+  ///   - port: As written in the URL.
+  ///   - mayBePrivate: Whether the host is an address itself, or private addresses are allowed.
   package static func refusal(of address: [UInt8], host: String, port: String, mayBePrivate: Bool) -> String? {
     switch judge(address) {
     case .allowed: nil
@@ -42,7 +43,7 @@ package enum AddressPolicy {
     }
   }
 
-  /// The address that a URL's host stands for, 4 or 16 bytes in network order; nil: the host is a name.
+  /// The address that a URL's host denotes, 4 or 16 bytes in network order; nil if the host is a name.
   ///
   /// IPv6 addresses may have brackets and a zone. IPv4 addresses may have any form that C libraries read: `127.1`,
   /// `0x7f000001`, `2130706433`.
@@ -54,7 +55,7 @@ package enum AddressPolicy {
     var v6 = in6_addr()
     if inet_pton(AF_INET6, String(text), &v6) == 1 { return withUnsafeBytes(of: v6) { Array($0) } }
     var v4 = in_addr()
-    // Only a text that starts with a digit and has nothing but digits, x and dots; the C library would also read an
+    // Only texts of digits, x and dots that start with a digit are passed on: the C library would also accept an
     // address followed by a space.
     guard let first = text.utf8.first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(first),
       text.utf8.allSatisfy({ isHexadecimal($0) || $0 == UInt8(ascii: ".") || $0 | 0x20 == UInt8(ascii: "x") }),

@@ -1,7 +1,7 @@
 /// Reads SQLite databases: the transport implements it, tests stub it.
 package protocol DatabaseReader: AnyObject, Sendable {
-  /// Runs a query off the calling thread. `completion` is called exactly once, on any thread, unless the call is cancelled before. It may be called
-  /// before `read` returns.
+  /// Runs a query off the calling thread. `completion` is called exactly once, on any thread, possibly before `read`
+  /// returns; it is not called if the call is cancelled first.
   func read(
     _ query: DatabaseQuery, _ completion: @escaping @Sendable (Result<DatabaseRows, DatabaseFailure>) -> Void
   ) -> any Cancellable
@@ -26,22 +26,24 @@ package enum DatabaseValue: Sendable, Equatable {
 
 /// One query.
 package struct DatabaseQuery: Sendable, Equatable {
-  /// The file.
+  /// The path of the database file.
   package var path: String
-  /// One statement that reads.
+  /// One statement that only reads.
   package var sql: String
-  /// The values of its parameters, by their names without the colon.
+  /// The values of its parameters, by name without the colon.
   package var parameters: [(name: String, value: DatabaseValue)] = []
-  /// The columns of the result whose values grow; empty: all rows are read, in the order of the statement.
+  /// The columns of the result whose values increase from row to row; empty: all rows are read, in the order of the
+  /// statement.
   package var key: [String] = []
-  /// Only rows whose key is greater; nil: all that have a key. As many values as the key has columns.
+  /// Read only rows whose key is greater; nil: all rows that have a key. It has one value for each key column.
   package var after: [DatabaseValue]?
-  /// The most rows and bytes. With a key more rows are left for the next query; otherwise they are an error.
+  /// The maximum number of rows; `maxBytes` limits their size. With a key, further rows are left for the next query;
+  /// otherwise they are an error.
   package var maxRows = 1000
   package var maxBytes = 16 << 20
-  /// How long it may take, waiting for locks included.
+  /// The time limit, including the wait for locks.
   package var timeout = TimeSpan.seconds(30)
-  /// How long it waits for others that have locked the file.
+  /// How long to wait while others have locked the file.
   package var busyTimeout = TimeSpan.seconds(5)
 
   package init(_ path: String, _ sql: String) {
@@ -59,9 +61,9 @@ package struct DatabaseQuery: Sendable, Equatable {
 package struct DatabaseRows: Sendable, Equatable {
   package var columns: [String]
   package var rows: [[DatabaseValue]]
-  /// The key of each row, if there is one.
+  /// The key of each row; empty if the query has none.
   package var keys: [[DatabaseValue]]
-  /// There may be more rows behind the last one.
+  /// Whether there may be more rows after the last one.
   package var hasMore: Bool
 
   package init(columns: [String], rows: [[DatabaseValue]], keys: [[DatabaseValue]] = [], hasMore: Bool = false) {
@@ -72,13 +74,13 @@ package struct DatabaseRows: Sendable, Equatable {
   }
 }
 
-/// Why there are no rows.
+/// Why a query has no result.
 package struct DatabaseFailure: Error, Sendable, Equatable {
   /// The cause of a failure.
   package enum Kind: String, Sendable {
     /// The library cannot be loaded.
     case unavailable
-    /// The file or the statement is not usable; another attempt would fail, too.
+    /// The file or the statement cannot be used; another attempt would fail as well.
     case refused
     case busy, timeout, failed
   }

@@ -1,25 +1,26 @@
 /// The interface of an HTTP client: the transport implements it, tests stub it.
 package protocol HTTPClient: AnyObject, Sendable {
-  /// Starts a request. `completion` is called exactly once, on any thread, unless the exchange is
-  /// cancelled before. It may be called before `send` returns.
+  /// Starts a request. `completion` is called exactly once, on any thread, possibly before `send` returns; it is not
+  /// called if the exchange is cancelled first.
   func send(
     _ request: HTTPRequest, _ completion: @escaping @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   ) -> any Cancellable
 
-  /// Starts a request with a streamed answer: `timeout` does not limit it, and no redirect is followed. `receive` is called
-  /// on any thread, in the order of the parts, until the last one or until the exchange is cancelled.
+  /// Starts a request with a streamed response: `timeout` does not limit it, and no redirect is followed. `receive` is
+  /// called on any thread, in the order of the parts, until the last one or until the exchange is cancelled.
   func stream(_ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void) -> any HTTPStream
 
-  /// Fetches an access token, or returns a cached one. `completion` is called once, on any thread, unless it is cancelled before.
+  /// Fetches an access token, or returns a cached one. `completion` is called once, on any thread, unless the call is
+  /// cancelled first.
   /// - Parameters:
-  ///   - options: Those of the connection that presents it; their `auth` is OAuth 2.0.
-  ///   - refused: A token that a server no longer accepts.
+  ///   - options: The options of the connection that presents the token; their `auth` must be OAuth 2.0.
+  ///   - refused: A token that a server has rejected.
   func accessToken(
     _ options: HTTPOptions, insteadOf refused: Secret?,
     _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
   ) -> any Cancellable
 
-  /// Why no request can be made on this machine; nil: none is known. May load a library.
+  /// Why no request can be made on this machine; nil if no reason is known. May load a library.
   var fault: HTTPFailure? { get }
 }
 
@@ -39,7 +40,7 @@ package protocol Cancellable: AnyObject, Sendable {
   func cancel()
 }
 
-/// An activity that has ended already.
+/// An activity that has already ended.
 package final class NoCall: Cancellable {
   package init() {}
   package func cancel() {}
@@ -57,7 +58,7 @@ package struct HTTPHeader: Sendable, Equatable {
     self.isSecret = isSecret
   }
 
-  /// The value for logs: `(secret)` in place of a secret.
+  /// The value for logs: `(secret)` if it contains a secret.
   package var shown: String {
     isSecret || name.lowercased() == "authorization" ? LocatedText.mask : value
   }
@@ -68,9 +69,9 @@ package struct HTTPRequest: Sendable, Equatable {
   package var method: String
   /// Absolute, `http` or `https`. Print ``shownURL``.
   package var url: String
-  /// The URL with `(secret)` in place of the secrets of the pipeline file; nil: it has none.
+  /// The URL with `(secret)` in place of the secrets of the pipeline file; nil if it contains none.
   package var maskedURL: String?
-  /// The body with `(secret)` in place of secrets; nil: it has none.
+  /// The body with `(secret)` in place of secrets; nil if it contains none.
   package var maskedBody: [UInt8]?
   package var headers: [HTTPHeader] = []
   package var body: [UInt8]?
@@ -89,33 +90,34 @@ package struct HTTPRequest: Sendable, Equatable {
   package var shownBody: [UInt8]? { maskedBody ?? body }
 }
 
-/// How requests are made; the same for all requests of one component. The defaults are safe: no redirects are followed,
-/// everything has a limit.
+/// How requests are made; the same for all requests of one component. The defaults are safe: redirects are not
+/// followed, and everything has a limit.
 package struct HTTPOptions: Sendable, Equatable {
-  /// Name resolution and connecting together, including TLS.
+  /// The time limit for name resolution, connecting and TLS together.
   package var connectTimeout: TimeSpan = .seconds(5)
-  /// The whole exchange, from its start to the last byte of the response. Nothing else limits the time of a response.
+  /// The time limit for the whole exchange, from its start to the last byte of the response. Nothing else limits the
+  /// time of a response.
   package var timeout: TimeSpan = .seconds(30)
-  /// How many redirects to follow; only to the same scheme and host, never after a body was sent.
+  /// The maximum number of redirects to follow; only to the same scheme and host, never after a body was sent.
   package var maxRedirects = 0
-  /// Bytes of a response, after decompression, counted in flight.
+  /// The maximum size of a response in bytes, counted after decompression while it arrives.
   package var maxResponseBytes = 16 << 20
   /// Whether a longer response is truncated instead of failing the exchange: for callers that need only the status.
   package var cutsResponse = false
-  /// Whether to request a compressed response, which is decompressed in flight.
+  /// Whether to request a compressed response, which is decompressed while it arrives.
   package var acceptCompressed = false
-  /// Whether a host given by name may resolve to a loopback or private address. A host given as an address may, and so
-  /// may `localhost`.
+  /// Whether a host given as a name may resolve to a loopback or private address. A host given as an address always
+  /// may, and so may `localhost`.
   package var allowPrivate = false
   package var auth: Auth = .none
   package var tls = TLSOptions()
-  /// `http://host:port`; nil: no proxy, whatever the environment says.
+  /// `http://host:port`; nil: no proxy, even if the environment sets one.
   package var proxy: String?
-  /// The path of a Unix socket that the server listens on, whatever the URL's host; nil: the host is connected to.
+  /// The path of the Unix socket to connect to, whatever the URL's host; nil: connect to the host.
   package var unixSocket: String?
-  /// The counters of connections; nil: they are not counted.
+  /// Counts the connections; nil: they are not counted.
   package var connections: HTTPConnections?
-  /// The name of the sending sink; nil: a source sends the request. For tests of pipelines.
+  /// The name of the sink that sends the request; nil if a source does. For tests of pipelines.
   package var sink: String?
 
   /// The authentication of a request.
@@ -123,7 +125,7 @@ package struct HTTPOptions: Sendable, Equatable {
     case none
     case basic(user: String, password: Secret)
     case bearer(Secret)
-    /// The client fetches the token, keeps it and renews it.
+    /// The client fetches, caches and renews the token.
     case oauth2(OAuth2)
     case awsSigV4(AWSSigV4)
   }
@@ -135,7 +137,7 @@ package struct HTTPOptions: Sendable, Equatable {
 package struct TLSOptions: Sendable, Equatable {
   /// A file of PEM certificates to trust instead of the system's.
   package var caFile: String?
-  /// Client certificate and its key, PEM files.
+  /// The files of the client certificate and its key, in PEM.
   package var certificateFile: String?
   package var keyFile: String?
   package var verify = true
@@ -163,10 +165,10 @@ package struct HTTPResponse: Sendable, Equatable {
 package struct HTTPFailure: Error, Sendable, Equatable {
   /// The cause of a failure.
   package enum Kind: String, Sendable {
-    /// The URL cannot be used: wrong scheme, not a URL.
+    /// The URL cannot be used: it has a wrong scheme, or is not a URL.
     case badRequest
     case resolve, connect, tls, timeout
-    /// The connection broke or the peer does not speak HTTP.
+    /// The connection broke, or the peer does not speak HTTP.
     case protocolError
     case responseTooLarge, redirect
     /// An address that the policy forbids.
@@ -175,7 +177,7 @@ package struct HTTPFailure: Error, Sendable, Equatable {
     case unavailable
   }
   package var kind: Kind
-  /// One sentence without a full stop, with the URL's host but never with credentials.
+  /// One sentence without a full stop; may name the URL's host, but never credentials.
   package var message: String
   package init(_ kind: Kind, _ message: String) {
     self.kind = kind

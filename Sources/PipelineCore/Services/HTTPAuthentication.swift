@@ -1,5 +1,5 @@
 extension HTTPOptions {
-  /// Client credentials of OAuth 2.0 (RFC 6749, 4.4). Requests with equal ones share a token.
+  /// Client credentials of OAuth 2.0 (RFC 6749, 4.4). Requests with equal credentials share a token.
   package struct OAuth2: Sendable, Hashable {
     /// The URL of the token request; http or https, without secrets.
     package var tokenURL: String
@@ -9,7 +9,7 @@ extension HTTPOptions {
     package var scope = ""
     /// Further parameters of the token request.
     package var parameters: [Parameter] = []
-    /// Whether the credentials are parameters of the token request rather than its header Authorization.
+    /// Whether the credentials are parameters of the token request rather than in its header Authorization.
     package var sendsCredentialsInBody = false
 
     /// A parameter of the token request.
@@ -35,7 +35,7 @@ extension HTTPOptions {
     package var service: String
     package var accessKey: Secret
     package var secretKey: Secret
-    /// The token of temporary credentials.
+    /// The token of temporary credentials; nil for permanent ones.
     package var sessionToken: Secret?
 
     package init(region: String, service: String, accessKey: Secret, secretKey: Secret, sessionToken: Secret? = nil) {

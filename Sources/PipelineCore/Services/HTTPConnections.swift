@@ -1,17 +1,17 @@
 import Synchronization
 
 /// Counts the connections of a component's requests. A client shares its connections among all components; a connection
-/// counts for the one whose request made it. On any thread.
+/// counts for the component whose request opened it. May be used on any thread.
 package final class HTTPConnections: Sendable, Equatable {
   /// The counters of connections.
   package struct Counts: Sendable, Equatable {
-    /// Open sockets, attempts to connect included.
+    /// Open sockets, including attempts to connect.
     package var open = 0
-    /// Connections that were made.
+    /// Connections that were established.
     package var opened: UInt64 = 0
     /// Requests that were sent over an existing connection.
     package var reused: UInt64 = 0
-    /// Requests without an answer, because their connection could not be made or has ended.
+    /// Requests without a response, because their connection could not be established or has ended.
     package var broken: UInt64 = 0
   }
 

@@ -1,20 +1,21 @@
-/// A part of a streamed answer.
+/// A part of a streamed response.
 package enum HTTPStreamPart: Sendable {
-  /// Status and headers, without a body; before the other parts.
+  /// Status and headers, without a body; comes before all other parts.
   case head(HTTPResponse)
   case bytes([UInt8])
-  /// The last part. Nil: the answer is complete; otherwise the reason why it is missing or incomplete.
+  /// The last part. Nil if the response is complete; otherwise why it is missing or incomplete.
   case end(HTTPFailure?)
 }
 
-/// A request with a streamed answer.
+/// A request with a streamed response.
 package protocol HTTPStream: Cancellable {
-  /// Reports that bytes of the answer have been handled. The number of unhandled bytes is limited, so without this call no more arrive.
+  /// Reports that bytes of the response have been handled. The number of unhandled bytes is limited, so without this
+  /// call the response stops.
   func handled(_ bytes: Int)
 }
 
 extension HTTPClient {
-  /// Passes on the answer when it is complete; `timeout` limits it.
+  /// Delivers the response when it is complete; `timeout` limits it.
   package func stream(
     _ request: HTTPRequest, _ receive: @escaping @Sendable (HTTPStreamPart) -> Void
   ) -> any HTTPStream {

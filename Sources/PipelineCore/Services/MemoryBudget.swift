@@ -1,9 +1,10 @@
 import Synchronization
 
-/// The memory limit of queued events, for all pipelines of a process together. Each queue may hold as much as all of them leave free, at most
-/// its usual limit: beyond, its senders wait, or it leaves events on the disk. So all together stay within the limit, however many they are and
-/// whichever came first; and a queue that holds more than is free must shrink before it takes more, so they become alike. A queue that holds
-/// nothing may always take what one turn brings. Thread-safe.
+/// The memory limit of queued events, for all pipelines of a process together. Each queue may hold as many bytes as the
+/// budget has left, up to its usual limit. Beyond that its senders wait, or it leaves events on the disk. The total
+/// therefore stays within the limit, however many queues there are and whichever filled first. A queue that holds more
+/// than it may must shrink before it accepts more, so the queues become similar in size. An empty queue may always
+/// accept what one turn brings. Thread-safe.
 package final class MemoryBudget: Sendable {
   package static let standard = 256 << 20
 
@@ -19,20 +20,23 @@ package final class MemoryBudget: Sendable {
   /// The current limit of a queue whose usual limit is `usual` bytes.
   package func room(_ usual: Int) -> Int { min(usual, max(0, limit - held)) }
 
-  /// The limit of the blocks of all readers together. A turn may add a whole block to a queue that is already full.
+  /// The limit on the blocks of all readers together. A turn may add a whole block to a queue that is already full.
   package var ofReaders: Int { min(4 << 20, limit / 64) }
 
-  /// The usual limit of the queues of one pipeline's steps together.
+  /// The usual limit of all queues of one pipeline's steps together.
   package var usualOfSteps: Int { limit / 2 }
 
-  /// The limit of what comes in by itself and has no queue yet: requests, messages of WebSockets. Each server may have so much, however full it is.
+  /// The limit for input that arrives on its own and has no queue yet: requests, messages of WebSockets. Each server
+  /// may hold this much, even if the budget is used up.
   package static let leastOfServer = 256 << 10
 
-  /// Counts memory that is no queue's: bodies and messages that come in, answers that clients read. Negative: it is free again.
+  /// Counts memory that belongs to no queue: bodies and messages that arrive, responses that clients read. A negative
+  /// number frees it.
   package func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 }
 
-/// The share of one queue in a budget, in units of 4 KiB. Given back when it is freed. Used by one thread at a time.
+/// The share of one queue in a budget, in units of 4 KiB. Returned when the share is destroyed. Must be used by one
+/// thread at a time.
 package struct MemoryShare: ~Copyable {
   private let budget: MemoryBudget
   private var held = 0
@@ -42,11 +46,11 @@ package struct MemoryShare: ~Copyable {
 
   deinit { budget.add(-held << Self.unit) }
 
-  /// How many units the budget counts for these bytes.
+  /// The number of units that the budget counts for these bytes.
   @inline(__always)
   static func units(_ bytes: Int) -> Int { (bytes + (1 << unit - 1)) >> unit }
 
-  /// Reports the bytes that the queue holds.
+  /// Sets the number of bytes that the queue holds.
   @inline(__always)
   package mutating func set(_ bytes: Int) {
     let new = Self.units(bytes)

@@ -1,37 +1,38 @@
 import Synchronization
 
-/// Stores one pipeline's state, outbox and dead letters on disk, between runs of the process.
+/// Stores one pipeline's state, outbox and dead letters on disk, across runs of the process.
 ///
-/// A commit is one transaction: all of it is on the disk, or nothing. `Storage` implements it on SQLite, tests in memory.
+/// A commit is one transaction: all of it is on the disk, or nothing. `Storage` implements this protocol with SQLite,
+/// tests in memory.
 package protocol PipelineStore: AnyObject, Sendable {
-  /// Commits `transaction` after the earlier ones. `done` is called once, on any thread, when it is on the disk. If the disk fails, the
-  /// store tries again; if it is closed before, `done` is released without a call.
+  /// Commits `transaction` after all earlier ones. `done` is called once, on any thread, when it is on the disk. If the
+  /// disk fails, the store tries again; if the store is closed first, `done` is released without a call.
   func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void)
 
-  /// Reads outbox rows of `sink` with numbers above `number`, in order: at least one if there is one, then as many as fit in `bytes`.
-  /// Rows whose bytes are damaged are reported by the store and left out.
-  /// `done` is called once, on any thread.
+  /// Reads outbox rows of `sink` with numbers above `number`, in order: at least one if there is any, then as many as
+  /// fit in `bytes`. Rows whose bytes are damaged are reported by the store and left out. `done` is called once, on any
+  /// thread.
   func read(rowsOf sink: String, after number: Int64, bytes: Int, _ done: @escaping @Sendable ([OutboxRow]) -> Void)
 
-  /// The contents of the outbox of each sink, after all finished commits.
+  /// The contents of each sink's outbox, after all finished commits.
   var backlogs: [String: OutboxBacklog] { get }
 
-  /// The highest number that a row has ever had.
+  /// The highest number that any row has had so far.
   var lastRow: Int64 { get }
 
-  /// A number that no other store has; part of the identity of rows.
+  /// A number that is unique to this store; part of the identity of rows.
   var identity: UInt64 { get }
 
-  /// Calls `report` now, unless there is enough room, and at every change; on any thread.
+  /// Calls `report` now, unless there is enough room, and whenever that changes; on any thread.
   func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void)
 }
 
-/// The room of a store on its file system.
+/// How much room the file system of a store has.
 package enum RoomOfStore: Sendable {
   case enough
-  /// Only the reserve for the shutdown and for removing delivered events: the store must get no new events.
+  /// Only the reserve for the shutdown and for removing delivered events: the store must not receive new events.
   case reserve
-  /// Not even for the events that the store was given.
+  /// Not even enough for the events that the store has already received.
   case none
 }
 
@@ -39,11 +40,11 @@ package enum RoomOfStore: Sendable {
 package struct StoreTransaction: Sendable {
   /// The change of the saved state.
   package enum StateChange: Sendable {
-    /// The state of the earlier commit stays.
+    /// The state of the previous commit stays.
     case keep
-    /// A new run goes on from this state.
+    /// A new run continues from this state.
     case replace(SavedState)
-    /// The pipeline has completed: a new run begins anew.
+    /// The pipeline has completed: a new run starts without state.
     case clear
   }
 
@@ -62,7 +63,7 @@ package struct StoreTransaction: Sendable {
   }
 }
 
-/// The bytes of a saved state, in parts of which a store writes only those that have changed.
+/// The bytes of a saved state, divided into parts of which a store writes only those that have changed.
 package struct SavedState: Sendable, Equatable {
   package var bytes: [UInt8]
   /// The ends of the parts, ascending; the last is `bytes.count`.
@@ -95,7 +96,7 @@ package struct RemovedRow: Sendable {
   package var number: Int64
   package var sink: String
   package var events: Int
-  /// How many bytes it had.
+  /// The number of bytes that it had.
   package var size: Int
 
   package init(number: Int64, sink: String, events: Int, size: Int) {
@@ -111,7 +112,7 @@ package struct OutboxBacklog: Sendable, Equatable {
   package var rows = 0
   package var events = 0
   package var bytes = 0
-  /// A lower bound of its row numbers, and the number of its last row; 0: it has none.
+  /// A lower bound of its row numbers, and the number of its last row; 0 if there is none.
   package var first: Int64 = 0
   package var last: Int64 = 0
   package init() {}
@@ -131,15 +132,15 @@ package struct OutboxBacklog: Sendable, Equatable {
   }
 }
 
-/// A rejected event that nothing reads.
+/// A rejected event that no signal reads.
 package struct StoredDeadLetter: Sendable {
   /// Nanoseconds since 1970.
   package var time: Int64
-  /// The code of the reason, `RX501`.
+  /// The code of the reason, such as `RX501`.
   package var code: String
-  /// The label of the step that rejected it.
+  /// The label of the step that rejected the event.
   package var step: String
-  /// A JSON document.
+  /// The event and the reason as a JSON document.
   package var document: [UInt8]
 
   package init(time: Int64, code: String, step: String, document: [UInt8]) {

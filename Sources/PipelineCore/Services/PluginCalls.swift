@@ -1,4 +1,4 @@
-/// An event that an operator of a plugin is given.
+/// An event passed to an operator of a plugin.
 package struct PluginCall: Sendable, Equatable {
   /// The name of the operator.
   package var component: String
@@ -11,10 +11,10 @@ package struct PluginCall: Sendable, Equatable {
   }
 }
 
-/// The events with which a plugin answers one event.
+/// The events that a plugin sends for one event.
 package struct PluginReply: Sendable {
   package var events: [OwnedValue]
-  /// Whether the output completes behind them.
+  /// Whether the output completes after them.
   package var finishes: Bool
   package init(_ events: [OwnedValue], finishes: Bool = false) {
     self.events = events
@@ -22,20 +22,20 @@ package struct PluginReply: Sendable {
   }
 }
 
-/// Why a plugin does not take an event.
+/// Why a plugin refuses an event.
 package struct PluginRefusal: Error, Sendable {
   package var message: String
   package init(_ message: String) { self.message = message }
 }
 
-/// Stands for plugins, in tests.
+/// Replaces plugins in tests.
 package protocol PluginStandIn: Sendable {
-  /// Whether it stands for the operator; otherwise the plugin runs.
+  /// Whether it replaces this operator; otherwise the plugin runs.
   func stands(for component: String) -> Bool
   /// Answers later, in a turn.
   func run(
     _ call: PluginCall, _ completion: @escaping @Sendable (Result<PluginReply, PluginRefusal>) -> Void
   ) -> any Cancellable
-  /// Answers a pure function, at once.
+  /// Answers for a pure function, immediately.
   func reply(to call: PluginCall) -> Result<PluginReply, PluginRefusal>
 }

@@ -1,17 +1,17 @@
-/// Runs programs to their end: the transport implements it, tests stub it.
+/// Runs programs until they end: the transport implements it, tests stub it.
 package protocol ProgramRunner: AnyObject, Sendable {
-  /// Starts a program. `completion` is called exactly once, on any thread, unless the call is cancelled before. It may be called
-  /// before `run` returns.
+  /// Starts a program. `completion` is called exactly once, on any thread, possibly before `run` returns; it is not
+  /// called if the call is cancelled first.
   func run(
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   ) -> any Cancellable
 
-  /// Starts a program that answers lines of its standard input on its standard output, without a time limit. `receive` is called on any thread,
-  /// never before this returns.
+  /// Starts a program that answers lines on its standard input with lines on its standard output, without a time limit.
+  /// `receive` is called on any thread, but never before this call returns.
   ///
   /// - Parameters:
-  ///   - call: Its input, timeout and output limit are ignored.
-  ///   - maxLine: A longer line ends the program.
+  ///   - call: The program; `input`, `timeout` and `maxOutput` are ignored.
+  ///   - maxLine: The maximum length of a line in bytes; a longer line ends the program.
   func converse(
     _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
   ) -> any ProgramDialogue
@@ -19,11 +19,11 @@ package protocol ProgramRunner: AnyObject, Sendable {
 
 /// One run of a program.
 package struct ProgramCall: Sendable, Equatable {
-  /// An absolute or relative path, or a name that is looked for in ``searchPath``.
+  /// An absolute or relative path, or a name to search for in ``searchPath``.
   package var program: String
-  /// Without the program itself. Print ``shownArguments``.
+  /// The arguments without the program itself. Print ``shownArguments``.
   package var arguments: [String]
-  /// The arguments with `(secret)` in place of the secrets of the pipeline file; nil: they have none.
+  /// The arguments with `(secret)` in place of the secrets of the pipeline file; nil if they contain none.
   package var maskedArguments: [String]?
   /// The contents of its standard input.
   package var input: [UInt8] = []
@@ -43,24 +43,24 @@ package struct ProgramCall: Sendable, Equatable {
 
 /// How programs are run; the same for all runs of one component. Everything has a limit.
 package struct ProgramOptions: Sendable, Equatable {
-  /// All variables that the program gets.
+  /// All variables that the program sees.
   package var environment: [String: String] = [:]
   /// Nil: the directory of the process.
   package var directory: String?
-  /// From the start to the end of the program.
+  /// The time limit, from the start to the end of the program.
   package var timeout: TimeSpan = .seconds(30)
-  /// Bytes of its standard output.
+  /// The maximum size of its standard output in bytes.
   package var maxOutput = 16 << 20
-  /// Bytes of private writable memory; 0: no limit.
+  /// The maximum private writable memory in bytes; 0: no limit.
   package var memory = 0
-  /// Seconds of processor time; 0: no limit.
+  /// The maximum processor time in seconds; 0: no limit.
   package var cpu = 0
   package init() {}
 }
 
-/// How a program has ended.
+/// How a program ended.
 package struct ProgramResult: Sendable, Equatable {
-  /// The exit status; nil: a signal has ended it.
+  /// The exit status; nil if a signal ended the program.
   package var exit: Int?
   package var signal: Int?
   package var output: [UInt8]
@@ -74,13 +74,13 @@ package struct ProgramResult: Sendable, Equatable {
   }
 }
 
-/// Why there is no result.
+/// Why a call has no result.
 package struct ProgramFailure: Error, Sendable, Equatable {
   /// The cause of a failure.
   package enum Kind: String, Sendable {
-    /// It cannot be started.
+    /// The program cannot be started.
     case start
-    /// It cannot be started with these arguments and variables.
+    /// The program cannot be started with these arguments and variables.
     case arguments
     case timeout, outputTooLong
   }
@@ -92,7 +92,7 @@ package struct ProgramFailure: Error, Sendable, Equatable {
     self.message = message
   }
 
-  /// It ran longer than it may.
+  /// The program exceeded its time limit.
   package static func late(after timeout: TimeSpan) -> ProgramFailure {
     ProgramFailure(.timeout, "had not ended after \(timeout)")
   }
@@ -116,30 +116,31 @@ final class NoPrograms: ProgramRunner {
 
 /// An output of a program that answers lines.
 package enum ProgramPart: Sendable {
-  /// A line of its standard output, without its end.
+  /// A line of its standard output, without the line break.
   case line([UInt8])
-  /// A line of its standard error, twenty a second at most.
+  /// A line of its standard error; at most twenty per second.
   case said(Services.Level, String)
-  /// It has ended, or could not be started. The last part.
+  /// The program has ended, or could not be started. Always the last part.
   case ended(Result<ProgramResult, ProgramFailure>)
 }
 
-/// A running program that answers lines. Cancelling ends it: its input ends, it gets SIGTERM, and SIGKILL after 5 s; nothing comes any more.
+/// A running program that answers lines. Cancelling ends it: its input is closed, it gets SIGTERM, and SIGKILL after 5
+/// s; no more parts are received.
 package protocol ProgramDialogue: Cancellable {
-  /// Writes lines, each with its end. Never blocks.
+  /// Writes lines, each with its line break. Never blocks.
   func write(_ bytes: [UInt8])
-  /// Ends its input after the written lines; the program then ends by itself, or is ended.
+  /// Closes its input after the lines written so far; the program then ends by itself, or is ended.
   func close()
 }
 
 extension ProgramRunner {
-  /// Runs the program anew for each line, one after the other: for tests, where one stub stands for both.
+  /// Runs the program separately for each line, one after another: for tests, in which one stub serves both uses.
   package func converse(
     _ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void
   ) -> any ProgramDialogue { RepeatedRuns(self, call, receive) }
 }
 
-/// A dialogue with a program that is run for each line. On the executor's thread.
+/// A dialogue with a program that is run once per line. Must be used on the executor's thread.
 private final class RepeatedRuns: ProgramDialogue, @unchecked Sendable {
   private let runner: any ProgramRunner
   private let call: ProgramCall

@@ -1,4 +1,4 @@
-/// The outside services of a running pipeline. The daemon passes the real ones, tests their own.
+/// The external services of a running pipeline. The daemon passes the real ones, tests their own.
 public struct Services: Sendable {
   /// The level of a log record.
   public enum Level: String, Sendable, CaseIterable, Comparable {
@@ -11,21 +11,21 @@ public struct Services: Sendable {
   package var http: any HTTPClient
   package var programs: any ProgramRunner = NoPrograms()
   package var databases: any DatabaseReader = NoDatabases()
-  /// The replacement of plugins in tests; nil: plugins run.
+  /// Replaces plugins in tests; nil: plugins run.
   package var plugins: (any PluginStandIn)?
   /// Writes one line to the log: level, component, message.
   package var log: @Sendable (Level, String, String) -> Void
-  /// Takes one dead letter: a JSON document without line end. Called on the executor's thread.
+  /// Receives one dead letter: a JSON document without a line break. Called on the executor's thread.
   package var deadLetter: @Sendable (UnsafeRawBufferPointer) -> Void
-  /// Whether dead letters are stored. If so, events left in sinks at the end become dead letters; otherwise a warning
-  /// gives their number.
+  /// Whether dead letters are stored. If so, events that are left in sinks at the end become dead letters; otherwise a
+  /// warning gives their number.
   package var keepsDeadLetters = false
   /// Random numbers for jitter, uniformly distributed. Tests pass a fixed sequence.
   package var random: @Sendable () -> UInt64
-  /// Makes a worker that runs jobs off the pipeline thread; the text names its purpose. The default runs everything in
-  /// the turns.
+  /// Makes a worker that runs jobs off the pipeline thread; the text names its purpose. The default worker runs its
+  /// jobs within turns.
   package var worker: @Sendable (String) -> any Worker
-  /// The memory limit of the queues of all pipelines that share it.
+  /// The memory limit for the queues of all pipelines that share it.
   package var memory = MemoryBudget()
 
   package init(

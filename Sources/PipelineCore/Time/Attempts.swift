@@ -1,10 +1,11 @@
-/// Counts attempts that fail in a row and computes the pauses between them. Each pause is twice as long as the one before, up to a limit, and
-/// shortened by a random part of up to half, so that many clients do not retry at once.
+/// Counts failed attempts in a row and computes the pauses between attempts. Each pause is twice as long as the
+/// previous one, up to a limit, and shortened by a random part of up to half, so that many clients do not retry at the
+/// same time.
 package struct Attempts: Sendable {
-  /// The pause after the first failure, and the longest.
+  /// The pause after the first failure. `maxDelay`: the longest pause.
   package var delay: TimeSpan
   package var maxDelay: TimeSpan
-  /// How many attempts have failed in a row.
+  /// The number of attempts that have failed in a row.
   package private(set) var failures = 0
 
   package init(_ delay: TimeSpan, most maxDelay: TimeSpan) {
@@ -12,15 +13,15 @@ package struct Attempts: Sendable {
     self.maxDelay = max(delay, maxDelay)
   }
 
-  /// The pause before the next attempt: at least a millisecond, and at least the time that the other side has asked for.
+  /// The pause before the next attempt: at least a millisecond, and at least the time that the peer asked for.
   ///
-  /// - Parameter random: Chooses the random part; nil: the pause is not shortened.
+  /// - Parameter random: Determines the random part; nil: the pause is not shortened.
   package func pause(_ random: UInt64?, asked: TimeSpan? = nil) -> TimeSpan {
     let pause = delay.doubled(after: failures, most: maxDelay)
     return max(random.map { pause.shortened(by: $0) } ?? pause, asked ?? .zero, .milliseconds(1))
   }
 
-  /// The same count with other pauses.
+  /// The same count with different pauses.
   package func with(delay: TimeSpan, most maxDelay: TimeSpan) -> Attempts {
     var changed = Attempts(delay, most: maxDelay)
     changed.failures = failures
@@ -34,7 +35,7 @@ package struct Attempts: Sendable {
     return failures == 1
   }
 
-  /// Counts a success. Returns how many attempts had failed before it.
+  /// Counts a success. Returns the number of failures before it.
   @discardableResult
   package mutating func succeed() -> Int {
     defer { failures = 0 }

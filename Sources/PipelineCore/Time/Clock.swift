@@ -1,4 +1,4 @@
-/// A source of time. The core makes no real clocks.
+/// A source of time. The core contains no real clock.
 package protocol Clock: AnyObject, Sendable {
   /// Monotonic time.
   var now: Instant { get }

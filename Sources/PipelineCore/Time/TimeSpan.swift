@@ -38,7 +38,7 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
     return min(pause, most)
   }
 
-  /// Shortened by a random part of up to half, so that waiting clients do not continue at the same time.
+  /// Shortened by a random part of up to half, so that waiting clients do not continue together.
   package func shortened(by random: UInt64) -> TimeSpan {
     scaled(by: 0.5 + Double(random >> 11) / Double(1 << 54))
   }
@@ -51,7 +51,7 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
 }
 
 extension TimeSpan: CustomStringConvertible {
-  /// The way pipeline files write it: `1h30m`, `250ms`, `0s`.
+  /// The form that pipeline files use: `1h30m`, `250ms`, `0s`.
   public var description: String {
     if nanoseconds == 0 { return "0s" }
     var rest = nanoseconds.magnitude
@@ -69,13 +69,13 @@ extension TimeSpan: CustomStringConvertible {
   ]
 }
 
-/// A point on a scheduler's monotonic clock, in nanoseconds since an origin of the scheduler's choice.
+/// A point on a scheduler's monotonic clock, in nanoseconds since an origin that the scheduler chooses.
 public struct Instant: Sendable, Hashable, Comparable {
-  /// Nanoseconds since the clock's own beginning; only differences mean something.
+  /// Nanoseconds since the clock's origin; only differences have a meaning.
   public var nanoseconds: Int64
   /// A reading of the pipeline's clock.
   public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
-  /// Later than every timer.
+  /// Later than any timer.
   public static let distantFuture = Instant(nanoseconds: .max)
   public static func < (a: Instant, b: Instant) -> Bool { a.nanoseconds < b.nanoseconds }
   /// Saturates.

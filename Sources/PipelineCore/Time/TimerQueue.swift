@@ -1,22 +1,24 @@
-/// The receiver of a timer.
+/// Receives the calls of timers.
 public protocol TimerTarget: AnyObject {
   /// `token` is the value passed to `schedule`; the target defines its meaning.
   func woke(_ token: Int)
-  /// The time of a restored timer came while the pipeline was down, and is to be left out. The default calls ``woke(_:)`` nevertheless.
+  /// Called instead of ``woke(_:)`` for a restored timer that came due while the pipeline was down, if such timers are
+  /// to be skipped. The default calls ``woke(_:)`` nevertheless.
   func skipped(_ token: Int, _ late: Lateness)
-  /// Whether waking it may cause events or an end. False for a sink, which only writes. The default is true.
+  /// Whether waking it may cause events or an end. False for a sink, which only writes. True by default.
   var mayGoOn: Bool { get }
-  /// What its timers wait for beside their time. The default is ``TimerKind/step``.
+  /// What its timers wait for besides their time. The default is ``TimerKind/step``.
   var timerKind: TimerKind { get }
 }
 
-/// What a timer waits for beside its time: nothing that sends events may go on while what receives them cannot.
+/// What a timer waits for besides its time: nothing that sends events may continue while the receiver cannot accept
+/// them.
 public enum TimerKind: Sendable {
   /// The timer reads or makes input that no inner signal reads: it waits while anything pauses the input.
   case input
   /// The timer may send events: it waits while a sink pauses the input.
   case step
-  /// The timer sends no events, and may even end a pause: it waits for nothing.
+  /// The timer sends no events, and may even end a pause: it never waits.
   case output
 }
 
@@ -26,15 +28,15 @@ extension TimerTarget {
   public var mayGoOn: Bool { true }
 }
 
-/// The times of a timer that was due while the pipeline was down.
+/// The times of a timer that came due while the pipeline was down.
 public struct Lateness: Sendable {
   /// When it was due; before `restored`.
   public var due: Instant
-  /// When the pipeline started again.
+  /// When the pipeline was restarted.
   public var restored: Instant
 }
 
-/// Skips a restored timer.
+/// Skips a restored timer when it fires.
 final class SkippedTimer: TimerTarget {
   let target: any TimerTarget
   private let late: Lateness
@@ -49,13 +51,13 @@ final class SkippedTimer: TimerTarget {
   var timerKind: TimerKind { target.timerKind }
 }
 
-/// A pending timer; cancelling one that has fired or was cancelled does nothing.
+/// A handle of a timer; cancelling one that has fired or was cancelled does nothing.
 public struct Wake: Equatable, Sendable {
   fileprivate var slot: Int32
   fileprivate var generation: UInt32
   /// No timer.
   public static let none = Wake(slot: -1, generation: 0)
-  /// Whether it refers to a timer, which may have fired.
+  /// Whether the handle refers to a timer, which may have fired.
   public var isSet: Bool { slot >= 0 }
 }
 
@@ -77,17 +79,17 @@ struct TimerQueue {
   }
 
   private var heap: [Entry] = []
-  /// Timers that were due and had to wait, in no order.
+  /// Timers that were due but must wait, in no particular order.
   private var held: [Entry] = []
   private var slots: [Slot] = []
-  /// The index in `heap` of each slot's entry; -1: none; below: the index in `held`, as -2 less the index.
+  /// For each slot, the index of its entry in `heap`; -1 if it has none; below -1, -2 minus the index in `held`.
   private var places: [Int32] = []
   private var freeSlots: [Int32] = []
   private var sequence: UInt64 = 0
 
   var count: Int { heap.count + held.count }
   var isEmpty: Bool { count == 0 }
-  /// The earliest deadline of a timer that is not held, or nil.
+  /// The earliest deadline of a timer that is not held; nil if there is none.
   var next: Instant? { heap.first.map { Instant(nanoseconds: $0.deadline) } }
 
   mutating func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
@@ -95,7 +97,7 @@ struct TimerQueue {
     return schedule(at: deadline, sequence, target, token)
   }
 
-  /// Schedules a timer under its old number: timers of the same instant fire in the order of their numbers.
+  /// Schedules a timer under its former number: timers of the same instant fire in the order of their numbers.
   mutating func schedule(
     at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int
   ) -> Wake {
@@ -115,7 +117,8 @@ struct TimerQueue {
     return Wake(slot: slot, generation: slots[Int(slot)].generation)
   }
 
-  /// Calls `body` with the deadline and the target of pending timers, in no order, of at most `limit`; returns whether these are all.
+  /// Calls `body` with the deadline and the target of at most `limit` pending timers, in no particular order; returns
+  /// whether these are all.
   func visit(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {
     for entry in held.prefix(limit) + heap.prefix(max(0, limit - held.count)) {
       if let target = slots[Int(entry.slot)].target { body(Instant(nanoseconds: entry.deadline), target) }
@@ -123,7 +126,7 @@ struct TimerQueue {
     return count <= limit
   }
 
-  /// Whether events may come of a pending timer.
+  /// Whether a pending timer may cause events.
   var mayGoOn: Bool {
     let mayGoOn: (Entry) -> Bool = { slots[Int($0.slot)].target?.mayGoOn ?? false }
     return heap.contains(where: mayGoOn) || held.contains(where: mayGoOn)
@@ -135,7 +138,7 @@ struct TimerQueue {
     set { sequence = max(sequence, newValue) }
   }
 
-  /// A pending timer's deadline, number and token.
+  /// The deadline, number and token of a pending timer.
   struct Pending {
     var deadline: Instant
     var sequence: UInt64
@@ -158,7 +161,8 @@ struct TimerQueue {
     release(wake.slot)
   }
 
-  /// Takes the first timer that is due at `now` and need not wait; those that must are held until ``releaseHeld()``.
+  /// Removes the first timer that is due at `now` and need not wait; those that must wait are held until
+  /// ``releaseHeld()``.
   mutating func popDue(_ now: Instant, waits: (TimerKind) -> Bool) -> (target: any TimerTarget, token: Int)? {
     while let first = heap.first, first.deadline <= now.nanoseconds {
       guard let target = slots[Int(first.slot)].target, waits(target.timerKind) else { break }
@@ -169,10 +173,10 @@ struct TimerQueue {
     return popDue(now)
   }
 
-  /// Whether timers were due and had to wait.
+  /// Whether timers that are due are being held.
   var holdsSome: Bool { !held.isEmpty }
 
-  /// The held timers are due again.
+  /// Makes the held timers due again.
   mutating func releaseHeld() {
     for entry in held {
       heap.append(entry)
@@ -188,7 +192,7 @@ struct TimerQueue {
     places[Int(last.slot)] = Int32(-2 - index)
   }
 
-  /// Takes the first timer if it is due at `now`.
+  /// Removes the first timer if it is due at `now`.
   mutating func popDue(_ now: Instant) -> (target: any TimerTarget, token: Int)? {
     guard let first = heap.first, first.deadline <= now.nanoseconds else { return nil }
     let slot = slots[Int(first.slot)]
@@ -221,7 +225,7 @@ struct TimerQueue {
     a.deadline != b.deadline ? a.deadline < b.deadline : a.sequence < b.sequence
   }
 
-  /// Moves the entry at `start` up to its place, and updates the indexes of all moved entries.
+  /// Moves the entry at `start` up until the heap is in order, and updates the indexes of all moved entries.
   private static func siftUp(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
     heap.withUnsafeMutableBufferPointer { heap in
       places.withUnsafeMutableBufferPointer { places in
@@ -240,7 +244,7 @@ struct TimerQueue {
     }
   }
 
-  /// Moves the entry at `start` down to its place, and updates the indexes of all moved entries.
+  /// Moves the entry at `start` down until the heap is in order, and updates the indexes of all moved entries.
   private static func siftDown(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
     heap.withUnsafeMutableBufferPointer { heap in
       places.withUnsafeMutableBufferPointer { places in

@@ -1,12 +1,12 @@
 /// Numbers with a unit, as pipeline files write them: `300ms`, `1h30m`, `64KiB`.
 package enum Units {
-  /// The longest duration: 100 years. The sum of one and a time of any clock is in the range of both.
+  /// The longest duration: 100 years. The sum of one and a time of any clock cannot overflow.
   package static let longestDuration = TimeSpan.seconds(36_500 * 86_400)
-  /// The largest size: 1 PiB. Small multiples of one are in the range of `Int`.
+  /// The largest size: 1 PiB. Small multiples of one fit `Int`.
   package static let largestSize = 1 << 50
 
-  /// A length of time. Units are ns, us, ms, s, m, h and d, from large to small, each once; a unit may have a fraction
-  /// (`1.5s`). Never negative, at most ``longestDuration``.
+  /// A duration. Units are ns, us, ms, s, m, h and d, from large to small, each at most once; a number may have a
+  /// fraction (`1.5s`). Never negative, at most ``longestDuration``.
   package static func duration(_ text: LocatedText) -> Result<TimeSpan, Diagnostic> {
     switch sum(text, time) {
     case .success(let nanoseconds):
@@ -26,7 +26,7 @@ package enum Units {
     }
   }
 
-  /// The unit of time for a word: `m` for `minutes`; nil for other words.
+  /// The time unit for a word: `m` for `minutes`; nil for other words.
   static func unitOfTime(_ word: String) -> String? {
     time.units.contains { $0.name == word } ? word : time.aliases[word]
   }
@@ -34,17 +34,17 @@ package enum Units {
   private struct Dimension: Sendable {
     var code: Diagnostic.Code
     var noun: String
-    /// The units from large to small.
+    /// The units, largest first.
     var units: [(name: String, factor: Int64)]
-    /// Other spellings in use.
+    /// Other common spellings of units, with the unit that each means.
     var aliases: [String: String]
-    /// The two units that a bare number may mean.
+    /// The two units that a number without one may mean.
     var likely: (String, String)
     /// Whether `1h30m` is allowed.
     var compound: Bool
     var examples: String
     var most: Int64
-    /// `most` as a text.
+    /// The largest value as text.
     var largest: String
   }
 
@@ -145,7 +145,7 @@ package enum Units {
       byte >= 0x30 && byte <= 0x39 || byte == UInt8(ascii: ".")
     }
 
-    /// Digits with an optional fraction of at most 9 places; nil if there are none or too many.
+    /// Reads digits with an optional fraction of at most 9 digits; nil if there are none or too many.
     private mutating func number() -> (whole: Int64, fraction: Int64, places: Int)? {
       var whole: Int64 = 0
       var digits = 0
@@ -172,7 +172,7 @@ package enum Units {
       return digits > 0 ? (whole, fraction, places) : nil
     }
 
-    /// `.none` if it overflows, `.some(nil)` if it is not whole.
+    /// `.none` on overflow, `.some(nil)` if the value is not a whole number.
     private func value(
       _ whole: Int64, _ fraction: Int64, _ places: Int, _ factor: Int64
     ) -> Int64?? {
@@ -202,7 +202,7 @@ package enum Units {
           help: "Write \(number)\(small) or \(number)\(large)"))
     }
 
-    /// `behind`: the end of the number; spaces up to the unit belong to it.
+    /// `behind`: the end of the number; the spaces between it and the unit belong to the unit.
     private func unknownUnit(_ unit: String, _ start: Int, behind: Int) -> Result<Int64, Diagnostic> {
       let place = text.location(start, start + unit.utf8.count)
       let names = dimension.units.map(\.name)
