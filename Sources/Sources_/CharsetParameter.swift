@@ -1,9 +1,9 @@
 import PipelineCore
 
-/// How the characters of an input are encoded: `charset: utf-16le`.
+/// The encoding of an input's characters: `charset: utf-16le`.
 package struct CharsetParameter: ParameterValue {
   private var charset: Charset?
-  /// Whether the file gives a charset, UTF-8 included.
+  /// Whether the file sets a charset, including UTF-8.
   private(set) var isGiven = false
 
   package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
@@ -26,7 +26,7 @@ package struct CharsetParameter: ParameterValue {
     }
   }
 
-  /// The decoder's options with the charset.
+  /// The decoder's options, with the charset.
   func reading(_ options: DecoderOptions, maxLine: ByteSize) -> DecoderOptions {
     guard var charset else { return options }
     var options = options
@@ -35,10 +35,10 @@ package struct CharsetParameter: ParameterValue {
     return options
   }
 
-  /// The same for a body with a `Content-Type`, whose charset counts where the file gives none and the format is text. Other formats have
-  /// their own rules: JSON is UTF-8.
+  /// The options for a body with a `Content-Type`. Its charset counts if the file sets none and the format is text.
+  /// Other formats have their own rules: JSON is UTF-8.
   ///
-  /// - Parameter unknown: Called with the name of a charset that is not known; the body counts as UTF-8.
+  /// - Parameter unknown: Called with the name of a charset that is not known; the body is then read as UTF-8.
   func reading(
     _ options: DecoderOptions, maxLine: ByteSize, type: String?, unknown: (String) -> Void
   ) -> DecoderOptions {
@@ -57,7 +57,7 @@ package struct CharsetParameter: ParameterValue {
     return options
   }
 
-  /// The parameter `charset` of a media type (RFC 9110, 8.3), in small letters.
+  /// The parameter `charset` of a media type (RFC 9110, 8.3), in lower case.
   static func charset(ofType type: String?) -> String? {
     guard let parts = type?.utf8.split(separator: UInt8(ascii: ";")).dropFirst() else { return nil }
     for part in parts {
@@ -71,7 +71,7 @@ package struct CharsetParameter: ParameterValue {
     return nil
   }
 
-  /// Reports options that exclude a conversion. `joins`: lines are joined where a line may be read in parts.
+  /// Reports options that exclude a conversion. `joins`: whether lines are joined where a line may be read in parts.
   func check(_ options: DecoderOptions, joins: Bool, _ context: inout DecodingContext) {
     guard let charset else { return }
     switch options.format {

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// `directory`: entries that are created, changed and removed in a directory.
+/// `directory`: reports entries of a directory that are created, changed or removed.
 package struct DirectorySource: SourceComponent {
   var path = FilePathParameter()
   var include = ["*"]
@@ -11,7 +11,7 @@ package struct DirectorySource: SourceComponent {
   var maxEntries = 10_000
   var maxDirectories = 1000
   var watch = File.Watch.auto
-  /// Whether it sends the existing entries and completes.
+  /// Whether it sends the existing entries, then completes.
   private var isOnce = false
 
   package init() {}
@@ -119,20 +119,20 @@ package struct DirectorySource: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// The parameters on which the list of entries depends.
+  /// The parameters that determine the list of entries.
   private var dependence: [String] { [path.text, "\(depth)"] + include + ["-"] + exclude }
 
   private final class Node: RunningSource {
     private let parameters: DirectorySource
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var watcher: DirectoryWatcher?
-    /// The entries at the time when all changes up to `baseNumber` were acknowledged; later changes are in `recent`.
+    /// The entries when all changes up to `baseNumber` had been acknowledged; later changes are in `recent`.
     private var base = EntryTable()
     private var baseNumber = 0
     private var recent: [(path: String, entry: DirectoryEntry?)] = []
-    /// How many changes have been sent.
+    /// The number of changes that have been sent.
     private let sent = PositionLedger(0)
-    /// Whether the first scan is over, so that new entries are events.
+    /// Whether the first scan has finished, so that entries found from then on are events.
     private var hasLooked = false
     private var isResumed = false
 
@@ -146,7 +146,7 @@ package struct DirectorySource: SourceComponent {
     }
 
     override func dryRun() {
-      // One that is missing is waited for.
+      // A missing directory is waited for, except when reading once.
       guard parameters.isOnce, let error = DirectoryWatcher.check(parameters.path.text) else { return }
       finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
     }
@@ -273,8 +273,8 @@ package struct DirectorySource: SourceComponent {
       if recent.count > 2 * parameters.maxEntries + 1024 { shorten() }
     }
 
-    /// Keeps the last change of each path. Numbers of changes only rise by this, so none counts as acknowledged too early; without it
-    /// a piece that has failed would let the list grow for ever.
+    /// Keeps only the last change of each path; otherwise a piece that has failed would let the list grow forever. This
+    /// only raises the numbers of changes, so none counts as acknowledged too early.
     private func shorten() {
       var seen: Set<String> = []
       let last = recent.reversed().filter { seen.insert($0.path).inserted && ($0.entry != nil || base[$0.path] != nil) }
@@ -315,7 +315,7 @@ package struct DirectorySource: SourceComponent {
       }
     }
 
-    /// The next execution finds the changes that no turn has sent.
+    /// The next execution finds the changes that have not been sent.
     override func suspend() {}
 
     override func stop() {

@@ -1,15 +1,15 @@
 import PipelineCore
 
-/// Parses the answer of `GET /containers/ID/logs`, as the API of Docker describes it: frames of one stream each or, with a terminal, plain
-/// text; each line begins with its time.
+/// Parses the response of `GET /containers/ID/logs`, as Docker's API describes it: frames of one stream each or, with a
+/// terminal, plain text. Each line begins with its time.
 struct DockerLines {
   struct Line: Equatable {
-    /// Standard error; otherwise standard output, or the terminal.
+    /// Whether the line is from standard error; otherwise from standard output or the terminal.
     var isError: Bool
-    /// In nanoseconds since 1970; nil: the line has no time.
+    /// Nanoseconds since 1970; nil if the line has no time.
     var time: Int64?
     var text: [UInt8]
-    /// How long the whole line was, if its end is left out.
+    /// The length of the whole line, if it was truncated.
     var cut: Int?
   }
 
@@ -24,7 +24,7 @@ struct DockerLines {
   private let limit: Int
   private var pending: [UInt8] = []
   private var partial = [Partial(), Partial()]
-  /// The most bytes of a frame of the API.
+  /// The maximum size of a frame of the API in bytes.
   private static let longestFrame = 1 << 30
 
   init(hasTerminal: Bool, limit: Int) {
@@ -32,7 +32,7 @@ struct DockerLines {
     self.limit = limit
   }
 
-  /// False: the answer is not as the API says.
+  /// False if the response violates the API.
   mutating func take(_ bytes: [UInt8], _ each: (Line) -> Void) -> Bool {
     pending += bytes
     var at = 0
@@ -42,7 +42,7 @@ struct DockerLines {
         add(pending[at...end], 0, each)
         at = end + 1
       }
-      // A line without an end may not grow for ever; its beginning has the time.
+      // A line without an end must not grow forever; its beginning has the time.
       if pending.count - at > limit + 64 {
         add(pending[at...], 0, each)
         at = pending.count
@@ -63,20 +63,20 @@ struct DockerLines {
     return true
   }
 
-  /// The end of the answer: a line that has none ends there.
+  /// The end of the response also ends the last line.
   mutating func finish(_ each: (Line) -> Void) {
     if hasTerminal, !pending.isEmpty { add(pending[...], 0, each) }
     pending = []
     for stream in partial.indices where partial[stream].isOpen { end(stream, each) }
   }
 
-  /// A part of a line with its time, up to its end if it has one.
+  /// Adds a part of a line, with its time; the part may contain the line's end.
   private mutating func add(_ part: ArraySlice<UInt8>, _ stream: Int, _ each: (Line) -> Void) {
     var rest = part
     let isEnded = rest.last == 0x0A
     if isEnded { rest = rest.dropLast() }
     if isEnded, rest.last == 0x0D, hasTerminal { rest = rest.dropLast() }
-    // Docker cuts lines of more than 16 KiB; each part has a time.
+    // Docker splits lines of more than 16 KiB; each part has a time of its own.
     if let space = rest.prefix(40).firstIndex(of: 0x20), let time = Self.time(rest[..<space]) {
       if !partial[stream].isOpen { partial[stream].time = time }
       rest = rest[(space + 1)...]
@@ -96,7 +96,7 @@ struct DockerLines {
         cut: line.count > line.text.count ? line.count : nil))
   }
 
-  /// `2026-01-02T03:04:05.123456789Z` in nanoseconds since 1970.
+  /// Converts `2026-01-02T03:04:05.123456789Z` to nanoseconds since 1970.
   static func time(_ text: ArraySlice<UInt8>) -> Int64? {
     let bytes = Array(text)
     guard bytes.count >= 20, bytes.last == UInt8(ascii: "Z") else { return nil }
@@ -124,7 +124,7 @@ struct DockerLines {
     } else if bytes[19] != UInt8(ascii: "Z") {
       return nil
     }
-    // Days of the civil calendar, counted from March.
+    // Days of the civil calendar; years are counted from March.
     let shifted = month > 2 ? year : year - 1
     let era = shifted / 400
     let yearOfEra = shifted - era * 400

@@ -5,9 +5,11 @@ extension DockerSource {
   final class Node: RunningSource {
     /// How far the source has read.
     private struct Place: Sendable, Equatable {
-      /// The time of the first start, in nanoseconds since 1970: containers that are not in `last` are read from there. 0: not started.
+      /// The time of the first start, in nanoseconds since 1970; containers that are not in `last` are read from then
+      /// on. 0: not started.
       var begin: Int64 = 0
-      /// The last time of each container by its ID, or of all events by "".
+      /// The time of the last line of each container, by the container's ID; with the key "", the time of the last
+      /// event.
       var last: [String: Int64] = [:]
     }
 
@@ -17,7 +19,7 @@ extension DockerSource {
       var image: String
       var labels: [(name: String, value: String)]
       var lines: DockerLines
-      /// Lines up to this time have been read before.
+      /// Lines up to this time were read before a restart.
       var resumed: Int64
       var call: (any HTTPStream)?
       var number: Int
@@ -31,12 +33,12 @@ extension DockerSource {
     private let ledger = PositionLedger(Place())
     private var events: (any HTTPStream)?
     private var calls: [Int: any Cancellable] = [:]
-    /// The number of the last request; parts of earlier connections are ignored.
+    /// The number of the last request; parts of earlier requests are ignored.
     private var next = 0
     private var eventsNumber = -1
     private var eventText: [UInt8] = []
     private var containers: [String: Container] = [:]
-    /// Containers whose logs have been read to their end.
+    /// Containers whose logs have been read to the end.
     private var ended: Set<String> = []
     private var attempts: Attempts
     private var timer = Wake.none
@@ -44,7 +46,7 @@ extension DockerSource {
     private static let reconnects = 1
     private static let rechecks = 2
     private static let silent = 3
-    /// The longest event of Docker, in bytes.
+    /// The maximum size of one of Docker's events in bytes.
     private static let longestEvent = 1 << 20
 
     init(_ parameters: DockerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -84,7 +86,7 @@ extension DockerSource {
       return request
     }
 
-    /// `1700000000.000000001`
+    /// Formats `1700000000.000000001`.
     private static func time(_ nanoseconds: Int64) -> String {
       let rest = String(nanoseconds % 1_000_000_000)
       return "\(nanoseconds / 1_000_000_000).\(String(repeating: "0", count: 9 - rest.utf8.count))\(rest)"
@@ -128,7 +130,7 @@ extension DockerSource {
       eventsNumber = -1
       events?.cancel()
       events = nil
-      // The host of the URL is a placeholder: requests go to the socket.
+      // The host of the URL is a placeholder, because requests go to the socket.
       let reason = reason.replacing("docker:80", with: parameters.socket)
       if attempts.fail() { log(.warning, "\(reason); connecting again") }
       cancelWake(&timer)
@@ -149,7 +151,7 @@ extension DockerSource {
       }
     }
 
-    /// Sends a request whose answer is small. `body` runs in a turn.
+    /// Sends a request with a short response. `body` runs in a turn.
     private func get(_ path: String, _ body: @escaping (Node, Result<HTTPResponse, HTTPFailure>) -> Void) {
       next += 1
       let number = next
@@ -173,7 +175,7 @@ extension DockerSource {
         guard response.status == 200 else { return connectAgain("Docker answered \(response.status)") }
         cancelWake(&timer)
         isConnected()
-        // Containers that start later are events.
+        // Containers that start later are announced by events.
         if parameters.emit == .logs { list() }
       case .bytes(let bytes):
         eventText += bytes
@@ -247,7 +249,7 @@ extension DockerSource {
             let isRunning = node.text(node.member(item, "State")) == "running"
             if node.containers[id] == nil, isRunning || !node.ended.contains(id) { node.inspect(id) }
           }
-          // Removed containers are not requested again.
+          // Containers that were removed must not be requested again.
           node.ended.formIntersection(known)
           node.place.last = node.place.last.filter { known.contains($0.key) || node.containers[$0.key] != nil }
         case .success(let response):
@@ -309,7 +311,7 @@ extension DockerSource {
       case .bytes(let bytes):
         guard container.isReading else { return }
         var lines = container.lines
-        // Only one owner, so that nothing is copied.
+        // The array must have a single owner, so that it is not copied.
         containers[id]?.lines = DockerLines(hasTerminal: false, limit: 0)
         var found: [DockerLines.Line] = []
         let isFine = lines.take(bytes) { found.append($0) }
@@ -325,7 +327,7 @@ extension DockerSource {
       case .end(let failure):
         var lines = container.lines
         var found: [DockerLines.Line] = []
-        // A line that a failure has cut is read again.
+        // A line that a failure has cut is read again later.
         if failure == nil, container.isReading { lines.finish { found.append($0) } }
         send(found, container)
         guard !isClosed else { return }
@@ -333,7 +335,8 @@ extension DockerSource {
       }
     }
 
-    /// The answer with a container's logs is over; `isOver`: the container has ended, as far as that is known.
+    /// Handles the end of the response with a container's logs. `isOver`: whether the container has ended, as far as is
+    /// known.
     private func leave(_ id: String, isOver: Bool) {
       containers.removeValue(forKey: id)?.call?.cancel()
       if isOver { ended.insert(id) }

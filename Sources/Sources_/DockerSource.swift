@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// `docker`: the logs of containers, or the events of Docker, over its socket.
+/// `docker`: the logs of containers, or Docker's events, read from its socket.
 package struct DockerSource: SourceComponent {
   enum Emission: String, ChoiceParameter {
     case logs, events

@@ -1,18 +1,18 @@
 import PipelineCore
 import Transport
 
-/// The entries of a directory by their paths, in buckets that are saved independently: a checkpoint encodes and writes only those that have
-/// changed.
+/// The entries of a directory by path, in buckets that are saved independently: a checkpoint encodes and writes only
+/// buckets that have changed.
 struct EntryTable {
   private struct Bucket {
     var entries: [String: DirectoryEntry] = [:]
-    /// As it was saved; nil: it has changed since.
+    /// The bucket as it was saved; nil if it has changed since.
     var encoded: [UInt8]?
   }
 
   private var buckets: [Bucket] = [Bucket()]
   private(set) var count = 0
-  /// Half of it is a bucket's share after the buckets have been doubled.
+  /// Above this average number per bucket, the number of buckets doubles, which halves the average.
   private static let mostInBucket = 64
 
   init() {}
@@ -37,7 +37,7 @@ struct EntryTable {
   }
 
   private func index(of path: String) -> Int {
-    // Multiplied, because the lowest bits of the hash depend on the lowest bits of the text only.
+    // The multiplication is needed because the lowest bits of the hash depend only on the lowest bits of the text.
     Int(truncatingIfNeeded: (Fingerprint.of(path.utf8) &* 0x9E37_79B9_7F4A_7C15) &>> 32) & (buckets.count - 1)
   }
 
@@ -47,7 +47,7 @@ struct EntryTable {
     for (path, entry) in entries { buckets[index(of: path)].entries[path] = entry }
   }
 
-  /// Saves the table with changes that are not part of it yet; nil removes an entry.
+  /// Saves the table together with changes that are not part of it yet; nil removes an entry.
   mutating func save(_ state: inout StateWriter, with changes: [String: DirectoryEntry?]) {
     var changed: [Int: [String: DirectoryEntry]] = [:]
     var total = count

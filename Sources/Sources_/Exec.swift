@@ -1,9 +1,9 @@
 import PipelineCore
 import Transport
 
-/// `exec`: runs a program, once, periodically, or for ever.
+/// `exec`: runs a program once, periodically, or continuously.
 package struct Exec: SourceComponent {
-  /// The part of a run that becomes an event.
+  /// What becomes an event.
   package enum Emission: String, ChoiceParameter {
     case output, exit
     package var help: String {
@@ -184,7 +184,7 @@ package struct Exec: SourceComponent {
     charset.check(decode.options, joins: join != nil, &context)
   }
 
-  /// How its output becomes events.
+  /// How the program's output becomes events.
   var decoding: DecoderOptions { charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxLine) }
 
   package var outputType: EventType {
@@ -210,7 +210,7 @@ package struct Exec: SourceComponent {
     return once
   }
 
-  /// A program that runs on keeps no schedule of runs.
+  /// A program that runs continuously has no schedule to save.
   package var persistence: Persistence { streaming ? .nothing : Self.spec.persistence }
   package var recovery: SourceRecovery { streaming ? .never : .request }
 
@@ -218,11 +218,11 @@ package struct Exec: SourceComponent {
     streaming ? ExecStream(self, nodeContext, downstream) : ExecRuns(self, nodeContext, downstream)
   }
 
-  /// The program for messages.
+  /// The program's name for messages.
   var name: String { shell == nil ? command.first?.shownPrefix ?? "" : "/bin/sh" }
 
-  /// The call for the loaded event. A failure of kind `expression` names the failing expression; one of kind `source` says why a call
-  /// with these texts is not allowed.
+  /// The call for the loaded event. A failure of kind `expression` names the failing expression; one of kind `source`
+  /// says why a call with these texts is not allowed.
   func call(_ frame: EventFrame) -> Result<ProgramCall, SignalFailure> {
     var call = ProgramCall(name)
     do throws(SignalFailure) {

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension Exec {
-  /// The options whose next argument is a program's text, by the program: `sh -c`, `perl -e`.
+  /// For each program, the options whose next argument is code: `sh -c`, `perl -e`.
   private static let codeOptions: [String: CodeOption] = {
     let shell = CodeOption(flags: "c", help: "in the text as \"$1\", with the arguments NAME and \"{{ }}\" behind it")
     let perl = CodeOption(flags: "eE", help: "in the text as $ARGV[0], with the argument \"{{ }}\" behind it")
@@ -18,13 +18,14 @@ extension Exec {
   }()
 
   private struct CodeOption: Sendable {
-    /// The letters by which an option takes code: `e` and `E` for `-e`, `-E` and `-ne`.
+    /// The letters of options that take code: `e` and `E` stand for `-e`, `-E` and `-ne`.
     var flags: String
-    /// How the text gets data instead, behind "write it".
+    /// How to pass data to the code instead, as a continuation of "write it".
     var help: String
   }
 
-  /// Warns where event data becomes the text of a program, which whoever makes the event can then choose: `[sh, -c, "{{ event.p }}"]`.
+  /// Warns if event data becomes a program's code, which whoever sends the event can then choose: `[sh, -c, "{{ event.p
+  /// }}"]`.
   func warnOfCode(_ context: inout DecodingContext) {
     var program: (name: String, option: CodeOption)?
     var takesCode = false
@@ -40,7 +41,7 @@ extension Exec {
       guard argument.isConstant else { continue }
       let text = argument.shownPrefix
       let name = String(text.split(separator: "/").last ?? "")
-      // A program may be started by another one: [env, sh, -c, ...].
+      // A program may be started by another one, as in [env, sh, -c, ...].
       if program == nil, let found = Self.codeOptions[name] {
         program = (name, found)
       } else if let program, text.hasPrefix("-"), !text.hasPrefix("--"),

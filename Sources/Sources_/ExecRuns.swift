@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Runs of a program that end: once, or periodically.
+/// Separate runs of a program, once or periodically.
 final class ExecRuns: PolledSource {
   private let parameters: Exec
   private lazy var frame = makeFrame()
@@ -62,7 +62,7 @@ final class ExecRuns: PolledSource {
 }
 
 extension ProgramResult {
-  /// The failure that an unwanted end is.
+  /// The failure for a program that has ended in an unexpected way.
   func failure(of program: String, at location: SourceLocation?) -> SignalFailure {
     let lines = errors.split(separator: UInt8(ascii: "\n"))
     let said = lines.last.map { ", after it had written: \(Printable.cut(Array($0), limit: 200))" } ?? ""

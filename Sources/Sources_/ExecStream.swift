@@ -3,7 +3,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A program whose output is sent while it runs.
+/// A program that keeps running, and whose output is sent as it arrives.
 final class ExecStream: DecodingSource {
   private let parameters: Exec
   private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
@@ -12,28 +12,29 @@ final class ExecStream: DecodingSource {
     threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
   private var reader: BlockReader?
   private var program: StreamedProgram?
-  /// How the program has ended; nil: it runs, or its output is still read.
+  /// How the program ended; nil while it runs.
   private var result: ProgramResult?
   private var isReadToEnd = false
-  /// The descriptor of the output, for the next version of the source.
+  /// The descriptor of the output, to be passed to the next version of the source.
   private var output: FileDescriptor?
   private var call: ProgramCall?
   /// How its output is decoded.
   private lazy var options = parameters.decoding
-  /// It is the program of a version with another call: the source's own follows its end.
+  /// Whether this is the program of a previous version with another call; the source's own program starts after its
+  /// end.
   private var isPredecessor = false
-  /// The next version of the source reads on.
+  /// Whether the next version of the source continues to read.
   private var isHandingOver = false
-  /// It is being ended because the pipeline stops.
+  /// Whether the program is being ended because the pipeline stops.
   private var isEnding = false
-  /// Holds the execution until everything that was read has been sent.
+  /// Whether the execution must wait until everything that was read has been sent.
   private var isPausing = false
   private var timer = Wake.none
   /// The decoder, if turns decode.
   private var decoding: BlockDecoding?
-  /// Ends the incomplete last event.
+  /// Ends the incomplete last event when its wait is over.
   private var joinTimer = Wake.none
-  /// How far the output has been sent, in bytes. It cannot be read again; statistics show it.
+  /// The number of bytes sent, for statistics; output cannot be read again.
   private let sent = PositionLedger<Int64>(0)
   private var decodingPosition = DecodingPosition()
   private lazy var ownOrigin = Origin(
@@ -56,7 +57,7 @@ final class ExecStream: DecodingSource {
     }
   }
 
-  /// Nil: the source has ended.
+  /// Nil if the source has ended.
   private func makeCall() -> ProgramCall? {
     frame.loadNothing()
     switch parameters.call(frame) {
@@ -85,12 +86,12 @@ final class ExecStream: DecodingSource {
 
   private func fail(_ failure: ProgramFailure) {
     let reason = SignalFailure(.source, "'\(parameters.name)' \(failure.message)", at: nodeContext.location)
-    // Another event may have arguments that can be given.
+    // The arguments come from this event; those of another event may be valid.
     if failure.kind == .arguments, rejectOuter(.programRefused, because: reason) { return finish() }
     finish(failing: reason)
   }
 
-  /// The receivers of a program's log lines and of its end.
+  /// The handlers for a program's log lines and its end.
   private var reports: (@Sendable (Services.Level, String) -> Void, @Sendable (ProgramResult) -> Void) {
     let executor = executor
     let node = Weak(self)
@@ -99,7 +100,8 @@ final class ExecStream: DecodingSource {
     return ({ services.log($0, label, $1) }, { result in executor.post { node.object?.ended(result) } })
   }
 
-  /// Takes over the program of the version before. One with another call is asked to end; what it writes until then is sent.
+  /// Takes over the program of the previous version. If that has another call, the program is asked to end; what it
+  /// writes until then is still sent.
   private func goOn(with kept: KeptPrograms.Entry, _ call: ProgramCall, _ decoder: any EventDecoder) {
     program = kept.program
     self.call = kept.call
@@ -157,8 +159,8 @@ final class ExecStream: DecodingSource {
 
   override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
 
-  /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
-  /// last of them.
+  /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
+  /// these.
   private func take(_ pieces: ArraySlice<DecodedPiece>) {
     if !isClosed { beginPiece() }
     var rest = pieces
@@ -177,7 +179,7 @@ final class ExecStream: DecodingSource {
     awaitMore()
   }
 
-  /// Waits for the next line of the last event, as long as `join` says.
+  /// Starts the wait of `join` for the next line of the last event.
   private func awaitMore() {
     guard let join = options.join, !isClosed else { return }
     cancelWake(&joinTimer)
@@ -187,7 +189,7 @@ final class ExecStream: DecodingSource {
   }
   private static let joinToken = 1
 
-  /// Handles the end of a piece, after its rows.
+  /// Handles the end of a piece, after its rows were sent.
   private func end(_ piece: DecodedPiece) {
     if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, ownOrigin) }
     guard !isClosed else { return }
@@ -209,7 +211,7 @@ final class ExecStream: DecodingSource {
     over()
   }
 
-  /// The program has ended, and its output has been sent.
+  /// Handles that the program has ended and its output has been sent.
   private func over() {
     guard let result, isReadToEnd, !isClosed else { return }
     cancelWake(&timer)
@@ -228,7 +230,7 @@ final class ExecStream: DecodingSource {
 
   // MARK: The end
 
-  /// Its output up to its end is sent.
+  /// The output is sent to its end.
   override func drain() {
     guard program != nil, result == nil || !isReadToEnd else { return finish() }
     isEnding = true
@@ -244,7 +246,7 @@ final class ExecStream: DecodingSource {
     if isHandingOver { reader?.stop() } else { askToEnd() }
   }
 
-  /// The program runs on; the next version of the source reads on.
+  /// Lets the program run on; the next version of the source continues to read its output.
   private func handOver(_ decoding: BlockDecoding?) {
     cancelWake(&joinTimer)
     defer { endPause() }

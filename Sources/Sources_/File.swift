@@ -65,7 +65,7 @@ package struct File: SourceComponent {
 
   package init() {}
 
-  /// A file that is read once ends its last line.
+  /// The end of a file that is read once also ends its last line.
   private static let decodeConditions: [String: Applicability] = {
     var conditions = DecodeParameter.withCharsetAndJoin
     conditions["container.wait"] = .all([.on("/follow"), .without("/join")])
@@ -229,7 +229,7 @@ package struct File: SourceComponent {
   package var outputType: EventType { decode.options.eventType }
   package var decodesBlocks: Bool { !follow }
   package var readsFiles: [FilePathParameter] { paths }
-  // It opens regular files only.
+  // Only regular files are opened, so positions can be restored.
   package var recovery: SourceRecovery { .position }
 
   package var once: (any SourceComponent)? {
@@ -257,7 +257,7 @@ package struct File: SourceComponent {
 }
 
 extension File {
-  /// Followed files and those read once have different forms, of which only the right one fits.
+  /// The states of followed files and of files read once have different forms, so only one of the two can be read.
   package static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] {
     var other = state
     do throws(StateFault) { return try followedPositions(&state) } catch { return try oncePositions(&other) }
@@ -299,7 +299,7 @@ extension File {
 }
 
 extension RunningSource {
-  /// The location of the path in the pipeline file, as the start of a message.
+  /// The location of the path in the pipeline file, as a prefix for messages.
   func location(of path: FilePathParameter) -> String {
     (path.location ?? nodeContext.location).map { "\($0): " } ?? ""
   }

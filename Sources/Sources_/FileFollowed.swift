@@ -8,22 +8,22 @@ extension File {
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var follower: FileFollower?
     private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
-    /// The last lookup: most blocks come from the same file.
+    /// A cache of the last lookup: most blocks come from the same file as the one before.
     private var latest: (key: FileKey, input: Input)?
     /// The number of files found so far.
     private var found = 0
-    /// An earlier execution has started with these files.
+    /// Whether an earlier execution has already started to follow files.
     private var isResumed = false
     /// When its state was saved, in nanoseconds since 1970.
     private var savedAt: Int64 = 0
     /// The file whose rows are being sent.
     private var piece: Input?
-    /// Files that have been read to their ends and are not acknowledged completely.
+    /// Files that have been read to the end but not completely acknowledged.
     private var leaving: [Input] = []
-    /// A block that has been sent in part, and its file.
+    /// A block of which only a part has been sent, and its file.
     private var begun: (block: FileBlock, input: Input)?
 
-    /// How lines are joined; nil: they are not.
+    /// How lines are joined; nil if they are not.
     private lazy var joining = parameters.decoding.join
 
     private struct FileKey: Hashable {
@@ -34,23 +34,23 @@ extension File {
 
     /// One followed file.
     private final class Input {
-      /// How far its events have been sent.
+      /// The position up to which its events have been sent.
       var position: FilePosition
       /// The file's number in the order of discovery.
       let number: Int
-      /// The memory of the decoder at that position.
+      /// The decoder's memory at that position.
       var memory: [UInt8]
       var decoder: (any EventDecoder)?
       var origin: Origin?
-      /// How far the file has been sent.
+      /// The positions that have been sent and those that are acknowledged.
       let places: PositionLedger<Place>
-      /// How far it has been decoded.
+      /// The position up to which it has been decoded.
       var reached: FilePosition
-      /// Whether a part of it has been received.
+      /// Whether any part of it has been received.
       var hasBegun = false
-      /// Ends the incomplete last event.
+      /// Ends the incomplete last event when its wait is over.
       var timer = Wake.none
-      /// The name under which it was found; it may have another one by now.
+      /// The name under which the file was found; it may have been renamed since.
       let name: String
 
       struct Place {
@@ -67,7 +67,7 @@ extension File {
         places = PositionLedger(Place(position: position, memory: memory))
       }
 
-      /// Sets the ledger to the position of the file, before its next event.
+      /// Resets the ledger to the position of the file; call it before the file's next event.
       func begin() { places.reset(to: Place(position: position, memory: decoder?.memory ?? memory)) }
     }
 
@@ -85,7 +85,7 @@ extension File {
 
     override func begin() {
       var options = FileFollower.Options(paths: parameters.paths.map(\.text))
-      // Files that an earlier execution did not know are new.
+      // Files that an earlier execution did not know have been created since, so they are read from the beginning.
       options.start = parameters.start == .beginning || isResumed ? .beginning : .end
       options.resume = inReadingOrder(Array(inputs.values)).map(\.position)
       options.savedAt = savedAt
@@ -107,7 +107,7 @@ extension File {
       do throws(PosixError) {
         let follower = try FileFollower(options)
         self.follower = follower
-        // The positions are right before anything else can happen, such as a checkpoint.
+        // The callbacks must see correct positions before anything else can happen, such as a checkpoint.
         _ = try follower.start(
           deliver: { block in _ = inputQueue.deliver(here: block.isNewest) { node.object?.take(block) } },
           notice: { notice in _ = inputQueue.deliver { node.object?.note(notice) } },
@@ -124,7 +124,7 @@ extension File {
       return Input(position, found, memory: memory)
     }
 
-    /// The files in reading order: the older one first.
+    /// The inputs in reading order: older files first.
     private func inReadingOrder(_ inputs: [Input]) -> [Input] {
       inputs.sorted {
         let (a, b) = ($0.position.born, $1.position.born)
@@ -136,19 +136,19 @@ extension File {
       Glob.expand(pattern).paths.contains { FileDescriptor.Status(path: $0) != nil }
     }
 
-    /// Sets the position from which the file is read on, before its next event.
+    /// Sets the position at which reading continues; called before the file's next event.
     private func moved(to position: FilePosition) {
       if let input = inputs[FileKey(position)] {
         input.position = position
         input.reached = position
-        // Unacknowledged events may have to be sent again.
+        // Unacknowledged events may have to be sent again, so the ledger keeps its position.
         if input.places.outstanding == 0 { input.begin() }
       } else {
         inputs[FileKey(position)] = makeInput(position)
       }
     }
 
-    /// The position after the last row of the file that a turn has sent.
+    /// The position after the last row of the file that has been sent.
     private func taken(of input: Input) -> Input.Place {
       var position = input.position
       if let begun, begun.input === input, let unsentOffset {
@@ -162,20 +162,20 @@ extension File {
       beginPiece(of: piece.places) { [self] in taken(of: piece) }
     }
 
-    /// The file goes on in another one, before its next event.
+    /// The content continues in another file; called before that file's next event.
     private func moved(from position: FilePosition, to copy: FilePosition) {
-      // The memory of the decoder belongs to the copied content.
+      // The copied content needs the memory of its decoder.
       let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
       inputs[FileKey(copy)] = makeInput(copy, memory: memory)
     }
 
-    /// `isLast`: the last event ends with the block, whatever the file adds.
+    /// `isLast`: the last event ends with the block, even if more is appended to the file later.
     private func take(_ delivered: FileBlock, isLast: Bool = false) {
       guard !isClosed else { return }
       let input = input(of: delivered)
       guard let decoder = input.decoder, let origin = input.origin else { return }
       let block = input.hasBegun ? delivered : begin(input, with: delivered)
-      // The rest of another file's block may be sent in this turn, too.
+      // The rest of another file's block may also be sent in this turn.
       if begun != nil { beginPiece() }
       piece = input
       let endsEvent = isLast || block.endsLine || joining != nil && block.lines.longLine != nil
@@ -189,7 +189,7 @@ extension File {
       }
     }
 
-    /// Handles the end of a block, after its rows.
+    /// Handles the end of a block, after its rows were sent.
     private func end(_ block: FileBlock, _ input: Input) {
       if let line = block.lines.longLine, let origin = input.origin { rejectLong(line, parameters.maxLine, origin) }
       let earlier = input.position.tail
@@ -203,7 +203,7 @@ extension File {
 
     // MARK: Joined lines
 
-    /// Waits for the next line of the file's last event, as long as `join` says.
+    /// Starts the wait of `join` for the next line of the file's last event.
     private func awaitMore(of input: Input) {
       guard let joining else { return }
       cancelWake(&input.timer)
@@ -226,7 +226,8 @@ extension File {
       take(FileBlock(endAt: input.reached), isLast: true)
     }
 
-    /// The writer has moved on to this file: the last events of its predecessors are ended first. Returns what is left of its first block.
+    /// Handles that the writer has switched to this file: the last events of its predecessors are ended first. Returns
+    /// what remains of the file's first block.
     private func begin(_ input: Input, with block: FileBlock) -> FileBlock {
       input.hasBegun = true
       guard joining != nil, inputs.count > 1 else { return block }
@@ -247,13 +248,15 @@ extension File {
       return rest
     }
 
-    /// The most lines of a file that may complete a line at the end of its predecessor; lines of the other stream may stand between.
+    /// The maximum number of lines of a file that are searched for the rest of a line that its predecessor ends with;
+    /// lines of the other stream may come in between.
     private static let mostContinuations = 100
 
-    /// A container's line whose last pieces are in the next file, because its runtime has rotated the file within it. They are decoded with the
-    /// pieces before, as if the older file had gone on, so the event is one of that file. Both files' positions move with this turn.
+    /// Completes a container's line of which the last pieces are in the next file, because the runtime rotated the file
+    /// within the line. These pieces are decoded as if the older file had continued, so the event belongs to that file.
+    /// Both files' positions move in this turn.
     ///
-    /// - Parameter block: The first of the next file.
+    /// - Parameter block: The first block of the next file.
     /// - Returns: The rest of the block.
     private func continueLine(of older: Input, by block: FileBlock) -> FileBlock {
       guard joining?.rule == nil, parameters.decoding.charset?.isUTF16 != true, block.lines.offset == 0 else {
@@ -271,7 +274,7 @@ extension File {
       }
       guard at > 0 else { return block }
       endEvent(of: older)
-      // Its own next line, if there is one, has an offset of its own again.
+      // If the older file still gets a line of its own, decoding continues at that line's offset.
       older.decoder?.reset(memory: [])
       var rest = block
       rest.lines.slab = Slab(UnsafeRawBufferPointer(rebasing: bytes[at...]))
@@ -279,13 +282,13 @@ extension File {
       return rest
     }
 
-    /// Incomplete events are sent, because no execution goes on from here.
+    /// Incomplete events are sent, because no execution will continue them.
     override func drain() {
       if joining != nil { for input in inReadingOrder(Array(inputs.values)) { endEvent(of: input) } }
       super.drain()
     }
 
-    /// The file of `block`, under its current name.
+    /// The input of the file of `block`, with its current name.
     private func input(of block: FileBlock) -> Input {
       let key = FileKey(block.position)
       if let latest, latest.key == key, latest.input.origin?.path == block.path { return latest.input }
@@ -313,7 +316,7 @@ extension File {
       case .truncated(let path, let offset):
         for input in inputs.values where input.position.path == path {
           endEvent(of: input)
-          // The start of the file has changed.
+          // The start of the file has changed, so its position no longer applies.
           input.position.offset = 0
           input.position.fingerprintBytes = 0
           input.position.tail = nil
@@ -327,7 +330,7 @@ extension File {
           .warning, label,
           "\(path) was truncated after byte \(offset); data written just before that may be lost")
       case .finished(let path, let position):
-        // A successor may have the same path: only the file's identity tells which input ends.
+        // A successor may have the same path, so the input that ends is found by the file's identity.
         if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
           let origin = input.origin
         {
@@ -378,7 +381,7 @@ extension File {
       case .overflow:
         execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
       case .polling(let error):
-        // The same holds for every source of the process: one warning is enough.
+        // Every source of the process fails in the same way, so one warning is enough.
         execution.services.log(
           Inotify.isNews(error) ? .warning : .debug, label,
           "\(error.message); polling files once a second instead")
@@ -402,7 +405,7 @@ extension File {
       }
     }
 
-    /// What has become of the file of a position, and what is read now.
+    /// What happened to the file of a position, and what is read instead.
     private func text(of absence: FileFollower.Absence, _ position: FilePosition) -> String {
       let path = position.path
       let now = parameters.reads(path) ? ", and is read from its start" : ""
@@ -437,7 +440,7 @@ extension File {
       var saved: [Input] = []
       for _ in 0..<(try state.count()) { saved.append(makeInput(try state.read(), memory: try state.read())) }
       let dependence = try state.read(String.self)
-      // Older states end here.
+      // States of older versions end here.
       if !state.isAtEnd {
         for index in 0..<(try state.count()) {
           let target = try state.read(String?.self)
@@ -465,7 +468,8 @@ extension File {
           input.position.tail = nil
           input.memory = []
         }
-        // A file renamed away from a watched path is read to its end; a file whose path is no longer configured is not.
+        // A file that was renamed away from a watched path is still read to the end; a file whose path is no longer
+        // configured is not.
         let wasNamed = paths.contains { Glob.matches($0, input.position.path) }
         if !wasNamed || parameters.reads(input.position.path) { inputs[FileKey(input.position)] = input }
       }
@@ -473,7 +477,7 @@ extension File {
       savedAt = executor.wallTime &- state.elapsed.nanoseconds
     }
 
-    /// The next execution reads the unsent input again.
+    /// The next execution reads unsent input again.
     override func suspend() {}
 
     override var isReadAgain: Bool { true }

@@ -8,21 +8,21 @@ extension File {
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     /// Files that have been read completely.
     private var finished: [String] = []
-    /// The files to read, the next one last.
+    /// The files to read, in reverse order.
     private var waiting: [String] = []
     /// Why the files could not be listed.
     private var fault: SignalFailure?
-    /// The file being read, and how far its events have been sent.
+    /// The file being read, with the position up to which its events have been sent.
     private var current: FilePosition?
     private var currentFile: FileDescriptor?
     private var place = DecodingPosition()
     private var reader: BlockReader?
 
-    /// How far the files have been sent.
+    /// The position up to which the files have been sent.
     private struct Place {
-      /// How many files to their ends.
+      /// The number of files that have been sent completely.
       var finished = 0
-      /// The one behind those, and how far it.
+      /// The next file, and the position in it.
       var current: FilePosition?
       var place = DecodingPosition()
     }
@@ -62,7 +62,7 @@ extension File {
       }
     }
 
-    /// The files of the paths, in reverse. Files that cannot be listed are missing; ``fault`` is then set.
+    /// The files of the paths, in reverse order. Files that cannot be listed are missing; ``fault`` is then set.
     private func files(except known: [String]) -> [String] {
       var seen = Set(known)
       var files: [String] = []
@@ -75,7 +75,7 @@ extension File {
         if let error = found.failures.first {
           fault = fault ?? SignalFailure(.source, error.message, at: path.location ?? nodeContext.location)
         } else if found.paths.isEmpty {
-          // An empty directory may be intended, but a mistake looks the same.
+          // An empty directory may be intended, but a wrong path looks the same.
           log(.warning, "\(location(of: path))no file matches \(path.shown), so there is nothing to read")
         }
         files += found.paths.filter { seen.insert($0).inserted && !isUntrusted($0) }
@@ -89,7 +89,7 @@ extension File {
       try FileDescriptor.openForReading(path, foundBy: parameters.paths.map(\.text), policy)
     }
 
-    /// Whether the path leads through a link that is not followed, which is a warning.
+    /// Whether the path leads through a link that must not be followed; that is a warning.
     private func isUntrusted(_ path: String) -> Bool {
       if policy == .always { return false }
       do throws(PosixError) { _ = try open(path) } catch {
@@ -104,8 +104,8 @@ extension File {
       execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
     }
 
-    /// Reads the waiting files; first the one that an earlier execution has read in part, from there on, if it is still
-    /// the same file.
+    /// Reads the waiting files. If an earlier execution has read a part of a file and that is still the same file,
+    /// reading continues there first.
     private func read(goingOn resumption: (position: FilePosition, place: DecodingPosition)? = nil) {
       if let fault {
         finish(failing: fault)
@@ -170,7 +170,7 @@ extension File {
       }
     }
 
-    /// Opens the file that was being read; another one of its name if it is gone.
+    /// Opens the file that was being read, or the file that has its name now if it is gone.
     private func reopen(_ position: FilePosition) throws(PosixError) -> FileDescriptor {
       let named: FileDescriptor
       do throws(PosixError) {
@@ -191,7 +191,7 @@ extension File {
       position.findRenamed { try? FileDescriptor.openForReading($0) }?.file
     }
 
-    /// The position after the last row that a turn has sent.
+    /// The position after the last row that has been sent.
     private var taken: Place {
       Place(
         finished: finished.count, current: current,
@@ -200,7 +200,7 @@ extension File {
 
     override func beginPiece() { beginPiece(of: places) { [self] in taken } }
 
-    /// The next pieces belong to this file.
+    /// Called before the first piece of this file.
     private func opened(_ start: FilePosition, _ file: FileDescriptor?) {
       current = start
       currentFile = file
@@ -209,8 +209,8 @@ extension File {
         identity: identity(start.fileName))
     }
 
-    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
-    /// last of them.
+    /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
+    /// these.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
       if !isClosed { beginPiece() }
       var rest = pieces
@@ -234,7 +234,7 @@ extension File {
       endTurn(placement)
     }
 
-    /// Handles the end of a piece, after its rows.
+    /// Handles the end of a piece, after its rows were sent.
     private func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
       guard !isClosed else { return }
@@ -261,8 +261,8 @@ extension File {
       state.write(upTo.current.flatMap { $0.tail ?? tail(of: $0, before: upTo.place.offset) })
     }
 
-    /// The last bytes before an offset. A file whose events are not acknowledged yet may have been read to its end: it is opened again, because one
-    /// descriptor for each such file may be more than the process may have.
+    /// The last bytes before an offset. A file that has been read to the end is opened again until its events are
+    /// acknowledged, because the process may not have enough descriptors for all such files.
     private func tail(of position: FilePosition, before offset: Int64) -> FileTail? {
       if let currentFile, position == current { return currentFile.tail(before: offset) }
       guard let file = try? open(position.path), self.file(file, isOf: position) else { return nil }
@@ -275,7 +275,7 @@ extension File {
       current = try state.read()
       place = try state.read()
       let dependence = try state.read(String.self)
-      // Older states end here.
+      // States of older versions end here.
       if !state.isAtEnd { current?.tail = try state.read(FileTail?.self) }
       savedAt = executor.wallTime &- state.elapsed.nanoseconds
       if !parameters.decoding.goesOn(at: place, dependence) {
@@ -294,7 +294,7 @@ extension File {
       }
     }
 
-    /// The next execution reads the unsent input again.
+    /// The next execution reads unsent input again.
     override func suspend() {}
 
     override var isReadAgain: Bool { true }

@@ -7,24 +7,24 @@ extension HTTP {
     private var options = HTTPOptions()
     private let requests = HTTPConnections()
     private lazy var frame = makeFrame()
-    /// How many pages of the current poll have come.
+    /// The number of pages received in the current poll.
     private var pagesOfPoll = 0
-    /// The call that follows the answer that is being sent.
+    /// The call that follows the response being sent.
     private var next: Next?
     private var goesOn = false
 
-    /// A request as it was made.
+    /// A request that was made.
     private struct Asked {
       var url: String
-      /// For messages and events, which show no secret.
+      /// The URL for messages and events, without secrets.
       var shownURL: String
       var page: PollPlace.Page?
     }
 
-    /// The call that follows an answer.
+    /// The call that follows a response.
     private struct Next {
       var place: PollPlace
-      /// Why no page follows.
+      /// Why no page follows; nil if one does or none is expected.
       var failure: SignalFailure?
       var origin: Origin
     }
@@ -86,10 +86,10 @@ extension HTTP {
       }
     }
 
-    /// Adds the cursor and the page to the URL.
+    /// Adds the cursor and the page number to the URL.
     private func turnToPage(_ request: inout HTTPRequest) {
       if case .url(let url)? = place.page {
-        // The server may have put a secret of the file into the link.
+        // The server may have put a secret of the file into its link.
         if request.maskedURL != nil, let end = PageAddress.Origin(url)?.end {
           request.maskedURL = String(decoding: url.utf8.prefix(end), as: UTF8.self) + "/\(LocatedText.mask)"
         }
@@ -113,7 +113,7 @@ extension HTTP {
       }
     }
 
-    /// A response on its way into the turn. A long body exists only once, so no other owner retains it.
+    /// A response on its way into the turn. A long body must not be copied, so no other owner may retain it.
     private final class Answer: @unchecked Sendable {
       private var result: Result<HTTPResponse, HTTPFailure>?
       init(_ result: Result<HTTPResponse, HTTPFailure>) { self.result = result }
@@ -125,7 +125,7 @@ extension HTTP {
 
     // MARK: Answers
 
-    /// How the body of an answer is decoded.
+    /// How the body of a response is decoded.
     private func decoding(of response: HTTPResponse) -> DecoderOptions {
       parameters.charset.reading(
         parameters.decode.options, maxLine: parameters.maxResponse, type: response.header("content-type")
@@ -166,7 +166,7 @@ extension HTTP {
       return parameters.pages == nil ? place.validators : place.knownPage(at: url)?.validators
     }
 
-    /// The call that follows a page which has not changed: a later one may have.
+    /// The call after a page that has not changed: later pages may have.
     private func behindUnchanged(_ asked: Asked) -> Next? {
       guard parameters.pages != nil, let known = place.knownPage(at: asked.url) else { return nil }
       var place = place
@@ -180,7 +180,7 @@ extension HTTP {
     private func pause(after response: HTTPResponse) {
       guard
         let pause = ServerPause.after(response, wallTime: executor.wallTime, longest: Self.longestPause),
-        // A signal that ends with its answer has no later call.
+        // A signal that ends with this response makes no later call.
         parameters.every != nil || parameters.pages != nil
       else { return }
       pauseCalls(for: pause)
@@ -246,7 +246,7 @@ extension HTTP {
       }
     }
 
-    /// The call that follows a page; nil: none, and no position is kept.
+    /// The call that follows a page; nil if there is none and no position is kept.
     private func follow(_ response: HTTPResponse, _ asked: Asked, _ origin: Origin) -> Next? {
       guard parameters.pages != nil || parameters.cursor != nil || parameters.conditional else { return nil }
       let validators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
@@ -256,7 +256,7 @@ extension HTTP {
         place.pages = 1
         place.newValidators = validators
       }
-      // Without a body there is nothing to ask for a cursor or a page.
+      // Without a body, neither a cursor nor a next page can be read.
       guard parameters.pages != nil || parameters.cursor != nil, !response.body.isEmpty else {
         if parameters.pages != nil, let validators { place.add(.init(validators: validators)) }
         place.finishPages()
@@ -282,7 +282,7 @@ extension HTTP {
       return Next(place: place, failure: failure, origin: origin)
     }
 
-    /// Sets the variables of expressions about an answer.
+    /// Sets the variables of expressions about a response.
     private func load(_ response: HTTPResponse, _ body: UnsafeRawBufferPointer, _ place: PollPlace) {
       frame.loadNothing()
       let isJSON = parameters.decode.options.format == .json
@@ -329,7 +329,7 @@ extension HTTP {
       }
     }
 
-    /// The text of an expression's value; nil: null, or an absent optional.
+    /// The text of an expression's value; nil for null or an absent optional.
     private func text(
       _ expression: ExpressionParameter, _ name: String, _ whose: String
     ) throws(SignalFailure) -> String? {
@@ -355,7 +355,7 @@ extension HTTP {
 
     // MARK: State
 
-    /// The key of the cursor: the URL without its query, and the parameter.
+    /// The key under which the cursor is saved: the URL without its query, and the parameter.
     private lazy var cursorKey: String? = makeCursorKey()
 
     private func makeCursorKey() -> String? {

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension HTTP {
-  /// `pages`: how an answer of several pages is read.
+  /// `pages`: how a response with several pages is read.
   struct Pages: RecordParameter {
     var next = ExpressionParameter()
     var cursor = ExpressionParameter()
@@ -71,7 +71,7 @@ extension HTTP {
     }
   }
 
-  /// `cursor`: how far polls have come; sent to the server with each request.
+  /// `cursor`: the position up to which earlier polls have read; sent to the server with each request.
   struct Cursor: RecordParameter {
     var from = ExpressionParameter()
     var parameter = ""
@@ -96,7 +96,7 @@ extension HTTP {
     }
   }
 
-  /// The variables of expressions about an answer.
+  /// The variables of expressions about a response.
   static let pageVariables: [(String, ExpressionType)] = [
     ("response", ResponseVariable.type), ("link", .dyn), ("cursor", .dyn),
   ]

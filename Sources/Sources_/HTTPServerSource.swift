@@ -3,7 +3,7 @@ import Transport
 
 /// `httpServer`: receives HTTP requests.
 package struct HTTPServerSource: SourceComponent, PageAccessComponent {
-  /// A URL path as requests have it: encoded, from the slash to the `?`.
+  /// A URL path as in requests: encoded, from the slash to the `?`.
   struct Path: ParameterValue {
     var text = ""
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
@@ -210,7 +210,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
   }
 
   package var serving: ServingRules? { rules }
-  // A client that is answered 202 before its events are safe does not send them again.
+  // A client that was answered 202 before its events were safe does not send them again.
   package var namesEvents: Bool { true }
   package var recovery: SourceRecovery { rules.answer == .accepted ? .never : .sender }
 
@@ -228,7 +228,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
     rules.access = access
     rules.access.isLocal = address.isLoopback
     rules.maxBodyBytes = maxBody.bytes
-    // A body of `maxBody` fits together with its head, even if nothing else fits.
+    // A body of `maxBody` must fit together with its head, even if nothing else fits.
     let (one, isOver) = maxBody.bytes.addingReportingOverflow(128 << 10)
     rules.maxBufferedBytes = max(maxBuffered?.bytes ?? rules.maxBufferedBytes, isOver ? .max : one)
     rules.maxConnections = maxConnections
@@ -256,9 +256,9 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
     private let rules: ServingRules
     private var server: HTTPServer?
     override var connections: PipelineStatistics.Connections? { server?.counts }
-    /// Decodes the bodies one after the other; nil: each request is an event.
+    /// Decodes the bodies one after another; nil: each request is an event.
     private var decoder: (any EventDecoder)?
-    /// Those for bodies with another charset, by its name.
+    /// The decoders for bodies with another charset, by the charset's name.
     private var decoders: [String: any EventDecoder] = [:]
     private static let mostDecoders = 16
     private lazy var unknown = OncePerSecond {
@@ -269,7 +269,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
     init(_ parameters: HTTPServerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       var rules = parameters.rules
-      // A rehearsal does nothing, so it must not answer 202.
+      // A rehearsal has no effects, so it must not answer 202.
       if nodeContext.execution.isRehearsal, rules.answer == .accepted { rules.answer = .written }
       self.rules = rules
       super.init(nodeContext, downstream: downstream)
@@ -284,7 +284,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       return options
     }
 
-    /// The options with the certificate; nil: it cannot be used, and the source has failed.
+    /// The options with the certificate; nil if the certificate cannot be used, and the source has then failed.
     private func servingOptions() -> HTTPServer.Options? {
       do throws(SocketFailure) {
         return try options.encrypted(
@@ -303,7 +303,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       return decoder != nil
     }
 
-    /// Reserves the address until the reload is over.
+    /// Reserves the address until the reload has finished.
     override func dryRun() {
       guard makesDecoder(), let options = servingOptions() else { return }
       do throws(HTTPServerFailure) {
@@ -329,7 +329,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         } handOver: {
           if queue.attend() { feed.post() }
         } handler: { request in
-          // The input waits until the disk has room, which may take for ever.
+          // The input waits until the disk has room, which may take forever, so the client is refused.
           if storage.isFull { request.reply.reply(.full) } else { queue.add(request) }
         }
         self.server = server
@@ -339,7 +339,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       }
     }
 
-    /// Hands the requests of a queue to the pipeline, each in its own turn.
+    /// Passes the requests of a queue to the pipeline, each in a turn of its own.
     private final class Feed: Sendable {
       let queue: RequestQueue
       let executor: Executor
@@ -351,12 +351,12 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         self.node = node
       }
 
-      /// Posts a turn for the oldest waiting request; that turn posts the next one.
+      /// Posts a turn for the oldest waiting request; that turn posts the one for the next request.
       func post() { executor.postBatch { self.takeNext() } }
 
       private func takeNext() {
         let next = queue.take()
-        // Posted before the turn continues: sinks check whether more input is queued.
+        // Posted before the turn continues, because sinks check whether more input is queued.
         if next.isMoreToCome { post() }
         guard let request = next.request else { return }
         if let node = node.object { node.take(request) } else { request.reply.reply(.stopped) }
@@ -426,7 +426,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       return made
     }
 
-    /// The query as a map; of repeated names the first value.
+    /// The query as a map; if a name is repeated, its first value counts.
     private func query(of request: ServerRequest) -> Value {
       var members: [(key: Value, value: Value)] = []
       for pair in request.query where !members.contains(where: { $0.key.rawBytes.elementsEqual(pair.name.utf8) }) {
@@ -435,7 +435,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       return arena.map(members)
     }
 
-    /// The decompressed body; nil: decompression failed, and the request has been answered.
+    /// The decompressed body; nil if it cannot be decompressed, and the request has then been answered.
     private func content(of request: ServerRequest, _ origin: Origin) -> Slab? {
       guard let coding = request.coding else { return request.body }
       switch Decompressor.decompress(request.body, coding, limit: rules.maxBodyBytes) {
@@ -471,7 +471,8 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       ])
     }
 
-    /// Clients whose requests have been taken are answered before the next execution listens; others get their answers from that.
+    /// Clients whose requests have been taken must be answered before the next execution listens; it answers all
+    /// others.
     override func suspend() {
       super.suspend()
       close(handsOver: true)

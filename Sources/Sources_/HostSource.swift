@@ -33,7 +33,7 @@ package struct HostSource: SourceComponent {
   }
 
   var every = TimeSpan.seconds(10)
-  /// One round, at once.
+  /// Whether to take one measurement immediately, then complete.
   private var isSingle = false
   var collect: [Collector] = [.cpu, .memory, .load, .disk, .network, .filesystems]
   var emit = Emission.samples

@@ -7,7 +7,7 @@ package struct Interval: SourceComponent {
   package var leeway = TimeSpan.zero
   package var cron: CronParameter?
   package var timezone = "UTC"
-  /// Whether it sends one tick, at once, and completes.
+  /// Whether to send one tick immediately, then complete.
   private var isSingle = false
 
   package init() {}
@@ -95,16 +95,17 @@ package struct Interval: SourceComponent {
     private let parameters: Interval
     private var start = Instant(nanoseconds: 0)
     private var tick: Int64 = 0
-    /// How many ticks there have been. Past ticks do not come again, so a state always has the position of the taken ones.
+    /// The number of ticks so far. A past tick never occurs again, so a saved state always has the position of the
+    /// ticks that have been sent.
     private let ticks = PositionLedger<Int64>(0)
     private var timer = Wake.none
-    /// Without a schedule: how many periods have passed since `start`, with an event or without.
+    /// Without a schedule: the number of periods since `start`, with or without an event.
     private var passed: Int64 = 0
-    /// How many times have passed without an event since the last one.
+    /// The number of due times without an event since the last event.
     private var missed: Int64 = 0
     /// With a schedule: the wall-clock second that the timer waits for.
     private var scheduled: Int64 = 0
-    /// With a schedule: both clocks at the last check.
+    /// With a schedule: the readings of both clocks at the last check.
     private var seen = (instant: Instant(nanoseconds: 0), wallTime: Int64(0))
 
     init(_ parameters: Interval, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -136,7 +137,7 @@ package struct Interval: SourceComponent {
       timer = wake(at: late(due))
     }
 
-    /// With leeway, a deadline moves to the next multiple of the leeway, so that timers coincide.
+    /// With leeway, a deadline is moved to the next multiple of the leeway, so that timers coincide.
     private func late(_ due: Instant) -> Instant {
       let leeway = parameters.leeway.nanoseconds
       guard leeway > 0 else { return due }
@@ -144,7 +145,7 @@ package struct Interval: SourceComponent {
       return rest == 0 ? due : due + TimeSpan(nanoseconds: leeway - rest)
     }
 
-    /// Waits for the next time of the schedule after `wallTime`.
+    /// Waits for the schedule's next time after `wallTime`.
     private func follow(_ schedule: CronSchedule, after wallTime: Int64) {
       guard let next = schedule.next(after: wallTime, in: parameters.timezone) else {
         finish()
@@ -154,7 +155,7 @@ package struct Interval: SourceComponent {
       wait()
     }
 
-    /// Waits at most a minute at a time: the clock may be set without notice (``clockWasSet()``).
+    /// Waits for at most a minute: the clock may be set without notice (``clockWasSet()``).
     private func wait() {
       seen = (now, executor.wallTime)
       let span = max(0, scheduled &- executor.wallTime)
@@ -164,7 +165,7 @@ package struct Interval: SourceComponent {
     override func woke(_ token: Int) {
       timer = .none
       guard let cron = parameters.cron else {
-        // The last of them has this event.
+        // The last of the periods is the one that this event is for.
         missed &+= max(0, periods(until: now) - 1)
         schedule()
         send()
@@ -173,7 +174,7 @@ package struct Interval: SourceComponent {
       runDue(cron.schedule)
     }
 
-    /// The periods that have passed since this was asked last.
+    /// The number of periods since the last call.
     private func periods(until instant: Instant) -> Int64 {
       guard let every = parameters.every else { return 0 }
       let before = passed
@@ -197,14 +198,14 @@ package struct Interval: SourceComponent {
       runDue(cron.schedule)
     }
 
-    /// A larger change of the clock is a correction; a smaller one is like the start and end of summer time.
+    /// A larger change of the clock is treated as a correction; a smaller one may be the start or end of summer time.
     private static let correction: Int64 = 3 * 3600 * 1_000_000_000
     private static let minute: Int64 = 60_000_000_000
 
-    /// The most times of a schedule that `missed` counts: counting them must not hold up the start.
+    /// The maximum number of times that `missed` counts: counting must not delay the start.
     private static let countLimit: Int64 = 100_000
 
-    /// How many times of the schedule lie behind `scheduled`, up to and including `wallTime`.
+    /// The number of times of the schedule after `scheduled`, up to and including `wallTime`.
     private func times(of schedule: CronSchedule, until wallTime: Int64) -> Int64 {
       var count: Int64 = 0
       var time = scheduled
@@ -215,19 +216,20 @@ package struct Interval: SourceComponent {
       return count
     }
 
-    /// Sends what is due by the current clock, which may have been set since the last check. `isSkipped`: leaves it out.
+    /// Sends what is due on the current clock, which may have been set since the last check. With `isSkipped`, nothing
+    /// is sent.
     private func runDue(_ schedule: CronSchedule, isSkipped: Bool = false) {
       let wallTime = executor.wallTime
       let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds
       if step.magnitude > Self.correction.magnitude {
         follow(schedule, after: wallTime)
       } else if schedule.followsClock, step <= -Self.minute {
-        // A clock that is set back runs the times again; less than a minute counts as the same time.
+        // If the clock is set back, times occur again; a change of less than a minute is ignored.
         follow(schedule, after: wallTime)
       } else if wallTime < scheduled {
         wait()
       } else if schedule.followsClock, step >= Self.minute, wallTime &- scheduled >= 5 &* Self.minute {
-        // The clock has skipped the time by more than a delay could.
+        // The clock jumped over the time by more than a delay could explain.
         follow(schedule, after: wallTime)
       } else {
         missed &+= times(of: schedule, until: wallTime) &+ (isSkipped ? 1 : 0)
@@ -271,7 +273,7 @@ package struct Interval: SourceComponent {
       }
       if parameters.cron != nil {
         watchClock()
-        // A clock that was set back meanwhile is noticed by the first check.
+        // If the clock was set back in the meantime, the first check notices it.
         seen = (now, max(executor.wallTime, state.savedAt))
       }
     }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// The rule that joins lines to events: `join: { start: '^\d{4}-' }`.
+/// The rule that joins lines into events: `join: { start: '^\d{4}-' }`.
 package struct JoinParameter: RecordParameter {
   var start: String?
   var end: String?
@@ -49,7 +49,7 @@ package struct JoinParameter: RecordParameter {
     ]
   }
 
-  /// The conditions of fields where connections join lines: nothing keeps a time for each key of a connection.
+  /// The conditions of fields where connections join lines: there is no wait for each key of a connection.
   static let ofConnections: [String: Applicability] = {
     let never = Applicability.never("each connection joins its own lines, which have one key")
     return ["by": never, "maxKeys": never]
@@ -88,7 +88,7 @@ package struct JoinParameter: RecordParameter {
     }
   }
 
-  /// The decoder's options with the rule.
+  /// The decoder's options, with the rule.
   func joining(_ options: DecoderOptions) -> DecoderOptions {
     guard let rule = rules.first else { return options }
     var options = options
@@ -98,7 +98,7 @@ package struct JoinParameter: RecordParameter {
     return options
   }
 
-  /// Reports a stream that is not cut into lines, too.
+  /// As ``check(_:_:)``, but also reports a stream that is not split into lines.
   func check(_ options: DecoderOptions, _ framing: FramingParameter, _ context: inout DecodingContext) {
     check(options, &context)
     guard framing.by != .lines else { return }
@@ -130,7 +130,7 @@ package struct JoinParameter: RecordParameter {
 }
 
 extension RunningSource {
-  /// How many threads may decode input with these options. Where lines are joined and more may come at any time it is the pipeline
-  /// thread, which keeps the time.
+  /// The number of threads that may decode input with these options. If lines are joined and more may arrive at any
+  /// time, the pipeline thread decodes, because only it has timers.
   func decodingThreads(for options: DecoderOptions) -> Int { options.join == nil ? decodingThreads : 1 }
 }

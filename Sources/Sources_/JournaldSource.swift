@@ -1,9 +1,9 @@
 import PipelineCore
 import Transport
 
-/// `journald`: entries of the journal of systemd.
+/// `journald`: entries of systemd's journal.
 package struct JournaldSource: SourceComponent {
-  /// The least severe priority, by name or by number.
+  /// The least severe priority that is read, by name or by number.
   struct Priority: ParameterValue {
     var number = 7
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
@@ -25,7 +25,7 @@ package struct JournaldSource: SourceComponent {
     }
   }
 
-  /// The start of the first run: `-1h`, `boot`, a time, a cursor.
+  /// Where the first run starts: `-1h`, `boot`, a time, a cursor.
   struct Since: ParameterValue {
     enum Place: Sendable, Equatable {
       case beginning, end, boot
@@ -185,7 +185,7 @@ package struct JournaldSource: SourceComponent {
             "_MACHINE_ID", "_SOURCE_REALTIME_TIMESTAMP", "UNIT"), open: true))
   }
 
-  /// Reads the existing entries: all of them if the journal would be followed from its end.
+  /// Reads the existing entries: all of them if the journal would otherwise be followed from its end.
   package var once: (any SourceComponent)? {
     var once = self
     once.follow = false
@@ -201,7 +201,7 @@ package struct JournaldSource: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// The conditions, as the journal's index knows them.
+  /// The conditions, in terms of the journal's index.
   var matches: [JournalReader.Match] {
     var matches: [JournalReader.Match] = []
     for name in units {
@@ -210,7 +210,7 @@ package struct JournaldSource: SourceComponent {
         .field("_SYSTEMD_UNIT", unit), .or,
         // Messages of the service manager about the unit, and of services that may report for it.
         .field("_PID", "1"), .field("UNIT", unit), .or, .field("_UID", "0"), .field("OBJECT_SYSTEMD_UNIT", unit), .or,
-        // Its core dumps.
+        // Core dumps of the unit.
         .field("MESSAGE_ID", "fc2e22bc6ee647b6b90729ab34a250b1"), .field("_UID", "0"), .field("COREDUMP_UNIT", unit),
         .or,
       ]
@@ -225,9 +225,9 @@ package struct JournaldSource: SourceComponent {
     return matches
   }
 
-  /// How far the journal has been read.
+  /// The position in the journal.
   private struct Position: Sendable, Equatable {
-    /// The last entry; nil: there is none before the first one wanted.
+    /// The cursor of the last entry that was read; nil if no entry precedes the first one wanted.
     var cursor: String?
   }
 
@@ -235,7 +235,7 @@ package struct JournaldSource: SourceComponent {
     private let parameters: JournaldSource
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var reader: JournalReader?
-    /// The position before the last piece; nil: it has not started.
+    /// The position before the last piece; nil if the source has not started.
     private var position: Position?
     /// The entries of the last piece.
     private var entries: [(number: Int64, cursor: String)] = []
@@ -287,7 +287,7 @@ package struct JournaldSource: SourceComponent {
       do throws(JournalFailure) {
         let reader = try JournalReader(options)
         self.reader = reader
-        // The position is right before anything else can happen, such as a checkpoint.
+        // The position must be correct before anything else can happen, such as a checkpoint.
         position = Position(
           cursor: try reader.start { notice in
             switch notice {
@@ -316,7 +316,7 @@ package struct JournaldSource: SourceComponent {
     private func take(_ piece: JournalReader.Piece) {
       guard !isClosed else { return }
       if let rows = piece.rows {
-        // The rest of the piece before is sent first.
+        // All entries of the previous piece have been sent by now.
         position = entries.last.map { Position(cursor: $0.cursor) } ?? position
         entries = piece.entries
         let origin = Origin(
@@ -334,7 +334,7 @@ package struct JournaldSource: SourceComponent {
       }
     }
 
-    /// The position after the last entry that a turn has sent.
+    /// The position after the last entry that has been sent.
     private var taken: Position? {
       guard let unsentOffset else { return entries.last.map { Position(cursor: $0.cursor) } ?? position }
       guard let index = entries.firstIndex(where: { $0.number == unsentOffset }), index > 0 else { return position }
@@ -346,7 +346,7 @@ package struct JournaldSource: SourceComponent {
     override var isReadAgain: Bool { true }
     override var hasPosition: Bool { position != nil }
 
-    /// The next execution reads the unsent entries again.
+    /// The next execution reads unsent entries again.
     override func suspend() {}
 
     override func save(_ state: inout StateWriter) {

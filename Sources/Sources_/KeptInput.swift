@@ -1,33 +1,35 @@
 import PipelineCore
 import Transport
 
-/// A stream that cannot be read again, between two versions of its source: the input that has been read and not sent.
+/// What is passed from one version of a source to the next for a stream that cannot be read again: the input that was
+/// read but not sent.
 struct KeptInput: Sendable {
   private let rest: BlockReader.Rest
   private let decoding: BlockDecoding
   private let options: DecoderOptions
 
-  /// - Parameter decoding: The decoder of the stream so far, by `options`.
+  /// - Parameter decoding: The stream's decoder, which has `options`.
   init(_ rest: BlockReader.Rest, _ decoding: BlockDecoding, _ options: DecoderOptions) {
     self.rest = rest
     self.decoding = decoding
     self.options = options
   }
 
-  /// How the next reader of the stream begins.
+  /// Where the next reader of the stream starts.
   struct Start {
     /// The position after the last event that was sent.
     var position = DecodingPosition()
     var reading: BlockReader.Rest?
-    /// The decoder that continues the incomplete event; nil: another decoder begins.
+    /// The decoder that continues the incomplete event; nil: another decoder starts.
     var decoding: BlockDecoding?
-    /// The incomplete event as far as it was read, if other options cannot continue it because some of its bytes are gone.
+    /// The incomplete event as far as it was read, if a decoder with other options cannot continue it because some of
+    /// its bytes were discarded.
     var rows: DecodedBlock?
-    /// The decoder needs the start of the stream.
+    /// Whether the decoder needs the start of the stream, which is gone.
     var lacksBeginning = false
   }
 
-  /// The start of decoding by the given options, with the bytes that are in no event.
+  /// Where to start decoding with the given options; includes the bytes that are not part of any event yet.
   func start(by options: DecoderOptions) -> Start {
     var start = Start(position: decoding.position(behind: rest.offset), reading: rest)
     if options == self.options {

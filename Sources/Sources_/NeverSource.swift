@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// `never`: neither an event nor an end.
+/// `never`: sends nothing and never ends.
 package struct NeverSource: SourceComponent {
   package init() {}
 

@@ -3,7 +3,7 @@ import Transport
 
 /// The URLs of further pages.
 enum PageAddress {
-  /// Why a link is not followed, a clause.
+  /// Why a link is not followed, as a clause.
   struct Refusal: Error, Equatable {
     var reason: String
     init(_ reason: String) { self.reason = reason }
@@ -11,7 +11,7 @@ enum PageAddress {
 
   private static let longest = 8192
 
-  /// The URL with one more parameter in its query, before the fragment.
+  /// The URL with one more query parameter, inserted before the fragment.
   static func adding(_ name: String, _ value: String, to url: String) -> String {
     let bytes = Array(url.utf8)
     let end = bytes.firstIndex(of: UInt8(ascii: "#")) ?? bytes.count
@@ -27,8 +27,8 @@ enum PageAddress {
     return String(decoding: result, as: UTF8.self)
   }
 
-  /// The absolute URL of a reference in an answer (RFC 3986, 5.2), without fragment. It must have the scheme, host and port of
-  /// `base`, an absolute URL: credentials go nowhere else.
+  /// The absolute URL of a reference in a response (RFC 3986, 5.2), without its fragment. It must have the scheme, host
+  /// and port of `base`, an absolute URL, because credentials must go nowhere else.
   static func resolve(_ reference: String, against base: String) -> Result<String, Refusal> {
     var text = Array(reference.utf8)
     if let fragment = text.firstIndex(of: UInt8(ascii: "#")) { text.removeSubrange(fragment...) }
@@ -75,12 +75,12 @@ enum PageAddress {
     var scheme: String
     var host: String
     var port: String
-    /// The start of the path.
+    /// The offset at which the path starts.
     var end: Int
 
     static func == (a: Origin, b: Origin) -> Bool { a.scheme == b.scheme && a.host == b.host && a.port == b.port }
 
-    /// Nil: it is no URL of http or https, or names a user.
+    /// Nil if it is not an http or https URL, or names a user.
     init?(_ url: String) {
       let bytes = Array(url.utf8)
       guard let mark = bytes.firstRange(of: Array("://".utf8)) else { return nil }
@@ -100,7 +100,7 @@ enum PageAddress {
     }
   }
 
-  /// The target of the first link with `rel=next` in the headers `Link` (RFC 8288); nil: there is none.
+  /// The target of the first link with `rel=next` in the headers `Link` (RFC 8288); nil if there is none.
   static func next(_ headers: [HTTPHeader]) -> String? {
     for header in headers where header.name.lowercased() == "link" {
       if let target = next(Array(header.value.utf8)) { return target }
@@ -117,7 +117,7 @@ enum PageAddress {
       let target = text[(open + 1)..<close]
       at = close + 1
       var isNext = false
-      // Parameters up to the comma of the next link.
+      // Reads the parameters up to the comma before the next link.
       while at < text.count {
         skipSpace()
         guard at < text.count, text[at] == UInt8(ascii: ";") else { break }

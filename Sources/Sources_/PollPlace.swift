@@ -1,49 +1,49 @@
 import PipelineCore
 
-/// The position of a source that polls: the values on which its next call depends. Part of its state.
+/// The position of a source that polls: the values that determine its next call. It is part of the source's state.
 struct PollPlace: Sendable, Equatable {
-  /// The page that comes after the one that was read last.
+  /// The page after the one that was read last.
   enum Page: Sendable, Equatable {
     case url(String)
     case cursor(String)
     case number(Int)
   }
 
-  /// The validators with which the server recognises the known version of an answer.
+  /// The validators by which the server recognizes the version of a response that the source already has.
   struct Validators: Sendable, Equatable {
-    /// Hash of the requested URL: validators mean nothing for another one.
+    /// A hash of the requested URL: validators apply to no other URL.
     var address: UInt64
     var etag: String?
     var lastModified: String?
   }
 
-  /// A page that the server can say has not changed.
+  /// A page of which the server can say that it has not changed.
   struct KnownPage: Sendable, Equatable {
     var validators: Validators
-    /// The page behind it; nil: it was the last one.
+    /// The next page; nil if this was the last one.
     var next: Page?
   }
 
-  /// As many pages of an answer are known; others are always asked for whole.
+  /// The maximum number of pages that are known; further ones are always requested in full.
   private static let mostKnown = 1000
 
-  /// The cursor that requests carry; nil: none yet.
+  /// The cursor that requests contain; nil if there is none yet.
   var cursor: String?
-  /// The cursor after the last page of those that are being read; it counts once all of them have come.
+  /// The cursor after the last page that was read; it counts once all pages have been received.
   var newCursor: String?
   /// Nil: the next request is for the first page.
   var page: Page?
-  /// How many pages have come since the first one.
+  /// The number of pages received, including the first one.
   var pages = 0
-  /// The validators of the last complete answer.
+  /// The validators of the last complete response.
   var validators: Validators?
   /// The validators of the first page, while further pages are being read.
   var newValidators: Validators?
-  /// The pages of the last complete answer, and those that have come of the current one.
+  /// The pages of the last complete response. `newPages`: those received so far of the current one.
   var knownPages: [KnownPage] = []
   var newPages: [KnownPage] = []
 
-  /// What the last answer had at this URL.
+  /// What is known of this URL from the last complete response.
   func knownPage(at url: String) -> KnownPage? {
     let address = Fingerprint.of(url.utf8)
     return knownPages.first { $0.validators.address == address }
@@ -51,7 +51,7 @@ struct PollPlace: Sendable, Equatable {
 
   mutating func add(_ page: KnownPage) { if newPages.count < Self.mostKnown { newPages.append(page) } }
 
-  /// All pages have come.
+  /// Handles that all pages have been received.
   mutating func finishPages() {
     cursor = newCursor ?? cursor
     validators = newValidators
@@ -59,7 +59,7 @@ struct PollPlace: Sendable, Equatable {
     restartPages()
   }
 
-  /// Reads the pages again from the first one.
+  /// Starts reading again at the first page.
   mutating func restartPages() {
     newCursor = nil
     newValidators = nil
@@ -112,7 +112,7 @@ extension PollPlace: StateValue {
     }
   }
 
-  /// What the pages of an answer are known by; saved apart, because only one source has it.
+  /// Saves the known pages, separately, because only one kind of source has them.
   func savePages(to state: inout StateWriter) {
     for pages in [knownPages, newPages] {
       state.write(each: pages) { state, page in
@@ -148,7 +148,7 @@ extension PollPlace.Validators: StateValue {
 
   private static let longest = 1024
 
-  /// The validators of an answer; nil: it has none that can be sent back.
+  /// The validators of a response; nil if it has none that can be sent back.
   init?(_ response: HTTPResponse, of url: String) {
     func value(_ name: String) -> String? {
       response.header(name).flatMap { text in
@@ -162,7 +162,7 @@ extension PollPlace.Validators: StateValue {
     if etag == nil, lastModified == nil { return nil }
   }
 
-  /// Adds the conditions to a request, unless it has some of its own.
+  /// Adds the conditions to a request that has none of its own.
   func add(to request: inout HTTPRequest) {
     guard address == Fingerprint.of(request.url.utf8),
       !request.headers.contains(where: { $0.name.lowercased().hasPrefix("if-") })

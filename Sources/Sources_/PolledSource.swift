@@ -1,48 +1,48 @@
 import PipelineCore
 
-/// The base of sources that ask for their events, once or periodically: a server, a program.
+/// The base of sources that request their events, once or periodically, from a server or a program.
 class PolledSource: DecodingSource {
   struct Schedule {
-    /// Nil: it asks once.
+    /// Nil: one call only.
     var every: TimeSpan?
-    /// The most by which each later call is put off at random.
+    /// The maximum random delay of each later call.
     var jitter = TimeSpan.zero
-    /// With `every`: whether the first call is made at once.
+    /// With `every`: whether the first call is made immediately.
     var immediate = true
-    /// How long a call under way may still take when the pipeline is stopped.
+    /// How long the current call may still take when the pipeline is stopped.
     var stopTimeout = TimeSpan.seconds(10)
   }
 
   private let schedule: Schedule
-  /// The call and its missing answer, for messages: "a request", "no response came".
+  /// The call and its missing response, for messages: "a request", "no response came".
   private let words: (call: String, nothing: String)
   private var call: (any Cancellable)?
-  /// Holds the acknowledgement of the event that this inner signal was made for until the answer.
+  /// Until the response, holds the acknowledgement of the event that this inner signal was created for.
   private var held: Ack?
   private var timer = Wake.none
   /// When the current period started: periods are counted from the first, so delays do not add up.
   private var period = Instant(nanoseconds: 0)
   private var isEnding = false
-  /// The restored state has a call under way.
+  /// Whether the restored state has an unfinished call.
   private var wasAsking = false
-  /// The restored state is that of other parameters.
+  /// Whether the restored state was saved with other parameters.
   private var isRenewed = false
-  /// The position after the last event that has been sent; for a source that knows it within an answer.
+  /// The position after the last event that has been sent, for sources with positions within a response.
   var placeOfTurn: PollPlace { place }
 
-  /// How far the answers go that have been sent.
+  /// The positions of the responses that have been sent.
   private let answers = PositionLedger(PollPlace())
-  /// The position after the last answer that has been sent completely.
+  /// The position after the last response that has been sent completely.
   final var place = PollPlace()
-  /// Set while the server wants no call.
+  /// Set while the server asks for no calls.
   private var pause = Wake.none
-  /// Whether a call follows as soon as the pause is over.
+  /// Whether a call must be made as soon as the pause ends.
   private var isDue = false
   private static let pauseEnds = 1
-  /// The input was paused when another call was to follow.
+  /// Set if the input was paused when the next call was to be made.
   private var next = Wake.none
   private static let goesOn = 2
-  /// When the call that is under way began.
+  /// When the current call began.
   private var asked = Instant(nanoseconds: 0)
 
   init(
@@ -55,26 +55,26 @@ class PolledSource: DecodingSource {
 
   // MARK: For subclasses
 
-  /// Starts a call, which ends in a turn with ``take()``. Nil: there is none, and that has been reported.
+  /// Starts a call, which ends in a turn with ``take()``. Nil if no call could be made, which has been reported.
   func ask() -> (any Cancellable)? { nil }
 
-  /// All events of an answer have been sent: the time to move ``place``.
+  /// Called when all events of a response have been sent: the time to move ``place``.
   func answerSent() {}
 
-  /// Whether another call follows the answer that has been sent, without waiting for its period.
+  /// Whether another call follows the response that was just sent, without waiting for the next period.
   var hasMore: Bool { false }
 
-  /// Makes no call for that time; one that is due waits.
+  /// Makes no calls for this time; a call that comes due waits.
   final func pauseCalls(for span: TimeSpan) {
     cancelWake(&pause)
     pause = wake(after: span, Self.pauseEnds)
   }
 
-  /// Whether calls wait for the end of a pause.
+  /// Whether a pause delays calls.
   final var hasPause: Bool { pause.isSet }
 
-  /// Called in a turn with the answer of the call under way; false: it is no longer awaited. ``end()``, ``endFailed()`` or
-  /// ``sendBody(_:_:_:)`` follows.
+  /// Must be called in a turn with the response of the current call. False: the response is no longer awaited.
+  /// Otherwise ``end()``, ``endFailed()`` or ``sendBody(_:_:_:)`` must follow.
   final func take() -> Bool {
     guard !isClosed, call != nil else { return false }
     call = nil
@@ -83,7 +83,7 @@ class PolledSource: DecodingSource {
     return true
   }
 
-  /// Sends the events of an answer's body; then the call is done.
+  /// Sends the events of a response's body; the call then ends.
   final func sendBody(_ body: consuming [UInt8], _ options: DecoderOptions, _ origin: Origin) {
     var options = options
     options.unit = .body
@@ -94,27 +94,27 @@ class PolledSource: DecodingSource {
     if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
   }
 
-  /// Sends the rows that a decoder makes without an input; then the call is done.
+  /// Sends the rows that a decoder makes without an input; the call then ends.
   final func sendRows(_ decoder: any EventDecoder, _ origin: Origin) {
     take(Slab(capacity: 0), offset: 0, isLast: true, by: decoder, origin: origin)
     if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
   }
 
-  /// Sends one event that is the whole answer; then the call is done.
+  /// Sends one event, which is the whole response; the call then ends.
   final func sendAnswer(_ value: Value, _ origin: Origin) {
     beginPiece()
     produce(value, origin: origin)
     end()
   }
 
-  /// Sends several events that are the whole answer; then the call is done.
+  /// Sends several events, which are the whole response; the call then ends.
   final func sendAnswers(_ values: [Value], _ origin: Origin) {
     beginPiece()
     for value in values where !isClosed { produce(value, origin: origin) }
     end()
   }
 
-  /// The call is done, and all events of its answer have been sent.
+  /// Ends the call after all events of its response have been sent.
   final func end() {
     guard !isClosed else { return }
     answerSent()
@@ -124,16 +124,17 @@ class PolledSource: DecodingSource {
     if schedule.every == nil || isEnding { finish() }
   }
 
-  /// The call has failed, and that has been reported.
+  /// Ends a call that has failed, after the failure was reported.
   ///
-  /// - Parameter continues: Whether the same call is made again after a pause that the server asked for, rather than in its period.
+  /// - Parameter continues: Whether the same call is repeated after the pause that the server asked for, instead of in
+  ///   its period.
   final func endFailed(continues: Bool = false) {
     guard !isClosed else { return }
     if isEnding || schedule.every == nil { return finish() }
     if continues, pause.isSet { isDue = true }
   }
 
-  /// The call has failed. `body`: the received part of the answer, for the errors output.
+  /// Reports that the call has failed. `body`: the part of the response that was received, for the errors output.
   final func failed(
     _ code: Diagnostic.Code, _ failure: SignalFailure, _ body: [UInt8] = [], from origin: Origin? = nil
   ) {
@@ -144,7 +145,7 @@ class PolledSource: DecodingSource {
     finishEvent()
   }
 
-  /// No call can be made of these values. `poll`: the code where no event is at fault.
+  /// Reports that no call can be made with these values. `poll`: the code if no event is at fault.
   final func refused(_ code: Diagnostic.Code, poll: Diagnostic.Code, _ failure: SignalFailure) {
     if rejectOuter(failure.kind == .expression ? .expressionFailed : code, because: failure) {
       if schedule.every == nil { finish() }
@@ -163,7 +164,7 @@ class PolledSource: DecodingSource {
     if schedule.every == nil || schedule.immediate { makeCall() }
   }
 
-  /// Makes the next call at once; while the input is paused, its timer waits.
+  /// Makes the next call at once or, if the input is paused, when it resumes.
   private func callAgain() {
     if executor.isInputPaused { next = wake(after: .zero, Self.goesOn) } else { makeCall() }
   }
@@ -210,7 +211,7 @@ class PolledSource: DecodingSource {
       return
     }
     wait()
-    // The previous answer may still have events to send.
+    // The previous response may still have events to send.
     if call == nil, isBatchDone, !next.isSet { makeCall() }
   }
 
@@ -223,7 +224,7 @@ class PolledSource: DecodingSource {
   // MARK: State
 
   override func save(_ state: inout StateWriter) {
-    // An answer that has not been sent completely, or is not acknowledged if that counts, is asked for again.
+    // A response that was not sent completely is requested again; so is one that is not acknowledged, if that counts.
     state.write(
       call != nil || next.isSet || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
     state.write(period)
@@ -236,7 +237,7 @@ class PolledSource: DecodingSource {
     timer = try state.read()
   }
 
-  /// For a source whose calls depend on earlier answers: writes the place, and the pause that the server asked for.
+  /// Saves the position of a source whose calls depend on earlier responses, and the pause that the server asked for.
   final func savePlace(_ state: inout StateWriter) {
     state.write(pause)
     state.write(isDue)
@@ -247,7 +248,7 @@ class PolledSource: DecodingSource {
     state.positions == .acknowledged ? answers.acknowledged : placeOfTurn
   }
 
-  /// Reads what `savePlace` wrote.
+  /// Restores what `savePlace` saved.
   final func restorePlace(_ state: inout StateReader) throws(StateFault) {
     pause = try state.read()
     isDue = try state.read()
@@ -259,7 +260,7 @@ class PolledSource: DecodingSource {
     answers.reset(to: place)
   }
 
-  /// The restored schedule is that of other parameters: the source begins anew, from that place.
+  /// The restored schedule belongs to other parameters: the source starts again at this position.
   final func beginAnew(from place: PollPlace) {
     cancelWake(&timer)
     cancelWake(&pause)
@@ -278,14 +279,14 @@ class PolledSource: DecodingSource {
 
   // MARK: The end
 
-  /// A call under way is still waited for.
+  /// The current call is still waited for.
   override func drain() {
     isEnding = true
     cancelWake(&timer)
     cancelWake(&pause)
     if next.isSet { return completeEarly() }
     if call == nil {
-      // After the remaining events of the last answer, if any.
+      // The remaining events of the last response, if any, are sent first.
       if isBatchDone { isDue && schedule.every == nil ? completeEarly() : finish() }
     } else if schedule.stopTimeout == .zero {
       breakOff()

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// How lines beyond the limit are handled.
+/// What happens to lines longer than the limit.
 package enum WhenTooLong: String, ChoiceParameter {
   case cut, drop, reject
   package var help: String {
@@ -25,18 +25,18 @@ extension BlockReader.Options.Mode {
 }
 
 extension Framing {
-  /// Whether the decoder may hold rows that only the end of the input completes. Otherwise each range is complete, and
-  /// the decoder need not know the end.
+  /// Whether the decoder may hold rows that only the end of the input completes. If not, each range is complete, and
+  /// the decoder need not be told about the end.
   var hasOpenEnd: Bool { self == .lines || self == .anywhere }
 }
 
 extension RunningSource {
-  /// How many threads may decode this source's input.
+  /// The maximum number of threads that decode this source's input.
   var decodingThreads: Int { execution.plan.threads ?? Processors.available }
 
-  /// Rejects or drops a line that was not delivered completely, as the file says.
+  /// Rejects or drops a line that was not delivered completely, as the file specifies.
   func rejectLong(_ line: LongLine, _ limit: ByteSize, _ origin: Origin) {
-    // An earlier line may have been the last one needed.
+    // An earlier line may already have ended the signal.
     guard line.policy != .cut, !isClosed else { return }
     let reason = "the line has \(line.length) bytes, more than the \(limit.bytes) that 'maxLine' allows"
     line.head.withUnsafeBytes {
@@ -50,18 +50,18 @@ extension RunningSource {
 }
 
 extension DecoderOptions {
-  /// Whether the input must be text, so that a compressed input is an error.
+  /// Whether the input must be text, which makes a compressed input an error.
   var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
 
   /// The decoder options, if a reader that continues in the middle depends on them; otherwise empty.
   var dependence: String { needsBeginning ? "\(self)" : "" }
 
-  /// Whether a decoder can continue from the position of a decoder with that `dependence`.
+  /// Whether a decoder can continue at a position that was saved with that `dependence`.
   func goesOn(at place: DecodingPosition, _ dependence: String) -> Bool {
     !needsBeginning || place.offset == 0 || self.dependence == dependence
   }
 
-  /// The threads that read and decode a stream, in words.
+  /// Which threads read and decode a stream, in words.
   func threads(_ limit: Int?) -> String {
     if limit == 1 || join != nil { return "read by a thread of its own, decoded on the pipeline thread" }
     guard readsBlocksApart else { return "read and decoded by a thread of its own" }
@@ -79,35 +79,35 @@ struct DecodedPiece: Sendable {
   var closesFile = false
   /// Nil if there is nothing to decode.
   var rows: DecodedBlock?
-  /// The same rows as the sinks write them, if a decoding thread has encoded them.
+  /// The same rows in the form that the sinks write, if a decoding thread has encoded them.
   var encoded: Batch?
   var longLine: LongLine?
-  /// The position from which another reader would continue after the piece; nil: unchanged.
+  /// The position at which another reader would continue after the piece; nil if it has not changed.
   var place: DecodingPosition?
   /// Set in the last piece.
   var end: BlockReader.End?
-  /// Set with the end `stopped`: the decoder of the stream, with the incomplete event.
+  /// Set if the end is `stopped`: the decoder of the stream, with the incomplete event.
   var decoding: BlockDecoding?
 }
 
 extension BlockReader {
-  /// Starts reading and decoding. `take` is called in a turn, for one piece or a few together, in order.
+  /// Starts reading and decoding. `take` is called in turns, for one piece or a few together, in order.
   ///
   /// - Parameters:
-  ///   - threads: How many threads may decode at the same time; 1: the pipeline thread decodes. There is one at first,
-  ///     and another one each time the turns wait for rows (``ReadingDemand``).
-  ///   - first: The decoder of the first thread; the others get decoders of their own.
+  ///   - threads: The maximum number of threads that decode at the same time; 1: the pipeline thread decodes. There is
+  /// one thread at first, and another one is added each time the turns wait for rows (``ReadingDemand``).
+  ///   - first: The decoder of the first thread; the other threads get decoders of their own.
   ///   - memory: The decoder's memory at the start.
-  ///   - kept: The decoder of the stream so far, if it was read before.
-  ///   - placement: Decides on further work of these threads.
-  /// - Returns: The decoder, if turns decode.
+  ///   - kept: The decoder of the stream, if an earlier version of the source has read a part of it.
+  ///   - placement: Decides which further work these threads do.
+  /// - Returns: The decoder, if the turns decode.
   @discardableResult
   func start(
     by first: any EventDecoder, decoding options: DecoderOptions, knowing memory: [UInt8] = [],
     goingOnWith kept: BlockDecoding? = nil, threads: Int, into inputQueue: InputQueue, placement: StagePlacement,
     take: @escaping @Sendable ([DecodedPiece]) -> Void
   ) throws(PosixError) -> BlockDecoding? {
-    // With a single processor, handing blocks to other threads gains nothing.
+    // With a single processor, passing blocks to other threads gains nothing.
     let isAlone = Processors.available == 1
     if threads == 1 {
       first.reset(memory: memory)
@@ -127,7 +127,7 @@ extension BlockReader {
         let thread = StageThread(placement, decoding)
         return { thread.make($0) }
       }
-      // The first decoder could be made, so this one can.
+      // The options have made a first decoder, so they can make this one.
       guard let decoder = try? options.decoder() else { return nil }
       decoder.reset(memory: memory)
       let decoding = BlockDecoding(decoder)
@@ -137,7 +137,7 @@ extension BlockReader {
     try start(
       upTo: limit, when: demand, making: making,
       deliver: { [self] pieces in
-        // While this thread runs a turn that takes next to no time, and writes, another one makes the next piece.
+        // While this thread runs and writes a turn that takes almost no time, another thread makes the next piece.
         _ = inputQueue.deliver(here: placement.isHandedOver && threadCount > 1) {
           let start = monotonicNow()
           take(pieces)
@@ -150,7 +150,8 @@ extension BlockReader {
   }
 }
 
-/// The work of one thread on the blocks that it reads, or of the turns that decode. Used by one thread at a time.
+/// The work of one thread on the blocks that it reads, or of the turns if they decode. Must be used by one thread at a
+/// time.
 private final class StageThread: @unchecked Sendable {
   private let placement: StagePlacement
   private let decoding: BlockDecoding
@@ -194,7 +195,7 @@ extension BlockDecoding {
     }
   }
 
-  /// What a stopped reader has left, as the end of the input.
+  /// The pieces that a stopped reader left, followed by the end of the input.
   func end(_ rest: BlockReader.Rest) -> [DecodedPiece] {
     let (blocks, end) = rest.blocks
     let pieces = blocks.map { decode(.block($0)) }

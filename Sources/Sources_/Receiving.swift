@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// A receiver of messages, as used by the thread that runs the turns.
+/// The interface of a message receiver for the thread that runs the turns.
 protocol MessageReceiver: AnyObject {
   func stop(handsOver: Bool)
   func cancel()
@@ -14,21 +14,21 @@ extension StreamReceiver: MessageReceiver {
   }
 }
 
-/// A source that receives messages at a place of its own.
+/// A source that receives messages on a socket address.
 protocol ReceivingSource: SourceComponent {
   var place: SocketPlace { get }
 }
 
-/// Messages of one sender.
+/// Messages from one sender.
 struct ReceivedPiece: Sendable {
-  /// The connection; nil: datagrams have none.
+  /// The number of the connection; nil for datagrams.
   var connection: Int?
   var peer: SocketPeer
-  /// The subject of the certificate that the sender has shown.
+  /// The subject of the sender's certificate.
   var subject: String?
   var rows: DecodedBlock?
   var refused: [RefusedBytes]
-  /// The offset of the incomplete event; nil: there is none.
+  /// The offset of the incomplete event; nil if there is none.
   var pendingOffset: Int64?
 
   init(_ piece: StreamReceiver.Piece) {
@@ -47,9 +47,9 @@ struct ReceivedPiece: Sendable {
   }
 }
 
-/// A source that receives messages at a place of its own: streams or datagrams.
+/// A source that receives messages on a socket address, from streams or as datagrams.
 ///
-/// Messages cannot be received again: at the end, and before a reload continues, received ones are sent first.
+/// Messages cannot be received again, so those already received are sent before the end, and before a reload continues.
 final class ReceivingNode: DecodingSource {
   enum Way {
     case stream(StreamReceiver.Options, TLSServing.Files?)
@@ -59,17 +59,17 @@ final class ReceivingNode: DecodingSource {
   private let place: SocketPlace
   private let way: Way
   private let maxConnections: Int
-  /// How long the last event of a connection waits for further lines; nil: lines are not joined.
+  /// How long the last event of a connection waits for further lines; nil if lines are not joined.
   private let wait: TimeSpan?
-  /// The end of that time by connection, and the offset of the event.
+  /// For each connection, the timer of that wait and the offset of the event.
   private var timers: [Int: (wake: Wake, offset: Int64)] = [:]
   private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
   private var receiver: (any MessageReceiver)?
-  /// The receiver has started.
+  /// Whether the receiver has started.
   private var receives = false
-  /// Names this run of the source in the names of its events.
+  /// Identifies this run of the source in the names of its events.
   private lazy var run = freshIdentity() == nil ? "" : String(execution.services.random(), radix: 16)
-  /// Holds the execution until everything that was received has been sent.
+  /// Whether the execution must wait until everything that was received has been sent.
   private var isPausing = false
 
   init(_ place: SocketPlace, _ way: Way, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -81,7 +81,7 @@ final class ReceivingNode: DecodingSource {
       (maxConnections, wait) = (0, nil)
     }
     super.init(nodeContext, downstream: downstream)
-    // Other framings have bytes between the messages.
+    // In other framings there are bytes between the messages.
     if case .stream(let options, _) = way, options.framing == .lines, options.decoding.unit == .stream {
       decoderOptions = options.decoding
     }
@@ -89,7 +89,7 @@ final class ReceivingNode: DecodingSource {
 
   override var connections: PipelineStatistics.Connections? { (receiver as? StreamReceiver)?.counts }
 
-  /// Reserves the place until the reload is over.
+  /// Reserves the address until the reload has finished.
   override func dryRun() {
     do throws(SocketFailure) {
       if case .stream(_, let files?) = way { _ = try TLSServing(files) { _ in } }
@@ -167,7 +167,7 @@ final class ReceivingNode: DecodingSource {
     }
   }
 
-  /// Starts to receive. Until then the messages and connections are still those of the version before.
+  /// Starts to receive. Until then, messages and connections belong to the previous version.
   private func whenBegun(_ start: @escaping () throws(SocketFailure) -> Void) {
     execution.whenBegun { [self] in
       guard !isClosed else { return }
@@ -184,7 +184,8 @@ final class ReceivingNode: DecodingSource {
     finish(failing: SignalFailure(.source, failure.message, at: nodeContext.location))
   }
 
-  /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the last of them.
+  /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
+  /// these.
   private func take(_ pieces: ArraySlice<ReceivedPiece>, isLast: Bool) {
     var rest = pieces
     while !isClosed, let piece = rest.popFirst() {

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// How the bytes of a stream are cut into messages: `framing: nul`, `framing: { by: length, bytes: 2 }`.
+/// How the bytes of a stream are split into messages: `framing: nul`, `framing: { by: length, bytes: 2 }`.
 struct FramingParameter: RecordParameter {
   enum Kind: String, ChoiceParameter {
     case lines, nul, length, octets, fixed, whole
@@ -47,7 +47,7 @@ struct FramingParameter: RecordParameter {
     }
   }
 
-  /// Reports missing parameters, in the short form, too.
+  /// Reports missing parameters, also in the short form.
   func check(_ context: inout DecodingContext) {
     guard by == .fixed, bytes == nil else { return }
     context.badValue(
@@ -68,7 +68,7 @@ struct FramingParameter: RecordParameter {
   }
 }
 
-/// The place on which a source listens: an address, or a socket of systemd.
+/// Where a source listens: an address, or a socket of systemd.
 struct ReceivingAddress: ParameterValue {
   var network: NetworkAddress?
   /// The name of a socket that the service manager opens.
@@ -106,7 +106,7 @@ struct ReceivingAddress: ParameterValue {
     network.map { ListenAddress(host: $0.host, port: $0.port, location: $0.location, isDatagram: isDatagram) }
   }
 
-  /// Whether other machines may reach it.
+  /// Whether other machines can reach it.
   var isOpenToOthers: Bool { network.map { !$0.isLoopback } ?? false }
 }
 
@@ -133,18 +133,18 @@ struct SocketMode: ParameterValue {
 }
 
 extension DecoderOptions {
-  /// The same for messages that come one by one, each with an end of its own.
+  /// The options for messages that arrive one by one, each with its own end.
   var ofMessages: DecoderOptions {
     var options = self
     options.unit = .body
-    // A message is a document, or several.
+    // A message may be one document or several.
     if format == .ndjson { options.format = .json }
     return options
   }
 }
 
 extension DecodingContext {
-  /// Reports a place that everybody can reach without showing who they are.
+  /// Reports an address that other machines can reach without authentication.
   mutating func refuseOpenPlace(_ address: ReceivingAddress, isKnown: Bool, isAllowed: Bool, canUseTLS: Bool) {
     guard address.isOpenToOthers, !isKnown, !isAllowed else { return }
     badValue(

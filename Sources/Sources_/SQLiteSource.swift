@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// `sqlite`: the rows of a query, once, periodically, or as their key grows.
+/// `sqlite`: the rows of a query, read once, periodically, or as the query's key increases.
 package struct SQLiteSource: SourceComponent {
   var path = FilePathParameter()
   var query = ""
@@ -336,7 +336,7 @@ package struct SQLiteSource: SourceComponent {
       return place
     }
 
-    /// The key of the position.
+    /// The key under which the position is saved.
     private var positionKey: String { "\(parameters.path.text)?\(parameters.key.joined(separator: ","))" }
 
     override var hasPosition: Bool { !parameters.key.isEmpty }
@@ -358,7 +358,7 @@ package struct SQLiteSource: SourceComponent {
   }
 }
 
-/// The key of a row as one text: the cursor of the position.
+/// The key of a row as one text, which is the cursor of the position.
 private enum CursorText {
   static func text(_ values: [DatabaseValue]) -> String {
     values.map { value in

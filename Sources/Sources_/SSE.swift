@@ -123,20 +123,20 @@ package struct SSE: SourceComponent {
     private lazy var frame = makeFrame()
     private var decoder: (any EventDecoder)?
     private var call: (any HTTPStream)?
-    /// The number of the connection; parts of earlier ones are ignored.
+    /// The number of the connection; parts of earlier connections are ignored.
     private var connection = 0
     private var isConnected = false
     private var parser: SSEParser
-    /// The id of the last message that was sent, and the one before it.
+    /// The id of the last message that was sent. `previousID`: that of the message before it.
     private var lastID: String?
     private var previousID: String?
     private let ledger = PositionLedger<String?>(nil)
-    /// Connections that have brought nothing. The feed changes its pauses with `retry`.
+    /// Counts connections that brought nothing. The feed may change the pauses with `retry`.
     private var attempts: Attempts
     private var timer = Wake.none
     private static let silent = 1
     private static let reconnects = 2
-    /// The shortest pause that a feed may ask for, unless `reconnect` is shorter.
+    /// A feed cannot ask for a shorter pause than this, unless `reconnect` is shorter.
     private static let leastPause = TimeSpan.seconds(1)
 
     init(_ parameters: SSE, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -198,7 +198,7 @@ package struct SSE: SourceComponent {
       }
     }
 
-    /// Starts the time limit for the next bytes of the server.
+    /// Starts the time limit for the server's next bytes.
     private func listen() {
       cancelWake(&timer)
       timer = wake(after: parameters.idleTimeout, Self.silent)
@@ -220,7 +220,7 @@ package struct SSE: SourceComponent {
     ///
     /// - Parameters:
     ///   - hasFailed: Whether the connection counts as a failure.
-    ///   - asked: The pause that the server has asked for.
+    ///   - asked: The pause that the server asked for.
     private func connectAgain(_ reason: String, hasFailed: Bool = true, after asked: TimeSpan? = nil) {
       disconnect()
       if hasFailed, attempts.fail() { log(.warning, "\(reason); connecting again") }
@@ -252,7 +252,7 @@ package struct SSE: SourceComponent {
           let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
           return failure.kind == .unavailable ? endPipeline(because: reason) : finish(failing: reason)
         }
-        // A feed may end each answer after a while.
+        // A feed may end each response after some time.
         connectAgain(failure?.message ?? "the feed has ended", hasFailed: failure != nil || !isConnected)
       }
     }
@@ -288,7 +288,8 @@ package struct SSE: SourceComponent {
         switch item {
         case .message(let message): messages.append(message)
         case .retry(let milliseconds):
-          // The feed may ask for a longer pause, not for a shorter one than a second, or than `reconnect`.
+          // The feed may ask for a longer pause, but not for one shorter than a second or `reconnect`, whichever is
+          // less.
           let least = min(parameters.reconnect, Self.leastPause)
           attempts = attempts.with(
             delay: max(least, .milliseconds(min(milliseconds, 3_600_000))), most: parameters.maxReconnect)
@@ -314,13 +315,13 @@ package struct SSE: SourceComponent {
 
     // MARK: State
 
-    /// The id of the last message that turns have sent completely.
+    /// The id of the last message of which all events have been sent.
     private var place: String? { isBatchDone ? lastID : previousID }
 
     override func beginPiece() { beginPiece(of: ledger) { [self] in place } }
     override var hasPosition: Bool { lastID != nil }
 
-    /// The URL without its query: ids of another URL are not used.
+    /// The URL without its query; ids that were saved for another URL are not used.
     private lazy var key: String = {
       let buffer = OutputBuffer(capacity: 64)
       frame.loadNothing()
@@ -355,11 +356,11 @@ package struct SSE: SourceComponent {
   }
 }
 
-/// Parses a feed, as the HTML standard says.
+/// Parses a feed as the HTML standard specifies.
 struct SSEParser {
   struct Message: Equatable {
     var type: String
-    /// The last id that the feed has given; nil: none yet.
+    /// The last id that the feed has sent; nil if there is none yet.
     var id: String?
     var data: [UInt8]
   }
@@ -376,7 +377,7 @@ struct SSEParser {
   private var type = ""
   private var id: String?
   private var isFirstLine = true
-  /// The last byte was a CR, which ended a line: an LF after it belongs to it.
+  /// Whether the last byte was a CR, which ended a line; an LF after it belongs to the same line break.
   private var endedWithCR = false
 
   /// - Parameter id: The last id of an earlier connection.
@@ -385,7 +386,7 @@ struct SSEParser {
     self.id = id
   }
 
-  /// False: a message is longer than the limit.
+  /// False if a message is longer than the limit.
   mutating func take(_ bytes: [UInt8], _ each: (Item) -> Void) -> Bool {
     for byte in bytes {
       if byte == 0x0A, endedWithCR {

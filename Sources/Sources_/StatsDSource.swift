@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// `statsd`: receives metrics of StatsD.
+/// `statsd`: receives StatsD metrics.
 package struct StatsDSource: SourceComponent, ReceivingSource {
   var address = SyslogSource.Place()
   var transport = SyslogSource.Carrier.udp

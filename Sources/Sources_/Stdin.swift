@@ -74,10 +74,10 @@ package struct Stdin: SourceComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// Input that was read before a pipeline was suspended, and not sent; the next source continues it.
+  /// Input that was read but not sent before a pipeline was suspended; the next source continues with it.
   private static let kept = Mutex<KeptInput?>(nil)
 
-  /// Whether a source reads standard input.
+  /// Whether any source reads standard input.
   private static let claimed = Mutex(false)
 
   final class Node: DecodingSource {
@@ -89,15 +89,15 @@ package struct Stdin: SourceComponent {
     private var hasClaim = false
     /// The decoder, if turns decode.
     private var decoding: BlockDecoding?
-    /// Ends the incomplete last event.
+    /// Ends the incomplete last event when its wait is over.
     private var timer = Wake.none
     /// The state from which a decoder continues after the last event.
     private var decodingPosition = DecodingPosition()
-    /// Up to where the input has been sent, in bytes. Standard input cannot be read again, so this is for statistics.
+    /// The number of bytes sent, for statistics; standard input cannot be read again.
     private let sent = PositionLedger<Int64>(0)
-    /// The state of another decoder was of no use.
+    /// Whether the decoder's options have changed so that it would need the start of the input.
     private var lacksBeginning = false
-    /// Holds the execution until everything that was read has been sent.
+    /// Whether the execution must wait until everything that was read has been sent.
     private var isPausing = false
     private lazy var lineOrigin = Origin(
       source: origin.source, receivedAt: executor.wallTime, reply: origin.reply, identity: freshIdentity())
@@ -129,7 +129,7 @@ package struct Stdin: SourceComponent {
       execution.whenBegun { [self] in if !isClosed { read(by: decoder, options) } }
     }
 
-    /// Goes on where the version before has stopped.
+    /// Continues where the previous version stopped.
     private func read(by decoder: any EventDecoder, _ options: BlockReader.Options) {
       var options = options
       let kept = Stdin.kept.withLock { $0.take() }
@@ -158,15 +158,15 @@ package struct Stdin: SourceComponent {
       }
     }
 
-    /// How lines are joined; nil: they are not.
+    /// How lines are joined; nil if they are not.
     private lazy var joining = parameters.decoding.join
 
     override func dryRun() { _ = makeDecoder(parameters.decoding) }
 
     override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
 
-    /// Takes the pieces one after the other. If the rows of a piece need further turns, the next piece waits for the
-    /// last of them.
+    /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
+    /// these.
     private func take(_ pieces: ArraySlice<DecodedPiece>) {
       if !isClosed { beginPiece() }
       var rest = pieces
@@ -185,7 +185,7 @@ package struct Stdin: SourceComponent {
       awaitMore()
     }
 
-    /// Waits for the next line of the last event, as long as `join` says.
+    /// Starts the wait of `join` for the next line of the last event.
     private func awaitMore() {
       guard let join = joining, !isClosed else { return }
       cancelWake(&timer)
@@ -200,7 +200,7 @@ package struct Stdin: SourceComponent {
       take([DecodedPiece(rows: rows, place: place)])
     }
 
-    /// Handles the end of a piece, after its rows.
+    /// Handles the end of a piece, after its rows were sent.
     private func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
       guard !isClosed else { return }
@@ -229,7 +229,7 @@ package struct Stdin: SourceComponent {
       }
     }
 
-    /// Input that was read cannot be read again, so it is sent first; the end of the last piece completes the source.
+    /// Input that was read cannot be read again, so it is sent first; after the last piece the source completes.
     override func drain() {
       if let reader { reader.stop() } else { finish() }
     }

@@ -100,7 +100,7 @@ package struct TCP: SourceComponent, ReceivingSource {
   private var decoding: DecoderOptions {
     charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxMessage)
   }
-  /// How a message that a framing ends becomes events.
+  /// How a message whose end the framing determines becomes events.
   private var decodingMessages: DecoderOptions { charset.reading(decode.options.ofMessages, maxLine: maxMessage) }
 
   package var outputType: EventType { decode.options.eventType }

@@ -76,7 +76,7 @@ package struct UDP: SourceComponent, ReceivingSource {
 }
 
 extension DecodingContext {
-  /// Reports a limit that no datagram reaches.
+  /// Reports a limit that no datagram can have.
   mutating func checkDatagramSize(_ size: ByteSize) {
     guard size.bytes > 64 << 10 || size.bytes < 1 else { return }
     badValue(

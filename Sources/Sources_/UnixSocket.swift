@@ -22,7 +22,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
 
   package init() {}
 
-  /// A datagram ends its last line.
+  /// The end of a datagram also ends its last line.
   private static let decodeConditions: [String: Applicability] = {
     var conditions = DecodeParameter.withCharsetAndJoin
     conditions["container.wait"] = .all([.word("/kind", ["stream"]), .without("/join")])
@@ -96,7 +96,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
   private var decoding: DecoderOptions {
     charset.reading(join?.joining(decode.options) ?? decode.options, maxLine: maxMessage)
   }
-  /// How a message that a framing ends becomes events.
+  /// How a message whose end the framing determines becomes events.
   private var decodingMessages: DecoderOptions { charset.reading(decode.options.ofMessages, maxLine: maxMessage) }
 
   package var outputType: EventType { decode.options.eventType }
@@ -135,7 +135,7 @@ extension SocketPlace {
 }
 
 extension ListenAddress {
-  /// Nil: the service manager opens it, or the path is not known yet.
+  /// Nil if the service manager opens the socket, or the path is not known yet.
   init?(ofSocket path: String) {
     if path.hasPrefix("systemd:") || path.contains("${") { return nil }
     self.init(socket: path)

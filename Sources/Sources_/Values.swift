@@ -34,7 +34,7 @@ package struct Values: SourceComponent {
     seeAlso: ["interval"])
 
   package var outputType: EventType {
-    // The values may stand for events of any kind, so missing fields may be read.
+    // The values may represent events of any kind, so expressions may read fields that are missing here.
     let type = ExpressionType.of(list.value.value).opened
     guard case .list(let element) = type else { return EventType(type) }
     return EventType(element)
@@ -58,7 +58,7 @@ package struct Values: SourceComponent {
     private let every: TimeSpan?
     private var next = 0
     private var timer = Wake.none
-    /// How many values have been sent.
+    /// The number of values that have been sent.
     private let sent = PositionLedger(0)
 
     init(_ parameters: Values, _ nodeContext: NodeContext, _ downstream: Downstream) {

@@ -3,7 +3,7 @@ import Synchronization
 import Transport
 
 extension WebSocketSource {
-  /// Messages that were received cannot be received again: at a stop the received messages are sent first, and a reload leaves unread
+  /// Messages cannot be received again: at a stop those already received are sent first, and a reload leaves unread
   /// messages to the next version.
   final class Node: DecodingSource {
     /// Why the source takes no new connections.
@@ -13,22 +13,23 @@ extension WebSocketSource {
     private let sessionOptions: WebSocketSession.Options
     private var decoder: (any EventDecoder)?
     private lazy var frame = makeFrame()
-    /// The connections by number; a client has one, beside those of the version before.
+    /// The connections by number. A client has one, besides those of the previous version.
     private var peers: [Int: ConnectedWebSocket] = [:]
     private var last = 0
-    /// The client's own.
+    /// The number of the client's own connection.
     private var current: Int?
     private var server: HTTPServer?
     private var attempt: (any Cancellable)?
     private var attempts: Attempts
     private var timer = Wake.none
     private var ending: Ending?
-    /// Connections that the next version may go on with.
+    /// Connections that the next version may continue.
     private var parked: [ConnectedWebSocket] = []
     private var settings: KeptWebSockets.Settings?
-    /// How many connections were broken off at the end.
+    /// The number of connections that were broken off at the end.
     private var cut = 0
-    /// The number of received messages, counted by the network thread, and of those that turns have taken.
+    /// The number of messages received, counted by the network thread. `taken`: the number of messages that turns have
+    /// taken.
     private let arrived = Arrivals()
     private var taken = 0
     private var counts = PipelineStatistics.Connections()
@@ -63,7 +64,8 @@ extension WebSocketSource {
       finish(failing: SignalFailure(.source, message, at: nodeContext.location))
     }
 
-    /// The options of the server with its certificate; nil: it cannot be used, and the source has failed.
+    /// The options of the server with its certificate; nil if the certificate cannot be used, and the source has then
+    /// failed.
     private func servingOptions(_ serving: WebSocketServing) -> HTTPServer.Options? {
       do throws(SocketFailure) {
         return try serving.options.encrypted(by: serving.tls, execution.services, label)
@@ -252,7 +254,7 @@ extension WebSocketSource {
 
     // MARK: The version before
 
-    /// Names its connections for the next version.
+    /// The key under which its connections are kept for the next version.
     private var place: String {
       guard let address = parameters.listens else {
         return "client \(execution.plan.name) \(label)"
@@ -260,7 +262,7 @@ extension WebSocketSource {
       return "server \(address.place) \(parameters.socket.path)"
     }
 
-    /// Goes on with the connections of the version before, or takes only their received messages.
+    /// Continues the connections of the previous version, or only takes their received messages.
     private func adopt(under settings: KeptWebSockets.Settings) {
       self.settings = settings
       for kept in KeptWebSockets.take(place, settings) {
@@ -284,7 +286,7 @@ extension WebSocketSource {
 
     override func drain() { end(.drain) }
 
-    /// Takes no new connections, and sends all messages of the open ones.
+    /// Accepts no new connections, and sends all messages of the open ones.
     private func end(_ how: Ending) {
       guard ending == nil else { return }
       ending = how
@@ -295,7 +297,7 @@ extension WebSocketSource {
       let (executor, node) = (executor, Weak(self))
       for (number, peer) in peers {
         if how == .suspend, KeptWebSockets.isKeeping {
-          // After the received messages.
+          // The connection is parked after its received messages were posted.
           peer.session.park { parking in executor.postBatch { node.object?.parked(number, parking) } }
         } else {
           peer.session.close(1001, "the pipeline stops") {
@@ -362,7 +364,7 @@ extension WebSocketSource {
       guard let server else { return }
       counts.refused = server.counts.refused
       self.server = nil
-      // Longer than a connection may take to end.
+      // This must be longer than a connection may take to end.
       server.end(of: execution, handsOver: handsOver, within: .seconds(6))
     }
   }

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// `webSocket`: receives the messages of WebSockets, as a client or as a server.
+/// `webSocket`: receives WebSocket messages, as a client or as a server.
 package struct WebSocketSource: SourceComponent, WebSocketComponent {
   package var socket = WebSocketParameters()
   package var decode = DecodeParameter(.json)

@@ -2,12 +2,13 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The store of one pipeline: a SQLite file, written to by one of the threads that all stores share.
+/// The store of one pipeline: a SQLite file. One of the threads that all stores share writes to it.
 ///
-/// Transactions that come while one is being written are written together in the next. While the disk is full or fails, the file is opened
-/// anew and the same transactions are written again, after growing pauses: nothing is reported as on the disk after a failed sync.
+/// Transactions that arrive while one is being written are combined and written next. While the disk is full or fails,
+/// the file is reopened and the same transactions are written again, after growing pauses: after a failed sync, nothing
+/// is reported as being on the disk.
 ///
-/// A full disk does not stop what gives room back: see ``StoreRoom``.
+/// A full disk does not block writes that free space: see ``StoreRoom``.
 package final class DiskStore: PipelineStore {
   package typealias Log = @Sendable (Services.Level, String) -> Void
 
@@ -33,7 +34,7 @@ package final class DiskStore: PipelineStore {
     var reportDroppedLetters: @Sendable (Int) -> Void = { _ in }
   }
 
-  /// Those of all stores. One that waits for a slow disk holds up the others only if all of them do.
+  /// The threads of all stores. A store that waits for a slow disk delays the others only if all threads do.
   private static let threads = SharedThreads("rxd store", usual: 4, most: 16)
 
   private let state: Guarded<State>
@@ -41,23 +42,23 @@ package final class DiskStore: PipelineStore {
   private let log: Log
   private let turns: SerialWork
   package let identity: UInt64
-  /// The state that an earlier run has left; nil: there is none.
+  /// The state that an earlier run has saved; nil if there is none.
   package let savedState: [UInt8]?
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
-  /// The limit of all dead letters of a store, in bytes. Beyond it the oldest are deleted.
+  /// The limit on the size of all dead letters of a store, in bytes. Beyond it the oldest are deleted.
   package static let deadLetterBytes: Int64 = 256 << 20
 
   /// Opens the store at `path`; creates it if there is none.
   ///
-  /// A damaged store is set aside under another name; readable records are taken over, and the log reports the losses.
+  /// A damaged store is renamed and kept; readable records are copied into a new one, and the log reports the losses.
   ///
   /// - Parameters:
-  ///   - deadLetterBytes: The limit of all dead letters, in bytes; up to a sixteenth more may be stored for a while.
-  ///   - room: What is kept for when the disk is full; nil: nothing is.
-  ///   - caches: The memory for pages that it shares with other stores.
-  /// - Throws: ``StoreRefusal``: another program's file, a newer format, a directory that cannot be written to.
+  ///   - deadLetterBytes: The limit on the size of all dead letters; up to a sixteenth more may be stored temporarily.
+  ///   - room: The reserve for when the disk is full; nil: there is none.
+  ///   - caches: The page memory that it shares with other stores.
+  /// - Throws: ``StoreRefusal`` for another program's file, a newer format, or a directory that cannot be written to.
   package init(
     _ path: String, deadLetterBytes: Int64 = deadLetterBytes, room: StoreRoom? = nil,
     caches: StoreCaches = StoreCaches(), log: @escaping Log
@@ -68,7 +69,7 @@ package final class DiskStore: PipelineStore {
     if isMissing || FileDescriptor.Status(path: path)?.size == 0,
       let size = FileDescriptor.Status(path: path + "-wal")?.size, size > 0
     {
-      // SQLite would take the log of a file without pages for an old one, and remove it.
+      // If the file has no pages, SQLite would take the log for a stale one and remove it.
       let what = isMissing ? "missing" : "empty"
       guard LogCheck.makeFile(path, fromLog: path + "-wal") else {
         throw StoreRefusal(
@@ -107,14 +108,14 @@ package final class DiskStore: PipelineStore {
     identity = opened.file.identity
     savedState = opened.state
     state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
-    // The writer alone holds the file, so that it is closed before `close` returns.
+    // Only the writer may hold the file, so that it is closed before `close` returns.
     let writer = Writer(path, opened.file, state, deadLetterBytes, room, caches, log)
     do throws(PosixError) {
       turns = try SerialWork(on: Self.threads) { writer.turn() }
     } catch {
       throw StoreRefusal(error.message)
     }
-    // It looks whether there is room.
+    // The first turn checks whether there is room.
     turns.wake()
   }
 
@@ -125,18 +126,20 @@ package final class DiskStore: PipelineStore {
 
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
   package var lastRow: Int64 { state.withLock(\.lastRow) }
-  /// Whether it may get new events.
+  /// Whether it may receive new events.
   var hasRoom: Bool { state.withLock { $0.room == .enough } }
   /// Counters since the store was opened.
   package var statistics: StoreStatistics { state.withLock(\.statistics) }
 
-  /// Called on the store's thread when dead letters are on the disk, with how many have come since the last call; at most once a second.
+  /// Called on the store's thread when dead letters are on the disk, with their number since the last call; at most
+  /// once per second.
   package var reportDeadLetters: @Sendable (Int) -> Void {
     get { state.withLock(\.reportDeadLetters) }
     set { state.withLock { $0.reportDeadLetters = newValue } }
   }
 
-  /// Called on the store's thread with how many of the oldest dead letters were deleted, because all of them had more than the limit.
+  /// Called on the store's thread with the number of oldest dead letters that were deleted because their total size
+  /// exceeded the limit.
   package var reportDroppedLetters: @Sendable (Int) -> Void {
     get { state.withLock(\.reportDroppedLetters) }
     set { state.withLock { $0.reportDroppedLetters = newValue } }
@@ -151,7 +154,7 @@ package final class DiskStore: PipelineStore {
     if !isOver { turns.wake() }
   }
 
-  /// Calls `report` with what room there is now, unless there is enough, and with every change; on any thread.
+  /// Calls `report` now, unless there is enough room, and whenever that changes; on any thread.
   package func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void) {
     let now = state.withLock { state in
       state.reportRoom = report
@@ -167,7 +170,7 @@ package final class DiskStore: PipelineStore {
     turns.wake()
   }
 
-  /// Has the pending commits written and the file closed, without waiting for that.
+  /// Starts writing the pending commits and closing the file, without waiting for either.
   /// - Parameter then: Called once when the file is closed, on any thread.
   package func beginClosing(then: (@Sendable () -> Void)? = nil) {
     let isOver = state.withLock { state in
@@ -180,7 +183,7 @@ package final class DiskStore: PipelineStore {
   }
 
   /// Writes the pending commits and closes the file. Returns whether all were written within `limit`; the rest is lost,
-  /// and repeated by sources that can be read again.
+  /// and is repeated by sources that can be read again.
   @discardableResult
   package func close(within limit: TimeSpan) -> Bool {
     beginClosing()
@@ -195,7 +198,7 @@ package final class DiskStore: PipelineStore {
 
   // MARK: Writing
 
-  /// Used by one thread at a time.
+  /// Must be used by one thread at a time.
   private final class Writer: @unchecked Sendable {
     private let path: String
     private var file: StoreFile?
@@ -203,25 +206,25 @@ package final class DiskStore: PipelineStore {
     private let log: Log
     private let room: StoreRoom?
     private let caches: StoreCaches
-    /// The directory that the file was opened in.
+    /// The directory in which the file was opened.
     private let directory: StoreFile.Place?
     private var hasReportedMove = false
-    /// Readers hold up the log, which has been reported.
+    /// Whether it was reported that readers keep the log from being moved into the file.
     private var isLogHeld = false
     private var pause = DiskStore.firstPause
     private var isFailing = false
-    /// What could not be written yet, and when to try again, on the monotonic clock.
+    /// What could not be written yet. `nextTry`: when to try again, on the monotonic clock.
     private var held: [Request] = []
     private var nextTry: Int64?
     private var roomNow = RoomOfStore.enough
-    /// How often it is looked whether there is room again, in nanoseconds.
+    /// The interval between checks for free space, in nanoseconds.
     private static let roomPause: Int64 = 1_000_000_000
     /// The number of new dead letters that have not been reported.
     private var unreported = 0
-    /// The number of commits since `tidy` last ran.
+    /// The number of commits since the last call of `tidy`.
     private var untidied = 0
     private let letterLimit: Int64
-    /// What dead letters have brought since the limit was last looked at, in bytes.
+    /// The bytes of dead letters added since the limit was last checked.
     private var newLetterBytes: Int64 = 0
     private var nextReport: Int64 = 0
 
@@ -246,7 +249,7 @@ package final class DiskStore: PipelineStore {
       caches.leave()
     }
 
-    /// Does all that can be done now.
+    /// Does everything that can be done now.
     func turn() -> SerialWork.Next {
       while true {
         let work = state.withLock { state -> (requests: [Request], jobs: [Job], isClosing: Bool) in
@@ -289,7 +292,7 @@ package final class DiskStore: PipelineStore {
           try file?.end()
         }
       } catch {
-        // All that was committed is in the log.
+        // Everything that was committed is in the log.
         log(error.isFull ? .debug : .warning, "the store \(path) cannot be closed in order: \(error.message)")
       }
       file = nil
@@ -306,7 +309,8 @@ package final class DiskStore: PipelineStore {
 
     // MARK: Room
 
-    /// Notices that another store has given up the room, that there is hardly enough to move the log into the file, and that there is room again.
+    /// Detects that another store has given up the reserve, that there is barely enough space to move the log into the
+    /// file, and that there is enough room again.
     private func lookForRoom() {
       guard let room else { return }
       let rows = held.reduce(0) { $0 + $1.transaction.rows.reduce(0) { $0 + $1.bytes.count } }
@@ -318,7 +322,7 @@ package final class DiskStore: PipelineStore {
       if roomNow == .enough {
         guard room.keep() else { return set(.reserve) }
         if room.free >= needed() || free() >= needed() { return }
-        // What the log has takes its place in the file while there is room for it.
+        // While there is still space in the file for the contents of the log, the log is moved there.
         moveLog(isSmall: true)
         if free() < needed() { set(.reserve) }
       } else if held.isEmpty {
@@ -328,7 +332,7 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// Gives what was removed back to the file system.
+    /// Returns the space of removed records to the file system.
     private func shrink() {
       do throws(DatabaseError) { try file?.shrink(isFull: true) } catch {
         log(.debug, "the store \(path) cannot be made smaller: \(error.message)")
@@ -354,7 +358,7 @@ package final class DiskStore: PipelineStore {
       report?(new)
     }
 
-    /// False: it cannot be written now.
+    /// False if nothing can be written now.
     private func write(_ requests: [Request]) -> Bool {
       while true {
         let start = monotonicNow()
@@ -381,8 +385,8 @@ package final class DiskStore: PipelineStore {
           moveLog()
           return true
         } catch {
-          // After a failed sync the contents of the disk are unknown: the file is opened anew, and all of it is written again. A removed file is
-          // only where it is open.
+          // After a failed sync the contents of the disk are unknown, so the file is reopened and everything is written
+          // again. A removed file must stay open, because it exists only there.
           if file?.isInPlace != false { file = nil }
           if error.isFull, room?.giveUp() == true {
             set(.reserve)
@@ -397,7 +401,8 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// Moves what the log has into the file, if the log is large for what the store holds, or also if it is small.
+    /// Moves the contents of the log into the file if the log is large for this store; with `isSmall`, also if it is
+    /// small.
     private func moveLog(isSmall: Bool = false) {
       do throws(DatabaseError) {
         do throws(DatabaseError) {
@@ -407,15 +412,15 @@ package final class DiskStore: PipelineStore {
           note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
         }
       } catch {
-        // Everything is in the log; the next commit tries again.
-        // Without a reserve nothing would find that there is room again.
+        // Everything is in the log, and the next commit tries again. The reserve must count as used up, because
+        // otherwise nothing would check for free space.
         if error.isFull, room != nil { set(.reserve) }
         guard !isFailing, !error.isFull else { return }
         log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")
       }
     }
 
-    /// Another process reads the store for so long that the log grows.
+    /// Reports that another process has been reading the store for so long that the log grows.
     private func note(isLogHeld: Bool) {
       guard isLogHeld != self.isLogHeld else { return }
       self.isLogHeld = isLogHeld
@@ -445,7 +450,7 @@ package final class DiskStore: PipelineStore {
       nextReport = monotonicNow() + 1_000_000_000
     }
 
-    /// Sets the damaged file aside and takes over its readable records; false: that failed.
+    /// Sets the damaged file aside and copies its readable records; false if that failed.
     private func salvage(because reason: String) -> Bool {
       file = nil
       do {
@@ -457,7 +462,8 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// The directory was moved with the open file. Another process may have the one that has its name now, so nothing is written there.
+    /// Reports that the directory was moved with the open file. Nothing is written under the old name, because that
+    /// directory may belong to another process now.
     private func reportMoved() {
       guard !hasReportedMove else { return }
       hasReportedMove = true
@@ -467,7 +473,7 @@ package final class DiskStore: PipelineStore {
           + "now, and its next start does not find it under the old name")
     }
 
-    /// The file was removed or replaced while it was open: writes a copy of its contents under its name.
+    /// Writes a copy of the contents under the file's name after the open file was removed or replaced.
     private func putBack() throws(DatabaseError) {
       guard let open = file else { return }
       var aside: String?
@@ -481,7 +487,7 @@ package final class DiskStore: PipelineStore {
       if let aside, rename(path, aside) != 0 {
         throw DatabaseError(code: 14, message: PosixError("rename", path).message)
       }
-      // The log of that name must not meet the copy.
+      // The log that has the old name must not be applied to the copy.
       file = nil
       for suffix in ["-wal", "-shm"] { unlink(path + suffix) }
       guard chmod(copy, 0o600) == 0, rename(copy, path) == 0 else {
@@ -534,7 +540,7 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// Maintenance work, done while no commit waits.
+    /// Maintenance that is done while no commit waits.
     private func tidy() {
       do throws(DatabaseError) {
         untidied = 0
@@ -545,7 +551,7 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// Deletes the oldest dead letters if all of them have more than the limit.
+    /// Deletes the oldest dead letters if their total size exceeds the limit.
     private func boundLetters() {
       newLetterBytes = 0
       do throws(DatabaseError) {
@@ -566,7 +572,8 @@ package final class DiskStore: PipelineStore {
 /// The counters of a store since it was opened.
 package struct StoreStatistics: Sendable {
   package private(set) var commits: UInt64 = 0
-  /// How many commits took less than twice as many nanoseconds as the power of two of the index, and not less than that.
+  /// For each power of two: the number of commits that took at least that many nanoseconds, but less than twice as
+  /// many.
   private var durations = [UInt64](repeating: 0, count: 63)
 
   package init() {}
@@ -576,7 +583,8 @@ package struct StoreStatistics: Sendable {
     durations[63 - max(1, nanoseconds).leadingZeroBitCount] += 1
   }
 
-  /// A time within which 99 % of the commits were on the disk: at most twice the exact one. Nil: there was none.
+  /// A time within which 99 % of the commits were on the disk, at most twice the exact value; nil if there were no
+  /// commits.
   package var percentile99: TimeSpan? {
     guard commits > 0 else { return nil }
     var left = commits - commits / 100

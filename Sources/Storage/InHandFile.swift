@@ -2,18 +2,19 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The memory of an ``InHand``, and a small file beside the store of the pipeline that has it, too. It is not mapped: memory of a file ends the process
-/// where the file system cannot back it. Nothing is synced: an event that ends the process does not end the system.
+/// The memory of an ``InHand``, which is also written to a small file beside the pipeline's store. The file is not
+/// mapped, because access to mapped memory ends the process if the file system cannot provide the page. Nothing is
+/// synced: an event that ends the process does not end the system.
 final class InHandFile: @unchecked Sendable {
   let memory: UnsafeMutableRawPointer
   private let number: Int32
 
-  /// Nil: it cannot be made or read.
+  /// Nil if the file cannot be created or read.
   init?(_ path: String) {
     number = uninterrupted { open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600) }
     memory = .allocate(byteCount: InHand.byteCount, alignment: 8)
     memory.initializeMemory(as: UInt8.self, repeating: 0, count: InHand.byteCount)
-    // Later writes need no further room.
+    // Allocated now, so that later writes need no further space.
     guard number >= 0, posix_fallocate(number, 0, off_t(InHand.byteCount)) == 0,
       uninterrupted({ pread(number, memory, InHand.byteCount, 0) }) == InHand.byteCount
     else { return nil }
@@ -30,7 +31,7 @@ final class InHandFile: @unchecked Sendable {
 }
 
 extension InHand {
-  /// That of the store at a path; nil: it cannot be recorded there.
+  /// The in-hand record of the store at this path; nil if it cannot be kept there.
   package static func beside(_ store: String) -> InHand? {
     InHandFile(store + ".hand").map { file in InHand(file.memory, heldBy: file) { file.record($0, $1) } }
   }

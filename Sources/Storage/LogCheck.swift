@@ -1,25 +1,27 @@
 import Glibc
 
-/// Finds damage in the log of a store (`-wal`), which SQLite does not report: it takes the first frame with a wrong checksum for the
-/// end of the log.
+/// Finds damage in the log of a store (`-wal`). SQLite does not report it, because it takes the first frame with a
+/// wrong checksum for the end of the log.
 ///
-/// A crash cuts a log at its end, so behind the first frame that is not whole there is no commit of the same log, unless bytes have
-/// changed. A power cut may leave one there: of a transaction that was not synced, and so was not acknowledged.
+/// A crash truncates a log at its end. So there is no commit of the same log after the first incomplete frame, unless
+/// bytes have changed. A power failure may leave one there, but only of a transaction that was not synced, and so was
+/// not acknowledged.
 ///
-/// The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header of 32 bytes, then frames of a header of 24 bytes and
-/// a page. Numbers are big-endian; the words that a checksum adds up are big-endian or little-endian, as the header says.
+/// The format is documented at https://www.sqlite.org/fileformat2.html#walformat: a header of 32 bytes, then frames,
+/// each a header of 24 bytes and a page. Numbers are big-endian; the words that a checksum adds are big-endian or
+/// little-endian, as the header says.
 struct LogCheck {
   struct Damage: Equatable {
-    /// Frames before the first one that is not whole.
+    /// The number of frames before the first damaged one.
     var whole: Int
-    /// Frames from there to the last commit.
+    /// The number of frames from there to the last commit.
     var lost: Int
   }
 
   private static let headerBytes = 32
   private static let frameBytes = 24
 
-  /// Reads the log once. Nil: it is whole, there is none, or it cannot be read.
+  /// Reads the log once. Nil if it is intact, does not exist, or cannot be read.
   static func damage(ofLog path: String) -> Damage? {
     let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard file >= 0 else { return nil }
@@ -32,7 +34,7 @@ struct LogCheck {
     var sums = Sums(isBigEndian: magic & 1 == 1)
     sums.add(header[0..<24])
     guard magic & ~1 == 0x377F_0682, sums.are(at: header, 24), pageBytes >= 512, pageBytes <= 65_536 else {
-      // An interrupted first write leaves no frame behind; so frames of this log follow a header that has changed.
+      // An interrupted first write leaves no frame, so if there are frames, the header was damaged later.
       var status = stat()
       let size = fstat(file, &status) == 0 ? Int(status.st_size) : 0
       let isEmpty = header.allSatisfy { $0 == 0 }
@@ -60,8 +62,9 @@ struct LogCheck {
     return Damage(whole: firstBroken, lost: lastCommit - firstBroken + 1)
   }
 
-  /// Makes the file of a store again from its log, which has every page that was written since the log was begun: a store whose log was
-  /// never moved into the file becomes whole, another one lacks pages. Returns whether it has made the file.
+  /// Rebuilds the file of a store from its log, which contains every page that was written since the log was started.
+  /// If the log was never moved into the file, the store becomes complete; otherwise pages are missing. Returns whether
+  /// a file was written.
   static func makeFile(_ path: String, fromLog log: String) -> Bool {
     let file = open(log, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard file >= 0 else { return false }
@@ -77,7 +80,7 @@ struct LogCheck {
     }
     let frame = UnsafeMutableRawBufferPointer.allocate(byteCount: frameBytes + pageBytes, alignment: 8)
     defer { frame.deallocate() }
-    // The pages of whole transactions, by number.
+    // The pages of complete transactions, by number.
     var (pages, open): ([UInt32: Int], [UInt32: Int]) = ([:], [:])
     var index = 0
     while read(file, frame, at: headerBytes + index * frame.count) {
@@ -94,9 +97,9 @@ struct LogCheck {
       }
       index += 1
     }
-    // Without the first page it is not a database.
+    // Without the first page it would not be a database.
     guard pages[1] != nil else { return false }
-    // It gets its name when it is whole: SQLite would remove the log beside a file without pages.
+    // The file gets its name only when it is complete: SQLite would remove the log beside a file without pages.
     let copy = path + ".copy"
     unlink(copy)
     let made = Glibc.open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
@@ -117,7 +120,7 @@ struct LogCheck {
     return (try? StoreFile.syncDirectory(of: path)) != nil
   }
 
-  /// False: the file ends before.
+  /// False if the file ends earlier.
   private static func read(_ file: Int32, _ buffer: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
     var done = 0
     while done < buffer.count {
@@ -140,7 +143,7 @@ struct LogCheck {
 
     init(isBigEndian: Bool) { self.isBigEndian = isBigEndian }
 
-    /// Pairs of words; the number of bytes is a multiple of 8.
+    /// Adds pairs of words; the number of bytes must be a multiple of 8.
     mutating func add(_ bytes: Slice<UnsafeMutableRawBufferPointer>) {
       let bytes = UnsafeRawBufferPointer(rebasing: bytes)
       var (first, second) = (first, second)

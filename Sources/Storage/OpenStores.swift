@@ -1,7 +1,8 @@
 import Transport
 
-/// The stores that this process has open to write to. Closing any descriptor of a file gives up the locks of the process on it (fcntl(2)), with which
-/// SQLite keeps other processes away; so what a reader has open of such a store is closed behind the writer.
+/// The stores that this process has open for writing. Closing any descriptor of a file releases the process's locks on
+/// it (fcntl(2)), with which SQLite keeps other processes away. So a reader's descriptors of such a store are closed
+/// only after the writer's.
 enum OpenStores {
   private struct Entry {
     var writers = 0
@@ -12,7 +13,7 @@ enum OpenStores {
   static func open(_ place: StoreFile.Place) { all.withLock { $0[place, default: Entry()].writers += 1 } }
 
   static func close(_ place: StoreFile.Place) {
-    // Closed outside of the lock.
+    // The readers must be closed outside of the lock.
     let readers = all.withLock { entries -> [AnyObject] in
       entries[place]?.writers -= 1
       guard let entry = entries[place], entry.writers <= 0 else { return [] }
@@ -22,7 +23,7 @@ enum OpenStores {
     withExtendedLifetime(readers) {}
   }
 
-  /// Closes what a reader has open, now or behind the writer of this process.
+  /// Closes a reader's descriptors: at once, or after the writer of this process has closed its own.
   static func leave(_ reader: AnyObject, of place: StoreFile.Place?) {
     guard let place else { return }
     all.withLock { entries in
@@ -31,7 +32,7 @@ enum OpenStores {
   }
 }
 
-/// What a connection that writes to a store has besides; released when it is closed.
+/// What a connection that writes to a store holds besides; released when the connection closes.
 final class StoreHold {
   private var gate: ReaderGate?
   private let place: StoreFile.Place?

@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Sets a damaged store aside and takes over its readable records.
+/// Sets a damaged store aside and copies its readable records into a new one.
 struct Salvage {
   private let path: String
   private let log: DiskStore.Log
@@ -15,7 +15,7 @@ struct Salvage {
   func run(because reason: String) throws {
     let aside = try setAside()
     log(.error, "the store \(path) is damaged (\(reason)); it is kept as \(aside)")
-    // A part of an earlier attempt is no store yet.
+    // The remains of an earlier attempt are not a store.
     var found = StoreTransaction()
     var lost: [String] = []
     var letters = 0
@@ -47,7 +47,7 @@ struct Salvage {
     var number = 1
     while access("\(path).damaged-\(number)", F_OK) == 0 { number += 1 }
     let aside = "\(path).damaged-\(number)"
-    // The log first: without it the file would be an older state of the store.
+    // The log is renamed first: without it, the file would be an older state of the store.
     for suffix in ["-wal", ""] {
       if rename(path + suffix, aside + suffix) != 0, errno != ENOENT {
         throw StoreDamage(PosixError("rename", path + suffix).message)
@@ -62,7 +62,7 @@ struct Salvage {
     var rows: [Int64: OutboxRow] = [:]
     var damaged = 0
     var isWhole = true
-    // From both ends, since a damaged page ends a scan.
+    // Scanned from both ends, because a damaged page ends a scan.
     for order in ["ASC", "DESC"] where rows.isEmpty || !isWhole {
       do throws(DatabaseError) {
         let statement = try database.prepare(

@@ -1,14 +1,15 @@
 import PipelineCore
 import Transport
 
-/// Changes the store of a pipeline that does not run. The user must have the lock of the state directory.
+/// Changes the store of a pipeline that is not running. The caller must hold the lock of the state directory.
 ///
-/// Each change is one transaction, on the disk when the call returns. Used by one thread.
+/// Each change is one transaction, which is on the disk when the call returns. Must be used by one thread.
 package final class StoreEditor {
   private let file: StoreFile
 
   /// Opens the store at `path`; creates it if there is none.
-  /// - Throws: ``StoreRefusal``: another program's file, a newer format, damage, a directory that cannot be written to.
+  /// - Throws: ``StoreRefusal`` for another program's file, a newer format, damage, or a directory that cannot be
+  ///   written to.
   package init(_ path: String) throws(StoreRefusal) {
     do {
       file = try StoreFile(path)
@@ -35,17 +36,17 @@ package final class StoreEditor {
     }
   }
 
-  /// The highest number that a row of the outbox has ever had.
+  /// The highest number that any row of the outbox has had so far.
   package var lastRow: Int64 { file.lastRow }
 
-  /// Another state; nil: the pipeline begins anew.
+  /// Replaces the state; nil: the pipeline starts without state.
   package func replaceState(_ state: [UInt8]?) throws(StoreRefusal) {
     var transaction = StoreTransaction()
     transaction.state = state.map { .replace(SavedState($0)) } ?? .clear
     try change { file throws(DatabaseError) in try file.write(transaction) }
   }
 
-  /// Removes the undelivered rows of the sink.
+  /// Removes the undelivered rows of a sink.
   package func removeRows(of sink: String) throws(StoreRefusal) {
     try change { file throws(DatabaseError) in
       let statement = try file.database.prepare("DELETE FROM outbox WHERE sink = ?1")
@@ -77,20 +78,20 @@ package final class StoreEditor {
     try change { file throws(DatabaseError) in
       try file.database.execute("DELETE FROM outbox; DELETE FROM deadletter")
       try file.write(transaction)
-      // A number is never reused, by either of the two.
+      // A number that either store has used must never be used again.
       file.lastRow = max(file.lastRow, contents.lastRow)
       try file.database.setMeta("identity", Int64(bitPattern: contents.identity))
     }
   }
 
-  /// Has the names in the directory of a store survive a power cut.
+  /// Makes the file names in a store's directory survive a power failure.
   package static func syncDirectory(of path: String) throws(StoreRefusal) {
     do { try StoreFile.syncDirectory(of: path) } catch {
       throw StoreRefusal((error as? DatabaseError)?.message ?? "\(error)")
     }
   }
 
-  /// Closes the store in order.
+  /// Closes the store cleanly.
   package func close() throws(StoreRefusal) {
     do throws(DatabaseError) { try file.end() } catch {
       throw StoreRefusal("the store cannot be closed: \(error.message)")
@@ -98,7 +99,7 @@ package final class StoreEditor {
   }
 }
 
-/// All that a store has.
+/// The complete contents of a store.
 package struct StoreContents: Sendable {
   package var identity: UInt64
   package var lastRow: Int64
@@ -106,7 +107,7 @@ package struct StoreContents: Sendable {
   package var rows: [OutboxRow] = []
   package var deadLetters: [StoredDeadLetter] = []
 
-  /// The numbers that rows can have: after the largest one no process comes to the end of `Int64`.
+  /// The valid numbers of rows: counting on from the largest one, no process reaches the end of `Int64`.
   package static let rowNumbers: ClosedRange<Int64> = 0...(1 << 62)
 
   package init(identity: UInt64, lastRow: Int64) {

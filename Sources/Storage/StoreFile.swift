@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The open store of one pipeline, used by one thread.
+/// The open store of one pipeline; must be used by one thread.
 final class StoreFile {
   private let path: String
   let database: Database
@@ -11,43 +11,45 @@ final class StoreFile {
   private let insertPart: Statement
   private let insertLetter: Statement
   let identity: UInt64
-  /// The highest number that a row has ever had.
+  /// The highest number that any row has had so far.
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
-  /// The identity of the file.
+  /// Identifies the file.
   private var place: Place?
-  /// The size of all dead letters, in bytes; nil: not counted yet.
+  /// The size of all dead letters in bytes; nil if it has not been counted yet.
   private var deadLetterBytes: Int64?
   private let gate: ReaderGate
-  /// Whether the file says that it was not closed in order. The first transaction writes that, so that opening needs no room.
+  /// Whether the file is marked as not closed cleanly. The first transaction sets the mark, so that opening needs no
+  /// space.
   private var isMarked: Bool
-  /// The largest log that is not moved into the file, in pages: as much as the file has, within these bounds.
+  /// The bounds for the size of a log, in pages, up to which it is not moved into the file: it may be as large as the
+  /// file, within these bounds.
   private static let logPages = 128...4000
-  /// How much of the log stays on the disk when it is begun anew, in bytes, so that the next commits find their place.
+  /// The bytes of the log that stay allocated on the disk when it restarts, so that the next commits need no new space.
   private var keptLogBytes = 0
-  /// How many pages the connection keeps in memory.
+  /// The number of pages that the connection keeps in memory.
   private var cachedPages = StoreCaches.mostPages
 
   /// Opens a store, or creates it.
   /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
   init(_ path: String) throws {
     self.path = path
-    // SQLite makes files as the umask says, and others must not read events.
+    // SQLite creates files as the umask permits, but others must not read events.
     gate = try ReaderGate(path, creates: true)
     database = try Database(path, .writing)
-    // Closing a descriptor of the file gives up the locks that the process has on it.
+    // Closing a descriptor of the file would release the locks that the process has on it.
     database.companion = StoreHold(gate)
     database.keepLogAtEnd()
-    // Debian's SQLite writes zeros to all that is deleted: every delivered event would go through the log twice, and a full disk would have no
-    // room to delete anything. `FAST` does it where a page is written anyway.
+    // Debian's SQLite overwrites everything deleted with zeros: every delivered event would go through the log twice,
+    // and a full disk would have no space for deleting anything. `FAST` overwrites only where a page is written anyway.
     try database.execute(
       """
       PRAGMA secure_delete = FAST; PRAGMA busy_timeout = 1000; PRAGMA page_size = \(StoreSchema.pageBytes); PRAGMA auto_vacuum = INCREMENTAL;
       PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA cache_size = \(StoreCaches.mostPages); PRAGMA temp_store = MEMORY
       """)
     if try database.isEmpty {
-      // A crash between the two leaves an empty file, which is created again.
+      // If a crash comes between the two statements, the empty file is initialized again.
       try database.execute(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;" + StoreSchema.create)
       var generator = SystemRandomNumberGenerator()
@@ -60,16 +62,16 @@ final class StoreFile {
     }
     if let refusal = try database.refusal() { throw StoreRefusal("\(path) cannot be used: \(refusal)") }
     try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864")
-    // Earlier versions of rxd mapped this file. This connection has the store alone, so no process maps it now.
+    // Earlier versions of rxd mapped this file. This connection has exclusive access, so no process maps it now.
     unlink(path + "-shm")
     guard let identity = try database.meta("identity") else { throw StoreDamage("its identity is missing") }
     self.identity = UInt64(bitPattern: identity)
-    // A large file is checked only after a crash, and a very large one not at all: rows have checksums of their own.
+    // A large file is checked only after a crash, and a very large one never: rows have checksums of their own.
     if try Self.size(database) <= (try database.meta("is_clean") == 1 ? 16 << 20 : 256 << 20) {
       let verdict = try database.text("PRAGMA quick_check(1)")
       if verdict != "ok" { throw StoreDamage(verdict ?? "it cannot be checked") }
     }
-    // After a crash the number may be that of a row that has been removed since.
+    // The last row may have been removed, so its saved number counts as well as those of the rows that are left.
     lastRow = max(
       try database.meta("last_row") ?? 0, try database.number("SELECT max(number) FROM outbox") ?? 0)
     guard StoreContents.rowNumbers.contains(lastRow) else {
@@ -89,7 +91,7 @@ final class StoreFile {
     place = Self.place(path)
   }
 
-  /// A file or a directory, whatever its name.
+  /// Identifies a file or a directory, whatever its name.
   struct Place: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64
@@ -99,12 +101,12 @@ final class StoreFile {
     FileDescriptor.Status(path: path).map { Place(device: $0.device, inode: $0.inode) }
   }
 
-  /// The directory that has the name now in which the file of this path is; nil: there is none.
+  /// Identifies the directory that now has the name of this path's directory; nil if there is none.
   static func directory(of path: String) -> Place? {
     place(path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ".")
   }
 
-  /// Whether the file still has its name: false if it was removed or replaced since it was opened.
+  /// Whether the file still has its name: false if it was removed or replaced after it was opened.
   var isInPlace: Bool {
     guard let place, let now = Self.place(path) else { return place == nil }
     return place == now
@@ -121,7 +123,7 @@ final class StoreFile {
     (try database.number("PRAGMA page_count") ?? 0) * (try database.number("PRAGMA page_size") ?? 0)
   }
 
-  /// A new file survives a power cut only if its directory is on the disk.
+  /// The name of a new file survives a power failure only if its directory is synced.
   static func syncDirectory(of path: String) throws {
     let directory = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
     let number = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -135,8 +137,8 @@ final class StoreFile {
 
   // MARK: Writing
 
-  /// Writes transactions in one, and returns when it is on the disk. The same ones may be written again after an error, by a
-  /// file that has been opened anew.
+  /// Writes several transactions as one, and returns when it is on the disk. After an error the same transactions may
+  /// be written again, by a reopened file.
   func write(_ transactions: [StoreTransaction]) throws(DatabaseError) {
     try change { file throws(DatabaseError) in
       for transaction in transactions { try file.write(transaction) }
@@ -167,7 +169,7 @@ final class StoreFile {
     }
   }
 
-  /// Writes a part of a transaction.
+  /// Writes one of several transactions; the caller must have begun a transaction of the database.
   func write(_ transaction: StoreTransaction) throws(DatabaseError) {
     for row in transaction.rows {
       insertRow.bind(1, row.number)
@@ -200,7 +202,7 @@ final class StoreFile {
     if let bytes = deadLetterBytes { deadLetterBytes = bytes + Int64(letter.document.count) }
   }
 
-  /// Writes the parts that have changed.
+  /// Writes those parts of the state that have changed.
   private func replace(_ bytes: [UInt8], ends: [Int]) throws(DatabaseError) {
     var part = 0
     var start = 0
@@ -236,8 +238,8 @@ final class StoreFile {
     if let failure { throw failure }
   }
 
-  /// Deletes the oldest dead letters if all of them are larger than `bytes`, until the rest is at most nine tenths of it. Returns the number of
-  /// deleted ones.
+  /// If the total size of the dead letters exceeds `bytes`, deletes the oldest until the rest is at most nine tenths of
+  /// that. Returns the number deleted.
   func boundDeadLetters(to bytes: Int64) throws(DatabaseError) -> Int {
     var total: Int64
     if let known = deadLetterBytes {
@@ -261,10 +263,10 @@ final class StoreFile {
 
   // MARK: Memory
 
-  /// Keeps at most so many pages in memory; none between two uses if they are fewer than a transaction needs.
+  /// Keeps at most this many pages in memory; between two uses none, if that is fewer than a transaction needs.
   func boundCache(to pages: Int) {
     let used = max(pages, StoreCaches.leastPages)
-    // Without it more memory is used, and nothing is wrong.
+    // If this fails, more memory is used, but nothing is wrong.
     if used != cachedPages, (try? database.execute("PRAGMA cache_size = \(used)")) != nil { cachedPages = used }
     if pages < StoreCaches.leastPages { try? database.execute("PRAGMA shrink_memory") }
   }
@@ -285,15 +287,15 @@ final class StoreFile {
     return rows
   }
 
-  /// What the file has for new records without growing, in bytes.
+  /// The bytes in the file that new records can use without making it grow.
   var freeBytes: Int {
     let pages = (try? database.number("PRAGMA freelist_count")) ?? 0
     return Int(clamping: pages) * StoreSchema.pageBytes
   }
 
-  /// Gives space back to the file system, a little at a time.
+  /// Returns space to the file system, a little at a time.
   ///
-  /// - Parameter isFull: The file system has no room: also a little is given back.
+  /// - Parameter isFull: Whether the file system is full: even a little space is then returned.
   func shrink(isFull: Bool = false) throws(DatabaseError) {
     let free = try database.number("PRAGMA freelist_count") ?? 0
     let pages = try database.number("PRAGMA page_count") ?? 0
@@ -302,17 +304,17 @@ final class StoreFile {
     while try statement.step() {}
   }
 
-  /// What the log has on the disk, in bytes.
+  /// The size of the log on the disk, in bytes.
   var logBytes: Int { database.logPages * StoreSchema.pageBytes }
 
-  /// A log that is so many times as large as it should be is a trouble.
+  /// A log larger than its limit by this factor is reported.
   private static let excess = 4
 
-  /// Moves what the log has into the file, if the log is large for what the file holds, so that a small store has a small log. Readers
-  /// put it off.
+  /// Moves the contents of the log into the file if the log is large compared with the file, so that a small store has
+  /// a small log. Readers delay this.
   ///
-  /// - Parameter isSmall: Also if it is small.
-  /// - Returns: Whether readers have kept it in the log, which has become much larger than it should be.
+  /// - Parameter isSmall: Whether to move a small log as well.
+  /// - Returns: Whether the log has become much larger than it should be because readers prevent the move.
   @discardableResult
   func boundLog(isSmall: Bool = false) throws(DatabaseError) -> Bool {
     let (pages, bounds) = (database.logPages, Self.logPages)
@@ -322,19 +324,19 @@ final class StoreFile {
     guard isSmall || pages > most else { return false }
     guard gate.close(within: .zero) else { return pages > Self.excess * max(most, bounds.lowerBound) }
     defer { gate.open() }
-    // A log that has another name now is emptied in place.
+    // A log that has been renamed is emptied in place.
     guard isInPlace else {
       try database.truncateLog()
       return false
     }
     guard try database.checkpoint() else { return false }
-    // Without a header, a reader beside this connection ignores the pages of the old log, which the next commits overwrite.
+    // Without a header, readers outside this process ignore the pages of the old log, which the next commits overwrite.
     let number = Glibc.open(path + "-wal", O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
     guard number >= 0 else { return false }
     let header = [UInt8](repeating: 0, count: 32)
     _ = uninterrupted { pwrite(number, header, header.count, 0) }
     Glibc.close(number)
-    // The log keeps its place on the disk, up to this.
+    // Up to this size, the log stays allocated on the disk.
     let kept = max(bounds.lowerBound, min(Int(clamping: held), bounds.upperBound)) * StoreSchema.pageBytes
     guard kept > keptLogBytes * 2 || kept < keptLogBytes / 2 else { return false }
     try database.execute("PRAGMA journal_size_limit = \(kept)")
@@ -342,10 +344,10 @@ final class StoreFile {
     return false
   }
 
-  /// Marks the store as closed in order. Nothing is written afterwards.
+  /// Marks the store as closed cleanly. Nothing may be written afterwards.
   func end() throws(DatabaseError) {
     try database.setMeta("is_clean", 1)
-    // A reader that takes longer finds all in the log.
+    // A reader that takes longer finds everything in the log.
     guard gate.close(within: .seconds(2)) else { return }
     defer { gate.open() }
     try database.truncateLog()
@@ -353,12 +355,12 @@ final class StoreFile {
   }
 }
 
-/// Keeps readers of a store and its one writer apart: a reader needs the file and the log to stay what they are together. From the outside it is a lock of
-/// the open file (flock(2)), which readers share.
+/// Keeps the readers of a store and its one writer apart: while a reader reads, file and log must not change relative
+/// to each other. It is a lock of the open file (flock(2)), which readers share.
 final class ReaderGate {
   private let number: Int32
 
-  /// - Throws: The file cannot be opened.
+  /// - Throws: If the file cannot be opened.
   init(_ path: String, creates: Bool) throws(DatabaseError) {
     let flags = creates ? O_RDWR | O_CREAT : O_RDONLY
     number = uninterrupted { Glibc.open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0o600) }
@@ -367,7 +369,7 @@ final class ReaderGate {
 
   deinit { Glibc.close(number) }
 
-  /// The open file; nil: the system does not say.
+  /// Identifies the open file; nil if the system does not tell.
   var place: StoreFile.Place? {
     var status = stat()
     guard fstat(number, &status) == 0 else { return nil }
@@ -377,7 +379,7 @@ final class ReaderGate {
   private func take(_ operation: Int32, within limit: TimeSpan) -> Bool {
     let end = monotonicNow() + limit.nanoseconds
     while uninterrupted({ flock(number, operation | LOCK_NB) }) != 0 {
-      // A file system without such locks has no readers that take them.
+      // On a file system without such locks, readers do not take them either.
       guard errno == EWOULDBLOCK else { return true }
       guard monotonicNow() < end else { return false }
       usleep(2000)
@@ -385,14 +387,14 @@ final class ReaderGate {
     return true
   }
 
-  /// Keeps readers out until ``open()``; false: there are some.
+  /// Keeps readers out until ``open()``; false if there were readers for the whole time.
   func close(within limit: TimeSpan) -> Bool { take(LOCK_EX, within: limit) }
   func open() { _ = flock(number, LOCK_UN) }
-  /// Enters as a reader, until this object is released; false: the gate was closed for the whole time.
+  /// Enters as a reader, until this object is released; false if the gate was closed for the whole time.
   func enter(within limit: TimeSpan) -> Bool { take(LOCK_SH, within: limit) }
 }
 
-/// Why a store cannot be opened; another attempt would fail, too. One sentence without a full stop.
+/// Why a store cannot be opened, as one sentence without a full stop. Another attempt would fail as well.
 package struct StoreRefusal: Error, Sendable {
   package var message: String
   package init(_ message: String) { self.message = message }

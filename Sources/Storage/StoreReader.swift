@@ -2,18 +2,18 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Reads the store of a pipeline, also while a daemon has it open. Changes nothing of it.
+/// Reads the store of a pipeline, even while a daemon has it open, and changes nothing.
 ///
-/// One reader shows the store at one moment. Used by one thread.
+/// A reader shows the store as it was at one moment. Must be used by one thread.
 package final class StoreReader {
   package let path: String
   private let database: Database
   private let gate: ReaderGate
-  /// The file as it was when it was opened, if there was no log.
+  /// The times of the file when it was opened, if there was no log.
   private let quiet: FileTimes?
 
   /// Opens the store at `path`.
-  /// - Throws: ``StoreRefusal``: there is none, another program's file, a newer format, or damage.
+  /// - Throws: ``StoreRefusal`` if there is no store, or for another program's file, a newer format, or damage.
   package init(_ path: String) throws(StoreRefusal) {
     self.path = path
     guard let times = FileTimes(path) else {
@@ -27,7 +27,7 @@ package final class StoreReader {
       guard gate.enter(within: .seconds(5)) else {
         throw DatabaseError(code: 5, message: "its log is being moved into it: try again")
       }
-      // A store that was closed in order has no log. Reading it as SQLite usually does would make one.
+      // A store that was closed cleanly has no log; reading it in SQLite's usual way would create one.
       isQuiet = FileTimes(path + "-wal") == nil
       quiet = isQuiet ? times : nil
       database = try Database(path, isQuiet ? .quietReading : .readingBeside)
@@ -44,7 +44,7 @@ package final class StoreReader {
   }
 
   deinit {
-    // The log may be moved into the file again; the descriptors may have to stay.
+    // From now on the log may be moved into the file. The descriptors may have to stay open.
     gate.open()
     OpenStores.leave(database, of: gate.place)
   }
@@ -54,7 +54,7 @@ package final class StoreReader {
       ? "it is not a store of rxd" : error.message
   }
 
-  /// The refusal of the whole store for an error.
+  /// The refusal for an error that concerns the whole store.
   private func refusal(_ message: String) -> StoreRefusal {
     if let quiet, FileTimes(path) != quiet || FileTimes(path + "-wal") != nil {
       return StoreRefusal("\(path) has changed while it was read: try again")
@@ -83,15 +83,15 @@ package final class StoreReader {
     try reading { UInt64(bitPattern: try database.meta("identity") ?? 0) }
   }
 
-  /// The highest number that a row of the outbox has ever had.
+  /// The highest number that any row of the outbox has had so far.
   package func lastRow() throws(StoreRefusal) -> Int64 {
     try reading { try database.meta("last_row") ?? 0 }
   }
 
-  /// The saved state; nil: there is none.
+  /// The saved state; nil if there is none.
   package func state() throws(StoreRefusal) -> [UInt8]? { try reading { try database.state() } }
 
-  /// How many bytes the saved state has, unchecked; 0: there is none.
+  /// The size of the saved state in bytes, without checking it; 0 if there is none.
   package func stateBytes() throws(StoreRefusal) -> Int {
     try reading { Int(try database.number("SELECT total(length(body)) FROM state") ?? 0) }
   }
@@ -99,7 +99,8 @@ package final class StoreReader {
   /// The undelivered rows of the sinks.
   package func backlogs() throws(StoreRefusal) -> [String: OutboxBacklog] { try reading { try database.backlogs() } }
 
-  /// Calls `body` for each row of the outbox, in order, until it returns false. Returns how many rows are damaged, which are left out.
+  /// Calls `body` for each undamaged row of the outbox, in order, until it returns false. Returns the number of damaged
+  /// rows.
   @discardableResult
   package func rows(of sink: String? = nil, _ body: (OutboxRow) -> Bool) throws(StoreRefusal) -> Int {
     try reading {
@@ -109,7 +110,7 @@ package final class StoreReader {
     }
   }
 
-  /// All of it.
+  /// The complete contents of the store.
   package func contents() throws(StoreRefusal) -> StoreContents {
     var contents = StoreContents(identity: try identity(), lastRow: try lastRow())
     contents.state = try state()
@@ -117,7 +118,7 @@ package final class StoreReader {
       contents.rows.append(row)
       return true
     }
-    // After a crash the number may be that of a row that has been written since.
+    // The number must never be lower than that of an existing row.
     contents.lastRow = max(contents.lastRow, contents.rows.last?.number ?? 0)
     damaged += try letters { letter in
       contents.deadLetters.append(letter.letter)
@@ -127,10 +128,10 @@ package final class StoreReader {
     return contents
   }
 
-  /// Dead letters by step and code, in the order of the first.
+  /// The number of dead letters for each step and code, in the order of the first of each.
   package func letterCounts() throws(StoreRefusal) -> [DeadLetterCount] { try reading { try database.letterCounts() } }
 
-  /// The numbers of all dead letters, damaged ones included.
+  /// The numbers of all dead letters, including damaged ones.
   package func letterNumbers() throws(StoreRefusal) -> [Int64] {
     try reading {
       let statement = try database.prepare("SELECT number FROM deadletter ORDER BY number")
@@ -140,7 +141,8 @@ package final class StoreReader {
     }
   }
 
-  /// Calls `body` for each dead letter, the oldest first, until it returns false. Returns how many are damaged, which are left out.
+  /// Calls `body` for each undamaged dead letter, the oldest first, until it returns false. Returns the number of
+  /// damaged ones.
   @discardableResult
   package func letters(_ body: (NumberedDeadLetter) -> Bool) throws(StoreRefusal) -> Int {
     try reading { try database.letters(body) }
@@ -152,7 +154,7 @@ package struct DeadLetterCount: Sendable, Equatable {
   package var step: String
   package var code: String
   package var count: Int
-  /// The times of the first and the last, in nanoseconds since 1970.
+  /// The times of the first and the last one, in nanoseconds since 1970.
   package var first: Int64
   package var last: Int64
 
@@ -203,14 +205,14 @@ extension Database {
   }
 }
 
-/// The times that show whether a file has been written to.
+/// The times that reveal whether a file has been written to.
 private struct FileTimes: Equatable {
   var inode: UInt64
   var size: Int64
   /// Nanoseconds since 1970.
   var modified: Int64
 
-  /// Nil: there is no such file, and `errno` says why.
+  /// Nil if there is no such file; `errno` says why.
   init?(_ path: String) {
     var status = stat()
     guard lstat(path, &status) == 0 else { return nil }

@@ -2,31 +2,32 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// Room on the file system of the stores that is kept for when it is full: for the last state of each pipeline at the stop, and for the removal of
-/// what sinks have delivered, which gives room back.
+/// Space reserved on the file system of the stores for when it is full: for the last state of each pipeline at
+/// shutdown, and for removing what sinks have delivered, which frees space.
 ///
-/// It is a file of zeros that all stores of a process share, and that stays for the next start. The first store that finds no room gives it up; from then
-/// on no store takes new events, until the file has its size again. Thread-safe.
+/// The reserve is a file of zeros that all stores of a process share, and that is kept for the next start. The first
+/// store that finds no space gives the reserve up; from then on no store accepts new events, until the file has its
+/// size again. Thread-safe.
 package final class StoreRoom: Sendable {
-  /// What each store needs to end in order, in bytes; and the least and the most of all together.
+  /// The bytes that each store needs to shut down cleanly; below, the minimum and the maximum of the whole reserve.
   private static let bytesOfStore = 128 << 10
   static let least = 1 << 20
   private static let most = 64 << 20
-  /// Between two attempts to have it again, in nanoseconds.
+  /// The minimum time between two attempts to restore the reserve, in nanoseconds.
   private static let pause: Int64 = 900_000_000
 
   private struct State {
-    /// The bytes of the file; 0: it was given up.
+    /// The size of the file in bytes; 0 if the reserve was given up.
     var kept = 0
     var stores = 0
-    /// When it may be tried to have it again, on the monotonic clock.
+    /// The earliest time of the next attempt to restore the reserve, on the monotonic clock.
     var nextTry = Int64.min
   }
   private let state = Guarded(State())
   private let file: FileDescriptor
 
-  /// Makes the file at `path`, as large as there is room for it.
-  /// - Throws: The file cannot be made.
+  /// Creates the file at `path`, as large as the free space permits.
+  /// - Throws: If the file cannot be created.
   package init(_ path: String) throws(PosixError) {
     let number = uninterrupted { open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600) }
     if number < 0 { throw PosixError("open", path) }
@@ -34,10 +35,10 @@ package final class StoreRoom: Sendable {
     _ = keep()
   }
 
-  /// Whether there is room: stores may take new events.
+  /// Whether the reserve exists, so that stores may accept new events.
   package var isKept: Bool { state.withLock { $0.kept > 0 } }
 
-  /// What the file system has besides, for this user, in bytes.
+  /// The free bytes on the file system that this user may use, besides the reserve.
   var free: Int {
     var system = statvfs()
     guard fstatvfs(file.number, &system) == 0 else { return .max }
@@ -45,14 +46,14 @@ package final class StoreRoom: Sendable {
     return isOver ? .max : Int(clamping: free)
   }
 
-  /// One more store shares it.
+  /// Adds a store that shares the reserve.
   func join() {
     state.withLock { $0.stores += 1 }
     _ = keep()
   }
   func leave() { state.withLock { $0.stores -= 1 } }
 
-  /// Frees the room for stores that must write. Returns whether there was some.
+  /// Frees the reserve for stores that must write. Returns whether there was one.
   func giveUp() -> Bool {
     state.withLock { state in
       guard state.kept > 0 else { return false }
@@ -62,7 +63,7 @@ package final class StoreRoom: Sendable {
     }
   }
 
-  /// Keeps the room, again if twice as much is free. Returns whether it is kept.
+  /// Creates or enlarges the reserve; after it was given up, only if twice as much is free. Returns whether it exists.
   func keep() -> Bool {
     state.withLock { state in
       let wanted = min(Self.most, max(Self.least, state.stores * Self.bytesOfStore))
@@ -71,7 +72,7 @@ package final class StoreRoom: Sendable {
       state.nextTry = monotonicNow() + Self.pause
       var status = stat()
       guard fstat(file.number, &status) == 0 else { return state.kept > 0 }
-      // What the file of an earlier run has is there.
+      // The file of an earlier run may already have blocks.
       let (there, isWhole) = Int(status.st_blocks).multipliedReportingOverflow(by: 512)
       let missing = isWhole ? 0 : max(0, wanted - there)
       let isFree = missing == 0 || free >= missing + (state.kept == 0 ? wanted : 0)

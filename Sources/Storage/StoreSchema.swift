@@ -2,7 +2,7 @@ import CDigest
 import PipelineCore
 import Transport
 
-/// The tables of a store, and reading from them.
+/// The tables of a store, and how to read them.
 ///
 /// ```
 /// meta        identity, last_row, parts, is_clean, pipeline
@@ -11,11 +11,11 @@ import Transport
 /// deadletter  rejected events that nothing reads
 /// ```
 ///
-/// Every body has a checksum: SQLite checks the pages of its log, not those of the file.
+/// Every body has a checksum, because SQLite checks only the pages of its log, not those of the file.
 struct StoreSchema {
   static let applicationID = Database.storeApplicationID
   static let version: Int64 = 1
-  /// Rows are large: with 4 KiB, the file costs almost twice the time.
+  /// Rows are large: with pages of 4 KiB, writing takes almost twice the time.
   static let pageBytes = 8192
   static let partBytes = 64 << 10
 
@@ -31,7 +31,7 @@ struct StoreSchema {
     PRAGMA user_version = \(version);
     """
 
-  /// The checksum of a body that belongs to the record with this number.
+  /// The checksum of a body; it depends on the number of the record that the body belongs to.
   static func sum(_ bytes: UnsafeRawBufferPointer, _ number: Int64) -> Int64 {
     Int64(bitPattern: rx_xxh3_seeded(bytes.baseAddress, bytes.count, UInt64(bitPattern: number)))
   }
@@ -40,7 +40,7 @@ struct StoreSchema {
 }
 
 extension Database {
-  /// Why the file is no store of this version; nil: it is one. A new file is none yet.
+  /// Why the file is not a store of this version; nil if it is one. A new file is not one yet.
   func refusal() throws(DatabaseError) -> String? {
     let application = try number("PRAGMA application_id") ?? 0
     let version = try number("PRAGMA user_version") ?? 0
@@ -61,7 +61,7 @@ extension Database {
     try execute("INSERT OR REPLACE INTO meta(key, value) VALUES('\(key)', \(value))")
   }
 
-  /// The saved state; nil: there is none.
+  /// The saved state; nil if there is none.
   /// - Throws: ``StoreDamage`` if a part is missing or damaged.
   func state() throws -> [UInt8]? {
     let parts = try meta("parts") ?? 0
@@ -97,7 +97,8 @@ extension Database {
     return all
   }
 
-  /// Calls `body` for each undamaged row of the outbox behind `number`, until it returns false; `damaged` gets the others.
+  /// Calls `body` for each undamaged row of the outbox after `number`, until it returns false; damaged rows go to
+  /// `damaged`.
   func rows(
     of sink: String? = nil, after number: Int64, damaged: (RemovedRow) -> Void, _ body: (OutboxRow) -> Bool
   ) throws(DatabaseError) {
@@ -119,9 +120,9 @@ extension Database {
   }
 }
 
-/// A record of a store that has changed since it was written.
+/// A record of a store that is damaged or missing.
 struct StoreDamage: Error {
-  /// A clause: `part 3 of the state is damaged`.
+  /// What is damaged, as a clause: `part 3 of the state is damaged`.
   var message: String
   init(_ message: String) { self.message = message }
 }
