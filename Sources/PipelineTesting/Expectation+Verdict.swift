@@ -1,13 +1,13 @@
 import PipelineCore
 
 extension PipelineTest.Expectation {
-  /// The failure for `history`; nil: it matches.
+  /// The failure for `history`; nil if it matches the expectation.
   func verdict(on history: SignalHistory) -> TestResult.Failure? {
     var history = history
     if !hasMarks { history.entries.removeAll { $0.moment.isMark } }
     let actual = history.entries
     var position = 0
-    // For the picture: the expectation, at the actual times where it gives none.
+    // The expectation for the picture; items without a time get the actual times.
     var expected: [SignalHistory.Entry] = []
     var now = TimeSpan.zero
     for (index, item) in items.enumerated() {
@@ -61,8 +61,8 @@ extension PipelineTest.Expectation {
     }
   }
 
-  /// Compares a request with the given parts only: a text is `METHOD URL` or the URL, in which `*` stands for any text;
-  /// a mapping may leave out members.
+  /// Compares only the parts of a request that the test gives: a text is `METHOD URL` or the URL, in which `*` matches
+  /// any text; a mapping may leave out members.
   private static func matches(request wanted: TestValue, _ value: TestValue) -> Bool {
     guard case .object(let members) = value else { return false }
     func member(_ name: String) -> TestValue? { members.first { $0.key == Array(name.utf8) }?.value }
@@ -87,7 +87,7 @@ extension PipelineTest.Expectation {
     }
   }
 
-  /// Compares a reply with the given parts only; a number is its status.
+  /// Compares only the parts of a reply that the test gives; a number is its status.
   private static func matches(reply wanted: TestValue, _ value: TestValue) -> Bool {
     switch wanted {
     case .int: return value.member("status") == wanted
@@ -102,7 +102,7 @@ extension PipelineTest.Expectation {
     }
   }
 
-  /// Whether these headers exist; names are compared without case.
+  /// Whether these headers were sent; names are compared without case.
   private static func matches(_ headers: [TestValue.Member], _ sent: TestValue?) -> Bool {
     guard case .object(let sent)? = sent else { return headers.isEmpty }
     return headers.allSatisfy { header in
@@ -160,7 +160,7 @@ extension PipelineTest.Expectation {
 
   private static let widest = 160
 
-  /// The part of long lines around column `column`; `…` stands for the rest.
+  /// The part of long lines around column `column`; `…` replaces the rest.
   private static func window(_ lines: [String], around column: Int) -> [String] {
     guard lines.contains(where: { $0.count > widest }) else { return lines }
     let start = max(0, min(column - widest / 2, (lines.map(\.count).max() ?? 0) - widest))

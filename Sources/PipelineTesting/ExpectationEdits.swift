@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Finds the edits to one expectation's text that make it match the result, in the author's style.
+/// Finds the edits to the text of one expectation that make it match the result, in the author's style.
 struct ExpectationEdits {
   typealias Refusal = ExpectationUpdate.Refusal
   typealias Item = PipelineTest.Expectation.Item
@@ -10,7 +10,7 @@ struct ExpectationEdits {
   private var entries: [SignalHistory.Entry]
   private var edits: [TextEdit] = []
 
-  /// The limit of compared cells.
+  /// The maximum number of cells that are compared.
   private static let limit = 4_000_000
 
   init(_ source: SourceText, _ expectation: PipelineTest.Expectation, _ entries: [SignalHistory.Entry]) {
@@ -62,7 +62,7 @@ struct ExpectationEdits {
     return first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
   }
 
-  /// Refuses to replace the text of a node if comments would be lost.
+  /// Refuses to replace the text of a node if that would lose comments.
   private func refuseComments(_ location: SourceLocation) throws(Refusal) {
     let text = bytes(location)
     for index in text.indices.dropFirst() where text[index] == UInt8(ascii: "#") {
@@ -112,7 +112,8 @@ struct ExpectationEdits {
     if !added.isEmpty { try add(added, to: mapping, behind: scalar) }
   }
 
-  /// Requests and replies by the letters that stand for them; replies without a letter by status and body.
+  /// Replaces requests and replies by the letters that stand for them; replies without a letter are shown by status and
+  /// body.
   private func named(
     _ entries: [SignalHistory.Entry], _ letters: [(name: String, value: TestValue)]
   ) -> [SignalHistory.Entry] {
@@ -178,7 +179,7 @@ struct ExpectationEdits {
     for letter in letters { addLine(letter, behind: end, like: values.location) }
   }
 
-  /// Adds a line after the one in which `location` ends, indented like the first line of `block`.
+  /// Adds a line after the one that contains the end of `location`, indented like the first line of `block`.
   private mutating func addLine(_ text: String, behind location: SourceLocation, like block: SourceLocation) {
     let indent = String(repeating: " ", count: block.column - 1)
     let end = lineEnd(location.offset + location.length)
@@ -216,7 +217,7 @@ struct ExpectationEdits {
     }
   }
 
-  /// The changes of the steps, as few as possible.
+  /// The fewest changes that turn the expected steps into the actual ones.
   private func align() throws(Refusal) -> [Change] {
     let items = expectation.items
     let (rows, columns) = (items.count + 1, entries.count + 1)
@@ -263,7 +264,7 @@ struct ExpectationEdits {
     return changes.reversed()
   }
 
-  /// `{ at: 20ms, next: 1 }`.
+  /// Formats `{ at: 20ms, next: 1 }`.
   private func step(_ entry: SignalHistory.Entry, isTimed: Bool) -> String {
     let what =
       switch entry.moment {
@@ -276,7 +277,7 @@ struct ExpectationEdits {
     return isTimed ? "{ at: \(entry.at), \(what) }" : "{ \(what) }"
   }
 
-  /// A request is `"GET http://127.0.0.1/"`, a reply its status and body.
+  /// A request is shown as `"GET http://127.0.0.1/"`, a reply by its status and body.
   private func shown(_ value: TestValue) -> String {
     switch expectation.target {
     case .requests: YAMLFlowText.quoted(Array("\(value.text("method")) \(value.text("url"))".utf8))
@@ -359,7 +360,7 @@ struct ExpectationEdits {
     edits.append(TextEdit(offset: from, length: to - from, texts.joined(separator: separator)))
   }
 
-  /// Adds or removes lines of a list with a dash for each step.
+  /// Adds or removes lines of a list in which each step has a dash.
   private mutating func relist(
     _ node: YAMLNode, _ nodes: [YAMLNode], _ changes: [Change], _ step: (SignalHistory.Entry) -> String
   ) throws(Refusal) {
@@ -406,7 +407,7 @@ struct ExpectationEdits {
 
   // MARK: Values
 
-  /// Writes `value` in place of `node`, changing only the parts that differ.
+  /// Writes `value` in place of `node`, changing only what differs.
   private mutating func write(_ value: TestValue, over node: YAMLNode) throws(Refusal) {
     if TestValue(node) == value { return }
     switch (node.content, value) {
@@ -435,7 +436,7 @@ struct ExpectationEdits {
     replace(node.location, by: YAMLFlowText.write(value))
   }
 
-  /// Writes those parts of a request or a reply that the test gives.
+  /// Writes only those parts of a request or a reply that the test gives.
   private mutating func writePart(
     _ wanted: TestValue, _ value: TestValue, over node: YAMLNode
   ) throws(Refusal) {
@@ -478,14 +479,14 @@ extension TestValue {
     return members.first { $0.key == Array(name.utf8) }?.value
   }
 
-  /// The member as a text; empty if there is none.
+  /// The member as text; empty if there is none.
   func text(_ name: String) -> String {
     if case .text(let bytes)? = member(name) { String(decoding: bytes, as: UTF8.self) } else { "" }
   }
 }
 
 extension YAMLNode {
-  /// Whether all of it is written in place, not through an alias.
+  /// Whether the whole value is written here, without an alias.
   var isWrittenInPlace: Bool {
     let end = location.offset + location.length
     func isInside(_ node: YAMLNode) -> Bool {

@@ -1,11 +1,11 @@
 import PipelineCore
 
-/// Rewrites expectations of a pipeline file to the actual results; everything else in the file stays unchanged, byte
-/// for byte.
+/// Rewrites expectations of a pipeline file to match the actual results; everything else in the file stays unchanged,
+/// byte for byte.
 package struct ExpectationUpdate {
   let source: SourceText
   private(set) var edits: [TextEdit] = []
-  /// The rewritten expectations: test and name.
+  /// The expectations that were rewritten, by test and name.
   private var rewritten: Set<[String]> = []
 
   package init(_ source: SourceText) { self.source = source }
@@ -21,7 +21,7 @@ package struct ExpectationUpdate {
     }
   }
 
-  /// Rewrites one expectation of a test; nil on success, otherwise the reason.
+  /// Rewrites one expectation of a test; nil on success, otherwise why it was refused.
   package mutating func rewrite(
     _ expectation: PipelineTest.Expectation, of test: PipelineTest, to history: SignalHistory
   ) -> Diagnostic? {
@@ -42,7 +42,7 @@ package struct ExpectationUpdate {
 
   package var isEmpty: Bool { edits.isEmpty }
 
-  /// The changed lines.
+  /// The changed lines, old and new.
   package var difference: String { edits.difference(of: source) }
 
   /// The new file; nil if more than the rewritten expectations would change.
@@ -56,7 +56,7 @@ package struct ExpectationUpdate {
     return isSameElsewhere(old, new) ? bytes : nil
   }
 
-  /// Compares everything but the rewritten expectations.
+  /// Compares everything except the rewritten expectations.
   private func isSameElsewhere(_ old: YAMLNode, _ new: YAMLNode) -> Bool {
     same(old, new) { key, old, new in
       guard key == "tests", let olds = old.items, let news = new.items, olds.count == news.count else { return nil }
@@ -70,7 +70,7 @@ package struct ExpectationUpdate {
     }
   }
 
-  /// Whether two mappings have the same content; `other` compares certain entries itself, nil: it does not.
+  /// Whether two mappings have the same content. `other` may compare an entry itself; nil if it does not.
   private func same(_ old: YAMLNode, _ new: YAMLNode, _ other: (String, YAMLNode, YAMLNode) -> Bool?) -> Bool {
     guard let olds = old.entries, let news = new.entries, olds.count == news.count else { return false }
     return zip(olds, news).allSatisfy { old, new in
@@ -80,7 +80,7 @@ package struct ExpectationUpdate {
 }
 
 extension YAMLNode {
-  /// Whether two nodes have the same content, whatever their location and style.
+  /// Whether two nodes have the same content, regardless of location and style.
   func isEquivalent(as other: YAMLNode) -> Bool {
     switch (content, other.content) {
     case (.scalar(let a), .scalar(let b)): a.text.text == b.text.text && a.kind == b.kind

@@ -1,8 +1,8 @@
 import PipelineCore
 
 extension FrontEnd.Result {
-  /// The tests of the file. Reports their errors. `recompile`: the same file with other values of
-  /// some variables; nil if it cannot be compiled anew.
+  /// The tests of the file. Reports their errors. `recompile`: compiles the same file with other values of some
+  /// variables; nil if that fails.
   package func tests(
     into diagnostics: inout Diagnostics, recompile: @escaping (_ variables: [String: String]) -> FrontEnd.Result?
   ) -> [PipelineTest] {

@@ -2,7 +2,7 @@ import PipelineCore
 
 /// Draws histories as marbles, one line each, with a common time axis.
 package struct MarbleDrawing {
-  /// The user's letters for values.
+  /// The user's letters and the values they stand for.
   package var letters: [(name: String, value: TestValue)] = []
   package var tick = TimeSpan.milliseconds(1)
 
@@ -11,14 +11,14 @@ package struct MarbleDrawing {
     self.tick = tick
   }
 
-  /// How many empty ticks are drawn before they become a pause.
+  /// The number of empty ticks up to which they are drawn; longer ones become a pause.
   private static let longestDash = 24
 
   /// The drawing of several histories.
   package struct Picture {
     /// One line for each history.
     package var lines: [String]
-    /// `A = {"x": 1}`, for values that are no letter or digit themselves.
+    /// `A = {"x": 1}`, for values that are not themselves letters or digits.
     package var legend: [String]
     /// The columns at which instants start.
     var columns: [(at: TimeSpan, column: Int)]
@@ -54,7 +54,7 @@ package struct MarbleDrawing {
       put(
         histories.map { history in
           let moments = history.entries.filter { $0.at == instant }.map(\.moment)
-          // An initial subscription takes no time.
+          // A subscription at the start takes no time.
           let marks = moments.prefix { $0 == .subscribe }
           let rest = moments.dropFirst(marks.count)
           let text = rest.map { names.name(of: $0) }.joined()
@@ -73,7 +73,7 @@ package struct MarbleDrawing {
 }
 
 extension SignalHistory {
-  /// Two pictures, the first difference marked below, and the difference in words. Nil if both are equal.
+  /// Both pictures with a mark below the first difference, and the difference in words. Nil if they are equal.
   package static func difference(
     expected: SignalHistory, actual: SignalHistory, tick: TimeSpan = .milliseconds(1),
     letters: [(name: String, value: TestValue)] = []

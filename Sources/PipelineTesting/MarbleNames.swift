@@ -38,7 +38,7 @@ struct MarbleNames {
     return name
   }
 
-  /// The letter or digit that represents the value without a legend.
+  /// The letter or digit that stands for the value without a legend; nil if there is none.
   static func letter(_ value: TestValue) -> String? {
     switch value {
     case .int(let number) where (0...9).contains(number): return "\(number)"

@@ -2,10 +2,10 @@ import PipelineCore
 
 /// Writes a history as marbles.
 enum MarbleText {
-  /// How many empty ticks are written before they become a pause.
+  /// The number of empty ticks up to which they are written; longer ones become a pause.
   private static let longestDash = 24
 
-  /// Nil if marbles with this tick cannot express it. `names` receives letters for new values.
+  /// Nil if marbles with this tick cannot express the history. Adds letters for new values to `names`.
   static func write(_ entries: [SignalHistory.Entry], tick: TimeSpan, _ names: inout MarbleNames) -> String? {
     var groups: [(at: TimeSpan, moments: [SignalHistory.Moment])] = []
     for entry in entries {
@@ -15,7 +15,7 @@ enum MarbleText {
         groups.append((entry.at, [entry.moment]))
       }
     }
-    // A digit after a pause could be read as part of it.
+    // A digit after a pause could be read as part of the pause.
     for guardsDigits in [false, true] {
       guard let text = write(groups, tick, &names, guardsDigits) else { return nil }
       guard let read = try? Marbles(text, tick: tick) else { continue }

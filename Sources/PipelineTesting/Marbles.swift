@@ -2,7 +2,7 @@ import PipelineCore
 
 /// One moment of a signal, in tests.
 package enum SignalMoment: Sendable, Equatable {
-  /// An event, by its letter.
+  /// An event, given by its letter.
   case next(String)
   case complete
   case error
@@ -12,9 +12,9 @@ package enum SignalMoment: Sendable, Equatable {
 
 /// A marble diagram of a signal: `-a-(bc) 300ms |`.
 ///
-/// One character is one tick. `-` nothing; a letter or digit an event; `(ab)` several at one instant, taking one tick;
-/// `|` completion; `#` an error; `^` and `!` the start and the cancellation of a subscription; a duration between
-/// spaces lets that time pass; spaces have no meaning.
+/// Each character is one tick. `-`: nothing; a letter or digit: an event; `(ab)`: several events at one instant, taking
+/// one tick; `|`: completion; `#`: an error; `^` and `!`: the start and the cancellation of a subscription; a duration
+/// between spaces lets that time pass. Spaces have no meaning.
 package struct Marbles: Sendable, Equatable {
   /// One event of a diagram.
   package struct Entry: Sendable, Equatable {
@@ -31,7 +31,7 @@ package struct Marbles: Sendable, Equatable {
   }
 
   package var entries: [Entry]
-  /// The length of the diagram.
+  /// The total time of the diagram.
   package var length: TimeSpan
 
   /// An error in a diagram.
@@ -97,7 +97,7 @@ package struct Marbles: Sendable, Equatable {
     length = now
   }
 
-  /// A duration between spaces (or at an end): `300ms`.
+  /// Reads a duration between spaces, or at the start or end: `300ms`.
   private static func pause(_ bytes: [UInt8], _ start: Int) -> (TimeSpan, Int)? {
     guard start == 0 || bytes[start - 1] == UInt8(ascii: " "), (48...57).contains(bytes[start]) else {
       return nil

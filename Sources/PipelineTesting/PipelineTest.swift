@@ -1,17 +1,17 @@
 import PipelineCore
 
-/// One parsed test of a pipeline: its inputs, the stubbed answers, and the expectations.
+/// One parsed test of a pipeline: its inputs, the stubbed answers, and its expectations.
 package struct PipelineTest: Sendable {
   package var name: Located<String>
-  /// The whole test in the file.
+  /// The location of the whole test in the file.
   package var location: SourceLocation
-  /// The length of one marble character; also used for drawing.
+  /// The time of one marble character; also used for drawing.
   package var tick = TimeSpan.milliseconds(1)
-  /// When to stop; nil: when nothing more happens, see ``TestRunner``.
+  /// When to stop; nil: when nothing more happens (see ``TestRunner``).
   package var until: TimeSpan?
   /// The time of day at the start, in nanoseconds since 1970; nil: that of ``VirtualTime``.
   package var wallTime: Int64?
-  /// The pipeline with the test's environment; nil: the original.
+  /// The plan with the test's environment; nil: the original plan.
   package var plan: Plan?
   package var inputs: [Input] = []
   package var stubs: [HTTPStub] = []
@@ -19,7 +19,7 @@ package struct PipelineTest: Sendable {
   var databases: [DatabaseStub] = []
   var plugins: [PluginStub] = []
   var docker: DockerStub?
-  /// The location of the stubs, for unanswered requests.
+  /// The location of the stubs, for messages about unanswered requests.
   package var stubsLocation: SourceLocation?
   package var expectations: [Expectation] = []
 
@@ -36,17 +36,17 @@ package struct PipelineTest: Sendable {
 
   /// The expected events of one signal, sink or output.
   package struct Expectation: Sendable {
-    /// The place of the expected events.
+    /// Where the events are expected.
     package enum Target: Sendable, Equatable {
       case sink(String)
       /// A named source or signal, by its index in ``Plan/named``.
       case signal(Int)
       case errors(ErrorsOwner)
       case requests
-      /// The answers to the clients of a named source, by its index.
+      /// The answers to the clients of a named source, by the source's index.
       case replies(Int)
 
-      /// Whether an expected value may be a part of the actual one.
+      /// Whether an expected value may give only a part of the actual one.
       var comparesParts: Bool {
         switch self {
         case .requests, .replies: true
@@ -63,7 +63,7 @@ package struct PipelineTest: Sendable {
         case complete
         /// The message must contain the text; nil: any error.
         case error(String?)
-        /// A source or signal is subscribed and starts.
+        /// A source or signal is subscribed to and starts.
         case subscribe
         /// The signal is cancelled before its end.
         case cancel
@@ -78,11 +78,11 @@ package struct PipelineTest: Sendable {
 
     package var subject: Located<String>
     package var target: Target
-    /// The items in the required order.
+    /// The items, in the required order.
     package var items: [Item] = []
-    /// Whether further items are allowed between and after them.
+    /// Whether further items may come between and after them.
     package var allowsMore = false
-    /// The values of the marbles' letters.
+    /// The values that the letters of the marbles stand for.
     package var letters: [(name: String, value: TestValue)] = []
     package var tick = TimeSpan.milliseconds(1)
     /// The expectation in the file.
@@ -110,13 +110,13 @@ package struct PipelineTest: Sendable {
 package struct HTTPStub: Sendable {
   package typealias Answer = Stub<HTTPResponse, HTTPFailure>.Answer
 
-  /// The URL; `*` stands for any bytes.
+  /// The URL; `*` matches any bytes.
   package var url: String
-  /// The sink whose requests it answers, which then runs; nil: requests of sources.
+  /// The sink whose requests it answers, which is then run; nil: the requests of sources.
   package var sink: String?
   /// The method; nil: any.
   package var method: String?
-  /// The answers in turn, at least one; the last one repeats.
+  /// The answers in order, at least one; the last one is repeated.
   package var answers: [Answer]
   package var location: SourceLocation?
 
@@ -132,14 +132,14 @@ package struct HTTPStub: Sendable {
   }
 }
 
-/// Matches patterns in which `*` stands for any bytes.
+/// Matches patterns in which `*` matches any bytes.
 enum Glob {
   static func matches(_ pattern: String, _ text: String) -> Bool {
     let pattern = Array(pattern.utf8)
     let text = Array(text.utf8)
     var at = 0
     var position = 0
-    // Where to continue after the last star, if the rest does not match.
+    // Where to continue after the last `*` if the rest does not match.
     var star: (pattern: Int, text: Int)?
     while position < text.count {
       if at < pattern.count, pattern[at] == UInt8(ascii: "*") {
@@ -160,8 +160,8 @@ enum Glob {
     return at == pattern.count
   }
 
-  /// How many bytes of `text` must be inserted, removed or replaced until `pattern` matches; compares the first 500
-  /// bytes of each.
+  /// The number of bytes of `text` that must be inserted, removed or replaced until `pattern` matches; only the first
+  /// 500 bytes of each are compared.
   static func distance(_ pattern: String, _ text: String) -> Int {
     let pattern = Array(pattern.utf8.prefix(500))
     let text = Array(text.utf8.prefix(500))

@@ -43,7 +43,7 @@ extension PipelineTestReader {
     container.labels = texts(node["labels"], "'labels'")
     if let starts = node["starts"] { container.starts = duration(starts, "'starts'") ?? .zero }
     if let ends = node["ends"] { container.ends = duration(ends, "'ends'") }
-    // A line without a time comes with the one before it.
+    // A line without a time has the time of the previous one.
     var at = container.starts
     for item in node["lines"]?.items ?? [] {
       guard let line = line(item, at) else { return nil }

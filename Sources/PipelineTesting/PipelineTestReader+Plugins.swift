@@ -52,7 +52,7 @@ extension PipelineTestReader {
       ? nil : PluginStub(component: name, event: pattern, answers: answers, location: node.location)
   }
 
-  /// `{ event: X }`, or `{ events: [X, Y] }`, with `finish: true` where the output completes behind them.
+  /// Reads `{ event: X }` or `{ events: [X, Y] }`, with `finish: true` if the output completes afterwards.
   private mutating func pluginReply(_ node: YAMLNode) -> PluginReply? {
     guard let entries = node.entries, check(keys: entries, ["event", "events", "finish"], "'reply'"),
       node["event"] == nil || node["events"] == nil,

@@ -144,7 +144,7 @@ extension PipelineTestReader {
     return response
   }
 
-  /// The body that `json` or `text` gives.
+  /// The body given by `json` or `text`.
   private mutating func body(_ node: YAMLNode) -> [UInt8] {
     guard let json = node["json"] else { return node["text"].map { Array((text($0, "'text'") ?? "").utf8) } ?? [] }
     if let text = node["text"] { report(.testStep, "a reply has 'json' or 'text', not both", text.location) }
@@ -244,7 +244,7 @@ extension PipelineTestReader {
     return answers.isEmpty ? nil : DatabaseStub(query: pattern, answers: answers, location: node.location)
   }
 
-  /// Rows as mappings from column to value; a list or mapping is stored as JSON.
+  /// Reads rows as mappings from column to value; a list or mapping is stored as JSON.
   private mutating func rows(_ node: YAMLNode) -> DatabaseRows? {
     guard let entries = node.entries, check(keys: entries, ["rows"], "'reply'"), let items = node["rows"]?.items else {
       report(

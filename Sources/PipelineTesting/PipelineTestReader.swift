@@ -2,14 +2,14 @@ import PipelineCore
 
 /// Parses the tests of a pipeline file, and reports their errors with locations.
 package struct PipelineTestReader {
-  /// The tested pipeline.
+  /// The pipeline under test.
   private(set) var plan: Plan
   private let compile: Compile
   var diagnostics = Diagnostics()
   /// The test's `tick`.
   var tick = TimeSpan.milliseconds(1)
 
-  /// Compiles the pipeline with these values in place of the environment's.
+  /// Compiles the pipeline with these values instead of those of the environment.
   package typealias Compile = (_ environment: [String: String], _ diagnostics: inout Diagnostics) -> Plan?
 
   init(_ plan: Plan, _ compile: @escaping Compile) {
@@ -17,7 +17,7 @@ package struct PipelineTestReader {
     self.compile = compile
   }
 
-  /// Reports every error; the tests must not be run after one.
+  /// Reports every error; after an error the tests must not be run.
   package static func read(
     _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics, compile: @escaping Compile
   ) -> [PipelineTest] {
@@ -97,7 +97,7 @@ package struct PipelineTestReader {
     return seconds.partialValue &+ Int64(time.nanoseconds)
   }
 
-  /// The pipeline with the test's values; nil after an error, or if there are none.
+  /// The plan with the test's values; nil after an error, or if there are no values.
   private mutating func environment(_ node: YAMLNode) -> Plan? {
     guard let entries = node.entries else {
       report(
@@ -111,7 +111,7 @@ package struct PipelineTestReader {
     }
     var found = Diagnostics()
     let own = compile(variables, &found)
-    // Errors of the pipeline itself have already been reported.
+    // Errors of the pipeline itself have been reported already.
     for diagnostic in found.all where diagnostic.severity == .error {
       var diagnostic = diagnostic
       diagnostic.notes.append(.init("with the values of this test", at: node.location))
@@ -436,7 +436,7 @@ package struct PipelineTestReader {
     }
   }
 
-  /// Only `true` has an effect; `false` is like leaving it out.
+  /// Only `true` has an effect; `false` is the same as leaving the key out.
   mutating func flag(_ node: YAMLNode, _ what: String) -> Bool {
     switch node.decodeBool(what) {
     case .success(let flag): return flag

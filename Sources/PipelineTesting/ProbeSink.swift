@@ -9,13 +9,13 @@ package struct ProbeSink: SinkComponent {
       case next(OwnedValue)
       case complete
       case fail(SignalFailure)
-      /// A watched signal starts, or is cancelled.
+      /// A watched signal starts. `cancel`: it is cancelled.
       case subscribe
       case cancel
     }
-    /// Subscriptions and cancellations are not the pipeline's.
+    /// Whether to ignore subscriptions and cancellations, because the pipeline did not cause them.
     var ignoresMarks = false
-    /// The number of recorded starts and cancellations.
+    /// The number of starts and cancellations recorded.
     private(set) var marks = 0
     package private(set) var moments: [(at: Instant, moment: Moment)] = []
     package init() {}
@@ -29,9 +29,9 @@ package struct ProbeSink: SinkComponent {
   }
 
   let recording: Recording
-  /// A sink that also runs, such as one with stubbed requests.
+  /// A sink to run as well, such as one whose requests are stubbed.
   var running: (any SinkComponent)?
-  /// Events that it cannot write are rejected.
+  /// Events that this encoder cannot write are rejected.
   package var encoding: EncodeParameter?
   package var sentValue: MappingParameter?
 
@@ -74,7 +74,7 @@ package struct ProbeSink: SinkComponent {
       if let failure = encode(value) { reject(event, because: failure) } else { delivered() }
     }
 
-    /// Encodes each event as the first of an output, so that a restart makes no difference.
+    /// Encodes each event as if it were the first of an output, so that a restart makes no difference.
     private func encode(_ value: Value) -> EncodingFailure? {
       guard let encoder else { return nil }
       defer { scratch.clear() }
@@ -104,7 +104,7 @@ package struct ProbeSink: SinkComponent {
     }
   }
 
-  /// Records a signal, as an observer.
+  /// Records a signal's events as an observer.
   package static func tap(_ recording: Recording, _ executor: Executor) -> EdgeObserver {
     Watcher(recording, executor)
   }

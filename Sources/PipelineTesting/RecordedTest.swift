@@ -1,15 +1,16 @@
 import PipelineCore
 
-/// A test of a pipeline that is made from the events on its edges while it ran: the inputs of its sources, the answers to the requests of its
-/// inner sources, and the events of one signal or sink, which the test expects.
+/// A test of a pipeline, generated from the events that passed its edges while it ran: the inputs of its sources, the
+/// answers to the requests of its inner sources, and the events of one signal or sink, which the test expects.
 ///
-/// Times are rounded to milliseconds. The expected times are those of virtual time: a running pipeline is always a little late. So the
-/// test is run, and matches if the same events come in the same order, each at most ``tolerance`` from its recorded time.
+/// Times are rounded to milliseconds. The expected times are those of virtual time, because a running pipeline is
+/// always slightly late. So the generated test is run, and matches if the same events come in the same order, each
+/// within ``tolerance`` of its recorded time.
 package struct RecordedTest: Sendable {
-  /// An event, or an end, that passed an edge.
+  /// An event, or an end, that was seen on an edge.
   package struct Sighting: Sendable {
     package var edge: EdgeID
-    /// On the monotonic clock.
+    /// The time on the monotonic clock.
     package var nanoseconds: Int64
     package var moment: SignalHistory.Moment
 
@@ -20,7 +21,7 @@ package struct RecordedTest: Sendable {
     }
   }
 
-  /// The test made from a recording.
+  /// The test that was generated from a recording.
   package struct Outcome: Sendable {
     /// A `tests:` block for the pipeline file.
     package var text: String
@@ -28,21 +29,21 @@ package struct RecordedTest: Sendable {
     package var problem: String?
   }
 
-  /// Why there is no test.
+  /// Why no test can be generated.
   package struct Refusal: Error, Sendable {
     package var message: String
     package init(message: String) { self.message = message }
   }
 
   package static let tolerance = TimeSpan.milliseconds(100)
-  /// The largest number of events of a readable test.
+  /// The maximum number of events; a test with more would not be readable.
   package static let mostEvents = 400
-  /// The longest recording: trying a test out takes time for each timer of that span.
+  /// The maximum length of a recording: running the test takes time for each timer in that span.
   package static let longest = TimeSpan.seconds(3600)
-  /// The limit of turns of one try.
+  /// The maximum number of turns of one run.
   private static let mostTurns = 2_000_000
 
-  /// Longer ones are broken up.
+  /// Longer lines are split.
   private static let longestLine = 110
 
   private let plan: Plan
@@ -55,10 +56,11 @@ package struct RecordedTest: Sendable {
   private let end: TimeSpan
 
   /// - Parameters:
-  ///   - step: The selected step: the test expects the events of the signal or sink that contains it.
-  ///   - end: When the recording ended, on the same clock as the sightings. Any number: what lies further apart than ``longest`` is refused.
-  ///   - sightings: In the order in which they were seen, of the edges `sources(of:)`, `signalEdges(of:)` and the inputs of steps with inner
-  ///     signals.
+  ///   - step: The selected step. The test expects the events of the signal or sink that contains it.
+  ///   - end: When the recording ended, on the clock of the sightings. May be any number: a span longer than
+  /// ``longest`` is refused.
+  ///   - sightings: In the order in which they were seen, on the edges `sources(of:)` and `signalEdges(of:)`, and on
+  /// the inputs of steps with inner signals.
   package init(
     _ plan: Plan, step: StepID, name: String, end: Int64, _ sightings: [Sighting]
   ) throws(Refusal) {
@@ -105,13 +107,13 @@ package struct RecordedTest: Sendable {
     }
   }
 
-  /// The answers to the requests: each event of the step with the inner signal makes a request, and the events of the inner source before the
-  /// next of them are its answer; nil: there was none.
+  /// The answers to the requests. Each event of the step with the inner signal makes a request; the events of the inner
+  /// source before the next request are its answer; nil if there were none.
   private static func answers(
     _ plan: Plan, _ edge: EdgeID, _ source: StepID, _ replies: [SignalHistory.Entry],
     _ entries: (EdgeID) -> [SignalHistory.Entry]
   ) -> [(at: TimeSpan, value: TestValue?)] {
-    // Along the inner signal to the step that runs it.
+    // Follows the inner signal to the step that runs it.
     var end = plan.edges[edge.number]
     var hops = 0
     while case .step(let step) = end.to, end.input != nil, hops < plan.edges.count,
@@ -132,7 +134,7 @@ package struct RecordedTest: Sendable {
     }
   }
 
-  /// The test, tried out.
+  /// The test, after it has been run.
   package func make() -> Outcome {
     var entries = expected
     for isLast in [false, true] {
@@ -163,7 +165,7 @@ package struct RecordedTest: Sendable {
   }
 
   private func isAsSeen(_ actual: [SignalHistory.Entry]) -> Bool {
-    // Errors are compared as such; their messages may name what differs from run to run.
+    // Only the presence of an error is compared; its message may differ from run to run.
     actual.count == expected.count
       && zip(actual, expected).allSatisfy { now, seen in
         guard max(now.at - seen.at, seen.at - now.at) <= Self.tolerance else { return false }
@@ -177,7 +179,7 @@ package struct RecordedTest: Sendable {
       return nil
     }
     let node = Interpolation.noEnvironment.apply(to: root, into: &diagnostics)
-    // There is nothing but the test, which is all that matters here.
+    // The text contains only the test, so other diagnostics do not matter.
     var ignored = Diagnostics()
     let file = PipelineFileParser.parse(node, into: &ignored)
     let tests = PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { _, _ in nil }
@@ -206,7 +208,7 @@ package struct RecordedTest: Sendable {
     }
   }
 
-  /// Marbles where there are letters enough, else a list.
+  /// Writes marbles if there are enough letters, otherwise a list.
   private static func write(_ entries: [SignalHistory.Entry]) -> String {
     if entries.isEmpty { return "[]" }
     var names = MarbleNames([])

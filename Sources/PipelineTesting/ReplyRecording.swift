@@ -1,17 +1,17 @@
 import PipelineCore
 import Synchronization
 
-/// The simulated clients of an HTTP server's input, and the answers they receive: from the pipeline, and from the
-/// server, which decides by the same rules as a listening one.
+/// The simulated clients of an HTTP server's input, and the answers that they receive: from the pipeline, or from the
+/// server, which follows the same rules as a listening one.
 ///
 /// Each event is a request on a connection of its own, which is closed after the answer. Parts of the request that an
-/// event does not give have valid defaults.
+/// event leaves out have valid defaults.
 final class ReplyRecording: Sendable {
   private struct State {
     var answers: [(at: Instant, value: TestValue)] = []
-    /// The waiting clients in the order of their requests, which is that of their deadlines.
+    /// The waiting clients in the order of their requests, which is also that of their deadlines.
     var waiting: [(client: Int, number: Int, deadline: Instant)] = []
-    /// Requests that find the source closed, in order of time.
+    /// Requests that find the source closed, in the order of their times.
     var late: [(number: Int, at: Instant)] = []
     var clients = 0
 
@@ -19,7 +19,7 @@ final class ReplyRecording: Sendable {
       answers.append((instant, ReplyRecording.value(number, answer.status, answer.headers, answer.body)))
     }
 
-    /// Records the server's own answers that are due at `now`.
+    /// Records the answers of the server itself that are due at `now`.
     mutating func catchUp(_ now: Instant) {
       while true {
         let deadline = waiting.first?.deadline ?? .distantFuture
@@ -44,7 +44,7 @@ final class ReplyRecording: Sendable {
     self.rules = rules
   }
 
-  /// The answers in order.
+  /// The answers, in order.
   var history: SignalHistory {
     current {
       SignalHistory($0.answers.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
@@ -53,7 +53,7 @@ final class ReplyRecording: Sendable {
 
   var count: Int { current(\.answers.count) }
 
-  /// When the server itself answers a waiting request; nil: none waits, or it waits for ever.
+  /// When the server itself answers a waiting request; nil if none waits, or the wait has no limit.
   var nextDeadline: Instant? {
     current { $0.waiting.first.flatMap { $0.deadline == .distantFuture ? nil : $0.deadline } }
   }
@@ -65,8 +65,8 @@ final class ReplyRecording: Sendable {
     }
   }
 
-  /// The request with that number, from 1, arrives now. Returns the target for the pipeline's answer; nil: the server
-  /// has answered by itself, and the pipeline does not receive the request.
+  /// The request with that number, counted from 1, arrives now. Returns the target for the pipeline's answer; nil if
+  /// the server itself has answered, so that the pipeline does not receive the request.
   func ask(_ number: Int, _ event: TestValue) -> (any ReplyTarget)? {
     let now = time.now
     let refusal = refusal(of: event)
@@ -82,12 +82,12 @@ final class ReplyRecording: Sendable {
     return client.map { Client(self, $0) }
   }
 
-  /// Checks in the order of the server.
+  /// Makes the checks in the order in which the server makes them.
   private func refusal(of event: TestValue) -> ServerAnswer? {
     guard rules.sendsRequests else { return nil }
     let path = event["path"]?.text ?? rules.path ?? ""
     let method = event["method"]?.text ?? rules.methods?.first ?? ""
-    // A body that is too large is refused also where nobody would take it.
+    // A body that is too large is refused even if nobody would have received it.
     var tooLarge: ServerAnswer?
     if case .text(let body)? = event["body"] { tooLarge = rules.refusal(ofBytes: body.count) }
     if let answer = rules.refusal(ofPath: path[...], method: method) { return tooLarge ?? answer }
@@ -99,10 +99,10 @@ final class ReplyRecording: Sendable {
     return tooLarge
   }
 
-  /// The source was closed before these requests.
+  /// Records that the source was closed before these requests.
   func closed(before requests: [(number: Int, at: Instant)]) { current { $0.late = requests } }
 
-  /// The source starts, perhaps again: the requests reach it.
+  /// Records that the source has started, perhaps again, so that the requests reach it.
   func opened() { current { $0.late = [] } }
 
   private func answer(
@@ -136,7 +136,7 @@ final class ReplyRecording: Sendable {
     }
   }
 
-  /// `{ request, status, headers?, body? }`, header names in lower case.
+  /// `{ request, status, headers?, body? }`, with header names in lower case.
   private static func value(
     _ number: Int, _ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]
   ) -> TestValue {
@@ -155,7 +155,7 @@ final class ReplyRecording: Sendable {
 }
 
 extension TestValue {
-  /// A body as JSON if it is valid, otherwise as text.
+  /// A body as JSON if it is valid JSON, otherwise as text.
   init(body: [UInt8]) {
     self = body.withUnsafeBytes { bytes in
       let arena = Arena()

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// A source that sends a script on the executor's time.
+/// A source that plays a script on the executor's time.
 package struct ScriptedSource: SourceComponent {
   /// One entry of a script.
   package enum Moment: Sendable {
@@ -11,10 +11,10 @@ package struct ScriptedSource: SourceComponent {
 
   /// The moments in order of time, relative to the subscription.
   package var script: [(at: TimeSpan, moment: Moment)] = []
-  /// The indexes of moments that share a turn with the moment before, at the same instant. They must make no
-  /// difference; tests of that cut scripts in many ways.
+  /// The indexes of moments that share a turn with the previous moment, at the same instant. Sharing must make no
+  /// difference, which tests check by joining moments in many ways.
   package var joined: Set<Int> = []
-  /// Sends the events as requests and receives the answers; nil: no clients.
+  /// If set, sends the events as requests and receives the answers; nil: there are no clients.
   var clients: ReplyRecording?
 
   package init() {}
@@ -35,9 +35,9 @@ package struct ScriptedSource: SourceComponent {
     private let joined: Set<Int>
     private let clients: ReplyRecording?
     private var wakes: [Wake] = []
-    /// The time of the start; nil after a restart, which no client outlives.
+    /// The time of the start; nil after a restart, because no client survives one.
     private var beginning: Instant?
-    /// The number of moments sent.
+    /// The number of moments that have been sent.
     private var performed = 0
 
     init(_ source: ScriptedSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -48,8 +48,8 @@ package struct ScriptedSource: SourceComponent {
       waitsForSteps = false
     }
 
-    /// Everything is scheduled before anything is sent, so that at one instant the script comes before the timers that
-    /// it causes.
+    /// Everything is scheduled before anything is sent, so that the moments of an instant come before timers that
+    /// earlier ones of the instant set.
     override func begin() {
       beginning = now
       clients?.opened()
@@ -65,7 +65,7 @@ package struct ScriptedSource: SourceComponent {
     }
 
     override func woke(_ token: Int) {
-      // A damaged state may contain any number.
+      // A damaged state may contain any number here.
       guard script.indices.contains(token) else { return }
       perform(token)
       var index = token + 1
@@ -94,13 +94,14 @@ package struct ScriptedSource: SourceComponent {
       }
     }
 
-    /// The event's name; nil: it is not needed. Its position is not a name, because the source that it replaces may have none.
+    /// The event's name; nil if names are not needed. Its position cannot serve as a name, because the source that it
+    /// replaces may have none.
     private func identity(of index: Int) -> EventIdentity? {
       guard case .origin(let name)? = origin.identity else { return nil }
       return .event("\(name):\(index)")
     }
 
-    /// A request: if the server answers by itself, the pipeline does not receive it.
+    /// Sends a request. If the server itself answers, the pipeline does not receive it.
     private func ask(_ clients: ReplyRecording, _ index: Int, _ value: Value) {
       guard let client = clients.ask(index + 1, TestValue(value)) else { return }
       let answer = clients.rules.answer

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// The events of a signal with their times since the start of the test: the common form of expectations and results.
+/// The events of a signal with their times since the start of the test: the form that expectations and results share.
 package struct SignalHistory: Sendable, Equatable {
   /// The kind of an event.
   package enum Moment: Sendable, Equatable {
@@ -44,8 +44,8 @@ package struct SignalHistory: Sendable, Equatable {
     }
   }
 
-  /// The history of a marble diagram. A letter stands for its value in `values`, otherwise for itself; a digit for the
-  /// number. Subscriptions and cancellations are left out.
+  /// The history of a marble diagram. A letter stands for its value in `values`, or for itself if it has none; a digit
+  /// stands for the number. Subscriptions and cancellations are left out.
   package init(_ marbles: Marbles, values: [String: TestValue] = [:], error: String = "error") {
     entries = marbles.entries.compactMap { entry in
       switch entry.moment {
@@ -64,7 +64,7 @@ package struct SignalHistory: Sendable, Equatable {
   /// The history as a script for ``ScriptedSource``.
   package var script: [(at: TimeSpan, moment: ScriptedSource.Moment)] { script(of: .dyn) }
 
-  /// The same as a source of this type sends it: with times where it has them.
+  /// The script as a source of this type sends it: texts become times where the type says so.
   package func script(of type: ExpressionType) -> [(at: TimeSpan, moment: ScriptedSource.Moment)] {
     entries.compactMap { entry in
       switch entry.moment {
@@ -76,7 +76,7 @@ package struct SignalHistory: Sendable, Equatable {
     }
   }
 
-  /// The index of the first difference, or nil. Error messages are not compared.
+  /// The index of the first difference; nil if there is none. Error messages are not compared.
   package func firstDifference(from other: SignalHistory) -> Int? {
     let count = min(entries.count, other.entries.count)
     for index in 0..<count where !entries[index].matches(other.entries[index]) { return index }

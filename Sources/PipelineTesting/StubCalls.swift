@@ -4,9 +4,9 @@ import PipelineCore
 protocol StubbedCall: Sendable, Equatable {
   associatedtype Reply: Sendable
   associatedtype Failure: Error, Sendable
-  /// How long the caller waits.
+  /// The time limit of the call.
   var timeout: TimeSpan { get }
-  /// The failure that the caller receives after `timeout`, or if no stub matches.
+  /// The failure that the caller receives after `timeout`. `noStub`: the failure if no stub matches.
   var noAnswer: Failure { get }
   var noStub: Failure { get }
 }
@@ -22,7 +22,7 @@ package struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
       /// No answer: the call times out.
       case silence
     }
-    /// The delay after the call.
+    /// The time from the call to the answer.
     package var after = TimeSpan.zero
     package var what: What
 
@@ -35,7 +35,7 @@ package struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
 
 /// Answers calls from a list, on the executor's time.
 ///
-/// Everything happens on the pipeline thread.
+/// Must be used on the pipeline thread.
 final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
   var timerKind: TimerKind { .output }
   typealias Outcome = Result<Call.Reply, Call.Failure>
@@ -45,11 +45,11 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
   struct Exchange {
     var at: Instant
     var call: Call
-    /// The index of the answering stub; nil: none matches.
+    /// The index of the stub that answers; nil if none matches.
     var stub: Int?
   }
 
-  /// The calls that each stub answers, and its answers in turn; the last one repeats.
+  /// For each stub, the calls that it answers, and its answers in order; the last one is repeated.
   private let stubs: [(matches: (Call) -> Bool, answers: [Answer])]
   private unowned var executor: Executor
   private var served: [Int]
@@ -57,10 +57,10 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
   private(set) var exchanges: [Exchange] = []
   private var pending: [Int: Pending] = [:]
   private var next = 0
-  /// Calls that were under way when the pipeline's state was saved; the restored pipeline makes them again.
+  /// Calls that had no answer when the pipeline's state was saved; the restored pipeline repeats them.
   private var orphans: [Pending] = []
   private var isDetached = false
-  /// An answer is on its way into the pipeline.
+  /// Whether an answer is on its way into the pipeline.
   private(set) var isAnswering = false
 
   private final class Pending: Cancellable, @unchecked Sendable {
@@ -97,7 +97,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     served = Array(repeating: 0, count: stubs.count)
   }
 
-  /// The number of calls without an answer.
+  /// The number of calls that have no answer yet.
   var underWay: Int { pending.count }
 
   func make(_ call: Call, _ completion: @escaping @Sendable (Outcome) -> Void) -> any Cancellable {
@@ -109,7 +109,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     return wait(call, until: executor.now + after, outcome, completion)
   }
 
-  /// Answers at once, whatever the stub says of the time.
+  /// Answers at once, ignoring the delay that the stub specifies.
   func answer(_ call: Call) -> Outcome { serve(call).outcome }
 
   private func serve(_ call: Call) -> (after: TimeSpan, outcome: Outcome) {
@@ -149,28 +149,28 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
 
   // MARK: Restarts
 
-  /// The pipeline's state was saved: calls cancelled from now on will be made again.
+  /// Must be called when the pipeline's state was saved: calls that are cancelled from then on will be repeated.
   func detach() { isDetached = true }
 
-  /// The pipeline continues here. Calls are answered at their original times.
+  /// Continues with the restored pipeline's executor. Calls are answered at their original times.
   func attach(_ executor: Executor) {
     self.executor = executor
     orphans.sort { $0.token < $1.token }
     isDetached = false
   }
 
-  /// All repeated calls have been made.
+  /// Must be called when all repeated calls have been made.
   func forgetOrphans() { orphans = [] }
 
   func woke(_ token: Int) {
     guard let answered = pending.removeValue(forKey: token) else { return }
     isAnswering = true
-    // After the work that the completion posts.
+    // Reset after the work that the completion posts.
     defer { executor.post { [weak self] in self?.isAnswering = false } }
     answered.completion(answered.outcome)
   }
 
-  /// Drops all calls without an answer.
+  /// Drops all calls that have no answer yet.
   func stop() {
     for waiting in pending.values { executor.cancel(waiting.wake) }
     pending = [:]

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Stands for databases: answers from a list, on the executor's time.
+/// Replaces databases: answers queries from a list, on the executor's time.
 final class StubDatabases: DatabaseReader {
   let calls: StubCalls<DatabaseQuery>
 
@@ -20,12 +20,12 @@ extension DatabaseQuery: StubbedCall {
   var noAnswer: DatabaseFailure { DatabaseFailure(.timeout, "the query had not ended after \(timeout)") }
   var noStub: DatabaseFailure { DatabaseFailure(.refused, "the query has no stub in this test") }
 
-  /// On one line, as stubs compare it, and for messages.
+  /// The statement on one line, for comparison with stubs and for messages.
   var line: String { sql.split(whereSeparator: \.isWhitespace).joined(separator: " ") }
 }
 
 extension DatabaseRows {
-  /// The rows as that query would get them: with its key.
+  /// The rows as the query would receive them, with its key.
   fileprivate func answering(_ query: DatabaseQuery) -> Result<DatabaseRows, DatabaseFailure> {
     guard !query.key.isEmpty, !rows.isEmpty else { return .success(self) }
     let places = query.key.map { columns.firstIndex(of: $0) }
@@ -40,9 +40,9 @@ extension DatabaseRows {
 
 /// The stubbed rows of queries.
 struct DatabaseStub: Sendable {
-  /// The statement on one line; `*` stands for any bytes.
+  /// The statement on one line; `*` matches any bytes.
   var query: String
-  /// In turn, at least one; the last one repeats.
+  /// The answers in order, at least one; the last one is repeated.
   var answers: [Stub<DatabaseRows, DatabaseFailure>.Answer]
   var location: SourceLocation?
 

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Docker in a test: its containers with their lines, and its events. Times count from the start of the test.
+/// A simulated Docker for a test: containers with their lines, and events. Times count from the start of the test.
 struct DockerStub: Sendable {
   struct Line: Sendable {
     var at: TimeSpan
@@ -14,7 +14,7 @@ struct DockerStub: Sendable {
     var image = ""
     var labels: [(name: String, value: String)] = []
     var starts = TimeSpan.zero
-    /// Nil: it runs on.
+    /// Nil: the container keeps running.
     var ends: TimeSpan?
     var lines: [Line] = []
   }
@@ -30,20 +30,20 @@ struct DockerStub: Sendable {
   var containers: [Container] = []
   var events: [Event] = []
 
-  /// The last instant that it mentions.
+  /// The last instant that the stub mentions.
   var horizon: TimeSpan {
     let times = containers.flatMap { [$0.starts, $0.ends ?? .zero] + $0.lines.map(\.at) } + events.map(\.at)
     return times.max() ?? .zero
   }
 }
 
-/// Answers the requests of the source `docker`, as Docker's API does, on the executor's time.
+/// Answers the requests of the source `docker` as Docker's API does, on the executor's time.
 ///
 /// It has no state: a restarted pipeline repeats its requests, with its position in `since`.
 final class StubDocker: @unchecked Sendable {
   private let stub: DockerStub
   private(set) var executor: Executor
-  /// An answer is on its way into the pipeline.
+  /// Whether an answer is on its way into the pipeline.
   private(set) var isAnswering = false
 
   init(_ stub: DockerStub, _ executor: Executor) {
@@ -51,7 +51,7 @@ final class StubDocker: @unchecked Sendable {
     self.executor = executor
   }
 
-  /// The pipeline continues here.
+  /// Continues with the restored pipeline's executor.
   func attach(_ executor: Executor) { self.executor = executor }
 
   // MARK: Requests
@@ -100,11 +100,11 @@ final class StubDocker: @unchecked Sendable {
     return HTTPResponse(status: 200, body: Array(text.utf8))
   }
 
-  /// The events that are or will be, in the order of their times.
+  /// Past and future events, in the order of their times.
   private func events(_ query: String, _ since: Int64) -> [(at: Instant, text: String)] {
     var found: [(at: TimeSpan, text: String)]
     if query.contains("%22start%22") {
-      // Beside the logs, the source requests containers that start later.
+      // When it reads logs, the source also requests the starts of later containers.
       found = stub.containers.filter { $0.starts > now && Self.hasLabels($0.labels, query) }.map { container in
         let event = DockerStub.Event(at: container.starts, type: "container", action: "start", id: container.id)
         return (event.at, text(event))
@@ -122,7 +122,7 @@ final class StubDocker: @unchecked Sendable {
       #"{"Type":\#(Self.quoted(event.type)),"Action":\#(Self.quoted(event.action)),"Actor":\#(actor),"timeNano":\#(wallTime(event.at))}"#
   }
 
-  /// A frame of a stream with a line, as Docker writes it for a container without a terminal.
+  /// A stream frame with one line, as Docker writes it for a container without a terminal.
   private func frame(_ line: DockerStub.Line) -> [UInt8] {
     let time = wallTime(line.at)
     let rest = String(time % 1_000_000_000)
@@ -142,15 +142,15 @@ final class StubDocker: @unchecked Sendable {
   private func instant(_ at: TimeSpan) -> Instant { Instant(nanoseconds: at.nanoseconds) }
   private func wallTime(_ at: TimeSpan) -> Int64 { executor.wallTime &+ at.nanoseconds &- executor.now.nanoseconds }
 
-  /// The parts of the path, and the query.
+  /// Splits a URL into the parts of its path, and its query.
   private static func parts(_ url: String) -> (path: [String], query: String) {
     let pieces = url.split(separator: "?", maxSplits: 1).map(String.init)
-    // http://docker/containers/...
+    // The host is a placeholder: http://docker/containers/...
     let path = (pieces.first ?? "").split(separator: "/").dropFirst(2).map(String.init)
     return (path, pieces.count > 1 ? pieces[1] : "")
   }
 
-  /// `since=1700000000.000000001` in nanoseconds.
+  /// Reads `since=1700000000.000000001` as nanoseconds.
   private static func since(_ query: String) -> Int64 {
     for pair in query.split(separator: "&") where pair.hasPrefix("since=") {
       let parts = pair.dropFirst("since=".count).split(separator: ".")
@@ -160,7 +160,7 @@ final class StubDocker: @unchecked Sendable {
     return 0
   }
 
-  /// Whether a container has the labels that a query asks for, `NAME` or `NAME=VALUE`.
+  /// Whether a container has the labels that a query requires, `NAME` or `NAME=VALUE`.
   private static func hasLabels(_ labels: [(name: String, value: String)], _ query: String) -> Bool {
     guard let start = query.firstRange(of: "%22label%22%3A%5B") else { return true }
     let list = query[start.upperBound...]
@@ -188,12 +188,12 @@ final class StubDocker: @unchecked Sendable {
 
   // MARK: Answers
 
-  /// Gives the parts of an answer at their times.
+  /// Delivers the parts of an answer at their times.
   private final class Answer: HTTPStream, TimerTarget, @unchecked Sendable {
     var timerKind: TimerKind { .output }
     private let docker: StubDocker
     private let executor: Executor
-    /// The next one is the last.
+    /// The remaining parts in reverse order: the next one is the last.
     private var parts: [(at: Instant, part: HTTPStreamPart)]
     private let receive: @Sendable (HTTPStreamPart) -> Void
     private var wake = Wake.none
@@ -218,7 +218,7 @@ final class StubDocker: @unchecked Sendable {
       guard let next = parts.popLast() else { return }
       docker.isAnswering = true
       receive(next.part)
-      // After the work that the receiver posts.
+      // Reset after the work that the receiver posts.
       executor.post { [docker] in docker.isAnswering = false }
       schedule()
     }
@@ -233,7 +233,7 @@ final class StubDocker: @unchecked Sendable {
   }
 }
 
-/// Answers requests to Docker's socket by one stub, and all others by another.
+/// Answers requests to Docker's socket with one stub, and all others with another.
 final class StubClients: HTTPClient {
   private let requests: StubHTTPClient
   private let docker: StubDocker

@@ -21,7 +21,7 @@ extension HTTPRequest: StubbedCall {
 }
 
 extension StubCalls.Exchange where Call == HTTPRequest {
-  /// `{method, url, headers?, body?}`; headers that identify the client are left out.
+  /// The request as `{method, url, headers?, body?}`; headers that identify the client are left out.
   var value: TestValue {
     var members: [TestValue.Member] = [
       .init(Array("method".utf8), .text(call.method)), .init(Array("url".utf8), .text(call.shownURL)),

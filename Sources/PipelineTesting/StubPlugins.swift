@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Stands for operators of plugins: answers from a list, on the executor's time.
+/// Replaces operators of plugins: answers from a list, on the executor's time.
 final class StubPlugins: PluginStandIn {
   let calls: StubCalls<PluginCall>
   private let components: Set<String>
@@ -21,12 +21,12 @@ final class StubPlugins: PluginStandIn {
 
 extension PluginCall: StubbedCall {
   typealias Reply = PluginReply
-  /// As long as rxd waits for a plugin, if the file does not say otherwise.
+  /// The time limit of real plugins, unless the file sets another.
   var timeout: TimeSpan { .seconds(10) }
   var noAnswer: PluginRefusal { PluginRefusal("the plugin had not answered after \(timeout)") }
   var noStub: PluginRefusal { PluginRefusal("the event has no stub in this test") }
 
-  /// For messages.
+  /// The event as text, for messages.
   var line: String { String(decoding: event, as: UTF8.self) }
 }
 
@@ -34,9 +34,9 @@ extension PluginCall: StubbedCall {
 struct PluginStub: Sendable {
   /// The name of the operator.
   var component: String
-  /// The event as JSON; `*` stands for any bytes.
+  /// The event as JSON; `*` matches any bytes.
   var event: String
-  /// In turn, at least one; the last one repeats.
+  /// The answers in order, at least one; the last one is repeated.
   var answers: [Stub<PluginReply, PluginRefusal>.Answer]
   var location: SourceLocation?
 

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Stands for programs: answers from a list, on the executor's time.
+/// Replaces programs: answers from a list, on the executor's time.
 final class StubPrograms: ProgramRunner {
   let calls: StubCalls<ProgramCall>
 
@@ -17,16 +17,16 @@ extension ProgramCall: StubbedCall {
   var noAnswer: ProgramFailure { .late(after: options.timeout) }
   var noStub: ProgramFailure { ProgramFailure(.start, "has no stub in this test") }
 
-  /// The program and its arguments, as stubs compare them, and for messages.
+  /// The program and its arguments, for comparison with stubs and for messages.
   var line: String { ([program] + arguments).joined(separator: " ") }
   var shownLine: String { ([program] + shownArguments).joined(separator: " ") }
 }
 
-/// The stubbed ends of programs.
+/// The stubbed results of programs.
 struct ProgramStub: Sendable {
-  /// The program and its arguments, with a space between; `*` stands for any bytes.
+  /// The program and its arguments, separated by spaces; `*` matches any bytes.
   var command: String
-  /// In turn, at least one; the last one repeats.
+  /// The answers in order, at least one; the last one is repeated.
   var answers: [Stub<ProgramResult, ProgramFailure>.Answer]
   var location: SourceLocation?
 

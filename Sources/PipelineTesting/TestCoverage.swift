@@ -2,11 +2,11 @@ import PipelineCore
 
 /// The parts of a pipeline that its tests have reached: steps, branches, errors outputs, sinks.
 ///
-/// Counts over all tests of one file: it adds up what the graph has counted (``PipelineStatistics``), which is the graph that
-/// runs in production.
+/// Covers all tests of one file, by adding up what the graph has counted (``PipelineStatistics``); it is the same graph
+/// that runs in production.
 package final class TestCoverage {
 
-  /// A kind of points that tests can reach.
+  /// The kinds of points that tests can reach.
   package enum Category: String, Sendable, CaseIterable {
     case operators, branches, errors, sinks
   }
@@ -16,9 +16,9 @@ package final class TestCoverage {
     package var category: Category
     package var location: SourceLocation
     package var isReached: Bool
-    /// The uncovered point, a sentence without a full stop.
+    /// Why the point is not covered, as a sentence without a full stop.
     package var message: String
-    /// Whether the message of the step itself already implies it.
+    /// Whether the message of the step itself already implies this one.
     package var isImplied = false
   }
 
@@ -31,14 +31,14 @@ package final class TestCoverage {
     edges = plan.edges.map { PipelineStatistics.Edge($0) }
   }
 
-  /// Adds the counts of `execution`, which ran the plan, or the plan with other values of the environment.
+  /// Adds the counts of `execution`, which must have run the plan, perhaps with other values of the environment.
   func add(_ execution: Execution) {
     let counted = execution.statistics.edges
     guard counted.map(\.plan) == edges.map(\.plan) else { return }
     for index in edges.indices { edges[index].add(counted[index]) }
   }
 
-  /// The sum of the counts of the edges that fulfil a condition.
+  /// The sum of the counts of the edges that satisfy a condition.
   private func count(
     _ number: (PipelineStatistics.Edge) -> UInt64 = \.events, where isMeant: (EdgePlan) -> Bool
   ) -> UInt64 {
@@ -121,7 +121,7 @@ package final class TestCoverage {
       }
   }
 
-  /// Everything in a plan that tests can reach.
+  /// Collects everything in a plan that tests can reach.
   private struct Walk {
     let plan: Plan
     /// The components by step number.
@@ -136,7 +136,7 @@ package final class TestCoverage {
         components[signal.step.number] = component
         for inner in component.innerPlans { visit(inner) }
       case .node(let component, _, let inputs):
-        // The outputs of a command are not steps, nor is the node that holds it.
+        // The outputs of a command are not steps, nor is the node that keeps the command alive.
         if CoveredBranches.isStep(component) { components[signal.step.number] = component }
         for input in inputs { visit(input) }
         for inner in component.innerPlans { visit(inner) }
@@ -159,7 +159,7 @@ extension TestCoverage {
       total = points.count
     }
 
-    /// In percent; 100 without points.
+    /// As a percentage; 100 if there are no points.
     package var percent: Double { total == 0 ? 100 : Double(reached) * 100 / Double(total) }
 
     package var description: String { "\(reached)/\(total)" }

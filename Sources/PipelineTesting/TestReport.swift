@@ -5,7 +5,7 @@ package struct TestReport: Sendable {
   /// A test and its result.
   package struct Case: Sendable {
     package var result: TestResult
-    /// Wall-clock time, measured by the caller: the core has no clock.
+    /// Wall-clock time, measured by the caller because the core has no clock.
     package var seconds: Double
     package init(_ result: TestResult, seconds: Double) {
       self.result = result
@@ -28,7 +28,7 @@ package struct TestReport: Sendable {
 
   package init(colors: Bool = false) { self.colors = colors }
 
-  /// Whether a test's name contains `filter`, or matches it as a pattern with `*`.
+  /// Whether a test's name contains `filter` or, if `filter` contains `*`, matches it as a pattern.
   package static func matches(_ filter: String, _ name: String) -> Bool {
     Glob.matches(filter.utf8.contains(0x2A) ? filter : "*\(filter)*", name)
   }
@@ -38,7 +38,7 @@ package struct TestReport: Sendable {
 
   // MARK: Text
 
-  /// One line for each test, and the failures.
+  /// One line for each test, followed by its failures.
   package func text(_ test: Case) -> String {
     let result = test.result
     var text = result.passed ? paint("ok    ", "32") : paint("FAILED", "31")
@@ -66,7 +66,7 @@ package struct TestReport: Sendable {
 
   // MARK: JUnit
 
-  /// The JUnit XML for build servers.
+  /// The report as JUnit XML, for build servers.
   package var junit: String {
     var text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
     let seconds = files.flatMap(\.cases).reduce(0) { $0 + $1.seconds }
@@ -102,14 +102,14 @@ package struct TestReport: Sendable {
     return text + "</testsuites>\n"
   }
 
-  /// Milliseconds, always with a decimal point.
+  /// Seconds with three decimals and always a decimal point.
   private static func fixed(_ seconds: Double) -> String {
     let thousandths = Int64(exactly: (max(0, seconds) * 1000).rounded()) ?? 0
     let rest = thousandths % 1000
     return "\(thousandths / 1000)." + (rest < 10 ? "00" : rest < 100 ? "0" : "") + "\(rest)"
   }
 
-  /// XML 1.0 has no form for most control characters, so they are left out.
+  /// XML 1.0 cannot represent most control characters, so they are left out.
   private static func escaped(_ text: String, isAttribute: Bool = true) -> String {
     var result = ""
     for scalar in text.unicodeScalars {

@@ -2,25 +2,26 @@ import PipelineCore
 
 /// Runs the tests of a pipeline in virtual time.
 ///
-/// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which stubs stand for, or Docker, where the test has a stub of it; the rest are
-/// silent: they neither send nor end. The times of an input count from the start of its source, which is 0 unless the
-/// pipeline subscribes it later.
+/// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which are
+/// stubbed, or Docker, if the test has a stub for it. All remaining sources are silent: they neither send nor end. The
+/// times of an input count from the start of its source, which is 0 unless the pipeline subscribes to it later.
 ///
-/// A test ends at `until`; otherwise when nothing more happens or, while an endless source runs (also in an inner
-/// signal), at the last instant that the test mentions, once all expectations without a time are met.
+/// A test ends at `until`. Without it, it ends when nothing more happens or, while an endless source runs (even in an
+/// inner signal), at the last instant that the test mentions, once all expectations without a time are satisfied.
 package struct TestRunner: Sendable {
   package let plan: Plan
-  /// The limit of turns of a test.
+  /// The maximum number of turns of a test.
   package var turnLimit = 20_000_000
-  /// The limit of turns after the last instant that the test mentions; then it counts as endless.
+  /// The maximum number of turns after the last instant that the test mentions; beyond it the pipeline counts as
+  /// endless.
   package var quietLimit = 100_000
-  /// Saves the state after each turn, drops everything and restores it, which must make no difference. Clients that
-  /// wait for an answer are lost at a restart, so their answers are not compared.
+  /// Whether to save the state after each turn, drop everything, and restore it, which must make no difference. Clients
+  /// that wait for an answer are lost at a restart, so their answers are not compared.
   package var restoresAfterEachTurn = false
 
   package init(_ plan: Plan) { self.plan = plan }
 
-  /// Counts what the test reaches in `coverage`, if given.
+  /// If `coverage` is given, counts in it what the test reaches.
   package func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
     TestRun(self, test, coverage).run()
   }
@@ -31,7 +32,7 @@ package struct TestResult: Sendable {
   package var name: String
   package var location: SourceLocation
   package var failures: [Failure] = []
-  /// The virtual time that has passed.
+  /// The virtual time that passed.
   package var virtualTime = TimeSpan.zero
   package var turns: UInt64 = 0
 
@@ -41,9 +42,9 @@ package struct TestResult: Sendable {
   package struct Failure: Sendable {
     /// The failure and its location.
     package var diagnostic: Diagnostic
-    /// Marbles, expected above actual, the first difference marked; lines without indentation.
+    /// Marbles, the expected ones above the actual ones, with the first difference marked; lines are not indented.
     package var picture: [String] = []
-    /// The failed expectation and the actual result; nil: another failure.
+    /// The index of the failed expectation, and the actual result in `history`; nil for any other failure.
     package var expectation: Int?
     package var history = SignalHistory()
   }
@@ -62,23 +63,23 @@ private final class TestRun {
   private let docker: StubDocker?
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
-  /// The results for each expectation.
+  /// The recordings, one for each expectation.
   private let recordings: [ProbeSink.Recording]
-  /// The answers to the events of inputs, by the index of their sources in the plan.
+  /// The answers to the events of inputs, by the index of the inputs' sources in the plan.
   private var replies: [Int: ReplyRecording] = [:]
   /// Replaced at each restart.
   private var executor: Executor
   private var execution: Execution
   private var turns: UInt64 = 0
-  /// When the pipeline was last restarted. A restart makes the source `docker` connect again, which takes turns of its own.
+  /// When the pipeline was last restarted: the source `docker` then connects again, which takes turns of its own.
   private var restartedAt: Instant?
-  /// When the pipeline ended by itself.
+  /// When the pipeline ended by itself; nil if it has not.
   private var end: TimeSpan?
 
   /// Rejected events and warnings, shown with a failure.
   private final class DeadLetters: @unchecked Sendable {
     static let limit = 3
-    /// Warnings of the log, in order, each once: an event that a condition could not decide about, and the like.
+    /// Warnings in the log, in order, each only once: for example, an event for which a condition failed.
     var warnings: [String] = []
 
     func warn(_ label: String, _ message: String) {
@@ -95,7 +96,7 @@ private final class TestRun {
       if count <= Self.limit { shown.append(Printable.cut(bytes, limit: 300)) }
     }
 
-    /// A deterministic sequence.
+    /// The next number of a deterministic sequence.
     func next() -> UInt64 {
       random &+= 0x9E37_79B9_7F4A_7C15
       var mixed = random
@@ -240,13 +241,13 @@ private final class TestRun {
     }
   }
 
-  /// Runs to the end of the test; false if the pipeline does not become quiet.
+  /// Runs to the end of the test; false if the pipeline does not come to rest.
   private func advance() -> Bool {
     let limit = runner.turnLimit
     if let until = test.until { return go(to: until, limit) }
     guard go(to: test.horizon, limit) else { return false }
     guard execution.outcome == nil else {
-      // Work under way, such as a request, was cancelled; only what is due now can still happen.
+      // Work in progress, such as a request, has been cancelled, so only what is due now can still happen.
       return go(to: test.horizon, limit) && waitForAnswers(limit)
     }
     if isComplete { return true }
@@ -256,7 +257,7 @@ private final class TestRun {
     return isComplete || waitForAnswers(limit)
   }
 
-  /// Waits for answers that only the server gives: their times are the server's, not timers of the pipeline.
+  /// Waits for answers that only the server gives: their times are not timers of the pipeline.
   private func waitForAnswers(_ limit: Int) -> Bool {
     guard !runner.restoresAfterEachTurn else { return true }
     while let deadline = replies.values.compactMap(\.nextDeadline).min() {
@@ -265,7 +266,7 @@ private final class TestRun {
     return true
   }
 
-  /// An endless source runs, and all expectations without a time are met.
+  /// Whether an endless source runs and all expectations without a time are satisfied.
   private var isComplete: Bool { hasAll && execution.hasEndlessSource }
 
   private func go(to span: TimeSpan, _ limit: Int) -> Bool {
@@ -276,7 +277,7 @@ private final class TestRun {
     guard runner.restoresAfterEachTurn else {
       return time.run(executor, until: end, turnLimit: limit, isDone: isDone)
     }
-    // The same with restarts.
+    // The same, with restarts.
     var done: UInt64 = 0
     for _ in 0..<limit {
       let before = executor.deferrals
@@ -297,9 +298,9 @@ private final class TestRun {
     return false
   }
 
-  /// Saves the state, drops everything and restores it.
+  /// Saves the state, drops everything, and restores it.
   private func restart() {
-    // Events that a sink has taken are not part of the state.
+    // Events that a sink has taken are not part of the state, so no restart is possible then.
     guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, !databases.isAnswering, !plugins.isAnswering,
       docker == nil || docker?.isAnswering == false && restartedAt != executor.now,
       let state = execution.saveState()
@@ -334,7 +335,7 @@ private final class TestRun {
     for recording in recordings { recording.ignoresMarks = false }
   }
 
-  /// Whether every expectation has as many events as expected.
+  /// Whether every expectation has received as many events as it expects.
   private var hasAll: Bool {
     for (index, expectation) in test.expectations.enumerated() {
       let count =
@@ -393,10 +394,10 @@ private final class TestRun {
     }
   }
 
-  /// A note that the pipeline failed, for events that are missing because of that.
+  /// A note that the pipeline failed, if events are missing because of that.
   private func endNote(_ history: SignalHistory) -> Diagnostic.Note? {
     guard case .failed(let failure) = execution.outcome else { return nil }
-    // The picture shows it.
+    // The picture already shows the error.
     if case .error? = history.entries.last?.moment { return nil }
     let when = end.map { " at \($0)" } ?? ""
     return .init(
@@ -451,7 +452,7 @@ private final class TestRun {
       help: nearest.map { "The nearest stub is for '\($0.event)'" })
   }
 
-  /// Adds further facts to a failure.
+  /// Adds further facts to the diagnostic of a failure.
   private func explain(_ diagnostic: inout Diagnostic) {
     for warning in deadLetters.warnings.prefix(DeadLetters.limit) { diagnostic.notes.append(.init(warning)) }
     guard deadLetters.count > 0 else { return }
@@ -462,7 +463,7 @@ private final class TestRun {
   }
 }
 
-/// Stands in for a source that reads from outside: neither sends nor ends.
+/// Replaces a source that reads from outside: it neither sends nor ends.
 struct SilentSource: SourceComponent {
   static let spec = ComponentSpec<SilentSource>("silent", summary: "Sends nothing.")
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {

@@ -1,18 +1,18 @@
 import PipelineCore
 
-/// A value as tests compare it: by content, numbers as numbers, the order of members without meaning.
+/// A value as tests compare it: by content; numbers by value; the order of members does not matter.
 ///
-/// A value without a JSON form (a timestamp, bytes) is the text that ``JSONWriter`` writes for it.
+/// A value that JSON cannot represent (a timestamp, bytes) is the text that ``JSONWriter`` writes for it.
 package indirect enum TestValue: Sendable, Hashable {
   case null
   case bool(Bool)
-  /// Every whole number in the range of Int64, whether int or double.
+  /// Every whole number within Int64, whether it was an int or a double.
   case int(Int64)
   case uint(UInt64)
   case double(Double)
   case text([UInt8])
   case list([TestValue])
-  /// Sorted by key; of equal keys the first counts.
+  /// Sorted by key; if a key is repeated, its first value counts.
   case object([Member])
 
   /// A key with its value.
@@ -40,13 +40,13 @@ package indirect enum TestValue: Sendable, Hashable {
         .sorted { $0.key.lexicographicallyPrecedes($1.key) })
   }
 
-  /// A deep copy; JSON text inside is parsed. Invalid JSON becomes a text.
+  /// A deep copy; JSON text in it is parsed, and becomes a text if it is invalid.
   package init(_ value: Value) {
     let arena = Arena()
     self = Self.read(value, JSONParser(), arena)
   }
 
-  /// A YAML node as a JSON value.
+  /// A YAML node, read as a JSON value.
   package init(_ node: YAMLNode) {
     let arena = Arena()
     self = Self.read(LiteralParameter.value(of: node, in: arena), JSONParser(), arena)
@@ -81,7 +81,7 @@ package indirect enum TestValue: Sendable, Hashable {
     }
   }
 
-  /// The value, valid until `arena` is reset.
+  /// The value; valid until `arena` is reset.
   package func value(in arena: Arena) -> Value {
     switch self {
     case .null: .null
@@ -106,7 +106,7 @@ package indirect enum TestValue: Sendable, Hashable {
 }
 
 extension TestValue: CustomStringConvertible {
-  /// Compact JSON.
+  /// The value as compact JSON.
   package var description: String {
     let arena = Arena()
     let text = OutputBuffer()

@@ -1,17 +1,17 @@
 import PipelineCore
 
-/// Gives the events of an input the types that their source declares: a file has no other form for a time than its text.
+/// Gives the events of an input the types that their source declares, because a test can write a time only as text.
 enum TypedInput {
   /// A value that the source cannot send.
   struct Problem {
-    /// The field, such as `a.b`; empty: the event itself.
+    /// The field, such as `a.b`; empty for the event itself.
     var path: String
     var type: String
     var written: String
     var help: String
   }
 
-  /// The first text that is no timestamp or duration where the source sends one.
+  /// The first text that should be a timestamp or duration according to the source's type, but is not.
   static func problem(_ value: TestValue, _ type: ExpressionType, _ path: String = "") -> Problem? {
     if case .null = value { return nil }
     func within(_ field: String) -> String { path.isEmpty ? field : "\(path).\(field)" }
@@ -47,13 +47,13 @@ enum TypedInput {
     return bytes.withUnsafeBytes { TimeText.duration($0) }
   }
 
-  /// The same with memory of its own.
+  /// The value, with memory of its own.
   static func owned(_ value: TestValue, _ type: ExpressionType) -> OwnedValue {
     let arena = Arena()
     return OwnedValue(self.value(value, type, in: arena))
   }
 
-  /// The value as a source of this type sends it, valid until `arena` is reset.
+  /// The value as a source of this type sends it; valid until `arena` is reset.
   static func value(_ value: TestValue, _ type: ExpressionType, in arena: Arena) -> Value {
     switch (type, value) {
     case (.optional(let inner), _), (.wrapper(let inner), _): return self.value(value, inner, in: arena)

@@ -39,7 +39,7 @@ enum YAMLFlowText {
       case "\\": text += "\\\\"
       case "\n": text += "\\n"
       case "\t": text += "\\t"
-      // Would be read as a variable of the environment.
+      // Otherwise it would be read as a variable of the environment.
       case "$" where scalars.first == "{" || scalars.first == "$": text += "$$"
       case _ where isHidden(scalar.value):
         let isLong = scalar.value > 0xFFFF
@@ -51,12 +51,12 @@ enum YAMLFlowText {
     return text + "\""
   }
 
-  /// Characters that the YAML reader rejects, and invisible ones.
+  /// Whether the YAML reader rejects the character, or it is invisible.
   private static func isHidden(_ value: UInt32) -> Bool {
     Printable.isHidden(value) || value == 0xFFFE || value == 0xFFFF
   }
 
-  /// The text with the quotes of `scalar`, if possible.
+  /// The text in the same quotes as `scalar`, if possible.
   static func quoted(_ text: String, like scalar: YAMLScalar) -> String {
     let bytes = Array(text.utf8)
     switch scalar.style {
@@ -67,7 +67,7 @@ enum YAMLFlowText {
     }
   }
 
-  /// Whether the marbles can be read as nothing else.
+  /// Whether the marbles, without quotes, can only be read as text.
   private static func isPlainMarbles(_ bytes: [UInt8]) -> Bool {
     guard let first = bytes.first, isLetter(first) || first == 0x2D, bytes.contains(where: isLetter) else {
       return false
