@@ -179,7 +179,7 @@ final class ExecStream: DecodingSource {
     awaitMore()
   }
 
-  /// Starts the wait of `join` for the next line of the last event.
+  /// Sets the timer that ends the last event if no further line arrives in the time that `join` allows.
   private func awaitMore() {
     guard let join = options.join, !isClosed else { return }
     cancelWake(&joinTimer)

@@ -203,7 +203,7 @@ extension File {
 
     // MARK: Joined lines
 
-    /// Starts the wait of `join` for the next line of the file's last event.
+    /// Sets the timer that ends the file's last event if no further line arrives in the time that `join` allows.
     private func awaitMore(of input: Input) {
       guard let joining else { return }
       cancelWake(&input.timer)

@@ -49,7 +49,8 @@ package struct JoinParameter: RecordParameter {
     ]
   }
 
-  /// The conditions of fields where connections join lines: there is no wait for each key of a connection.
+  /// The conditions of fields for sources that join the lines of each connection: these have no keys, because the wait
+  /// is measured once per connection.
   static let ofConnections: [String: Applicability] = {
     let never = Applicability.never("each connection joins its own lines, which have one key")
     return ["by": never, "maxKeys": never]

@@ -185,7 +185,7 @@ package struct Stdin: SourceComponent {
       awaitMore()
     }
 
-    /// Starts the wait of `join` for the next line of the last event.
+    /// Sets the timer that ends the last event if no further line arrives in the time that `join` allows.
     private func awaitMore() {
       guard let join = joining, !isClosed else { return }
       cancelWake(&timer)

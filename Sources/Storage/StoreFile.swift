@@ -369,7 +369,7 @@ final class ReaderGate {
 
   deinit { Glibc.close(number) }
 
-  /// Identifies the open file; nil if the system does not tell.
+  /// Identifies the open file; nil if it cannot be identified.
   var place: StoreFile.Place? {
     var status = stat()
     guard fstat(number, &status) == 0 else { return nil }

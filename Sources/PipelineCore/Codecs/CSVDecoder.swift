@@ -139,7 +139,7 @@ final class CSVDecoder: EventDecoder {
     skippedFrom = nil
     firstSkipped = []
     isReported = false
-    // Without a header row, a memory that is not empty says that the skipped lines are behind the checkpoint.
+    // Without a header row, a memory that is not empty says that the skipped lines precede the checkpoint.
     if options.header != .firstRow { self.memory = memory }
     guard options.header == .firstRow else { return }
     names = nil

@@ -102,8 +102,8 @@ extension Compilation {
     }
   }
 
-  /// The commands reached through everything that the signal refers to. They count as later only behind a later
-  /// subscription: a signal that runs together with this one keeps its own commands alive.
+  /// The commands reached through everything that the signal refers to. A command counts as later only if a later
+  /// subscription leads to it: a signal that runs together with this one keeps its own commands alive.
   func commandReach(of signal: SignalPlan) -> CommandReach {
     var reach = CommandReach()
     if !file.commands.isEmpty { visit(signal, isLater: false, &reach) }

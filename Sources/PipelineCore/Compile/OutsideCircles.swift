@@ -94,7 +94,7 @@ struct OutsideCircles {
 
   func diagnostic(of circle: [Part], through start: Int) -> Diagnostic {
     let way = ways[start]
-    // It is unknown whether an expression ever gives that name, and whether a step lets an event pass.
+    // It is unknown whether an expression ever yields that path, and whether a step lets an event pass.
     let isSure = circle.allSatisfy { ways[$0.way].isSure }
     let (what, help) =
       switch way.outlet {

@@ -27,7 +27,7 @@ package struct PipelineFileParser {
     run(&diagnostics) { $0.innerSignal(node) }
   }
 
-  /// Parses a name, `NAME.output`, or a definition in place, for parameters of type signal.
+  /// Parses a name, `NAME.output`, or an inline definition, for parameters of type signal.
   package static func parseSignalInput(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> SignalInput? {

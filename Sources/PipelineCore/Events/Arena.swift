@@ -17,7 +17,7 @@ public final class Arena {
   private var kept: [AnyObject] = []
   /// Bytes allocated since the last reset, for limits and tests.
   package private(set) var allocated = 0
-  /// Set to zero whenever the arena takes more memory from the system, so that a limiter looks at it.
+  /// Set to zero whenever the arena takes more memory from the system, so that a limiter checks it.
   var attention: UnsafeMutablePointer<Int>?
 
   private static let chunkSize = 64 << 10

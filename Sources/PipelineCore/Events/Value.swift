@@ -82,7 +82,7 @@ extension Value {
 
   // MARK: Making values
 
-  /// No value, as of a missing field. It cannot be written.
+  /// No value: the result of reading a missing field. It cannot be written.
   @inline(__always) public static var absent: Value { Value(kind: .absent) }
   /// JSON's `null`.
   @inline(__always) public static var null: Value { Value(kind: .null) }
@@ -207,7 +207,7 @@ extension Value {
     pointer?.assumingMemoryBound(to: Value.self).pointee
   }
 
-  /// Whether this is no value, as of a missing field.
+  /// Whether there is no value, as for a missing field.
   @inline(__always) public var isAbsent: Bool { kind == Kind.absent.rawValue }
   /// Whether it is JSON's `null`.
   @inline(__always) public var isNull: Bool { kind == Kind.null.rawValue }

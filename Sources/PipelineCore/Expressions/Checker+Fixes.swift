@@ -109,7 +109,7 @@ extension Checker {
     return ranked.sorted { ($0.rank, $0.index) < ($1.rank, $1.index) }.map { overloads[$0.index] }
   }
 
-  /// A valid pattern in place of one that is nearly valid.
+  /// The fix for a pattern that one small change makes valid; nil if there is none.
   func patternFix(_ id: SyntaxTree.ID, _ pattern: [UInt8], _ reason: String) -> Fix? {
     guard let corrected = PatternAdvice.corrected(pattern, reason) else { return nil }
     let source = written(id)

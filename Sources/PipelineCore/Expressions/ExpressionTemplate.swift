@@ -35,7 +35,7 @@ package struct ExpressionTemplate: Sendable {
     return written.joined(separator: " + ")
   }
 
-  /// The text with its expressions in place, without the braces around them.
+  /// The text with the source of its expressions, without the braces around them.
   var withoutBraces: String {
     parts.map { part in
       switch part {

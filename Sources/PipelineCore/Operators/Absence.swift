@@ -58,7 +58,7 @@ struct Absence: OperatorComponent {
     private lazy var frame = sharedFrame()
     /// The time of the last event; before any event, of the subscription.
     private var last: Instant
-    /// Not set from the report of a silence until the next event.
+    /// Unset between the report of a silence and the next event.
     private var timer = Wake.none
 
     init(_ parameters: Absence, _ nodeContext: NodeContext, _ downstream: Downstream) {

@@ -182,7 +182,7 @@ struct RegexFault: Error {
   var offset: Int?
   var help: String?
 
-  /// For a fault that is not at the parser's position, which leaves out the offset.
+  /// A fault that is not at the parser's position; `offset` is nil if it has no position.
   init(message: String, offset: Int? = nil, help: String? = nil) {
     self.message = message
     self.offset = offset

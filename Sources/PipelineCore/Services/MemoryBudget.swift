@@ -2,8 +2,8 @@ import Synchronization
 
 /// The memory limit of queued events, for all pipelines of a process together. Each queue may hold as many bytes as the
 /// budget has left, up to its usual limit. Beyond that its senders wait, or it leaves events on the disk. The total
-/// therefore stays within the limit, however many queues there are and whichever filled first. A queue that holds more
-/// than it may must shrink before it accepts more, so the queues become similar in size. An empty queue may always
+/// therefore stays within the limit, however many queues there are and whichever filled first. A queue above its
+/// current limit must shrink before it accepts more, so the queues become similar in size. An empty queue may always
 /// accept what one turn brings. Thread-safe.
 package final class MemoryBudget: Sendable {
   package static let standard = 256 << 20
