@@ -257,7 +257,8 @@ private final class TestRun {
     return isComplete || waitForAnswers(limit)
   }
 
-  /// Waits for answers that only the server gives: their times are not timers of the pipeline.
+  /// Lets the time pass in which the server itself answers the waiting requests: those deadlines are not timers of the
+  /// pipeline.
   private func waitForAnswers(_ limit: Int) -> Bool {
     guard !runner.restoresAfterEachTurn else { return true }
     while let deadline = replies.values.compactMap(\.nextDeadline).min() {

@@ -146,7 +146,7 @@ package struct DirectorySource: SourceComponent {
     }
 
     override func dryRun() {
-      // A missing directory is waited for, except when reading once.
+      // The source waits for a missing directory, unless it reads only once.
       guard parameters.isOnce, let error = DirectoryWatcher.check(parameters.path.text) else { return }
       finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
     }

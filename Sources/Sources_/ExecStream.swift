@@ -211,7 +211,7 @@ final class ExecStream: DecodingSource {
     over()
   }
 
-  /// Handles that the program has ended and its output has been sent.
+  /// Acts on the end of the program once all its output has been sent.
   private func over() {
     guard let result, isReadToEnd, !isClosed else { return }
     cancelWake(&timer)

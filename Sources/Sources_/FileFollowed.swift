@@ -226,7 +226,7 @@ extension File {
       take(FileBlock(endAt: input.reached), isLast: true)
     }
 
-    /// Handles that the writer has switched to this file: the last events of its predecessors are ended first. Returns
+    /// Called when the writer has switched to this file: first ends the last events of the files before it. Returns
     /// what remains of the file's first block.
     private func begin(_ input: Input, with block: FileBlock) -> FileBlock {
       input.hasBegun = true

@@ -99,7 +99,7 @@ package struct JoinParameter: RecordParameter {
     return options
   }
 
-  /// As ``check(_:_:)``, but also reports a stream that is not split into lines.
+  /// Like ``check(_:_:)``, but also reports a stream that is not split into lines.
   func check(_ options: DecoderOptions, _ framing: FramingParameter, _ context: inout DecodingContext) {
     check(options, &context)
     guard framing.by != .lines else { return }

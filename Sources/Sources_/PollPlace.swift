@@ -51,7 +51,7 @@ struct PollPlace: Sendable, Equatable {
 
   mutating func add(_ page: KnownPage) { if newPages.count < Self.mostKnown { newPages.append(page) } }
 
-  /// Handles that all pages have been received.
+  /// Called when all pages have been received.
   mutating func finishPages() {
     cursor = newCursor ?? cursor
     validators = newValidators

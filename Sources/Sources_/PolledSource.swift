@@ -64,7 +64,7 @@ class PolledSource: DecodingSource {
   /// Whether another call follows the response that was just sent, without waiting for the next period.
   var hasMore: Bool { false }
 
-  /// Makes no calls for this time; a call that comes due waits.
+  /// Makes no calls for this long; a call that falls due meanwhile waits.
   final func pauseCalls(for span: TimeSpan) {
     cancelWake(&pause)
     pause = wake(after: span, Self.pauseEnds)
@@ -279,7 +279,7 @@ class PolledSource: DecodingSource {
 
   // MARK: The end
 
-  /// The current call is still waited for.
+  /// Makes no further call; `stopTimeout` limits how long the current one may still take.
   override func drain() {
     isEnding = true
     cancelWake(&timer)

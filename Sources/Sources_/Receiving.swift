@@ -81,7 +81,7 @@ final class ReceivingNode: DecodingSource {
       (maxConnections, wait) = (0, nil)
     }
     super.init(nodeContext, downstream: downstream)
-    // In other framings there are bytes between the messages.
+    // The advice about the format reads the input as one text; in other framings there are bytes between the messages.
     if case .stream(let options, _) = way, options.framing == .lines, options.decoding.unit == .stream {
       decoderOptions = options.decoding
     }

@@ -32,7 +32,8 @@ enum OpenStores {
   }
 }
 
-/// What a connection that writes to a store holds besides; released when the connection closes.
+/// The gate and the entry in `OpenStores` that a connection holds while it writes to a store; released when the
+/// connection closes.
 final class StoreHold {
   private var gate: ReaderGate?
   private let place: StoreFile.Place?

@@ -21,7 +21,7 @@ package protocol EventDecoder: AnyObject {
   func index(_ slab: Slab, offset: Int64, isPassedOn: Bool, into rows: RowBatch) -> Bool
 
   /// The input offset of a row that is incomplete and so not yet decoded; nil if there is none. A checkpoint must not
-  /// lie behind it.
+  /// lie beyond it.
   var pendingOffset: Int64? { get }
 
   /// The unchanged input from ``pendingOffset`` on, with which another decoder can start. Empty if nothing is pending;

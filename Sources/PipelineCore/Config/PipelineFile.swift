@@ -22,7 +22,7 @@ package struct PipelineFile: Sendable {
   package var tests: [TestNode] = []
   /// The grok patterns by name.
   package var patterns: [NamedNode<Located<String>>] = []
-  /// The functions of expressions, by name.
+  /// The functions that the file defines for expressions, by name.
   package var functions: [NamedNode<FunctionNode>] = []
   /// The section `functions` as written, merged with those of included files.
   var functionSection: YAMLNode?

@@ -64,7 +64,7 @@ struct Operation {
     /// The value of `a` if its kind is in the bit set `b` or can be converted to the ``Declared`` in `detail`;
     /// `literal` is the start of the failure's message.
     case argument
-    /// As `bind`, if the optional `b` has a value; `detail` 1: `c` gives an optional itself.
+    /// Like `bind`, if the optional `b` has a value; `detail` 1: `c` gives an optional itself.
     case optionalMap
     /// `b` arguments from child `a`; `c` is the call site.
     case call

@@ -55,7 +55,7 @@ struct SlotTest {
     }
   }
 
-  /// As ``run``, but only compares slots: ``Truth/failed`` where a test needs more.
+  /// Like ``run``, but only compares slots: ``Truth/failed`` where a test needs more.
   @inline(__always)
   static func compare(
     _ tests: UnsafePointer<SlotTest>, _ count: Int, last: UInt8, _ slots: UnsafePointer<Value>

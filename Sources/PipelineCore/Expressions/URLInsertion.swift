@@ -3,7 +3,7 @@ package enum URLInsertion: Sendable, Equatable {
   /// Percent-encoded, except letters, digits and `-._~`: the text can add neither a parameter to the query nor a
   /// segment to the path.
   case data
-  /// As `data`, but a `/` in the path is kept, because the file itself determines the format of the text, as with
+  /// Like `data`, but a `/` in the path is kept, because the file itself determines the format of the text, as with
   /// `formatTime`.
   case ownForm
   /// Unchanged: `urlEncode(...)`, `raw(...)` and literals in the file.

@@ -341,7 +341,7 @@ struct GroupBy: OperatorComponent {
       finishIfOver()
     }
 
-    /// Handles that the group had no event for `idle`.
+    /// Called when the group has had no event for `idle`.
     private func wasIdle(_ group: Group) {
       guard !isClosed, group.number >= 0 else { return }
       group.timer = .none
