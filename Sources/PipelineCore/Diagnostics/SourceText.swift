@@ -206,7 +206,7 @@ package struct LocatedText: Sendable, Equatable {
     let words =
       ([diagnostic.message, diagnostic.help ?? ""] + diagnostic.notes.map(\.message)
       + diagnostic.fixIts.map(\.replacement)).map { Array($0.utf8) }
-    // Messages truncate and escape quoted text, so a quoted part of a secret suffices to remove them.
+    // Messages truncate and escape what they quote, so even a short part of a secret counts as a quotation.
     let quotes = secrets.contains { secret in
       let value = text[secret]
       let size = min(value.count, 4)

@@ -323,7 +323,7 @@ struct Checker {
     return .dyn
   }
 
-  /// The name here for a name from other languages or a common habit.
+  /// What rxd calls something that other languages, or common habit, call `name`.
   private static func otherName(_ name: String, _ known: [String]) -> (ours: String, help: String)? {
     switch name {
     case "nil", "None", "none", "undefined", "Null", "NULL": return ("null", "Nothing is written null.")
