@@ -24,7 +24,7 @@ extension Compilation {
     if entries[at].kind != .command { entries[at].references += 1 }
     guard let output = name.output else {
       guard let plan = named(at, from: name.name.location) else { return nil }
-      // A cold signal stands for its text: its readers execute whatever it executes.
+      // Each reader of a cold signal runs its own copy of it, and so executes whatever the signal executes.
       if entries[at].isCold, executing.contains(name.name.value) { noteExecution(by: context.owner) }
       return SignalPlan(
         .named(at), step: plan.step, type: plan.type,

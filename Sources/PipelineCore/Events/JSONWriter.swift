@@ -110,7 +110,7 @@ package enum JSONWriter {
 
   // MARK: Values
 
-  /// The `indent` for one line with numbers in normal form.
+  /// The `indent` that writes one line and puts numbers in normal form.
   private static let numbersAnew = -2
 
   /// `indent`: the width of one level, or below zero for one line.
