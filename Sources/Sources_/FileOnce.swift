@@ -3,9 +3,8 @@ import Transport
 
 extension File {
   /// Reads files once.
-  final class Reading: DecodingSource {
+  final class Reading: BlockSource {
     private let parameters: File
-    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     /// Files that have been read completely.
     private var finished: [String] = []
     /// The files to read, in reverse order.
@@ -16,7 +15,6 @@ extension File {
     private var current: FilePosition?
     private var currentFile: FileDescriptor?
     private var place = DecodingPosition()
-    private var reader: BlockReader?
 
     /// The position up to which the files have been sent.
     private struct Place {
@@ -27,15 +25,13 @@ extension File {
       var place = DecodingPosition()
     }
     private lazy var places = PositionLedger(taken)
-    private lazy var placement = makePlacement(
-      threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
     private var fileOrigin = Origin.none
     /// When its state was saved, in nanoseconds since 1970.
     private var savedAt: Int64 = 0
 
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(nodeContext, downstream: downstream)
+      super.init(parameters.decoding, nodeContext, downstream)
     }
 
     override var readFiles: [PipelineStatistics.ReadFile] {
@@ -116,16 +112,13 @@ extension File {
         return
       }
       guard let decoder = makeDecoder(parameters.decoding) else { return }
-      var options = BlockReader.Options()
-      options.mode = .init(parameters.decoding.framing, limit: parameters.maxBytes.bytes)
-      options.maxLine = parameters.maxLine.bytes
-      options.whenTooLong = parameters.whenTooLong.policy
+      var options = BlockReader.Options(
+        parameters.decoding, limit: parameters.maxBytes, maxLine: parameters.maxLine,
+        whenTooLong: parameters.whenTooLong, execution)
       options.refusesCompressed = parameters.decoding.readsText
       options.decompresses = parameters.decompression
       let (patterns, policy) = (parameters.paths.map(\.text), policy)
       options.open = { path throws(PosixError) in try FileDescriptor.openForReading(path, foundBy: patterns, policy) }
-      if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
-      options.allBlocks = execution.services.memory.ofReaders
       let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {
@@ -209,33 +202,20 @@ extension File {
         identity: identity(start.fileName))
     }
 
-    /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
-    /// these.
-    private func take(_ pieces: ArraySlice<DecodedPiece>) {
-      if !isClosed { beginPiece() }
-      var rest = pieces
-      while !isClosed, let piece = rest.popFirst() {
-        if let file = piece.opened {
-          opened(file, piece.file)
-          place = DecodingPosition()
-          if waiting.last == file.path { waiting.removeLast() }
-        }
-        if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: fileOrigin) }
-        if let behind = piece.place { place = behind }
-        guard isBatchDone else {
-          return whenBatchIsDone { [unowned self, rest] in
-            placement.usedMore(in: restTime)
-            end(piece)
-            take(rest)
-          }
-        }
-        end(piece)
+    override func begin(_ piece: DecodedPiece) -> Origin {
+      if let file = piece.opened {
+        opened(file, piece.file)
+        place = DecodingPosition()
+        if waiting.last == file.path { waiting.removeLast() }
       }
-      endTurn(placement)
+      return fileOrigin
     }
 
-    /// Handles the end of a piece, after its rows were sent.
-    private func end(_ piece: DecodedPiece) {
+    override func took(_ piece: DecodedPiece) {
+      if let behind = piece.place { place = behind }
+    }
+
+    override func end(_ piece: DecodedPiece) {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
       guard !isClosed else { return }
       if piece.closesFile {
@@ -303,11 +283,6 @@ extension File {
 
     override func resume() {
       read(goingOn: current.map { ($0, place) })
-    }
-
-    override func stop() {
-      inputQueue.stop()
-      reader?.stop()
     }
   }
 }

@@ -49,8 +49,8 @@ struct ReceivedPiece: Sendable {
 
 /// A source that receives messages on a socket address, from streams or as datagrams.
 ///
-/// Messages cannot be received again, so those already received are sent before the end, and before a reload continues.
-final class ReceivingNode: DecodingSource {
+/// Messages cannot be received again: at the end, and before a reload continues, received ones are sent first.
+final class ReceivingNode: PieceSource<ReceivedPiece> {
   enum Way {
     case stream(StreamReceiver.Options, TLSServing.Files?)
     case datagrams(DatagramReceiver.Options)
@@ -67,7 +67,11 @@ final class ReceivingNode: DecodingSource {
   private var receiver: (any MessageReceiver)?
   /// Whether the receiver has started.
   private var receives = false
-  /// Identifies this run of the source in the names of its events.
+  /// The receiver has ended, and all that it had received is here.
+  private var isReceived = false
+  /// The origin of the piece at hand.
+  private var pieceOrigin = Origin.none
+  /// Names this run of the source in the names of its events.
   private lazy var run = freshIdentity() == nil ? "" : String(execution.services.random(), radix: 16)
   /// Whether the execution must wait until everything that was received has been sent.
   private var isPausing = false
@@ -105,7 +109,7 @@ final class ReceivingNode: DecodingSource {
     let queue = inputQueue
     let node = Weak(self)
     let hand: @Sendable ([ReceivedPiece]) -> Bool = { pieces in
-      queue.deliver { node.object?.take(pieces[...], isLast: pieces.isEmpty) }
+      queue.deliver { node.object?.received(pieces) }
     }
     do throws(SocketFailure) {
       let text: String
@@ -184,24 +188,24 @@ final class ReceivingNode: DecodingSource {
     finish(failing: SignalFailure(.source, failure.message, at: nodeContext.location))
   }
 
-  /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
-  /// these.
-  private func take(_ pieces: ArraySlice<ReceivedPiece>, isLast: Bool) {
-    var rest = pieces
-    while !isClosed, let piece = rest.popFirst() {
-      let origin = origin(of: piece)
-      if let rows = piece.rows { take(rows, origin: origin) }
-      guard isBatchDone else {
-        return whenBatchIsDone { [unowned self, rest] in
-          reject(piece, origin)
-          awaitMore(piece)
-          take(rest, isLast: isLast)
-        }
-      }
-      reject(piece, origin)
-      awaitMore(piece)
-    }
-    guard isLast else { return }
+  /// Takes pieces; none: all have been received.
+  private func received(_ pieces: [ReceivedPiece]) {
+    isReceived = pieces.isEmpty
+    take(pieces[...])
+  }
+
+  override func begin(_ piece: ReceivedPiece) -> Origin {
+    pieceOrigin = origin(of: piece)
+    return pieceOrigin
+  }
+
+  override func end(_ piece: ReceivedPiece) {
+    reject(piece)
+    awaitMore(piece)
+  }
+
+  override func tookAll() {
+    guard isReceived, !isClosed else { return }
     receiver = nil
     if isPausing { endPause() } else { finish() }
   }
@@ -218,10 +222,10 @@ final class ReceivingNode: DecodingSource {
     (receiver as? StreamReceiver)?.endEvent(of: token, at: timer.offset)
   }
 
-  private func reject(_ piece: ReceivedPiece, _ origin: Origin) {
+  private func reject(_ piece: ReceivedPiece) {
     for refused in piece.refused where !isClosed {
       refused.head.withUnsafeBytes {
-        rejectInput($0, refused.reason, origin: origin, position: refused.offset)
+        rejectInput($0, refused.reason, origin: pieceOrigin, position: refused.offset)
       }
     }
   }

@@ -80,31 +80,17 @@ package struct Stdin: SourceComponent {
   /// Whether any source reads standard input.
   private static let claimed = Mutex(false)
 
-  final class Node: DecodingSource {
+  final class Node: StreamSource {
     private let parameters: Stdin
-    private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
-    private var reader: BlockReader?
-    private lazy var placement = makePlacement(
-      threads: parameters.decoding.readsBlocksApart ? decodingThreads : 1)
     private var hasClaim = false
-    /// The decoder, if turns decode.
-    private var decoding: BlockDecoding?
-    /// Ends the incomplete last event when its wait is over.
-    private var timer = Wake.none
-    /// The state from which a decoder continues after the last event.
-    private var decodingPosition = DecodingPosition()
-    /// The number of bytes sent, for statistics; standard input cannot be read again.
-    private let sent = PositionLedger<Int64>(0)
-    /// Whether the decoder's options have changed so that it would need the start of the input.
+    /// The state of another decoder was of no use.
     private var lacksBeginning = false
-    /// Whether the execution must wait until everything that was read has been sent.
-    private var isPausing = false
     private lazy var lineOrigin = Origin(
       source: origin.source, receivedAt: executor.wallTime, reply: origin.reply, identity: freshIdentity())
 
     init(_ parameters: Stdin, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      super.init(nodeContext, downstream: downstream)
+      super.init(parameters.decoding, maxLine: parameters.maxLine, nodeContext, downstream)
     }
 
     override func begin() {
@@ -119,113 +105,43 @@ package struct Stdin: SourceComponent {
         return
       }
       guard let decoder = makeDecoder(parameters.decoding) else { return }
-      var options = BlockReader.Options()
-      options.mode = .init(parameters.decoding.framing, limit: parameters.maxBytes.bytes)
-      options.maxLine = parameters.maxLine.bytes
-      options.whenTooLong = parameters.whenTooLong.policy
-      options.refusesCompressed = parameters.decoding.readsText
-      if let bytes = execution.reading.blockBytes { options.blockBytes = bytes }
-      options.allBlocks = execution.services.memory.ofReaders
-      execution.whenBegun { [self] in if !isClosed { read(by: decoder, options) } }
+      execution.whenBegun { [self] in if !isClosed { read(by: decoder) } }
     }
 
-    /// Continues where the previous version stopped.
-    private func read(by decoder: any EventDecoder, _ options: BlockReader.Options) {
-      var options = options
+    override var streamOrigin: Origin { lineOrigin }
+
+    /// Goes on where the version before has stopped.
+    private func read(by decoder: any EventDecoder) {
+      var options = BlockReader.Options(
+        parameters.decoding, limit: parameters.maxBytes, maxLine: parameters.maxLine,
+        whenTooLong: parameters.whenTooLong, execution)
+      options.refusesCompressed = parameters.decoding.readsText
       let kept = Stdin.kept.withLock { $0.take() }
       let start = kept?.start(by: parameters.decoding) ?? KeptInput.Start(position: decodingPosition)
-      options.beginning = start.reading
-      decodingPosition = start.position
       if lacksBeginning || start.lacksBeginning { warnOfBeginning() }
-      if let rows = start.rows {
-        beginPiece()
-        take(rows, origin: lineOrigin)
-        guard !isClosed else { return }
-      }
-      let inputQueue = inputQueue
-      let node = Weak(self)
       do throws(PosixError) {
-        let reader = try BlockReader(.standardInput, options: options)
-        self.reader = reader
-        decoding = try reader.start(
-          by: decoder, decoding: parameters.decoding, knowing: decodingPosition.memory, goingOnWith: start.decoding,
-          threads: decodingThreads(for: parameters.decoding), into: inputQueue, placement: placement
-        ) { pieces in node.object?.take(pieces[...]) }
-        if joining != nil { decoding?.clock = { [weak self] in self?.now.nanoseconds ?? 0 } }
-        awaitMore()
+        try read(.standardInput, by: decoder, options, from: start)
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
     }
 
-    /// How lines are joined; nil if they are not.
-    private lazy var joining = parameters.decoding.join
-
-    override func dryRun() { _ = makeDecoder(parameters.decoding) }
-
-    override func beginPiece() { beginPiece(of: sent) { [self] in unsentOffset ?? decodingPosition.offset } }
-
-    /// Takes pieces one after another. If the rows of a piece need further turns, the next piece waits for the last of
-    /// these.
-    private func take(_ pieces: ArraySlice<DecodedPiece>) {
-      if !isClosed { beginPiece() }
-      var rest = pieces
-      while !isClosed, let piece = rest.popFirst() {
-        if let rows = piece.rows { take(rows, encoded: piece.encoded, origin: lineOrigin) }
-        guard isBatchDone else {
-          return whenBatchIsDone { [unowned self, rest] in
-            placement.usedMore(in: restTime)
-            end(piece)
-            take(rest)
-          }
-        }
-        end(piece)
-      }
-      endTurn(placement)
-      awaitMore()
-    }
-
-    /// Sets the timer that ends the last event if no further line arrives in the time that `join` allows.
-    private func awaitMore() {
-      guard let join = joining, !isClosed else { return }
-      cancelWake(&timer)
-      guard let decoding, decoding.pendingOffset != nil else { return }
-      timer = wake(after: decoding.dueAt.map { TimeSpan(nanoseconds: max(0, $0 &- now.nanoseconds)) } ?? join.wait)
-    }
-
-    override func woke(_ token: Int) {
-      timer = .none
-      guard isBatchDone else { return awaitMore() }
-      guard let (rows, place) = decoding?.endDueEvents(at: now.nanoseconds) else { return awaitMore() }
-      take([DecodedPiece(rows: rows, place: place)])
-    }
-
-    /// Handles the end of a piece, after its rows were sent.
-    private func end(_ piece: DecodedPiece) {
-      if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, lineOrigin) }
-      guard !isClosed else { return }
-      if let place = piece.place { decodingPosition = place }
-      switch piece.end {
-      case nil: break
-      case .finished: finish()
-      case .stopped where isPausing && execution.successor?.standardInput != nil:
-        if let rest = reader?.rest, let decoding = piece.decoding {
+    override func ended(_ decoding: BlockDecoding?, isStopped: Bool) {
+      if !isStopped { return finish() }
+      if isPausing, execution.successor?.standardInput != nil {
+        if let rest = reader?.rest, let decoding {
           let kept = KeptInput(rest, decoding, parameters.decoding)
           Stdin.kept.withLock { $0 = kept }
         }
-        cancelWake(&timer)
+        stopWaiting()
         endPause()
-      case .stopped:
+      } else if let decoding, let reader {
         // The input cannot be read again: its last line or document ends here.
-        if let decoding = piece.decoding, let reader {
-          take(decoding.end(reader.rest)[...])
-        } else if isPausing {
-          endPause()
-        } else {
-          finish()
-        }
-      case .failed(let error):
-        finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
+        take(decoding.end(reader.rest)[...])
+      } else if isPausing {
+        endPause()
+      } else {
+        finish()
       }
     }
 
@@ -236,15 +152,8 @@ package struct Stdin: SourceComponent {
 
     override func suspend() {
       guard let reader, !isPausing else { return }
-      isPausing = true
-      execution.hold()
+      beginPause()
       reader.stop()
-    }
-
-    private func endPause() {
-      guard isPausing else { return }
-      isPausing = false
-      execution.release()
     }
 
     override func save(_ state: inout StateWriter) {
@@ -271,11 +180,8 @@ package struct Stdin: SourceComponent {
     override func resume() { begin() }
 
     override func stop() {
-      cancelWake(&timer)
-      inputQueue.stop()
-      reader?.stop()
       if hasClaim { Stdin.claimed.withLock { $0 = false } }
-      endPause()
+      super.stop()
     }
   }
 }

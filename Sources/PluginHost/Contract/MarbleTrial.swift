@@ -1,4 +1,3 @@
-import CLinux
 import Glibc
 import PipelineCore
 import PipelineTesting
@@ -27,7 +26,7 @@ struct MarbleTrial {
         throw ContractBreach(
           expected: "a directory for temporary files", came: "\(path): \(PosixError.text(errno))", help: "Set TMPDIR")
       }
-      let (status, said) = rxdTest(path, directory.path + "/output")
+      let (status, said) = rxdTest(path, cache: directory.path + "/cache")
       guard status != 0 else { continue }
       throw ContractBreach(
         expected: "example '\(example.title)' as its marbles say: \(marbles.output)",
@@ -78,39 +77,31 @@ struct MarbleTrial {
   }
 
   /// The exit status of `rxd test`, and what it has printed.
-  private func rxdTest(_ path: String, _ output: String) -> (status: Int32, said: String) {
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
-    posix_spawn_file_actions_adddup2(&actions, 1, 2)
+  private func rxdTest(_ path: String, cache: String) -> (status: Int32, said: String) {
     // Its own cache: nothing is left behind.
-    let environment = PluginProcess.environment(suite.file.settings).merging(["XDG_CACHE_HOME": output + ".cache"]) {
+    let environment = PluginProcess.environment(suite.file.settings).merging(["XDG_CACHE_HOME": cache]) {
       $1
     }
-    var process = pid_t()
-    let code = PluginProcess.strings([suite.rxd, "test", path]) { arguments in
-      PluginProcess.strings(environment.map { "\($0.key)=\($0.value)" }) { environment in
-        posix_spawn(&process, suite.rxd, &actions, nil, arguments, environment)
-      }
-    }
-    guard code == 0 else { return (-1, "rxd test cannot be started: \(PosixError.text(code))") }
-    let ending = rx_end_watch(process)
-    defer { if ending >= 0 { close(ending) } }
     let limit = suite.timeout.nanoseconds &+ 30_000_000_000
     let deadline = monotonicNow() &+ limit
-    var status: Int32 = 0
-    while rx_has_ended(process, &status) == 0 {
-      let left = deadline &- monotonicNow()
-      guard left > 0 else {
-        kill(process, SIGKILL)
-        waitpid(process, &status, 0)
-        return (-1, "the test has not ended within \(limit / 1_000_000_000) s")
+    var said: [UInt8] = []
+    do throws(PosixError) {
+      var child = try ChildProgram(suite.rxd, ["test", path], environment: environment, directory: nil)
+      child.closeInput()
+      while true {
+        // What it has printed before its end is there when its end is seen.
+        let status = child.wait(wakenBy: -1, writes: false, until: deadline).contains(.end) ? child.status() : nil
+        for stream in [ChildProgram.Stream.output, .errors] {
+          while let bytes = child.read(stream) { said += bytes }
+        }
+        if let status { return (status, String(decoding: said, as: UTF8.self)) }
+        guard monotonicNow() < deadline else {
+          _ = child.destroy()
+          return (-1, "the test has not ended within \(limit / 1_000_000_000) s")
+        }
       }
-      // Systems without pidfd_open cannot wait for the end with a limit, so its status is polled.
-      _ = rx_wait_readable(ending, ending < 0 ? min(left, 10_000_000) : left)
+    } catch {
+      return (-1, "rxd test cannot be started: \(PosixError.text(error.code))")
     }
-    return (status, PluginFile.contents(output).map { String(decoding: $0, as: UTF8.self) } ?? "")
   }
 }

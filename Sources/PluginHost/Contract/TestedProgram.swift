@@ -1,4 +1,3 @@
-import CLinux
 import CPlugin
 import Glibc
 import PipelineCore
@@ -20,8 +19,7 @@ struct TestedCommand: Sendable {
 /// ``ContractBreach``. One thread uses it.
 final class TestedProgram {
   private let command: TestedCommand
-  private(set) var process: pid_t = 0
-  private var descriptors: [Int32] = [-1, -1, -1]
+  private var child: ChildProgram?
   private var outgoing: [UInt8] = []
   private var written = 0
   private var reader = LineReader(limit: PluginProcess.frameLimit)
@@ -61,21 +59,15 @@ final class TestedProgram {
   ) throws(ContractBreach) {
     self.command = command
     self.pieces = pieces
-    var limits = rx_limits(
-      memory: UInt64(command.settings.memory), cpu: UInt64(command.settings.cpu),
-      files: UInt64(command.settings.files), processes: UInt64(command.settings.processes))
-    let environment = PluginProcess.environment(command.settings).merging(more) { $1 }
-    let path = command.path
-    let code = PluginProcess.strings([path] + command.arguments) { arguments in
-      PluginProcess.strings(environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }) { environment in
-        descriptors.withUnsafeMutableBufferPointer {
-          rx_start(path, arguments, environment, command.directory, &limits, &process, $0.baseAddress)
-        }
-      }
-    }
-    guard code == 0 else {
+    do throws(PosixError) {
+      child = try ChildProgram(
+        command.path, command.arguments, environment: PluginProcess.environment(command.settings).merging(more) { $1 },
+        directory: command.directory, memory: command.settings.memory, cpu: command.settings.cpu,
+        files: command.settings.files, processes: command.settings.processes)
+    } catch {
       throw ContractBreach(
-        expected: "a program that can be started", came: "'\(path)' cannot be started: \(PosixError.text(code))",
+        expected: "a program that can be started",
+        came: "'\(command.path)' cannot be started: \(PosixError.text(error.code))",
         help: "The file needs a first line such as #!/usr/bin/env python3 and chmod +x, or an interpreter before it",
         isEnd: true)
     }
@@ -209,7 +201,7 @@ final class TestedProgram {
     guard status == 0 else {
       throw ContractBreach(
         expected: "an end with status 0 when standard input ends",
-        came: "it \(PluginProcess.description(status ?? 0))\(lastWords)",
+        came: "it \(describeEnd(status ?? 0))\(lastWords)",
         help: "Leave the loop over the lines at the end of the input, and close files and connections")
     }
   }
@@ -227,28 +219,19 @@ final class TestedProgram {
   }
 
   private func closeInput() {
-    if descriptors[0] >= 0 { Glibc.close(descriptors[0]) }
-    descriptors[0] = -1
+    child?.closeInput()
     written = outgoing.count
   }
 
   /// SIGKILL to it and to what it has started.
   func kill() {
-    if process > 0, status == nil {
-      Glibc.kill(-process, SIGKILL)
-      var ended: Int32 = 0
-      waitpid(process, &ended, 0)
-      status = ended
-    }
-    for index in descriptors.indices where descriptors[index] >= 0 {
-      Glibc.close(descriptors[index])
-      descriptors[index] = -1
-    }
+    guard let child = child.take() else { return }
+    if status == nil { status = child.destroy() }
   }
 
   /// Private memory in bytes; nil: the system does not say.
   var memory: Int? {
-    guard process > 0, let bytes = Self.contents("/proc/\(process)/smaps_rollup") else { return nil }
+    guard let process = child?.process, let bytes = Self.contents("/proc/\(process)/smaps_rollup") else { return nil }
     for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") where line.hasPrefix("Private_Dirty:") {
       return line.split(separator: " ").dropFirst().first.flatMap { Int($0) }.map { $0 << 10 }
     }
@@ -279,7 +262,7 @@ final class TestedProgram {
     while !condition() {
       if let status {
         throw ContractBreach(
-          expected: "a process that runs on", came: "it \(PluginProcess.description(status))\(lastWords)",
+          expected: "a process that runs on", came: "it \(describeEnd(status))\(lastWords)",
           help: ContractBreach.helpOnEnd(status), isEnd: true)
       }
       guard monotonicNow() < deadline else { throw late() }
@@ -300,28 +283,14 @@ final class TestedProgram {
       outgoing.removeAll(keepingCapacity: true)
       written = 0
     }
-    var polls = [
-      pollfd(fd: written < outgoing.count ? descriptors[0] : -1, events: Int16(POLLOUT), revents: 0),
-      pollfd(fd: descriptors[1], events: Int16(POLLIN), revents: 0),
-      pollfd(fd: descriptors[2], events: Int16(POLLIN), revents: 0),
-    ]
-    // A process whose output is closed is looked at every 10 ms.
-    let rest = (deadline - monotonicNow() + 999_999) / 1_000_000
-    _ = poll(&polls, 3, Int32(clamping: max(0, descriptors[1] < 0 ? min(10, rest) : rest)))
-    if polls[2].revents != 0 { readErrors() }
-    if polls[0].revents != 0 { write() }
-    if polls[1].revents != 0 { try read() }
-    guard descriptors[1] < 0, status == nil else { return }
-    var ended: Int32 = 0
-    if rx_has_ended(process, &ended) != 0 {
-      while descriptors[2] >= 0, hasMore(descriptors[2]) { readErrors() }
-      status = ended
-    }
-  }
-
-  private func hasMore(_ descriptor: Int32) -> Bool {
-    var one = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-    return poll(&one, 1, 0) > 0
+    let ready = child?.wait(wakenBy: -1, writes: written < outgoing.count, until: deadline) ?? []
+    if ready.contains(.errors) { _ = readErrors() }
+    if ready.contains(.input) { write() }
+    if ready.contains(.output) { _ = try read() }
+    guard status == nil, ready.contains(.end), let ended = child?.status() else { return }
+    while try read() {}
+    while readErrors() {}
+    status = ended
   }
 
   private func write() {
@@ -330,39 +299,27 @@ final class TestedProgram {
       pieces = pieces &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
       count = min(count, [1, 2, 7, 100, 5000][Int(pieces >> 33) % 5])
     }
-    let done = outgoing.withUnsafeBytes { Glibc.write(descriptors[0], $0.baseAddress! + written, count) }
-    if done > 0 {
-      written += done
-    } else if done < 0, errno != EAGAIN, errno != EINTR {
+    if let end = child?.write(outgoing[written..<written + count]) {
+      written = end
+    } else {
       // Its end says the rest.
       closeInput()
     }
   }
 
-  private func readErrors() {
-    var buffer = [UInt8](repeating: 0, count: 64 << 10)
-    let count = Glibc.read(descriptors[2], &buffer, buffer.count)
-    if count < 0, errno == EAGAIN || errno == EINTR { return }
-    guard count > 0 else {
-      Glibc.close(descriptors[2])
-      descriptors[2] = -1
-      return
-    }
-    let lines = buffer[..<count].count { $0 == 0x0A }
+  /// Whether there was anything.
+  private func readErrors() -> Bool {
+    guard let bytes = child?.read(.errors) else { return false }
+    let lines = bytes.count { $0 == 0x0A }
     if lines > 0 { chatter[monotonicNow() / 1_000_000_000, default: 0] += lines }
-    said += buffer[..<count]
+    said += bytes
     if said.count > 16 << 10 { said.removeFirst(said.count - (8 << 10)) }
+    return true
   }
 
-  private func read() throws(ContractBreach) {
-    let room = reader.room()
-    let count = Glibc.read(descriptors[1], room.baseAddress, room.count)
-    if count < 0, errno == EAGAIN || errno == EINTR { return }
-    guard count > 0 else {
-      Glibc.close(descriptors[1])
-      descriptors[1] = -1
-      return
-    }
+  /// Whether there was anything.
+  private func read() throws(ContractBreach) -> Bool {
+    guard let count = child?.read(.output, into: reader.room()) else { return false }
     let found: (lines: [UnsafeRawBufferPointer], block: LineBlock)?
     do throws(LineReader.Fault) {
       found = try reader.took(count)
@@ -371,9 +328,10 @@ final class TestedProgram {
         expected: "frames of at most \(PluginProcess.frameLimit >> 20) MiB", came: "a longer one",
         help: "Divide a large result into several events, or refuse it with 'error'")
     }
-    guard let (lines, block) = found else { return }
+    guard let (lines, block) = found else { return true }
     for line in lines { try take(line) }
     withExtendedLifetime(block) {}
+    return true
   }
 
   // MARK: Frames of the plugin

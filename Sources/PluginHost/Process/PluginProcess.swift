@@ -1,4 +1,3 @@
-import CLinux
 import CPlugin
 import Glibc
 import PipelineCore
@@ -36,8 +35,7 @@ final class PluginProcess: @unchecked Sendable {
   private let awake: WakeEvent?
 
   // The rest belongs to the thread.
-  private var process: pid_t = 0
-  private var descriptors: [Int32] = [-1, -1, -1]
+  private var child: ChildProgram?
   private var writing: [UInt8] = []
   private var written = 0
   private var reader = LineReader(limit: PluginProcess.frameLimit)
@@ -47,7 +45,6 @@ final class PluginProcess: @unchecked Sendable {
   private var startedAt: Int64 = 0
   /// When the pipes were closed for it to end; 0: they are not.
   private var closedAt: Int64 = 0
-  private var isTerminated = false
   private var isDone = false
   /// Nil: it ends because it was asked to.
   private var fault: (reason: String, isFinal: Bool)?
@@ -62,7 +59,8 @@ final class PluginProcess: @unchecked Sendable {
   static let frameLimit = 16 << 20
   private static let second: Int64 = 1_000_000_000
   private static let startTimeout = 5 * second
-  private static let endTimeout = 5 * second
+  /// How long it may go on after the end of its input.
+  private static let rest = TimeSpan.seconds(5)
   private static let pingInterval = 30 * second
 
   init(
@@ -109,23 +107,18 @@ final class PluginProcess: @unchecked Sendable {
   func start() throws(PluginFault) {
     guard case .program(let arguments, _) = file.form else { throw PluginFault("it is no program") }
     if let refusal = file.refusal() { throw PluginFault(refusal) }
-    var limits = rx_limits(
-      memory: UInt64(file.settings.memory), cpu: UInt64(file.settings.cpu), files: UInt64(file.settings.files),
-      processes: UInt64(file.settings.processes))
-    let environment = Self.environment(file.settings)
-    let path = file.path
-    let code = Self.strings([path] + arguments) { arguments in
-      Self.strings(environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }) { environment in
-        descriptors.withUnsafeMutableBufferPointer {
-          rx_start(
-            path, arguments, environment, file.directory.isEmpty ? nil : file.directory, &limits, &process,
-            $0.baseAddress)
-        }
-      }
+    let started: pid_t
+    do throws(PosixError) {
+      let child = try ChildProgram(
+        file.path, arguments, environment: Self.environment(file.settings),
+        directory: file.directory.isEmpty ? nil : file.directory, memory: file.settings.memory, cpu: file.settings.cpu,
+        files: file.settings.files, processes: file.settings.processes)
+      started = child.process
+      self.child = consume child
+    } catch {
+      throw PluginFault("'\(file.path)' cannot be started: \(PosixError.text(error.code))")
     }
-    guard code == 0 else { throw PluginFault("'\(path)' cannot be started: \(PosixError.text(code))") }
     life = PluginLife()
-    let started = process
     meter.update { $0.processes.append(started) }
     startedAt = monotonicNow()
     lastFrame = startedAt
@@ -139,15 +132,6 @@ final class PluginProcess: @unchecked Sendable {
       if let value = getenv(name) { environment[name] = String(cString: value) }
     }
     return environment.merging(settings.environment) { $1 }
-  }
-
-  /// Calls `body` with the texts as the system takes them.
-  static func strings<Result>(
-    _ texts: [String], _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
-  ) -> Result {
-    var pointers = texts.map { strdup($0) } + [nil]
-    defer { for pointer in pointers { free(pointer) } }
-    return pointers.withUnsafeMutableBufferPointer { body(UnsafePointer($0.baseAddress!)) }
   }
 
   /// Runs until it has ended.
@@ -168,56 +152,39 @@ final class PluginProcess: @unchecked Sendable {
       return shared.isClosing
     }
     if isClosing, written == writing.count { closeInput() }
-    var polls = [
-      pollfd(fd: awake?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: written < writing.count ? descriptors[0] : -1, events: Int16(POLLOUT), revents: 0),
-      pollfd(fd: descriptors[1], events: Int16(POLLIN), revents: 0),
-      pollfd(fd: descriptors[2], events: Int16(POLLIN), revents: 0),
-    ]
-    let now = monotonicNow()
-    let next = [deadline, due(now)].compactMap { $0 }.min()
-    let wait = next.map { Int32(clamping: max(0, ($0 - now + 999_999) / 1_000_000)) } ?? -1
-    _ = poll(&polls, 4, wait)
-    if polls[0].revents != 0 { awake?.clear() }
-    if polls[1].revents != 0 { write() }
-    if polls[2].revents != 0 { read() }
-    if polls[3].revents != 0 { readErrors() }
-    check(monotonicNow())
+    let due = due(monotonicNow())
+    let ready =
+      child?.wait(
+        wakenBy: awake?.descriptor ?? -1, writes: written < writing.count, until: min(deadline ?? .max, due)) ?? []
+    if ready.contains(.woken) { awake?.clear() }
+    if ready.contains(.input) { write() }
+    if ready.contains(.output) { _ = read() }
+    if ready.contains(.errors) { _ = child?.readErrors(&errors, log) }
+    if ready.contains(.end), let status = child?.status() {
+      // It may have answered before its end.
+      while read() {}
+      over(describeEnd(status))
+    } else {
+      check(monotonicNow())
+    }
     return !isDone
   }
 
   /// The time of the next check without an event.
-  private func due(_ now: Int64) -> Int64? {
-    // Its end is seen by the end of its output, or here where a child of it keeps that open.
-    var dues = [now + (closedAt > 0 || descriptors[1] < 0 ? Self.second / 100 : Self.pingInterval)]
+  private func due(_ now: Int64) -> Int64 {
+    var dues = [now + Self.pingInterval]
     if let closing = shared.withLock({ $0.closing }), closing > now { dues.append(closing) }
     if spec == nil { dues.append(startedAt + Self.startTimeout) }
     if let since = handler?.waitingSince { dues.append(max(since, startedAt) + file.settings.timeout.nanoseconds) }
     if let errors = errors.due { dues.append(errors) }
     if let lines = said.due { dues.append(lines) }
-    return dues.min()
+    return dues.min() ?? .max
   }
 
   private func check(_ now: Int64) {
     errors.flush(now, log)
     said.flush(now)
-    if process > 0 {
-      var status: Int32 = 0
-      if descriptors[1] < 0 || closedAt > 0 || fault != nil, rx_has_ended(process, &status) != 0 {
-        forget()
-        // Children that it has left behind.
-        return over(Self.description(status))
-      }
-    }
-    if closedAt > 0 {
-      if now > closedAt + 2 * Self.endTimeout {
-        kill(-process, SIGKILL)
-      } else if now > closedAt + Self.endTimeout, !isTerminated {
-        isTerminated = true
-        kill(-process, SIGTERM)
-      }
-      return
-    }
+    if closedAt > 0 { return }
     if spec == nil, now > startedAt + Self.startTimeout {
       return fail("it has sent no spec within 5 s", isFinal: false)
     }
@@ -235,44 +202,34 @@ final class PluginProcess: @unchecked Sendable {
     }
   }
 
-  /// How a process has ended, by the status of `waitpid`.
-  static func description(_ status: Int32) -> String {
-    let signal = status & 0x7F
-    return signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was ended by signal \(signal)"
-  }
-
   private func write() {
-    let count = writing.withUnsafeBytes { Glibc.write(descriptors[0], $0.baseAddress! + written, $0.count - written) }
-    if count > 0 {
-      written += count
-    } else if count < 0, errno != EAGAIN, errno != EINTR {
+    if let end = child?.write(writing, from: written) {
+      written = end
+    } else {
       // It reads no more: its end says why.
       written = writing.count
-      shutInput()
+      child?.closeInput()
     }
   }
 
-  private func read() {
-    let room = reader.room()
-    let count = Glibc.read(descriptors[1], room.baseAddress, room.count)
-    if count < 0, errno == EAGAIN || errno == EINTR { return }
-    guard count > 0 else {
-      Glibc.close(descriptors[1])
-      descriptors[1] = -1
-      if closedAt == 0 { closeInput() }
-      return
+  /// Whether there was anything.
+  private func read() -> Bool {
+    guard let count = child?.read(.output, into: reader.room()) else {
+      if child?.output ?? 0 < 0 { closeInput() }
+      return false
     }
     lastFrame = monotonicNow()
     do throws(LineReader.Fault) {
-      guard let (lines, block) = try reader.took(count) else { return }
+      guard let (lines, block) = try reader.took(count) else { return true }
       for line in lines {
-        guard fault == nil, !isClosed else { return }
+        guard fault == nil, !isClosed else { return true }
         take(line, block)
       }
       handler?.tookAll()
     } catch {
       fail("it has sent a frame of more than \(Self.frameLimit >> 20) MiB")
     }
+    return true
   }
 
   private var isClosed: Bool { shared.withLock { $0.isClosing } }
@@ -309,19 +266,6 @@ final class PluginProcess: @unchecked Sendable {
     spec = found
   }
 
-  private func readErrors() {
-    var buffer = [UInt8](repeating: 0, count: 16 << 10)
-    let count = Glibc.read(descriptors[2], &buffer, buffer.count)
-    if count < 0, errno == EAGAIN || errno == EINTR { return }
-    guard count > 0 else {
-      Glibc.close(descriptors[2])
-      descriptors[2] = -1
-      errors.end(monotonicNow(), log)
-      return
-    }
-    errors.take(buffer[..<count], monotonicNow(), log)
-  }
-
   /// Whether it has broken the contract and its end has not been said yet.
   var isEnding: Bool { fault != nil && !isDone }
 
@@ -331,37 +275,24 @@ final class PluginProcess: @unchecked Sendable {
   private func fail(_ reason: String, isFinal: Bool = false) {
     guard fault == nil, !isDone else { return }
     fault = (reason, isFinal)
-    if process > 0 { kill(-process, SIGKILL) }
+    child?.kill()
     closeInput()
-  }
-
-  private func shutInput() {
-    if descriptors[0] >= 0 { Glibc.close(descriptors[0]) }
-    descriptors[0] = -1
   }
 
   private func closeInput() {
     guard closedAt == 0 else { return }
     closedAt = monotonicNow()
-    shutInput()
+    child?.closeInput()
+    child?.end(in: Self.rest)
   }
 
   private func over(_ what: String) {
-    // The rest of its standard error.
-    while descriptors[2] >= 0, fault == nil {
-      let before = descriptors[2]
-      var one = pollfd(fd: before, events: Int16(POLLIN), revents: 0)
-      guard poll(&one, 1, 0) > 0 else { break }
-      readErrors()
-    }
+    while child?.readErrors(&errors, log) ?? false {}
     errors.end(monotonicNow(), log)
     said.end()
     isDone = true
     life = nil
-    for index in descriptors.indices where descriptors[index] >= 0 {
-      Glibc.close(descriptors[index])
-      descriptors[index] = -1
-    }
+    forget()
     guard !isClosed else { return }
     let said = errors.last.isEmpty ? "" : ", after it had written: \(Printable.cut(errors.last, limit: 200))"
     let reason = (fault.map { "the plugin broke the contract: \($0.reason)" } ?? "the plugin's process \(what)") + said
@@ -370,20 +301,17 @@ final class PluginProcess: @unchecked Sendable {
 
   /// The process has ended.
   private func forget() {
-    let ended = process
+    guard let ended = child?.process else { return }
     meter.update { $0.processes.removeAll { $0 == ended } }
-    process = 0
+    child = nil
   }
 
   /// Kills it and waits for its end; for a thread that runs nothing any more.
   func destroy() {
-    guard process > 0 else { return }
-    kill(-process, SIGKILL)
-    var status: Int32 = 0
-    waitpid(process, &status, 0)
-    forget()
-    for descriptor in descriptors where descriptor >= 0 { Glibc.close(descriptor) }
-    descriptors = [-1, -1, -1]
+    guard let child = child.take() else { return }
+    let ended = child.process
+    meter.update { $0.processes.removeAll { $0 == ended } }
+    _ = child.destroy()
     isDone = true
     life = nil
   }

@@ -26,9 +26,8 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
   private let orders = Mutex(Orders())
   private let awake = try? WakeEvent()
 
-  private static let second: Int64 = 1_000_000_000
-  /// How long it may go on after the end of its input, and after SIGTERM.
-  private static let patience = 5 * second
+  /// How long it may go on after the end of its input.
+  private static let rest = TimeSpan.seconds(5)
 
   init(_ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void) {
     self.call = call
@@ -80,7 +79,6 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
     var written = 0
     var line: [UInt8] = []
     var errors = ErrorLines()
-    var signals: [(at: Int64, signal: Int32)] = []
     var failure: ProgramFailure?
     let log: (Services.Level, String) -> Void = { level, text in self.tell(.said(level, text)) }
     while true {
@@ -89,56 +87,37 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
         if pending.isEmpty { swap(&pending, &orders.waiting) }
         return (orders.isClosing && orders.waiting.isEmpty, orders.isCancelled)
       }
-      var now = monotonicNow()
+      let now = monotonicNow()
       errors.flush(now, log)
-      if isCancelled, signals.isEmpty {
+      if isCancelled {
         child.closeInput()
-        child.signal(SIGTERM)
-        signals = [(now &+ Self.patience, SIGKILL)]
+        child.end()
       } else if isClosing, pending.isEmpty, child.input >= 0 {
         child.closeInput()
-        signals = [(now &+ Self.patience, SIGTERM), (now &+ 2 * Self.patience, SIGKILL)]
-      }
-      while let next = signals.first, next.at <= now {
-        signals.removeFirst()
-        child.signal(next.signal)
+        child.end(in: Self.rest)
       }
       if let status = child.status() {
-        while child.output >= 0, failure == nil, read(&child, &line, &failure) {}
-        while child.errors >= 0, child.readErrors(&errors, log) {}
+        while failure == nil, read(&child, &line, &failure) {}
+        while child.readErrors(&errors, log) {}
         errors.end(now, log)
         let result = ProgramResult(status: status, errors: errors.last)
         return tell(.ended(failure.map { .failure($0) } ?? .success(result)))
       }
       if child.input >= 0, !pending.isEmpty { write(&child, &pending, &written) }
-      var polls = [
-        pollfd(fd: isCancelled ? -1 : awake?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
-        pollfd(fd: child.ending, events: Int16(POLLIN), revents: 0),
-        pollfd(fd: pending.isEmpty ? -1 : child.input, events: Int16(POLLOUT), revents: 0),
-        pollfd(fd: child.output, events: Int16(POLLIN), revents: 0),
-        pollfd(fd: child.errors, events: Int16(POLLIN), revents: 0),
-      ]
-      now = monotonicNow()
-      var next = signals.first?.at ?? .max
-      if let due = errors.due { next = min(next, due) }
-      if child.ending < 0 { next = min(next, now + Self.second / 100) }
-      _ = poll(&polls, 5, next == .max ? -1 : Int32(clamping: max(0, (next - now + 999_999) / 1_000_000)))
-      if polls[3].revents != 0 {
+      let ready = child.wait(
+        wakenBy: isCancelled ? -1 : awake?.descriptor ?? -1, writes: !pending.isEmpty, until: errors.due ?? .max)
+      if ready.contains(.output) {
         _ = read(&child, &line, &failure)
-        if failure != nil, signals.isEmpty {
-          child.signal(SIGKILL)
-          signals = [(monotonicNow() &+ Self.patience, SIGKILL)]
-        }
+        if failure != nil, !child.wasSignalled { child.kill() }
       }
-      if polls[4].revents != 0 { _ = child.readErrors(&errors, log) }
+      if ready.contains(.errors) { _ = child.readErrors(&errors, log) }
     }
   }
 
   private func write(_ child: inout ChildProgram, _ pending: inout [UInt8], _ written: inout Int) {
-    let count = pending.withUnsafeBytes { Glibc.write(child.input, $0.baseAddress! + written, $0.count - written) }
-    if count > 0 {
-      written += count
-    } else if count < 0, errno != EAGAIN, errno != EINTR {
+    if let end = child.write(pending, from: written) {
+      written = end
+    } else {
       // It reads no more, so the remaining lines stay unanswered.
       written = pending.count
       child.closeInput()
@@ -146,15 +125,10 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
     if written == pending.count { (pending, written) = ([], 0) }
   }
 
-  /// Whether there may be more at once.
+  /// Whether there was anything.
   private func read(_ child: inout ChildProgram, _ line: inout [UInt8], _ failure: inout ProgramFailure?) -> Bool {
-    var buffer = [UInt8](repeating: 0, count: 16 << 10)
-    let count = Glibc.read(child.output, &buffer, buffer.count)
-    guard count > 0 else {
-      if count == 0 || errno != EAGAIN && errno != EINTR { child.closeOutput() }
-      return false
-    }
-    var rest = buffer[..<count]
+    guard let bytes = child.read(.output) else { return false }
+    var rest = bytes[...]
     while failure == nil, let end = rest.firstIndex(of: 0x0A) {
       line += rest[..<end]
       rest = rest[(end + 1)...]

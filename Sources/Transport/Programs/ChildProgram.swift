@@ -4,7 +4,8 @@ import PipelineCore
 
 /// A started program with pipes as its standard streams, in a process group of its own.
 ///
-/// It has no other descriptor of this process, gains no privileges, and dies with the thread that has started it. Used by that thread only.
+/// It has no other descriptor of this process, gains no privileges, and dies with the thread that has started it. Used by that thread only,
+/// which waits for all that happens with it in one place, ``wait(wakenBy:writes:until:)``.
 package struct ChildProgram: ~Copyable {
   /// The process, which is the leader of its group.
   package let process: pid_t
@@ -14,17 +15,30 @@ package struct ChildProgram: ~Copyable {
   package private(set) var errors: Int32
   /// Readable when the process has ended; -1: the system has no `pidfd_open`.
   package let ending: Int32
+  /// The signals that end it unless it ends before, each with its time on the monotonic clock.
+  private var signals: [(at: Int64, signal: Int32)] = []
+  /// Whether it was sent one of them.
+  package private(set) var wasSignalled = false
+
+  /// The time between SIGTERM and SIGKILL.
+  package static let patience = TimeSpan.seconds(5)
 
   /// Starts a program.
   ///
   /// - Parameters:
   ///   - path: A path, which is not searched for.
   ///   - environment: All its variables.
+  ///   - memory: Bytes of private writable memory that it may have. For this and the other limits, 0 means none.
+  ///   - cpu: Seconds of processor time.
+  ///   - files: Open descriptors.
+  ///   - processes: Processes of its user.
   package init(
     _ path: String, _ arguments: [String], environment: [String: String], directory: String?, memory: Int = 0,
-    cpu: Int = 0
+    cpu: Int = 0, files: Int = 0, processes: Int = 0
   ) throws(PosixError) {
-    var limits = rx_limits(memory: UInt64(max(0, memory)), cpu: UInt64(max(0, cpu)), files: 0, processes: 0)
+    var limits = rx_limits(
+      memory: UInt64(max(0, memory)), cpu: UInt64(max(0, cpu)), files: UInt64(max(0, files)),
+      processes: UInt64(max(0, processes)))
     var process: pid_t = 0
     var descriptors: [Int32] = [-1, -1, -1]
     let variables = environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
@@ -55,23 +69,142 @@ package struct ChildProgram: ~Copyable {
     return pointers.withUnsafeBufferPointer { pointers in pointers.baseAddress.map(body)! }
   }
 
-  package mutating func closeInput() { Self.close(&input) }
-  package mutating func closeOutput() { Self.close(&output) }
-  package mutating func closeErrors() { Self.close(&errors) }
-
-  private static func close(_ descriptor: inout Int32) {
-    if descriptor >= 0 { Glibc.close(descriptor) }
-    descriptor = -1
-  }
-
   /// Gives the other end of standard output away; the receiver closes it.
   package mutating func takeOutput() -> Int32 {
     defer { output = -1 }
     return output
   }
 
+  // MARK: Waiting
+
+  /// What can be served without waiting.
+  package struct Ready: OptionSet, Sendable {
+    package let rawValue: Int
+    package init(rawValue: Int) { self.rawValue = rawValue }
+    /// The owner was woken.
+    package static let woken = Self(rawValue: 1)
+    package static let input = Self(rawValue: 2)
+    package static let output = Self(rawValue: 4)
+    package static let errors = Self(rawValue: 8)
+    /// It may have ended (``ChildProgram/status()``).
+    package static let end = Self(rawValue: 16)
+  }
+
+  /// Sends the signals that are due, and waits for one of its streams, its end, or a wake.
+  ///
+  /// - Parameters:
+  ///   - wake: Readable when its owner has something to do; -1: never.
+  ///   - writes: Whether its input is waited for.
+  ///   - due: When it returns at the latest, on the monotonic clock.
+  package mutating func wait(wakenBy wake: Int32, writes: Bool, until due: Int64) -> Ready {
+    let now = monotonicNow()
+    sendSignals(now)
+    var next = min(due, signals.first?.at ?? .max)
+    if ending < 0 { next = min(next, now &+ TimeSpan.milliseconds(10).nanoseconds) }
+    var polls = [
+      pollfd(fd: wake, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: writes ? input : -1, events: Int16(POLLOUT), revents: 0),
+      pollfd(fd: output, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: errors, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: ending, events: Int16(POLLIN), revents: 0),
+    ]
+    let wait = next == .max ? -1 : Int32(clamping: max(0, (next &- now &+ 999_999) / 1_000_000))
+    let isAny = poll(&polls, nfds_t(polls.count), wait) > 0
+    var ready: Ready = ending < 0 ? .end : []
+    guard isAny else { return ready }
+    if polls[0].revents != 0 { ready.insert(.woken) }
+    if polls[1].revents != 0 { ready.insert(.input) }
+    if polls[2].revents != 0 { ready.insert(.output) }
+    if polls[3].revents != 0 { ready.insert(.errors) }
+    if polls[4].revents != 0 { ready.insert(.end) }
+    return ready
+  }
+
+  // MARK: Its streams
+
+  package mutating func closeInput() { Self.close(&input) }
+
+  private static func close(_ descriptor: inout Int32) {
+    if descriptor >= 0 { Glibc.close(descriptor) }
+    descriptor = -1
+  }
+
+  /// Writes as much as the pipe takes at once of the bytes behind the first `written`. Returns the number of bytes that are written then; nil: the
+  /// program reads no more.
+  package borrowing func write(_ bytes: [UInt8], from written: Int) -> Int? {
+    write(bytes[written...])
+  }
+
+  /// The same for a slice: returns the end of what is written, an index of the slice.
+  package borrowing func write(_ bytes: ArraySlice<UInt8>) -> Int? {
+    guard !bytes.isEmpty else { return bytes.startIndex }
+    let count = bytes.withUnsafeBytes { bytes in
+      uninterrupted { Glibc.write(input, bytes.baseAddress, bytes.count) }
+    }
+    if count < 0 { return errno == EAGAIN ? bytes.startIndex : nil }
+    return bytes.startIndex + count
+  }
+
+  package enum Stream { case output, errors }
+
+  /// Reads what there is of a stream, as far as there is room; nil: there is nothing now. A stream that has ended is closed.
+  package mutating func read(_ stream: Stream, into room: UnsafeMutableRawBufferPointer) -> Int? {
+    let descriptor = stream == .output ? output : errors
+    guard descriptor >= 0 else { return nil }
+    let count = uninterrupted { Glibc.read(descriptor, room.baseAddress, room.count) }
+    if count > 0 { return count }
+    if count == 0 || errno != EAGAIN {
+      if stream == .output { Self.close(&output) } else { Self.close(&errors) }
+    }
+    return nil
+  }
+
+  /// The same, up to 64 KiB.
+  package mutating func read(_ stream: Stream) -> [UInt8]? {
+    withUnsafeTemporaryAllocation(byteCount: 64 << 10, alignment: 1) { room in
+      read(stream, into: room).map { Array(room[..<$0]) }
+    }
+  }
+
+  /// Reads what there is of standard error as lines. Returns whether there was anything.
+  package mutating func readErrors(_ errors: inout ErrorLines, _ log: (Services.Level, String) -> Void) -> Bool {
+    guard let bytes = read(.errors) else { return false }
+    errors.take(bytes[...], monotonicNow(), log)
+    return true
+  }
+
+  // MARK: Its end
+
   /// Sends a signal to the program and to what it has started in its group.
-  package borrowing func signal(_ signal: Int32) { kill(-process, signal) }
+  package borrowing func signal(_ signal: Int32) { Glibc.kill(-process, signal) }
+
+  /// Ends it: SIGTERM, and SIGKILL where it does not obey. The earliest end counts; what it has been sent is not sent again.
+  ///
+  /// - Parameters:
+  ///   - rest: How long it may go on before SIGTERM.
+  ///   - patience: The time between the two signals.
+  package mutating func end(in rest: TimeSpan = .zero, patience: TimeSpan = Self.patience) {
+    let now = monotonicNow()
+    let at = now &+ rest.nanoseconds
+    guard !wasSignalled, signals.first.map({ at < $0.at }) ?? true else { return }
+    signals = [(at, SIGTERM), (at &+ patience.nanoseconds, SIGKILL)]
+    sendSignals(now)
+  }
+
+  /// Kills it.
+  package mutating func kill() {
+    signals = []
+    wasSignalled = true
+    signal(SIGKILL)
+  }
+
+  private mutating func sendSignals(_ now: Int64) {
+    while let next = signals.first, next.at <= now {
+      signals.removeFirst()
+      wasSignalled = true
+      signal(next.signal)
+    }
+  }
 
   /// The status as `waitpid` gives it, if the program has ended; the rest of its group is killed then.
   package borrowing func status() -> Int32? {
@@ -85,6 +218,22 @@ package struct ChildProgram: ~Copyable {
     return rx_has_ended(process, &status) != 0 ? status : nil
   }
 
+  /// Kills it and waits for its end. Returns its status.
+  package consuming func destroy() -> Int32 {
+    signal(SIGKILL)
+    var status: Int32 = 0
+    _ = uninterrupted { Int(waitpid(process, &status, 0)) }
+    return status
+  }
+}
+
+/// How a process has ended, by the status of `waitpid`.
+package func describeEnd(_ status: Int32) -> String {
+  let signal = status & 0x7F
+  return signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was ended by signal \(signal)"
+}
+
+extension ChildProgram {
   /// Starts the program of a call, which is at `path`.
   init(_ call: ProgramCall, at path: String) throws(ProgramFailure) {
     do throws(PosixError) {
@@ -118,18 +267,6 @@ package struct ChildProgram: ~Copyable {
       throw ProgramFailure(.start, "cannot be started: \(PosixError.text(errno))")
     }
     return found
-  }
-
-  /// Reads the available part of standard error. Returns whether there may be more at once.
-  mutating func readErrors(_ errors: inout ErrorLines, _ log: (Services.Level, String) -> Void) -> Bool {
-    var buffer = [UInt8](repeating: 0, count: 16 << 10)
-    let count = Glibc.read(self.errors, &buffer, buffer.count)
-    guard count > 0 else {
-      if count == 0 || errno != EAGAIN && errno != EINTR { closeErrors() }
-      return false
-    }
-    errors.take(buffer[..<count], monotonicNow(), log)
-    return true
   }
 }
 

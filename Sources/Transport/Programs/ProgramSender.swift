@@ -144,9 +144,6 @@ package final class ProgramSender: MessageSender {
     /// The time between two checks of the pipe, in milliseconds.
     private var pace: Int64 = 1
 
-    private static let second: Int64 = 1_000_000_000
-    private static let patience = 5 * second
-
     private enum Outcome {
       /// Everything is read, and the program has ended behind its input.
       case done
@@ -210,25 +207,25 @@ package final class ProgramSender: MessageSender {
 
     /// Gives the program messages until it has ended.
     private mutating func serve(_ child: inout ChildProgram) -> Outcome {
-      /// The next signals, on the monotonic clock.
-      var signals: [(at: Int64, signal: Int32)] = []
       /// Why it is being ended; nil: it is not.
       var ending: String?
       while true {
         owner.wake.clear()
         let (isClosing, isCancelled) = owner.state.withLock { ($0.isClosing, $0.isCancelled) }
-        var now = monotonicNow()
+        let now = monotonicNow()
         say(now)
         if isCancelled, ending == nil {
           ending = ""
-          child.signal(SIGTERM)
-          signals = [(now &+ TimeSpan.seconds(1).nanoseconds, SIGKILL)]
+          child.end(patience: .seconds(1))
+        }
+        if child.wasSignalled, child.input < 0, ending == nil {
+          ending = "had not ended \(options.stopTimeout) after the end of its input"
         }
         if let status = child.status() {
           // Nobody reads on: the rest of the pipe stays unread.
           confirm(child)
-          while child.output >= 0, read(&child, isError: false) {}
-          while child.errors >= 0, read(&child, isError: true) {}
+          while read(&child, .output) {}
+          while read(&child, .errors) {}
           standardOutput.end(now, log)
           standardError.end(now, log)
           if isCancelled { return .cancelled }
@@ -245,39 +242,18 @@ package final class ProgramSender: MessageSender {
           refill()
           if let failure = write(child) {
             ending = failure
-            child.signal(SIGTERM)
-            signals = [(now &+ Self.patience, SIGKILL)]
+            child.end()
           } else if isClosing, open.isEmpty, owner.state.withLock(\.queue.isEmpty) {
             child.closeInput()
-            signals = [
-              (now &+ options.stopTimeout.nanoseconds, SIGTERM),
-              (now &+ options.stopTimeout.nanoseconds &+ Self.patience, SIGKILL),
-            ]
+            child.end(in: options.stopTimeout)
           }
         }
-        while let next = signals.first, next.at <= now {
-          signals.removeFirst()
-          if child.input < 0, ending == nil {
-            ending = "had not ended \(options.stopTimeout) after the end of its input"
-          }
-          child.signal(next.signal)
-        }
-        var polls = [
-          pollfd(fd: isCancelled ? -1 : owner.wake.descriptor, events: Int16(POLLIN), revents: 0),
-          pollfd(fd: child.ending, events: Int16(POLLIN), revents: 0),
-          pollfd(fd: hasMore && ending == nil ? child.input : -1, events: Int16(POLLOUT), revents: 0),
-          pollfd(fd: child.output, events: Int16(POLLIN), revents: 0),
-          pollfd(fd: child.errors, events: Int16(POLLIN), revents: 0),
-        ]
-        now = monotonicNow()
-        var due = Int64.max
-        if let next = signals.first { due = next.at }
-        if !open.isEmpty { due = min(due, now + pace * 1_000_000) }
-        if child.ending < 0 { due = min(due, now + Self.second / 100) }
+        var due = open.isEmpty ? Int64.max : now &+ pace * 1_000_000
         for lines in [standardOutput, standardError] { if let next = lines.due { due = min(due, next) } }
-        _ = poll(&polls, 5, due == .max ? -1 : Int32(clamping: max(0, (due - now + 999_999) / 1_000_000)))
-        if polls[3].revents != 0 { _ = read(&child, isError: false) }
-        if polls[4].revents != 0 { _ = read(&child, isError: true) }
+        let ready = child.wait(
+          wakenBy: isCancelled ? -1 : owner.wake.descriptor, writes: hasMore && ending == nil, until: due)
+        if ready.contains(.output) { _ = read(&child, .output) }
+        if ready.contains(.errors) { _ = read(&child, .errors) }
       }
     }
 
@@ -316,13 +292,10 @@ package final class ProgramSender: MessageSender {
     private mutating func write(_ child: borrowing ChildProgram) -> String? {
       for (entry, start) in open where start + entry.block.bytes.count > written {
         while written < start + entry.block.bytes.count {
-          let count = entry.block.bytes.withUnsafeBytes { bytes in
-            uninterrupted {
-              Glibc.write(child.input, bytes.baseAddress! + (written - start), bytes.count - (written - start))
-            }
-          }
-          if count < 0 { return errno == EAGAIN ? nil : Self.readsNoMore }
-          written += count
+          guard let end = child.write(entry.block.bytes, from: written - start) else { return Self.readsNoMore }
+          // The pipe is full.
+          guard start + end > written else { return nil }
+          written = start + end
           pace = 1
         }
       }
@@ -361,20 +334,12 @@ package final class ProgramSender: MessageSender {
       standardError.flush(now, log)
     }
 
-    /// Whether there may be more at once.
-    private mutating func read(_ child: inout ChildProgram, isError: Bool) -> Bool {
-      var buffer = [UInt8](repeating: 0, count: 16 << 10)
-      let count = Glibc.read(isError ? child.errors : child.output, &buffer, buffer.count)
-      guard count > 0 else {
-        if count == 0 || errno != EAGAIN && errno != EINTR {
-          if isError { child.closeErrors() } else { child.closeOutput() }
-        }
-        return false
-      }
-      if isError {
-        standardError.take(buffer[..<count], monotonicNow(), log)
-      } else {
-        standardOutput.take(buffer[..<count], monotonicNow(), log)
+    /// Whether there was anything.
+    private mutating func read(_ child: inout ChildProgram, _ stream: ChildProgram.Stream) -> Bool {
+      guard let bytes = child.read(stream) else { return false }
+      switch stream {
+      case .output: standardOutput.take(bytes[...], monotonicNow(), log)
+      case .errors: standardError.take(bytes[...], monotonicNow(), log)
       }
       return true
     }

@@ -22,8 +22,6 @@ package final class StreamedProgram: Sendable {
   /// The result of the start, from the thread.
   private let started = Guarded<Result<FileDescriptor, ProgramFailure>?>(nil)
 
-  private static let second: Int64 = 1_000_000_000
-
   /// - Parameters:
   ///   - call: Its time-out and limit of output are ignored.
   ///   - log: Receives lines of its standard error, twenty a second at most. On the thread of the program.
@@ -66,7 +64,7 @@ package final class StreamedProgram: Sendable {
     awake?.wake()
   }
 
-  /// Ends the program: SIGTERM, and SIGKILL after 5 s. Sends no notice.
+  /// Ends the program (``ChildProgram/end(in:patience:)``). Sends no notice.
   package func cancel() {
     orders.withLock { $0.isCancelled = true }
     awake?.wake()
@@ -90,7 +88,6 @@ package final class StreamedProgram: Sendable {
   private func wait(_ child: inout ChildProgram) {
     var errors = ErrorLines()
     var written = 0
-    var killing: Int64?
     if call.input.isEmpty { child.closeInput() }
     while true {
       let (signals, isCancelled) = orders.withLock { orders in
@@ -99,19 +96,10 @@ package final class StreamedProgram: Sendable {
       }
       awake?.clear()
       for signal in signals { child.signal(signal) }
-      var now = monotonicNow()
-      if isCancelled {
-        if killing == nil {
-          child.signal(SIGTERM)
-          killing = now + 5 * Self.second
-        } else if let due = killing, now >= due {
-          child.signal(SIGKILL)
-          killing = now + 5 * Self.second
-        }
-      }
-      errors.flush(now, log)
+      if isCancelled { child.end() }
+      errors.flush(monotonicNow(), log)
       if let status = child.status() {
-        while child.errors >= 0, child.readErrors(&errors, log) {}
+        while child.readErrors(&errors, log) {}
         errors.end(monotonicNow(), log)
         guard !isCancelled else { return }
         let result = ProgramResult(status: status, errors: errors.last)
@@ -121,30 +109,13 @@ package final class StreamedProgram: Sendable {
         }
         return ended(result)
       }
-      var polls = [
-        pollfd(fd: awake?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
-        pollfd(fd: child.ending, events: Int16(POLLIN), revents: 0),
-        pollfd(fd: child.input, events: Int16(POLLOUT), revents: 0),
-        pollfd(fd: child.errors, events: Int16(POLLIN), revents: 0),
-      ]
-      now = monotonicNow()
-      var next = killing ?? .max
-      if let due = errors.due { next = min(next, due) }
-      if child.ending < 0 { next = min(next, now + Self.second / 100) }
-      _ = poll(&polls, 4, next == .max ? -1 : Int32(clamping: max(0, (next - now + 999_999) / 1_000_000)))
-      if polls[2].revents != 0 { write(&child, &written) }
-      if polls[3].revents != 0 { _ = child.readErrors(&errors, log) }
+      let ready = child.wait(wakenBy: awake?.descriptor ?? -1, writes: true, until: errors.due ?? .max)
+      if ready.contains(.input) {
+        // It may read no more.
+        written = child.write(call.input, from: written) ?? call.input.count
+        if written == call.input.count { child.closeInput() }
+      }
+      if ready.contains(.errors) { _ = child.readErrors(&errors, log) }
     }
-  }
-
-  private func write(_ child: inout ChildProgram, _ written: inout Int) {
-    let count = call.input.withUnsafeBytes { Glibc.write(child.input, $0.baseAddress! + written, $0.count - written) }
-    if count > 0 {
-      written += count
-    } else if count < 0, errno != EAGAIN, errno != EINTR {
-      // It reads no more.
-      written = call.input.count
-    }
-    if written == call.input.count { child.closeInput() }
   }
 }
