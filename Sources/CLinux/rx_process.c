@@ -132,7 +132,8 @@ int rx_has_ended(pid_t process, int *status) {
   pid_t found;
   do found = waitpid(process, status, WNOHANG);
   while (found < 0 && errno == EINTR);
-  if (found < 0) *status = 0;
+  // Somebody else in the process has taken the status, so nobody may take it for a success.
+  if (found < 0) *status = 255 << 8;
   return found != 0;
 }
 

@@ -7,6 +7,8 @@ import Glibc
 Signals.hold()
 signal(SIGPIPE, SIG_IGN)
 signal(SIGXFSZ, SIG_IGN)
+// Who started this process may have ignored it: the system would then forget how programs have ended.
+signal(SIGCHLD, SIG_DFL)
 rx_explain_exhaustion(ExitStatus.system.rawValue)
 do {
   if let plain = PlainArguments(CommandLine.arguments.dropFirst()) {

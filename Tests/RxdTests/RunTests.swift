@@ -439,6 +439,23 @@ struct RunTests {
     #expect(wrong.last?.contains("NUL") == true)
   }
 
+  /// Where the parent of rxd ignores SIGCHLD, the system keeps no status of programs unless rxd asks for it.
+  @Test func programsFailWhereTheParentIgnoresTheirEnds() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml",
+      """
+      sources: { in: { values: [1] } }
+      signals: { said: { from: in, chain: [ { flattenMap: { policy: concat, signal: { from: { exec: { command: [sh, -c, 'exit 7'] } } } } } ] } }
+      sinks: { out: { from: said, discard: {} } }
+
+      """)
+    let process = try RunningRxd(
+      ["-c", "trap '' CHLD; exec \"$0\" \"$@\"", Rxd.binary, file], running: "/bin/sh")
+    try process.errorLine(with: "'sh' exited with 7")
+    #expect(try process.wait() == 1)
+  }
+
   /// After SIGINT the log says what the process waits for, and what a second signal does.
   @Test func aStopSaysWhatItWaitsFor() throws {
     let folder = try Scratch()
