@@ -72,8 +72,10 @@ struct TestSuite {
     return (result.plan, result.tests(into: &diagnostics) { compile($0) })
   }
 
-  func run() -> [TestResult] {
-    let runner = TestRunner(plan)
+  /// - Parameter turnLimit: After how many turns a test that does not come to rest is given up; nil: as `rxd test` does.
+  func run(turnLimit: Int? = nil) -> [TestResult] {
+    var runner = TestRunner(plan)
+    if let turnLimit { runner.turnLimit = turnLimit }
     return tests.map { runner.run($0) }
   }
 }

@@ -6,9 +6,9 @@ import Testing
 /// What decides whether a user's test passes.
 @Suite struct TestRunnerTests {
   /// The failures of the tests in `text`, one sentence each.
-  private func failures(_ text: String) throws -> [String] {
+  private func failures(_ text: String, turnLimit: Int? = nil) throws -> [String] {
     let suite = try TestSuite(SourceText(name: "t.yaml", text: text))
-    return suite.run().flatMap { $0.failures.map(\.diagnostic.message) }
+    return suite.run(turnLimit: turnLimit).flatMap { $0.failures.map(\.diagnostic.message) }
   }
 
   private static let pipeline = """
@@ -104,7 +104,7 @@ import Testing
           inputs: { a: '--------1|' }
           expect: { also: '--------1|' }
           \(tick)
-      """)
+      """, turnLimit: 100_000)
     #expect(failures.contains { $0.contains("still busy") }, "\(failures)")
   }
 
