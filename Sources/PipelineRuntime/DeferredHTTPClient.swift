@@ -5,8 +5,10 @@ internal import Transport
 /// Makes the real client at the first request: most pipelines send none, and libcurl takes milliseconds and megabytes.
 package final class DeferredHTTPClient: HTTPClient {
   private let client = Mutex<CurlClient?>(nil)
+  private let memory: MemoryBudget?
 
-  package init() {}
+  /// - Parameter memory: The memory of the process, in which answers count; nil: they do not.
+  package init(memory: MemoryBudget? = nil) { self.memory = memory }
 
   package func send(
     _ request: HTTPRequest,
@@ -31,7 +33,7 @@ package final class DeferredHTTPClient: HTTPClient {
   private var made: CurlClient {
     client.withLock { client in
       if let client { return client }
-      let made = CurlClient()
+      let made = CurlClient(memory: memory)
       client = made
       return made
     }

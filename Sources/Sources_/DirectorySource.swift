@@ -168,7 +168,7 @@ package struct DirectorySource: SourceComponent {
         let watcher = try DirectoryWatcher(options)
         self.watcher = watcher
         try watcher.start { changes in
-          queue.deliver { node.object?.take(changes) }
+          queue.deliver(bytes: changes.reduce(0) { $0 + 64 + $1.path.utf8.count }) { node.object?.take(changes) }
         } notice: { notice in
           _ = queue.deliver { node.object?.note(notice) }
         } end: { error in

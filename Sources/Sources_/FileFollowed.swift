@@ -109,7 +109,9 @@ extension File {
         self.follower = follower
         // The callbacks must see correct positions before anything else can happen, such as a checkpoint.
         _ = try follower.start(
-          deliver: { block in _ = inputQueue.deliver(here: block.isNewest) { node.object?.take(block) } },
+          deliver: { block in
+            _ = inputQueue.deliver(here: block.isNewest, bytes: block.lines.slab.count) { node.object?.take(block) }
+          },
           notice: { notice in _ = inputQueue.deliver { node.object?.note(notice) } },
           early: { [unowned self] in note($0) })
       } catch {

@@ -279,6 +279,7 @@ package struct JournaldSource: SourceComponent {
       options.start = start
       options.follows = parameters.follow
       options.maxField = parameters.maxField.bytes
+      options.allBlocks = execution.services.memory.ofReaders
       let queue = inputQueue
       let node = Weak(self)
       let services = execution.services
@@ -304,7 +305,7 @@ package struct JournaldSource: SourceComponent {
             case .damaged: damaged.write("an entry of a damaged journal file could not be read completely")
             }
           } deliver: { piece in
-            queue.deliver { node.object?.take(piece) }
+            queue.deliver(bytes: piece.bytes) { node.object?.take(piece) }
           })
         positions.reset(to: position)
       } catch {

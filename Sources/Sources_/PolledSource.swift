@@ -94,9 +94,9 @@ class PolledSource: DecodingSource {
     if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
   }
 
-  /// Sends the rows that a decoder makes without an input; the call then ends.
-  final func sendRows(_ decoder: any EventDecoder, _ origin: Origin) {
-    take(Slab(capacity: 0), offset: 0, isLast: true, by: decoder, origin: origin)
+  /// Sends the rows that a decoder makes without an input; the call then ends. `bytes`: the memory of the rows.
+  final func sendRows(_ decoder: any EventDecoder, bytes: Int, _ origin: Origin) {
+    take(Slab(capacity: 0), offset: 0, isLast: true, by: decoder, bytes: bytes, origin: origin)
     if isBatchDone { end() } else { whenBatchIsDone { [unowned self] in end() } }
   }
 

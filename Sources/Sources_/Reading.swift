@@ -115,7 +115,11 @@ extension BlockReader {
       let thread = StageThread(placement, decoding)
       try start(
         making: { { $0 } },
-        deliver: { pieces in _ = inputQueue.deliver(here: isAlone) { take(pieces.map(thread.make)) } })
+        deliver: { pieces in
+          _ = inputQueue.deliver(here: isAlone, bytes: pieces.reduce(0) { $0 + $1.bytes }) {
+            take(pieces.map(thread.make))
+          }
+        })
       return decoding
     }
     let limit = options.readsBlocksApart ? threads : 1
@@ -138,7 +142,8 @@ extension BlockReader {
       upTo: limit, when: demand, making: making,
       deliver: { [self] pieces in
         // While this thread runs and writes a turn that takes almost no time, another thread makes the next piece.
-        _ = inputQueue.deliver(here: placement.isHandedOver && threadCount > 1) {
+        let bytes = pieces.reduce(0) { $0 + ($1.rows?.bytes ?? 0) }
+        _ = inputQueue.deliver(here: placement.isHandedOver && threadCount > 1, bytes: bytes) {
           let start = monotonicNow()
           take(pieces)
           let time = monotonicNow() &- start
@@ -172,6 +177,12 @@ private final class StageThread: @unchecked Sendable {
     }
     if let rows = piece.rows { piece.encoded = worker.encode(rows) }
     return piece
+  }
+}
+
+extension BlockReader.Piece {
+  fileprivate var bytes: Int {
+    if case .block(let block) = self { block.slab.count } else { 0 }
   }
 }
 

@@ -109,7 +109,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
     let queue = inputQueue
     let node = Weak(self)
     let hand: @Sendable ([ReceivedPiece]) -> Bool = { pieces in
-      queue.deliver { node.object?.received(pieces) }
+      queue.deliver(bytes: pieces.reduce(0) { $0 + ($1.rows?.bytes ?? 0) }) { node.object?.received(pieces) }
     }
     do throws(SocketFailure) {
       let text: String
@@ -139,7 +139,8 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
             hand($0.map { ReceivedPiece($0) })
           }
         }
-      case .datagrams(let options):
+      case .datagrams(var options):
+        options.allBlocks = services.memory.ofReaders
         let receiver = try DatagramReceiver(place, options)
         self.receiver = receiver
         text = receiver.text

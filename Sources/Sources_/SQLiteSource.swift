@@ -247,6 +247,8 @@ package struct SQLiteSource: SourceComponent {
       query.key = parameters.key
       query.maxRows = parameters.maxRows
       query.maxBytes = parameters.maxBytes.bytes
+      // Rows that a query leaves, the next one reads.
+      if !parameters.key.isEmpty { query.maxBytes = min(query.maxBytes, execution.services.memory.ofAnswer) }
       query.timeout = parameters.timeout
       query.busyTimeout = parameters.busyTimeout
       frame.loadNothing()
@@ -259,8 +261,15 @@ package struct SQLiteSource: SourceComponent {
       }
       let executor = executor
       let node = Weak(self)
+      let memory = execution.services.memory
       return execution.services.databases.read(query) { result in
-        executor.post { node.object?.answered(result) }
+        var bytes = 0
+        if case .success(let rows) = result { bytes = rows.rows.joined().reduce(0) { $0 + $1.size } }
+        let charge = MemoryCharge(bytes, of: memory)
+        executor.post { [bytes] in
+          node.object?.answered(result, bytes: bytes)
+          withExtendedLifetime(charge) {}
+        }
       }
     }
 
@@ -289,7 +298,8 @@ package struct SQLiteSource: SourceComponent {
       }
     }
 
-    private func answered(_ result: Result<DatabaseRows, DatabaseFailure>) {
+    /// - Parameter bytes: The memory of the rows.
+    private func answered(_ result: Result<DatabaseRows, DatabaseFailure>, bytes: Int) {
       guard take() else { return }
       let origin = Origin(
         source: origin.source, path: parameters.path.text, receivedAt: executor.wallTime, reply: origin.reply,
@@ -310,7 +320,7 @@ package struct SQLiteSource: SourceComponent {
         }
         keys = rows.keys
         goesOn = rows.hasMore
-        sendRows(DatabaseDecoder(rows, types), origin)
+        sendRows(DatabaseDecoder(rows, types), bytes: bytes, origin)
       }
     }
 

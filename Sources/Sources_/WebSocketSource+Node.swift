@@ -46,7 +46,9 @@ extension WebSocketSource {
 
     init(_ parameters: WebSocketSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      sessionOptions = parameters.session
+      var session = parameters.session
+      session.memory = nodeContext.execution.services.memory
+      sessionOptions = session
       attempts = Attempts(parameters.reconnect, most: parameters.maxReconnect)
       super.init(nodeContext, downstream: downstream)
     }

@@ -56,7 +56,7 @@ package final class RealPipeline {
         weakSelf?.notes.withLock { $0.deadLetters.append(text) }
       },
       random: { UInt64.random(in: 0 ... .max) }, worker: worker)
-    services.programs = LocalPrograms()
+    services.programs = LocalPrograms(memory: memory)
     services.databases = LocalDatabases()
     services.memory = memory
     execution = Execution(plan: plan, executor: executor, services: services)

@@ -16,7 +16,7 @@ struct ResidentMemoryTests {
   enum Shape: CaseIterable, Sendable {
     case followed, file, tcp, httpServer
 
-    /// What a pipeline may have beside the budget, also in a debug build: its blocks, the memory of a turn and of requests to the sink, and 256 KiB
+    /// What a pipeline may have beside the budget, also in a debug build: its blocks, the memory of a turn and of requests to the sink, and 16 KiB
     /// of messages that an HTTP server takes however full the budget is.
     var allowance: Int {
       switch self {

@@ -125,5 +125,5 @@ package final class DecodedBlock: @unchecked Sendable {
 
   var batch: RowBatch { rows.batch }
   var text: UnsafeRawBufferPointer { slab.bytes }
-  var bytes: Int { slab.count }
+  package var bytes: Int { slab.count }
 }

@@ -149,13 +149,16 @@ package struct HTTPResponse: Sendable, Equatable {
   package var status: Int
   package var headers: [HTTPHeader]
   package var body: [UInt8]
-  package init(status: Int, headers: [HTTPHeader] = [], body: [UInt8] = []) {
+  /// Counts the body in the memory of the process as long as the answer lives; nil: it does not count.
+  package var charge: MemoryCharge?
+  package init(status: Int, headers: [HTTPHeader] = [], body: [UInt8] = [], charge: MemoryCharge? = nil) {
     self.status = status
     self.headers = headers
     self.body = body
   }
 
   /// The value of the first header with this name, compared without case.
+    self.charge = charge
   package func header(_ name: String) -> String? {
     headers.first { $0.name.lowercased() == name.lowercased() }?.value
   }

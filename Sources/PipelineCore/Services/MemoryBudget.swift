@@ -5,7 +5,7 @@ import Synchronization
 /// therefore stays within the limit, however many queues there are and whichever filled first. A queue above its
 /// current limit must shrink before it accepts more, so the queues become similar in size. An empty queue may always
 /// accept what one turn brings. Thread-safe.
-package final class MemoryBudget: Sendable {
+package final class MemoryBudget: Sendable, Equatable {
   package static let standard = 256 << 20
 
   /// In bytes.
@@ -13,6 +13,8 @@ package final class MemoryBudget: Sendable {
   private let used = Atomic<Int>(0)
 
   package init(_ limit: Int = standard) { self.limit = limit }
+
+  package static func == (a: MemoryBudget, b: MemoryBudget) -> Bool { a === b }
 
   /// The bytes that queues hold.
   package var held: Int { used.load(ordering: .relaxed) }
@@ -23,16 +25,62 @@ package final class MemoryBudget: Sendable {
   /// The limit on the blocks of all readers together. A turn may add a whole block to a queue that is already full.
   package var ofReaders: Int { min(4 << 20, limit / 64) }
 
+  /// The limit on one answer that can be requested in parts.
+  package var ofAnswer: Int { max(64 << 10, limit / 16) }
+
   /// The usual limit of all queues of one pipeline's steps together.
   package var usualOfSteps: Int { limit / 2 }
 
-  /// The limit for input that arrives on its own and has no queue yet: requests, messages of WebSockets. Each server
-  /// may hold this much, even if the budget is used up.
-  package static let leastOfServer = 256 << 10
-
-  /// Counts memory that belongs to no queue: bodies and messages that arrive, responses that clients read. A negative
-  /// number frees it.
+  /// Counts memory that belongs to no queue: what arrives, and responses that clients read. A negative number frees it.
   package func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
+
+  /// Whether nothing is free, so that whoever may wait waits.
+  package var isFull: Bool { held >= limit }
+
+  // MARK: Beyond the limit
+
+  /// What comes in by itself and has no queue yet (requests, messages, answers) may have so much for each server or connection, however full the
+  /// budget is.
+  package static let leastOfInput = 16 << 10
+
+  /// Of each server, with its part of the reserve.
+  package static let mostOfServer = 256 << 10
+
+  /// What all servers and readers may have together while the budget is full, beside the least of each: a budget that is full for long refuses no
+  /// usual request.
+  package var reserve: Int { max(64 << 10, limit / 16) }
+  private let reserved = Atomic<Int>(0)
+
+  /// Takes bytes of the reserve; false: it has no room.
+  package func takeReserve(_ bytes: Int) -> Bool {
+    if reserved.add(bytes, ordering: .relaxed).newValue <= reserve { return true }
+    giveReserve(bytes)
+    return false
+  }
+
+  package func giveReserve(_ bytes: Int) { reserved.subtract(bytes, ordering: .relaxed) }
+}
+
+/// Memory that counts in a budget as long as this lives. Used by one thread at a time.
+package final class MemoryCharge: @unchecked Sendable, Equatable {
+  private let budget: MemoryBudget
+  private var bytes: Int
+
+  package init(_ bytes: Int, of budget: MemoryBudget) {
+    self.budget = budget
+    self.bytes = bytes
+    budget.add(bytes)
+  }
+
+  deinit { budget.add(-bytes) }
+
+  package func set(_ now: Int) {
+    budget.add(now - bytes)
+    bytes = now
+  }
+
+  /// Always true: what differs only in where it counts is equal.
+  package static func == (a: MemoryCharge, b: MemoryCharge) -> Bool { true }
 }
 
 /// The share of one queue in a budget, in units of 4 KiB. Returned when the share is destroyed. Must be used by one

@@ -78,7 +78,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
     } ?? false
   }
 
-  func handOver(_ body: @escaping @Sendable () -> Void) -> Bool {
+  func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool {
     body()
     return !shared.withLock { $0.isClosed }
   }

@@ -9,6 +9,7 @@ extension PluginServices {
     self.log = log
     said = PluginLog(most: .max, log, meter)
     worker = ImmediateWorker()
+    memory = MemoryBudget()
   }
 }
 

@@ -152,13 +152,13 @@ protocol PluginMaker: AnyObject, Sendable {
 
 /// The way of a source's own thread into the pipeline, or into its replacement.
 protocol SourceDelivery: Sendable {
-  /// Hands over one batch. Blocks while there is no room. False: the source was stopped, and this was not taken.
-  func handOver(_ body: @escaping @Sendable () -> Void) -> Bool
+  /// Hands over one batch with so much memory. Blocks while there is no room. False: the source was stopped, and this was not taken.
+  func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool
   func stop()
 }
 
 extension InputQueue: SourceDelivery {
-  func handOver(_ body: @escaping @Sendable () -> Void) -> Bool { deliver(body) }
+  func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool { deliver(bytes: bytes, body) }
 }
 
 /// Why a plugin cannot be used.
@@ -184,6 +184,7 @@ struct PluginServices: @unchecked Sendable {
   var meter: PluginMeter
   /// Runs blocking work of a native one.
   var worker: any Worker
+  var memory: MemoryBudget
   /// Whether all work happens in turns, as in tests.
   var isImmediate: Bool { worker is ImmediateWorker }
 
@@ -198,6 +199,7 @@ struct PluginServices: @unchecked Sendable {
     self.meter = meter
     said = meter.kept { PluginLog(log, meter) }
     worker = execution.services.worker("plugin")
+    memory = execution.services.memory
   }
 }
 

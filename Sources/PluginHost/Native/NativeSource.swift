@@ -94,7 +94,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   private func end(_ end: PluginSourceEnd) {
     // Behind the events that came before.
-    _ = queue.handOver { [self] in receiver?.ended(end, of: self) }
+    _ = queue.handOver(bytes: 0) { [self] in receiver?.ended(end, of: self) }
   }
 
   // MARK: On the thread
@@ -167,11 +167,12 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     batch.owner = arena
     let sent = SentBatch(batch, of: self)
     let tokens = batch.tokens.count
+    let bytes = arena.allocated
     batch = PluginSourceBatch()
     arena = Arena()
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
     shared.withLock { $0.unacknowledged += tokens }
-    let isTaken = queue.handOver { [self] in receiver?.take(sent, of: self) }
+    let isTaken = queue.handOver(bytes: bytes) { [self] in receiver?.take(sent, of: self) }
     return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)
   }
 

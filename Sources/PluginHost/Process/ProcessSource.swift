@@ -22,6 +22,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   private let shared = Mutex(Shared())
   // On the thread of the program.
   private var batch = PluginSourceBatch()
+  /// The memory of the batch.
+  private var bytes = 0
   private var isComplete = false
 
   init(_ process: PluginProcess, _ spec: PluginComponentSpec, _ services: PluginServices) {
@@ -143,6 +145,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
       }
     }
     batch.owner = block
+    bytes = block.capacity
     let rejected = frame["rejected"]
     if !rejected.isAbsent {
       let text = OutputBuffer(capacity: 256)
@@ -189,8 +192,10 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     batch = PluginSourceBatch()
     shared.withLock { $0.unacknowledged += tokens }
     // Waits while the input is paused; credit bounds how much does.
+    let charge = MemoryCharge(bytes, of: services.memory)
     services.executor.postBatch { [self] in
       receiver?.take(sent, of: self)
+      withExtendedLifetime(charge) {}
       if events > 0, !shared.withLock({ $0.isClosed }) { grant(events) }
     }
   }

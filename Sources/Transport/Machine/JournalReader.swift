@@ -45,6 +45,8 @@ package final class JournalReader: Sendable {
     package var maxField = 64 << 10
     /// The most bytes of the values of an entry.
     package var maxEntry = 16 << 20
+    /// The limit of the blocks of all readers of this process together, as in ``BlockReader/Options/allBlocks``.
+    package var allBlocks = 4 << 20
     package init() {}
   }
 
@@ -54,6 +56,8 @@ package final class JournalReader: Sendable {
     package var rows: DecodedBlock?
     /// The cursor of each entry, with the offset of its row.
     package var entries: [(number: Int64, cursor: String)] = []
+    /// Its memory.
+    package var bytes = 0
     /// Set in the last piece.
     package var end: End?
   }
@@ -151,10 +155,12 @@ package final class JournalReader: Sendable {
     begun.withLock { [skipped] in $0 = .success(skipped) }
     begun.notify()
     var work = Work(JournalDecoder(), deliver)
+    var active: ActiveReader?
     while !isStopped.load(ordering: .acquiring) {
       let found = rx_journal_next(journal)
       guard found > 0 else {
         guard work.handOver() else { return }
+        active = nil
         if found < 0 {
           _ = deliver(Piece(end: .failed("the journal cannot be read: \(PosixError.text(-found))")))
           return
@@ -171,13 +177,15 @@ package final class JournalReader: Sendable {
         skipped = nil
         if rx_journal_is_at(journal, cursor) != 0 { continue }
       }
+      if active == nil { active = ActiveReader() }
       let code = work.read(journal, options)
       if code != 0 { notify(.damaged) }
       if code == -ENOMEM {
         _ = work.handOver() && deliver(Piece(end: .failed("the journal cannot be read: \(PosixError.text(ENOMEM))")))
         return
       }
-      if work.count >= Self.mostEntries || work.bytes >= Self.mostBytes, !work.handOver() { return }
+      let most = min(Self.mostBytes, max(ActiveReader.leastBlock, ActiveReader.share(of: options.allBlocks)))
+      if work.count >= Self.mostEntries || work.bytes >= most, !work.handOver() { return }
     }
   }
 
@@ -222,11 +230,12 @@ package final class JournalReader: Sendable {
         piece.entries.append((JournalReader.number(of: cursor), String(decoding: cursor, as: UTF8.self)))
       }
       piece.rows = decoding.decode(slab, messages: ranges, offset: offset)
+      piece.bytes = slab.count
       offset &+= Int64(slab.count)
       ranges.removeAll(keepingCapacity: true)
       buffer.count = 0
       // An unusually large entry does not keep its memory.
-      if buffer.capacity > 4 << 20 { rx_journal_free(&buffer) }
+      if buffer.capacity > 2 * JournalReader.mostBytes { rx_journal_free(&buffer) }
       return deliver(piece)
     }
   }

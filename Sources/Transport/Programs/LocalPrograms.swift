@@ -3,12 +3,15 @@ import PipelineCore
 
 /// Runs programs of this machine, each with a thread of its own that waits for it.
 package final class LocalPrograms: ProgramRunner {
-  package init() {}
+  private let memory: MemoryBudget?
+
+  /// - Parameter memory: The memory of the process, in which outputs count; nil: they do not.
+  package init(memory: MemoryBudget? = nil) { self.memory = memory }
 
   package func run(
     _ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   ) -> any Cancellable {
-    let run = ProgramRun(call, completion)
+    let run = ProgramRun(call, memory, completion)
     do throws(PosixError) {
       _ = try OwnThread("rxd exec", stackBytes: 256 << 10) { run.run() }
     } catch {
@@ -21,20 +24,26 @@ package final class LocalPrograms: ProgramRunner {
 /// One run of a program.
 private final class ProgramRun: Cancellable, @unchecked Sendable {
   private let call: ProgramCall
+  private let memory: MemoryBudget?
   private let completion: @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   private let cancelled = try? WakeEvent()
 
   // The rest belongs to the thread.
   private var written = 0
   private var output: [UInt8] = []
+  private var charge: MemoryCharge?
   private var errors: [UInt8] = []
   /// Why it is being ended; nil: it is not.
   private var failure: ProgramFailure?
 
   private static let errorLimit = 4096
 
-  init(_ call: ProgramCall, _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void) {
+  init(
+    _ call: ProgramCall, _ memory: MemoryBudget?,
+    _ completion: @escaping @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
+  ) {
     self.call = call
+    self.memory = memory
     self.completion = completion
   }
 
@@ -91,9 +100,12 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
     guard failure == nil else { return true }
     if output.count + bytes.count > call.options.maxOutput {
       output = []
+      charge = nil
       failure = ProgramFailure(.outputTooLong, "has written more than \(call.options.maxOutput) bytes")
     } else {
       output += bytes
+      if charge == nil, let memory { charge = MemoryCharge(0, of: memory) }
+      charge?.set(output.count)
     }
     return true
   }
@@ -106,6 +118,9 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   }
 
   private func result(_ status: Int32) -> ProgramResult {
-    ProgramResult(status: status, output: output, errors: errors)
+    var result = ProgramResult(status: status, output: output, errors: errors)
+    result.charge = charge
+    charge = nil
+    return result
   }
 }

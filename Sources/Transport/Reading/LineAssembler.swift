@@ -192,10 +192,19 @@ struct LineAssembler {
     return [UInt8](UnsafeRawBufferPointer(start: slab.start, count: held))
   }
 
-  /// Frees unused memory.
+  /// The memory of the start of an incomplete line, as long as nothing is read.
+  var capacity: Int { slab?.capacity ?? 0 }
+
+  /// Frees unused memory, unless it is about as much as the start of a line needs.
   mutating func release() {
-    if held == 0 { slab = nil }
+    guard let full = slab else { return }
+    if held == 0 {
+      slab = nil
+    } else if full.capacity > 2 * held + Self.spare {
+      slab = Slab(UnsafeRawBufferPointer(start: full.start, count: held))
+    }
   }
+  private static let spare = 512
 
   // MARK: - Delivering
 

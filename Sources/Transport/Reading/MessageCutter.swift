@@ -153,12 +153,19 @@ package struct MessageCutter {
     UnsafeRawBufferPointer(start: slab.start + start, count: skipped == nil ? end - start : 0)
   }
 
-  /// Frees unused memory.
+  /// The memory of the start of an incomplete message, as long as nothing is read.
+  package var capacity: Int { slab.capacity }
+
+  /// Frees unused memory, unless it is about as much as the start of a message needs.
   package mutating func release() {
-    guard start == end, slab.capacity > 0 else { return }
-    slab = Slab(capacity: 0)
-    (start, end, searched) = (0, 0, 0)
+    let held = end - start
+    guard slab.capacity > (held == 0 ? 0 : 2 * held + Self.spare) else { return }
+    let smaller = Slab(capacity: held)
+    smaller.start.copyMemory(from: slab.start + start, byteCount: held)
+    slab = smaller
+    (start, end, searched) = (0, held, max(0, searched - start))
   }
+  private static let spare = 512
 
   private enum Found {
     case message(Range<Int>)

@@ -13,12 +13,13 @@ package final class CurlClient: HTTPClient {
   private let library: @Sendable () -> HTTPFailure?
   private let tokens: AccessTokens
 
-  package convenience init() { self.init(library: Self.prepareLibrary) }
+  /// - Parameter memory: The memory of the process, in which answers count; nil: they do not.
+  package convenience init(memory: MemoryBudget? = nil) { self.init(memory: memory, library: Self.prepareLibrary) }
 
   /// A client with a library that may be missing, for tests.
-  init(library: @escaping @Sendable () -> HTTPFailure?) {
+  init(memory: MemoryBudget? = nil, library: @escaping @Sendable () -> HTTPFailure?) {
     self.library = library
-    let loop = CurlLoop(library)
+    let loop = CurlLoop(memory, library)
     self.loop = loop
     tokens = AccessTokens { request, completion in
       let exchange = CurlExchange(request, loop, completion)

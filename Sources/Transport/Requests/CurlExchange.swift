@@ -31,6 +31,8 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   var headerLines = 0
   var inHeaders = false
   var body: [UInt8] = []
+  /// Counts the body in the memory of the process.
+  private(set) var bodyCharge: MemoryCharge?
   /// The caller needs no more of the response than has come.
   var isCut = false
   /// Why a callback ended the exchange.
@@ -58,12 +60,14 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   }
 
   deinit {
+    endCounting()
     errorText.deallocate()
     rx_curl_slist_free_all(headerList)
     rx_curl_url_cleanup(url)
   }
 
   func cancel() {
+    endCounting()
     if !completed.exchange(true, ordering: .acquiringAndReleasing) { loop.drop(self) }
   }
 
@@ -89,6 +93,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   private let underWay = Atomic<Int>(0)
   /// Whether libcurl holds the answer back.
   private let isPaused = Atomic<Bool>(false)
+  /// Less while the memory of the process is used up.
   private static let room = 256 << 10
 
   convenience init(
@@ -101,17 +106,38 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
 
   /// Passes on a part of the body; false: it must come again later.
   func pass(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    if underWay.load(ordering: .acquiring) >= Self.room {
+    let most = loop.memory.map { max(MemoryBudget.leastOfInput, $0.room(min(Self.room, $0.limit / 8))) } ?? Self.room
+    if underWay.load(ordering: .acquiring) >= most {
       isPaused.store(true, ordering: .sequentiallyConsistent)
       // A call of `handled` in between has not seen the flag.
-      if underWay.load(ordering: .sequentiallyConsistent) >= Self.room { return false }
+      if underWay.load(ordering: .sequentiallyConsistent) >= most { return false }
       isPaused.store(false, ordering: .sequentiallyConsistent)
     }
     underWay.add(bytes.count, ordering: .acquiringAndReleasing)
+    count(bytes.count)
     guard !isCompleted else { return true }
     passHead()
     receiver?(.bytes(Array(bytes)))
     return true
+  }
+
+  /// What has been passed on and not handled, as it counts in the memory of the process, until the exchange is cancelled.
+  private let counted = Mutex((bytes: 0, isOver: false))
+
+  private func count(_ more: Int) {
+    guard let memory = loop.memory else { return }
+    counted.withLock { counted in
+      if counted.isOver { return }
+      counted.bytes += more
+      memory.add(more)
+    }
+  }
+
+  private func endCounting() {
+    counted.withLock { counted in
+      loop.memory?.add(-counted.bytes)
+      counted = (0, true)
+    }
   }
 
   /// Passes on the head when it is complete: an answer may be silent for long afterwards.
@@ -126,6 +152,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   }
 
   func handled(_ bytes: Int) {
+    count(-bytes)
     let left = underWay.subtract(bytes, ordering: .sequentiallyConsistent).newValue
     if left <= Self.room / 2, isPaused.exchange(false, ordering: .sequentiallyConsistent) { loop.resume(self) }
   }
@@ -159,8 +186,27 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
 
   // MARK: - Callbacks
 
-  /// Takes a part of the body; false ends the exchange.
-  func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
+  enum Taken { case taken, later, ended }
+
+  /// Takes a part of the body: `later` if it must come again when there is room, `ended` if the exchange ends.
+  func receive(_ bytes: UnsafeRawBufferPointer) -> Taken {
+    if body.count + bytes.count <= request.options.maxResponseBytes, !loop.mayGrow(self, by: bytes.count) {
+      return .later
+    }
+    guard takes(bytes) else { return .ended }
+    if let memory = loop.memory {
+      if let bodyCharge { bodyCharge.set(body.count) } else { bodyCharge = MemoryCharge(body.count, of: memory) }
+    }
+    return .taken
+  }
+
+  /// Forgets the body: another answer comes.
+  func clearBody() {
+    body = []
+    bodyCharge = nil
+  }
+
+  private func takes(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let total = body.count + bytes.count
     if total > request.options.maxResponseBytes, request.options.cutsResponse {
       body.append(contentsOf: bytes.prefix(request.options.maxResponseBytes - body.count))
@@ -215,7 +261,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     if text.starts(with: "HTTP/".utf8) && !inHeaders {
       inHeaders = true
       headers.removeAll(keepingCapacity: true)
-      body.removeAll()
+      clearBody()
       return true
     }
     if text.isEmpty {

@@ -24,9 +24,16 @@ final class CurlLoop: @unchecked Sendable {
   /// the connections that the next requests need.
   private var kept = 0
   private let library: @Sendable () -> HTTPFailure?
+  /// In which answers count; nil: they do not.
+  let memory: MemoryBudget?
 
-  /// - Parameter library: Loads libcurl, or says why it cannot; called for each exchange until it succeeds.
-  init(_ library: @escaping @Sendable () -> HTTPFailure?) { self.library = library }
+  /// - Parameters:
+  ///   - memory: That of the process; nil: answers count nowhere.
+  ///   - library: Loads libcurl, or says why it cannot; called for each exchange until it succeeds.
+  init(_ memory: MemoryBudget?, _ library: @escaping @Sendable () -> HTTPFailure?) {
+    self.memory = memory
+    self.library = library
+  }
 
   /// Only after the last exchange has been released and the thread has ended.
   deinit {
@@ -104,6 +111,7 @@ final class CurlLoop: @unchecked Sendable {
       for exchange in resumed where !exchange.isCompleted {
         if let easy = exchange.easy { rx_curl_easy_resume(easy) }
       }
+      resumeWaiting()
       var running: Int32 = 0
       rx_curl_multi_perform(multi, &running)
       var remaining: Int32 = 0
@@ -114,7 +122,36 @@ final class CurlLoop: @unchecked Sendable {
         finish(exchange, rx_curl_result(message))
       }
       // libcurl shortens the wait to its own timers; with nothing under way it has none.
-      rx_curl_multi_poll(multi, nil, 0, Int32.max, nil)
+      rx_curl_multi_poll(multi, nil, 0, waiting.isEmpty ? Int32.max : Self.look, nil)
+    }
+  }
+
+  // MARK: Answers while the memory of the process is used up
+
+  /// The exchange whose answer may grow then: one at a time, so that answers that have come in part do not wait for each other.
+  private var growing: CurlExchange?
+  /// Those whose answers wait.
+  private var waiting: [CurlExchange] = []
+  /// How often they look for room, in milliseconds.
+  private static let look: Int32 = 100
+
+  /// Whether the body of an answer may become larger; false: it comes again later.
+  func mayGrow(_ exchange: CurlExchange, by count: Int) -> Bool {
+    guard let memory, exchange.body.count + count > MemoryBudget.leastOfInput, count > memory.room(.max) else {
+      return true
+    }
+    if growing == nil { growing = exchange }
+    if growing === exchange { return true }
+    waiting.append(exchange)
+    return false
+  }
+
+  private func resumeWaiting() {
+    guard !waiting.isEmpty else { return }
+    let all = waiting
+    waiting = []
+    for exchange in all {
+      if let easy = exchange.easy { rx_curl_easy_resume(easy) }
     }
   }
 
@@ -144,6 +181,8 @@ final class CurlLoop: @unchecked Sendable {
   private func release(_ exchange: CurlExchange) {
     guard let easy = exchange.easy else { return }
     exchange.easy = nil
+    if growing === exchange { growing = nil }
+    waiting.removeAll { $0 === exchange }
     if active.removeValue(forKey: easy) != nil { rx_curl_multi_remove_handle(multi, easy) }
     if spare.count < 16 {
       rx_curl_easy_reset(easy)
@@ -180,7 +219,7 @@ final class CurlLoop: @unchecked Sendable {
     rx_curl_url_cleanup(exchange.url)
     exchange.url = target
     exchange.headers = []
-    exchange.body = []
+    exchange.clearBody()
     exchange.failure = nil
     exchange.errorText[0] = 0
     start(exchange)

@@ -27,7 +27,8 @@ enum CurlOutcome {
             .protocolError, "\(exchange.peer) answered \(status) before it had the whole request"))
       }
     }
-    return .response(HTTPResponse(status: status, headers: exchange.headers, body: exchange.body))
+    return .response(
+      HTTPResponse(status: status, headers: exchange.headers, body: exchange.body, charge: exchange.bodyCharge))
   }
 
   private static func redirect(_ exchange: CurlExchange, _ easy: UnsafeMutableRawPointer)

@@ -248,7 +248,11 @@ private let receiveBody: rx_curl_data = { bytes, _, count, context in
   let piece = UnsafeRawBufferPointer(start: bytes, count: count)
   guard let exchange = exchange(context) else { return 0 }
   if exchange.isStreaming { return exchange.pass(piece) ? count : Int(CURL_WRITEFUNC_PAUSE) }
-  return exchange.receive(piece) ? count : 0
+  return switch exchange.receive(piece) {
+  case .taken: count
+  case .later: Int(CURL_WRITEFUNC_PAUSE)
+  case .ended: 0
+  }
 }
 
 private let receiveHeader: rx_curl_data = { bytes, _, count, context in

@@ -15,12 +15,15 @@ package final class ResponseStream: Sendable {
     var isOpen = true
     /// All bytes that were taken.
     var taken = 0
+    /// How much of the process's reserve the waiting bytes have.
+    var reserved = 0
   }
   private let state = Mutex(State())
   private let most: Int
-  /// In which the waiting bytes count, and which bounds them beyond `least`.
+  /// In which the waiting bytes count. While it is full, `least` may wait, and up to `mostReserved` as far as its reserve has room.
   private let memory: MemoryBudget?
-  private static let least = 32 << 10
+  private static let least = 4 << 10
+  private static let mostReserved = 32 << 10
   private let schedule: @Sendable (ResponseStream) -> Void
   private let closed: @Sendable () -> Void
 
@@ -50,8 +53,11 @@ package final class ResponseStream: Sendable {
   func sendCounted(_ bytes: [UInt8]) -> Int? {
     let verdict: (taken: Int?, wakes: Bool) = state.withLock { state in
       let all = state.waiting.count + bytes.count
-      guard state.isOpen, !state.isEnding, all <= most, all <= Self.least || bytes.count <= memory?.room(.max) ?? .max
-      else { return (nil, false) }
+      guard state.isOpen, !state.isEnding, all <= most else { return (nil, false) }
+      if let memory, all > Self.least, bytes.count > memory.room(.max) {
+        guard all <= Self.mostReserved, memory.takeReserve(bytes.count) else { return (nil, false) }
+        state.reserved += bytes.count
+      }
       state.waiting += bytes
       memory?.add(bytes.count)
       state.taken &+= bytes.count
@@ -87,6 +93,8 @@ package final class ResponseStream: Sendable {
 
   private func drop(_ state: inout State) {
     memory?.add(-state.waiting.count)
+    memory?.giveReserve(state.reserved)
+    state.reserved = 0
     state.waiting = []
   }
 

@@ -12,6 +12,8 @@ package final class DatagramReceiver: Sendable {
     package var maxMessage = 64 << 10
     /// In bytes; nil: the system chooses.
     package var receiveBuffer: Int?
+    /// The limit of the blocks of all readers of this process together, as in ``BlockReader/Options/allBlocks``.
+    package var allBlocks = 4 << 20
     package init() {}
   }
 
@@ -146,8 +148,20 @@ package final class DatagramReceiver: Sendable {
       }
       hasFailed = false
       counted.withLock { $0.received += UInt64(count) }
-      let pieces = cut(datagrams.prefix(count), UnsafeRawBufferPointer(space), decoding, &offset)
-      guard deliver(pieces) else { return }
+      // Large ones are handed over in parts.
+      let reader = ActiveReader()
+      let most = max(ActiveReader.leastBlock, ActiveReader.share(of: options.allBlocks))
+      var rest = datagrams.prefix(count)
+      while !rest.isEmpty {
+        var bytes = 0
+        let part = rest.prefix { datagram in
+          defer { bytes += Int(datagram.count) }
+          return bytes < most
+        }
+        rest = rest.dropFirst(part.count)
+        guard deliver(cut(part, UnsafeRawBufferPointer(space), decoding, &offset)) else { return }
+      }
+      withExtendedLifetime(reader) {}
     }
   }
 

@@ -58,4 +58,12 @@ extension StreamReceiver {
 extension StreamReceiver.Connection {
   /// Bytes of an incomplete message.
   var held: Int { max(lines.held, cutter.rest.count) }
+  /// The memory of an incomplete message, as long as nothing is read.
+  var capacity: Int { lines.capacity + cutter.capacity }
+
+  /// Frees memory that the incomplete message does not need.
+  func release() {
+    lines.release()
+    cutter.release()
+  }
 }

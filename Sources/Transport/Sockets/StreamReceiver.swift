@@ -209,9 +209,10 @@ package final class StreamReceiver: Sendable {
       var goesOn = handOverPieces()
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
+        let reads = !waitsForRoom()
         // As long as a block waits for its turn, too.
         let reader = ActiveReader()
-        for event in ready.prefix(max(count, 0)) where goesOn {
+        for event in ready.prefix(max(count, 0)) where goesOn && reads {
           handle(event)
           // What many connections have sent is handed over in parts.
           if taken >= share { goesOn = handOverPieces() }
@@ -230,6 +231,31 @@ package final class StreamReceiver: Sendable {
       guard let memory = options.memory else { return readBytes * 4 }
       return min(readBytes * 4, max(leastRead, ActiveReader.share(of: memory.ofReaders)))
     }
+
+    /// Whether nothing is read for now: the memory of the process is used up, and unfinished messages have more of it than any receiver may have
+    /// then. Their senders wait. If that lasts, the largest message is given up: what is full may be full of such messages.
+    private func waitsForRoom() -> Bool {
+      guard let memory = options.memory, memory.isFull, unfinished.total > MemoryBudget.leastOfInput else {
+        fullSince = 0
+        return false
+      }
+      let time = monotonicNow()
+      if fullSince == 0 { fullSince = time }
+      if time &- fullSince >= Self.patience.nanoseconds, let largest = unfinished.largest {
+        fullSince = time
+        giveUpUnfinished(largest)
+        return false
+      }
+      // Ends, and ends of joined events, come by this.
+      if rx_wait_two(-1, 0, owner.wake.descriptor, Self.look) & 2 != 0 { owner.wake.clear() }
+      waited &+= monotonicNow() &- time
+      return true
+    }
+    /// Since when ``waitsForRoom()`` holds; 0: it does not.
+    private var fullSince: Int64 = 0
+    private static let patience = TimeSpan.seconds(10)
+    /// In milliseconds.
+    private static let look: Int32 = 100
 
     private func endEvents() {
       let due = owner.due.withLock { due in
@@ -460,7 +486,8 @@ package final class StreamReceiver: Sendable {
     private func read(_ tag: UInt64, _ connection: Connection, until limit: Int? = nil) {
       readPart(tag, connection, until: limit)
       guard connections[tag] != nil else { return }
-      unfinished.set(connection.held, of: tag)
+      connection.release()
+      unfinished.set(connection.capacity, of: tag)
       while unfinished.total > mostUnfinished, let largest = unfinished.largest { giveUpUnfinished(largest) }
     }
 
@@ -504,12 +531,7 @@ package final class StreamReceiver: Sendable {
           }
           if count < space.count, connection.session == nil { return hold(tag, connection, count) }
           if limit == nil, options.maxRate != nil { return hold(tag, connection, count) }
-        case .nothing:
-          if connection.held == 0 {
-            connection.lines.release()
-            connection.cutter.release()
-          }
-          return
+        case .nothing: return
         case .ended(let reason):
           finish(connection)
           if let reason {

@@ -11,22 +11,10 @@ struct UnfinishedMessages<Connection: Hashable> {
   private(set) var total = 0 {
     didSet { charge?.set(total) }
   }
-  private let charge: Charge?
-
-  /// What counts in the memory of the process; given back with the object.
-  private final class Charge {
-    private let memory: MemoryBudget
-    private var bytes = 0
-    init(_ memory: MemoryBudget) { self.memory = memory }
-    deinit { memory.add(-bytes) }
-    func set(_ now: Int) {
-      memory.add(now - bytes)
-      bytes = now
-    }
-  }
+  private let charge: MemoryCharge?
 
   /// - Parameter memory: Of the process; nil: they count elsewhere.
-  init(of memory: MemoryBudget? = nil) { charge = memory.map { Charge($0) } }
+  init(of memory: MemoryBudget? = nil) { charge = memory.map { MemoryCharge(0, of: $0) } }
 
   /// - Parameter bytes: 0: none is under way.
   mutating func set(_ bytes: Int, of connection: Connection) {
@@ -63,5 +51,5 @@ final class MessageCharge: Sendable {
   }
 
   /// Whether the budget is used up.
-  var isFull: Bool { state.withLock { $0.budget.map { $0.held >= $0.limit } ?? false } }
+  var isFull: Bool { state.withLock { $0.budget?.isFull ?? false } }
 }

@@ -1,36 +1,65 @@
 import PipelineCore
 import Synchronization
 
-/// A budget of bytes that several holders share, as a part of that of the process. Thread-safe.
+/// A budget of bytes that several holders share, as a part of that of the process. While that is full, it has at least
+/// ``MemoryBudget/leastOfInput``, and a part of the process's reserve. Thread-safe.
 final class ByteBudget: Sendable {
   let limit: Int
   /// That of the process; nil: it counts nowhere else.
   let memory: MemoryBudget?
   private let used = Atomic<Int>(0)
+  /// How much of the reserve it has.
+  private let reserved = Atomic<Int>(0)
 
   init(limit: Int, of memory: MemoryBudget? = nil) {
     self.limit = limit
     self.memory = memory
   }
 
+  deinit { if let memory { memory.giveReserve(reserved.load(ordering: .relaxed)) } }
+
   /// The bytes in use.
   var held: Int { used.load(ordering: .relaxed) }
 
-  /// Whether `count` more bytes are free now.
-  func hasRoom(for count: Int) -> Bool { count <= limit - held && hasMemory(for: count, held + count) }
+  /// Whether nothing more should come for now.
+  var isFull: Bool { held >= limit || memory?.isFull ?? false }
 
-  private func hasMemory(for count: Int, _ now: Int) -> Bool {
-    guard let memory, now > MemoryBudget.leastOfServer else { return true }
-    return count <= memory.room(.max)
+  /// Whether `count` more bytes are free now.
+  func hasRoom(for count: Int) -> Bool {
+    guard count <= limit - held else { return false }
+    guard takeMemory(count, held + count) else { return false }
+    giveMemory(count)
+    return true
+  }
+
+  private func takeMemory(_ count: Int, _ now: Int) -> Bool {
+    guard let memory else { return true }
+    if count > memory.room(.max), now > MemoryBudget.leastOfInput {
+      guard now <= MemoryBudget.mostOfServer, memory.takeReserve(count) else { return false }
+      reserved.add(count, ordering: .relaxed)
+    }
+    memory.add(count)
+    return true
+  }
+
+  /// What is free again goes to the reserve first.
+  private func giveMemory(_ count: Int) {
+    guard let memory else { return }
+    memory.add(-count)
+    var has = reserved.load(ordering: .relaxed)
+    while has > 0 {
+      let part = min(has, count)
+      let (exchanged, original) = reserved.compareExchange(expected: has, desired: has - part, ordering: .relaxed)
+      if exchanged { return memory.giveReserve(part) }
+      has = original
+    }
   }
 
   /// Takes `count` bytes; false, without taking any, if that exceeds the limit.
   func take(_ count: Int) -> Bool {
+    if count == 0 { return true }
     let now = used.add(count, ordering: .relaxed).newValue
-    if now <= limit && hasMemory(for: count, now) || count == 0 {
-      memory?.add(count)
-      return true
-    }
+    if now <= limit, takeMemory(count, now) { return true }
     used.subtract(count, ordering: .relaxed)
     return false
   }
@@ -43,7 +72,7 @@ final class ByteBudget: Sendable {
 
   func release(_ count: Int) {
     used.subtract(count, ordering: .relaxed)
-    memory?.add(-count)
+    giveMemory(count)
   }
 }
 

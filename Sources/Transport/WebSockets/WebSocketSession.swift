@@ -6,6 +6,8 @@ import Synchronization
 /// and ends in good order. Sending and ending work from any thread.
 package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   package struct Options: Sendable, Equatable {
+    /// The memory of the process, in which messages to a client count; those to a server count in its budget.
+    package var memory: MemoryBudget?
     package var maxMessage = 1 << 20
     package var maxFrame = 1 << 20
     /// The bytes of messages that may wait for the receiver; then nothing more is read.
@@ -170,7 +172,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       if let server {
         link.withLock({ $0 })?.move(server)
         charge.move(to: server.budget)
-        noteUnfinished(reader.unfinished)
+      } else {
+        charge.move(to: ownBudget)
       }
       lastSign = .now()
       lastMessage = lastSign
@@ -194,7 +197,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   func begins(_ link: UpgradedLink) {
     self.link.withLock { $0 = link }
-    charge.move(to: link.server()?.budget)
+      noteUnfinished(reader.unfinished)
+    charge.move(to: link.server()?.budget ?? ownBudget)
     lastSign = .now()
     lastMessage = lastSign
     schedule()
@@ -214,6 +218,11 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   /// While the memory of all connections is used up, each has one piece under way at most.
   private var hasRoom: Bool {
     let bytes = underWay.load(ordering: .sequentiallyConsistent)
+  /// That of a client.
+  private var ownBudget: ByteBudget? {
+    options.memory.map { ByteBudget(limit: options.room + 2 * options.maxMessage, of: $0) }
+  }
+
     return bytes < options.room && (bytes == 0 || !charge.isFull)
   }
 

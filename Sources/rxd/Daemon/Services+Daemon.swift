@@ -5,8 +5,9 @@ import Transport
 extension Services {
   /// The real services: libcurl, the log, the system's random numbers, threads.
   static func real(_ log: LogWriter, memory: Int) -> Services {
+    let memory = MemoryBudget(memory)
     var services = Services(
-      http: DeferredHTTPClient(),
+      http: DeferredHTTPClient(memory: memory),
       log: { level, component, message in log.write(level.logLevel, "", message, component: component) },
       deadLetter: { letter in log.reject(letter, of: "") },
       random: {
@@ -14,8 +15,8 @@ extension Services {
         return generator.next()
       },
       worker: { WorkThread("rxd \($0)") })
-    services.memory = MemoryBudget(memory)
-    services.programs = LocalPrograms()
+    services.memory = memory
+    services.programs = LocalPrograms(memory: memory)
     services.databases = LocalDatabases()
     return services
   }

@@ -27,6 +27,8 @@ open class DecodingSource: RunningSource {
     var cursor: Cursor
     /// Owns the memory that the rows point into.
     var memory: AnyObject
+    /// Counts that memory as long as rows are left.
+    let charge: MemoryCharge
     var then: (() -> Void)?
   }
   private var remainder: Remainder?
@@ -53,11 +55,11 @@ open class DecodingSource: RunningSource {
 
   /// Decodes `slab`, which continues the input of this `decoder`, and emits its rows.
   ///
-  /// `offset`: the start of the slab in the input. `isLast`: the input ends with the slab. Returns the number of rows and of
-  /// rejected rows.
+  /// `offset`: the start of the slab in the input. `isLast`: the input ends with the slab. `bytes`: the memory of the rows, if they are not in the
+  /// slab. Returns the number of rows and of rejected rows.
   @discardableResult
   package final func take(
-    _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, origin: Origin
+    _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, bytes: Int? = nil, origin: Origin
   ) -> (decoded: Int, refused: Int) {
     guard !isClosed else { return (0, 0) }
     beginPiece()
@@ -72,7 +74,7 @@ open class DecodingSource: RunningSource {
     let found = (decoded: rows.count, refused: rows.rejected.count)
     if offset == 0 { adviseAboutDecoder(slab.bytes, rows, origin) }
     if !handOver(rows, nil, origin), let stop = produceRows(rows, origin) {
-      hold(rows, origin, from: stop, in: arena.detach())
+      hold(rows, origin, from: stop, in: arena.detach(), bytes ?? slab.count)
     }
     return found
   }
@@ -89,7 +91,9 @@ open class DecodingSource: RunningSource {
     if handOver(block.batch, encoded?.from(origin), origin) { return }
     arena.keep(block)
     arena.keep(origin)
-    if let stop = produceRows(block.batch, origin) { hold(block.batch, origin, from: stop, in: block) }
+    if let stop = produceRows(block.batch, origin) {
+      hold(block.batch, origin, from: stop, in: block, block.bytes)
+    }
   }
 
   // MARK: Advice
@@ -161,9 +165,10 @@ open class DecodingSource: RunningSource {
   /// Nanoseconds spent by the turns that emitted the rest of the last batch. Placement decisions read it.
   package private(set) final var restTime: Int64 = 0
 
-  private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject) {
+  private func hold(_ rows: RowBatch, _ origin: Origin, from cursor: Cursor, in memory: AnyObject, _ bytes: Int) {
     restTime = 0
-    remainder = Remainder(rows: rows, origin: origin, cursor: cursor, memory: memory)
+    let charge = MemoryCharge(bytes, of: execution.services.memory)
+    remainder = Remainder(rows: rows, origin: origin, cursor: cursor, memory: memory, charge: charge)
     beginPause()
     executor.resume(inner: nodeContext.scope.outer != nil) { [self] in goOn() }
   }

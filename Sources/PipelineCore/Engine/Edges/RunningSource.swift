@@ -296,6 +296,7 @@ public final class InputQueue: @unchecked Sendable {
   private let isInner: Bool
   private let placement: Placement
   private let waits: SourceWaits?
+  private let memory: MemoryBudget
 
   /// Blocks a thread. Each signal releases one thread, including one that waits later.
   public protocol Gate: Sendable {
@@ -309,6 +310,7 @@ public final class InputQueue: @unchecked Sendable {
     isInner = nodeContext.scope.outer != nil
     placement = nodeContext.execution.reading.placement
     waits = nodeContext.execution.meters.waits[nodeContext.step.number]
+    memory = nodeContext.execution.services.memory
     self.limit = limit
     room = gate
   }
@@ -319,13 +321,16 @@ public final class InputQueue: @unchecked Sendable {
   ///
   /// `here`: whether the thread has nothing else to do and runs the turn itself if it can, unless the placement is pinned;
   /// nil: the thread must not run turns.
-  public func deliver(here: Bool? = nil, _ body: @escaping @Sendable () -> Void) -> Bool {
+  ///
+  /// `bytes`: the memory of the batch. Until its turn has run, it counts in what the queues of the process may hold.
+  public func deliver(here: Bool? = nil, bytes: Int = 0, _ body: @escaping @Sendable () -> Void) -> Bool {
     // Queued batches come first.
     if let here, placement.runsInline ?? here, state.withLock({ !$0.isStopped && $0.waiting == 0 }),
       executor.runInline(body, isInner)
     {
       return true
     }
+    let charge = bytes > 0 ? MemoryCharge(bytes, of: memory) : nil
     while true {
       let verdict: Bool? = state.withLock {
         if $0.isStopped { return false }
@@ -351,6 +356,8 @@ public final class InputQueue: @unchecked Sendable {
       }
       if isAwaited { room.signal() }
       body()
+      // Also of a batch that no turn takes, with this closure.
+      withExtendedLifetime(charge) {}
     }
     return true
   }
