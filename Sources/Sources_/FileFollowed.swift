@@ -164,11 +164,19 @@ extension File {
       beginPiece(of: piece.places) { [self] in taken(of: piece) }
     }
 
-    /// The content continues in another file; called before that file's next event.
+    /// The file goes on in another one, before its next event: with its unacknowledged events and its decoder, which belongs to the content.
     private func moved(from position: FilePosition, to copy: FilePosition) {
-      // The copied content needs the memory of its decoder.
-      let memory = inputs.removeValue(forKey: FileKey(position))?.memory ?? []
-      inputs[FileKey(copy)] = makeInput(copy, memory: memory)
+      let input = inputs.removeValue(forKey: FileKey(position)) ?? makeInput(copy)
+      // Its writer may still have it open.
+      if input.hasBegun, FileKey(position) != FileKey(copy) {
+        inputs[FileKey(position)] = makeInput(position, memory: input.decoder?.memory ?? input.memory)
+      }
+      input.position = copy
+      input.reached = copy
+      input.origin = nil
+      if input.places.outstanding == 0 { input.begin() }
+      inputs[FileKey(copy)] = input
+      latest = nil
     }
 
     /// `isLast`: the last event ends with the block, even if more is appended to the file later.
@@ -355,10 +363,10 @@ extension File {
         execution.services.log(.warning, label, text(of: absence, position))
       case .restored(let position, let file):
         moved(from: position, to: file)
+        let what = FileKey(position) == FileKey(file) ? "was written anew" : "is another file than before"
         execution.services.log(
           .info, label,
-          "\(file.path) is another file than before, with the same content up to byte \(position.offset): it is read on there"
-        )
+          "\(file.path) \(what), with the same content up to byte \(position.offset): it is read on there")
       case .copied(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(

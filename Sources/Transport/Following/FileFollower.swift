@@ -49,12 +49,12 @@ extension FileBlock {
 ///
 /// - A file is identified by device and inode. A renamed file is read to its end, until nothing has been added for
 ///   `rotateWait`; then its last line is delivered even without a newline.
-/// - A file that has become shorter, or starts with other bytes, is read from its start, and reported: data written
+/// - A file that has become shorter and not the same again, or starts with other bytes, is read from its start, and reported: data written
 ///   between the last read and the truncation is lost (`copytruncate`), unless that was while nobody followed it and a
 ///   copy is there.
 /// - A file that was renamed and compressed (gzip, zstd) before it was read to its end is read on in the compressed one.
-/// - A file at the path of a saved position that is another one, and has the same content up to the position, was restored: it is
-///   read on there.
+/// - A file at the path of a saved position, or of a file that was followed, that is another one, and has the same content up to the
+///   position, was restored: it is read on there. So is a file that was written anew.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
 /// - Where symbolic links lead to a file, the directories that decide it are watched, too: a file that was renamed in the directory
@@ -106,6 +106,8 @@ package final class FileFollower: Sendable {
     var pollInterval: TimeSpan = .seconds(1)
     /// How often watches are asked for again that the system has refused.
     var rewatchInterval: TimeSpan = .seconds(60)
+    /// How long a file that is shorter than before, and the same as far as it goes, is waited for after it last grew.
+    var rewriteWait: TimeSpan = .milliseconds(500)
     /// How long a closed file must not have grown for its last line; a file whose writers are unknown; and when the wait is reported.
     var closedWait: TimeSpan = .seconds(2)
     var unknownWait: TimeSpan = .seconds(600)
@@ -136,7 +138,8 @@ package final class FileFollower: Sendable {
     case recovered(path: String)
     /// The file of a position in `resume` cannot be read on.
     case gone(FilePosition, Absence)
-    /// The file of a position in `resume` is another one now, with the same content up to the position: it is read on there.
+    /// The file of a position in `resume`, or of one that was followed, is another one now, with the same content up to the position: it is
+    /// read on there. The same file: it was written anew, with that content.
     case restored(FilePosition, FilePosition)
     /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
     /// read to its end first, from the second position on.

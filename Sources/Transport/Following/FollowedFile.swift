@@ -38,6 +38,9 @@ final class FollowedFile {
   /// When the file last grew or lost its name, on the monotonic clock.
   var lastChange = monotonicNow()
   private(set) var lines: LineAssembler
+  private let rewriteWait: TimeSpan
+  /// What it may become again; nil: it is read as it is.
+  var earlier: EarlierContent?
   /// The file has been read to its end.
   private var isCaughtUp = false
   /// The decompressed content; nil: the file is read as it is.
@@ -58,6 +61,7 @@ final class FollowedFile {
     path = file.name
     key = Key(status)
     born = rx_birth_time(file.number)
+    rewriteWait = options.rewriteWait
     lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
     lines.endsAnywhere = options.endsAnywhere
     content = nil
@@ -75,6 +79,7 @@ final class FollowedFile {
     path = file.name
     key = Key(status)
     born = rx_birth_time(file.number)
+    rewriteWait = options.rewriteWait
     lines = LineAssembler(maxLine: options.maxLine, policy: options.whenTooLong)
     lines.endsAnywhere = options.endsAnywhere
     self.content = content
@@ -102,6 +107,52 @@ final class FollowedFile {
 
   /// Starts at this offset.
   func seek(to offset: Int64) { lines.reset(offset: offset) }
+
+  /// The content that was read, for a file that may have the same one.
+  ///
+  /// - Parameter file: The file itself, if it is another one.
+  func content(of file: FollowedFile? = nil) -> EarlierContent? {
+    guard !isCompressed, lines.offset > 0 else { return nil }
+    // What is gone of a line would be looked for again and again in a file that is shorter.
+    if file == nil, tail?.end != lines.offset || lines.isWithinLostLine { return nil }
+    var now = timespec()
+    clock_gettime(CLOCK_REALTIME, &now)
+    let wall = Int64(now.tv_sec) &* 1_000_000_000 &+ Int64(now.tv_nsec)
+    return EarlierContent(
+      position: position, head: head, readAt: wall &- (monotonicNow() &- lastChange), file: file,
+      wait: rewriteWait.nanoseconds)
+  }
+
+  /// What it has of a line is not read on.
+  func skipHeldLine() {
+    guard lines.held > 0 else { return }
+    lines.reset(offset: lines.readOffset)
+    lines.skipToLineStart()
+  }
+
+  /// Whether it is, or may become, what it was: nil if it is read from its start.
+  private func earlierProgress() throws(PosixError) -> Progress? {
+    guard earlier != nil else { return nil }
+    let now = file.head()
+    guard var earlier else { return nil }
+    let verdict = try earlier.compare(file, startingAs: now)
+    self.earlier = nil
+    switch verdict {
+    case .waits:
+      self.earlier = earlier
+      return .waits
+    case .other: return .other
+    case .same(let position, let isAll):
+      let former = earlier.file
+      head = now
+      tail = position.tail
+      if former != nil || lines.offset != position.offset || lines.held > 0, !lines.isWithinLostLine {
+        lines.reset(offset: position.offset)
+      }
+      isCaughtUp = false
+      return .same(position, isAll ? former : nil)
+    }
+  }
 
   /// Starts with the first line that begins at or after the offset.
   func seek(toLineAfter offset: Int64) throws(PosixError) {
@@ -153,8 +204,14 @@ final class FollowedFile {
     FileDescriptor.starts(head, as: position)
   }
 
-  enum Progress: Equatable {
+  enum Progress {
     case read, end
+    /// It may become what it was, and is looked at again.
+    case waits
+    /// It has the content up to this position, which was all that was read of that other file; nil: of itself, or the other one had more.
+    case same(FilePosition, FollowedFile?)
+    /// It has other content than the file that had its name before.
+    case other
     /// The file has been read up to its end at that moment; the kernel reports later data.
     case caughtUp
     /// The file had been read up to this offset when it was replaced or truncated.
@@ -167,7 +224,11 @@ final class FollowedFile {
     _ blockBytes: Int, small: UnsafeMutableRawBufferPointer, deliver: (LineBlock, _ isNewest: Bool) -> Void
   ) throws(PosixError) -> Progress {
     if let content { return try read(content, blockBytes) { deliver($0, false) } }
-    guard checkHead() else { return startAgain(deliver) }
+    if let progress = try earlierProgress() {
+      if case .other = progress, lines.readOffset > 0 { return startAgain(deliver) }
+      return progress
+    }
+    guard checkHead() else { return try changed(deliver) }
     let reached = lines.readOffset
     if isCaughtUp {
       // The size is not queried: a short read means the end.
@@ -183,7 +244,7 @@ final class FollowedFile {
       isCaughtUp = false
     }
     let size = try file.status().size
-    guard size >= reached else { return startAgain(deliver) }
+    guard size >= reached else { return try changed(deliver) }
     guard size > reached else {
       isCaughtUp = true
       lines.release()
@@ -218,6 +279,14 @@ final class FollowedFile {
     lastChange = monotonicNow()
     if skipped <= 0 { lines.filled(count, deliver: deliver) }
     return .read
+  }
+
+  /// It has become shorter, or has other bytes at its beginning.
+  private func changed(_ deliver: (LineBlock, _ isNewest: Bool) -> Void) throws(PosixError) -> Progress {
+    earlier = content()
+    let progress = try earlierProgress() ?? .other
+    if case .other = progress { return startAgain(deliver) }
+    return progress
   }
 
   /// Starts the replaced file from its beginning.

@@ -18,7 +18,7 @@ extension FollowerWork {
       var left = file.isNamed ? Self.turn : Int.max
       file.isDirty = false
       do throws(PosixError) {
-        while left > 0 {
+        reading: while left > 0 {
           if stop.isAwake { return }
           let progress = try file.read(blockBytes, small: small) {
             deliver($0, of: file, isNewest: $1)
@@ -27,7 +27,8 @@ extension FollowerWork {
             file.isUnreadable = false
             reported.remove(file.path)
           }
-          if progress == .end {
+          switch progress {
+          case .end:
             switch file.compressed {
             case .whole, .damaged: close(file)  // Before its successor is read.
             case .unfinished:
@@ -36,12 +37,17 @@ extension FollowerWork {
               }
             case .more, nil: break
             }
-            break
-          }
-          found = true
+            break reading
+          case .waits: break reading
+          case .same(let earlier, let former): restored(file, from: earlier, of: former)
+          case .other: notice(.opened(file.position))
           // Later data causes an event; without events it must be polled for.
-          if progress == .caughtUp, file.watch >= 0 { break }
-          if case .truncated(let offset) = progress {
+          case .caughtUp where file.watch >= 0:
+            found = true
+            break reading
+          case .read, .caughtUp: found = true
+          case .truncated(let offset):
+            found = true
             notice(.truncated(path: file.path, offset: offset))
           }
           left -= 1
@@ -76,7 +82,27 @@ extension FollowerWork {
   func retire() {
     guard files.contains(where: { !$0.isNamed }) else { return }
     let now = monotonicNow()
-    for file in files where !file.isNamed && !file.isDirty && retirement(of: file) <= now { close(file) }
+    for file in files where !file.isNamed && !file.isDirty && retirement(of: file) <= now && !isAwaited(file) {
+      close(file)
+    }
+  }
+
+  // MARK: Files that are written anew
+
+  /// What the file has that has just lost this path, as far as it was read; nil: none has, or nothing was read of it.
+  func earlierContent(at path: String, _ named: Set<Key>) -> EarlierContent? {
+    guard let file = files.last(where: { $0.path == path && !named.contains($0.key) }) else { return nil }
+    return file.content(of: file)
+  }
+
+  /// Whether another file waits for the content of this one.
+  func isAwaited(_ file: FollowedFile) -> Bool { files.contains { $0.earlier?.file === file } }
+
+  /// The file is read on where its earlier content ended.
+  func restored(_ file: FollowedFile, from earlier: FilePosition, of former: FollowedFile?) {
+    notice(.restored(earlier, file.position))
+    // Its writer may still have it open. What it has of a line, the other file has, too.
+    former?.skipHeldLine()
   }
 
   // MARK: Last lines

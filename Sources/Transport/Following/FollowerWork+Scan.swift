@@ -136,6 +136,11 @@ extension FollowerWork {
       }
       file.isNamed = isNamed
     }
+    if !isFirst {
+      for file in found where file.lines.offset == 0 && !file.isRefused {
+        file.earlier = earlierContent(at: file.path, named)
+      }
+    }
     for file in ReadingOrder.oldestFirst(found) { add(file) }
     lookAgainIfNeeded()
   }
@@ -227,7 +232,8 @@ extension FollowerWork {
     files.append(file)
     byKey[file.key] = file
     watch(file)
-    notice(.opened(file.position))
+    // Otherwise it is not known yet where it is read on.
+    if file.earlier == nil { notice(.opened(file.position)) }
   }
 
   func watch(_ file: FollowedFile) {

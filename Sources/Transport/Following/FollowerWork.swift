@@ -128,6 +128,7 @@ final class FollowerWork: @unchecked Sendable {
       guard let events = wait() else { return }
       var mustScan = take(events)
       let now = monotonicNow()
+      for file in files where file.earlier != nil { file.isDirty = true }
       if let due = nextPoll, now >= due {
         nextPoll = nil
         for file in files where file.isUnreadable { file.isDirty = true }
@@ -232,7 +233,8 @@ final class FollowerWork: @unchecked Sendable {
     let leaving = files.lazy.filter { !$0.isNamed }.map(retirement).min()
     let ending = files.lazy.filter(\.isWithinLine).compactMap(nextEndOfLine).min()
     var result: Int64 = -1
-    for instant in [leaving, ending, nextPoll, isPolling ? nextLook : nil] {
+    let waiting = files.contains { $0.earlier != nil } ? monotonicNow() &+ EarlierContent.look : nil
+    for instant in [leaving, ending, waiting, nextPoll, isPolling ? nextLook : nil] {
       guard let instant else { continue }
       let rest = (instant &- monotonicNow()) / 1_000_000 + 1
       let wait = min(max(rest, 1), 60_000)
