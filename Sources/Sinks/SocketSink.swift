@@ -97,6 +97,7 @@ final class SocketSink: RunningSink {
         services.log(.warning, label, "a datagram of \(bytes) bytes is longer than the system sends: it is lost")
       case .ended(let reason): executor.post { node.object?.senderEnded(reason) }
       case .fault(let reason): services.log(.warning, label, reason)
+      case .moved: services.log(.info, label, "the name of the receiver has another address now: connecting to that")
       }
     }
     if let target = settings.webSocket { return open(target, notify) }

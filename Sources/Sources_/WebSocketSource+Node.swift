@@ -225,7 +225,9 @@ extension WebSocketSource {
       if ending != nil { return endIfDone() }
       if number == current {
         current = nil
-        connectAgain(end.message)
+        guard end.hasMoved else { return connectAgain(end.message) }
+        log(.info, "\(end.message): connecting to that")
+        connect()
       } else if !end.isClean {
         closings.write("a connection is over: \(end.message)")
       }

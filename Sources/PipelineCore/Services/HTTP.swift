@@ -130,6 +130,9 @@ package struct HTTPOptions: Sendable, Equatable {
     case awsSigV4(AWSSigV4)
   }
 
+  /// How long a connection is kept for further requests, and an address of a name for further connections; in whole seconds.
+  package var connectionLife = TimeSpan.seconds(30)
+
   package init() {}
 }
 
@@ -155,10 +158,10 @@ package struct HTTPResponse: Sendable, Equatable {
     self.status = status
     self.headers = headers
     self.body = body
+    self.charge = charge
   }
 
   /// The value of the first header with this name, compared without case.
-    self.charge = charge
   package func header(_ name: String) -> String? {
     headers.first { $0.name.lowercased() == name.lowercased() }?.value
   }

@@ -36,8 +36,9 @@ enum CurlSetup {
       && set(CURLOPT_NOPROXY, "")
       && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))
       && set(CURLOPT_TIMEOUT_MS, exchange.isStreaming ? 0 : max(1, milliseconds(options.timeout) - Int(elapsed)))
-      // As long as libcurl keeps the address of a name: a kept connection does not outlive a change of it.
-      && set(CURLOPT_MAXLIFETIME_CONN, 60)
+      // An address is kept for as long, and so is a connection: neither outlives a change of the name by more than both together.
+      && set(CURLOPT_DNS_CACHE_TIMEOUT, seconds(options.connectionLife))
+      && set(CURLOPT_MAXLIFETIME_CONN, seconds(options.connectionLife))
       && set(CURLOPT_TCP_KEEPALIVE, 1)
       && set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
       && set(CURLOPT_HTTP09_ALLOWED, 0)
@@ -232,6 +233,8 @@ enum CurlSetup {
     if own == nil { headers?.append(HTTPHeader("Host", isUsual ? written : "\(written):\(origin.port)")) }
     return headers
   }
+
+  private static func seconds(_ span: TimeSpan) -> Int { max(1, milliseconds(span) / 1000) }
 
   private static func milliseconds(_ span: TimeSpan) -> Int {
     // 0 would mean no limit to libcurl.

@@ -15,6 +15,7 @@ package final class SocketSender: Sendable {
     /// The pauses between attempts to send.
     package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     package var keepAlive = true
+    package var watch = AddressWatch.Options()
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
     package var sendsLargeAsFiles = false
     package init() {}
@@ -42,6 +43,8 @@ package final class SocketSender: Sendable {
     case ended(String)
     /// The system refuses an option of a connection.
     case fault(String)
+    /// The name of the receiver has other addresses now, and the next message goes to one of these.
+    case moved
   }
 
   private struct Entry: Sendable {
@@ -63,6 +66,8 @@ package final class SocketSender: Sendable {
   private let options: Options
   private let state: Guarded<State>
   private let wake: WakeEvent
+  /// Nil: the place has no name.
+  private let watch: AddressWatch?
   private let counted = Guarded(PipelineStatistics.Connections())
   private let notify: @Sendable (Notice) -> Void
 
@@ -74,12 +79,20 @@ package final class SocketSender: Sendable {
     self.options = options
     self.notify = notify
     state = Guarded(State())
+    let wake: WakeEvent
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
+    self.wake = wake
+    if case .network(let host, let port, let isDatagram) = place {
+      watch = AddressWatch(host, port, isDatagram: isDatagram, options.watch) { wake.wake() }
+    } else {
+      watch = nil
+    }
     let context: TLSContext? = if let tls = options.tls { try TLSContext(asking: tls) } else { nil }
     do throws(PosixError) {
       _ = try OwnThread("rxd send") { [self] in
         let work = Work(self, context)
         work.run()
+        watch?.stop()
         let left = state.withLock { state in
           state.hasEnded = true
           defer {
@@ -170,6 +183,7 @@ package final class SocketSender: Sendable {
     func run() {
       while !isCancelled {
         owner.wake.clear()
+        if owner.watch?.hasMoved ?? false { moveOn() }
         if let entry = owner.state.withLock({ $0.queue.isEmpty ? nil : $0.queue.removeFirst() }) {
           deliver(entry)
           continue
@@ -184,6 +198,25 @@ package final class SocketSender: Sendable {
       giveUp()
       disconnect()
     }
+
+    /// The name has other addresses. What is on the way is confirmed first; what is not after a while goes to the new place.
+    private func moveOn() {
+      let end = monotonicNow() &+ Self.farewell
+      while descriptor >= 0, !unconfirmed.isEmpty, !isCancelled, monotonicNow() < end {
+        confirm()
+        guard !unconfirmed.isEmpty else { break }
+        let ready = rx_wait_two(descriptor, 0, owner.wake.descriptor, 5)
+        if ready & 2 != 0 { owner.wake.clear() }
+        if ready & 1 != 0 { listenForEnd() }
+      }
+      if descriptor >= 0 {
+        repeatUnconfirmed()
+        disconnect()
+      }
+      owner.watch?.uses(nil)
+      owner.notify(.moved)
+    }
+    private static let farewell: Int64 = 10_000_000_000
 
     private func giveUp() {
       for (entry, first, _) in unconfirmed {
@@ -375,6 +408,7 @@ package final class SocketSender: Sendable {
       if descriptor >= 0 { Glibc.close(descriptor) }
       descriptor = -1
       position = 0
+      owner.watch?.uses(nil)
       owner.counted.withLock { $0.open = 0 }
     }
 
@@ -396,7 +430,7 @@ package final class SocketSender: Sendable {
       let addresses: [rx_address]
       switch owner.place {
       case .network(let host, let port, let isDatagram):
-        addresses = try SocketPeer.resolve(host, port, isDatagram: isDatagram)
+        addresses = try options.watch.lookUp(host, port, isDatagram)
       case .unix(let path, _, _):
         var address = rx_address()
         guard rx_unix_address(path, &address) != 0 else { throw SocketFailure(message: "\(path) is too long") }
@@ -426,6 +460,7 @@ package final class SocketSender: Sendable {
           }
         }
         position = 0
+        owner.watch?.uses(SocketPeer.text(address))
         guard let context else { return }
         return try shake(context)
       }

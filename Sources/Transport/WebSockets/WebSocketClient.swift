@@ -61,6 +61,7 @@ package enum WebSocketClient {
     package var subprotocols: [String] = []
     /// Credentials, certificates, the proxy, which addresses are allowed, and how long connecting may take: as for requests.
     package var http = HTTPOptions()
+    package var watch = AddressWatch.Options()
     package init() {}
   }
 
@@ -203,7 +204,15 @@ package enum WebSocketClient {
       }
     bootstrap.connect(host: peer.host, port: peer.port).whenComplete { result in
       switch result {
-      case .success(let channel): attempt.follows(channel)
+      case .success(let channel):
+        let session = way.session
+        if let address = channel.remoteAddress, let text = SocketPeer.text(address) {
+          let watch = AddressWatch(peer.host, peer.port, isDatagram: false, way.options.watch) { [weak session] in
+            session?.leave()
+          }
+          session.watches(watch, text)
+        }
+        attempt.follows(channel)
       case .failure(let error): attempt.fail(failure(error, peer, isProxy: proxy != nil))
       }
     }
@@ -544,5 +553,13 @@ extension String {
     }
     lines.append(String(decoding: line, as: UTF8.self))
     return lines
+  }
+}
+
+extension SocketPeer {
+  /// As the text of an address that a name has; nil: it is none of a network.
+  static func text(_ address: SocketAddress) -> String? {
+    guard let host = address.ipAddress, let port = address.port else { return nil }
+    return host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
   }
 }

@@ -226,7 +226,8 @@ package final class WebSocketSender: MessageSender {
       return (true, state.messages.isEmpty && (state.isClosing || end.isClean))
     }
     guard isOurs else { return }
-    if isDone {
+    if end.hasMoved { notify(.moved) }
+    if isDone || end.hasMoved {
       state.withLock { $0.isReady = false }
       return work()
     }

@@ -35,6 +35,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     package var isClean: Bool
     /// This side has ended it, and the other one has not answered in time: bytes on the way are lost.
     package var isCut = false
+    /// This side has ended it because the name of the server has other addresses now: the next connection may follow at once.
+    package var hasMoved = false
 
     package init(code: Int?, message: String, isClean: Bool) {
       self.code = code
@@ -89,6 +91,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private var unfinished = 0
   private weak var unfinishedAt: HTTPServer?
   private let isPaused = Atomic<Bool>(false)
+  /// Of a client; used on the network thread.
+  private var watch: AddressWatch?
 
   package init(isServer: Bool, _ options: Options, _ listener: Listener) {
     self.isServer = isServer
@@ -111,7 +115,9 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// Sends a message of a client. Returns how many bytes this side will have sent with it; nil: it was not taken.
   func sendCounted(isText: Bool, _ bytes: some Collection<UInt8>) -> Int? {
-    link.withLock { $0 }?.stream.sendCounted(WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
+    // Nothing follows the end.
+    if hasSentClose { return nil }
+    return link.withLock { $0 }?.stream.sendCounted(WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
   }
 
   /// Reports how many bytes of messages have been handled.
@@ -128,6 +134,22 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: code, message: reason.isEmpty ? "it was ended here" : reason, isClean: true)
       sayClose(code, reason)
+    }
+  }
+
+  /// Ends the connection, in the same way, when the name of the server has other addresses than the one in use. On the network thread.
+  func watches(_ watch: AddressWatch?, _ address: String) {
+    self.watch = watch
+    watch?.uses(address)
+  }
+
+  /// The name of the server has other addresses now.
+  func leave() {
+    link.withLock { $0 }?.inLoop { [self] in
+      var moved = End(code: 1001, message: "the name of the server has another address now", isClean: true)
+      moved.hasMoved = true
+      end = end ?? moved
+      sayClose(1001, "")
     }
   }
 
@@ -175,6 +197,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       } else {
         charge.move(to: ownBudget)
       }
+      noteUnfinished(reader.unfinished)
       lastSign = .now()
       lastMessage = lastSign
       pinged = nil
@@ -195,9 +218,13 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   // MARK: - On the network thread
 
+  /// That of a client.
+  private var ownBudget: ByteBudget? {
+    options.memory.map { ByteBudget(limit: options.room + 2 * options.maxMessage, of: $0) }
+  }
+
   func begins(_ link: UpgradedLink) {
     self.link.withLock { $0 = link }
-      noteUnfinished(reader.unfinished)
     charge.move(to: link.server()?.budget ?? ownBudget)
     lastSign = .now()
     lastMessage = lastSign
@@ -218,11 +245,6 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   /// While the memory of all connections is used up, each has one piece under way at most.
   private var hasRoom: Bool {
     let bytes = underWay.load(ordering: .sequentiallyConsistent)
-  /// That of a client.
-  private var ownBudget: ByteBudget? {
-    options.memory.map { ByteBudget(limit: options.room + 2 * options.maxMessage, of: $0) }
-  }
-
     return bytes < options.room && (bytes == 0 || !charge.isFull)
   }
 

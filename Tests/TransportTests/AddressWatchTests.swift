@@ -1,0 +1,214 @@
+import CLinux
+import PipelineHost
+import Synchronization
+import Testing
+
+@testable import PipelineCore
+@testable import Transport
+
+/// A name that has another address than before: kept connections go there, soon and with nothing lost or doubled. The tests have the names.
+@Suite(.serialized) struct AddressWatchTests {
+  /// The addresses of every name.
+  private final class Names: Sendable {
+    private let addresses = Mutex<[String]>([])
+    private let looks = Atomic(0)
+    var count: Int { looks.load(ordering: .relaxed) }
+
+    func lead(to addresses: String...) { self.addresses.withLock { $0 = addresses } }
+
+    var options: AddressWatch.Options {
+      var options = AddressWatch.Options()
+      options.every = .milliseconds(5)
+      options.lookUp = { [self] _, port, isDatagram throws(SocketFailure) in
+        looks.add(1, ordering: .relaxed)
+        var found: [rx_address] = []
+        for address in addresses.withLock({ $0 }) {
+          found += try SocketPeer.resolve(address, port, isDatagram: isDatagram)
+        }
+        if found.isEmpty { throw SocketFailure(message: "the name cannot be looked up") }
+        return found
+      }
+      return options
+    }
+  }
+
+  /// Lines that came to one address.
+  private final class Receiver: Sendable {
+    private let receiver: StreamReceiver?
+    private let datagrams: DatagramReceiver?
+    private let received = Guarded<[String]>([])
+    var lines: [String] { received.withLock { $0 } }
+
+    init(_ host: String, _ port: Int, isDatagram: Bool) throws {
+      let place = SocketPlace.network(host: host, port: port, isDatagram: isDatagram)
+      var options = StreamReceiver.Options()
+      options.decoding = DecoderOptions(.text)
+      receiver = isDatagram ? nil : try StreamReceiver(place, options)
+      datagrams = isDatagram ? try DatagramReceiver(place, DatagramReceiver.Options()) : nil
+      let received = received
+      @Sendable func take(_ rows: [DecodedBlock?]) -> Bool {
+        for text in rows.compactMap({ $0 }).map({ String(decoding: $0.text, as: UTF8.self) }) {
+          received.withLock { $0 += text.split(separator: "\n").map(String.init) }
+        }
+        return true
+      }
+      try receiver?.start(notify: { _ in }, deliver: { take($0.map(\.rows)) })
+      try datagrams?.start(notify: { _ in }, deliver: { take($0.map(\.rows)) })
+    }
+
+    deinit {
+      receiver?.cancel()
+      datagrams?.cancel()
+    }
+  }
+
+  @Test(arguments: [false, true]) func aSenderGoesWhereTheNameLeads(_ isDatagram: Bool) throws {
+    let port = try FreePort().number
+    let (old, new) = (
+      try Receiver("127.0.0.1", port, isDatagram: isDatagram), try Receiver("127.0.0.2", port, isDatagram: isDatagram)
+    )
+    let names = Names()
+    names.lead(to: "127.0.0.1")
+    var options = SocketSender.Options()
+    options.watch = names.options
+    let notices = Guarded<[SocketSender.Notice]>([])
+    let sender = try SocketSender(
+      .network(host: "logs.example", port: port, isDatagram: isDatagram), options
+    ) { notice in notices.withLock { $0.append(notice) } }
+    defer { sender.cancel() }
+    let done = Atomic(0)
+    var sent = 0
+    /// One message after the other, each when the one before has been delivered, until it holds.
+    func send(until condition: () -> Bool) {
+      Polling.until(within: 60, pause: 1) {
+        guard done.load(ordering: .acquiring) == sent else { return false }
+        if condition() { return true }
+        let line = Array("\(sent)\n".utf8)
+        sent += 1
+        sender.send(.init(bytes: line, ends: [line.count])) { count, _ in
+          done.add(count, ordering: .acquiringAndReleasing)
+        }
+        return false
+      }
+    }
+    send { old.lines.count >= 5 }
+    // A look that fails, and one that finds the address among others, change nothing.
+    names.lead()
+    var looks = names.count
+    send { names.count >= looks + 3 }
+    names.lead(to: "127.0.0.2", "127.0.0.1")
+    looks = names.count
+    send { names.count >= looks + 3 }
+    #expect(new.lines.isEmpty)
+    names.lead(to: "127.0.0.2")
+    send { new.lines.count >= 5 }
+    Polling.until(within: 60) { old.lines.count + new.lines.count >= sent }
+    #expect(old.lines + new.lines == (0..<sent).map { "\($0)" })
+    #expect(notices.withLock { $0 } == [.moved])
+    if let counts = sender.counts { #expect(counts.opened == 2 && counts.broken == 0) }
+  }
+
+  /// Also while nothing is sent: the first message goes to the new address.
+  @Test func anIdleSenderGoesThereToo() throws {
+    let port = try FreePort().number
+    let (old, new) = (
+      try Receiver("127.0.0.1", port, isDatagram: false), try Receiver("127.0.0.2", port, isDatagram: false)
+    )
+    let names = Names()
+    names.lead(to: "127.0.0.1")
+    var options = SocketSender.Options()
+    options.watch = names.options
+    let moved = Guarded(false)
+    let sender = try SocketSender(.network(host: "logs.example", port: port, isDatagram: false), options) { notice in
+      if notice == .moved { moved.withLock { $0 = true } }
+    }
+    defer { sender.cancel() }
+    sender.send(.init(bytes: Array("1\n".utf8), ends: [2])) { _, _ in }
+    Polling.until(within: 60) { old.lines == ["1"] }
+    names.lead(to: "127.0.0.2")
+    #expect(Polling.until(within: 60) { moved.withLock { $0 } })
+    sender.send(.init(bytes: Array("2\n".utf8), ends: [2])) { _, _ in }
+    #expect(Polling.until(within: 60) { new.lines == ["2"] })
+    #expect(old.lines == ["1"])
+  }
+
+  /// An address leads nowhere else.
+  @Test func anAddressIsNotLookedUp() {
+    for host in ["127.0.0.1", "::1", "[::1]", "10.1.2.3"] {
+      #expect(AddressWatch(host, 80, isDatagram: false, AddressWatch.Options()) {} == nil)
+    }
+    #expect(AddressWatch("localhost", 80, isDatagram: false, AddressWatch.Options()) {} != nil)
+  }
+
+  /// A WebSocket ends in good order, and the next message goes over another one.
+  @Test func aWebSocketIsMadeAnew() throws {
+    let received = Guarded<[String]>([])
+    let opened = Atomic(0)
+    let server = HTTPServer(options: HTTPServer.Options())
+    let port = try server.start { request in
+      opened.add(1, ordering: .relaxed)
+      let listener = WebSocketSession.Listener(
+        opened: { _ in },
+        message: { session, message in
+          received.withLock { $0.append(String(decoding: message.bytes, as: UTF8.self)) }
+          session.handled(message.bytes.count)
+        }, ended: { _, _ in })
+      _ = request.acceptWebSocket(WebSocketSession(isServer: true, WebSocketSession.Options(), listener))
+    }
+    defer { server.stop() }
+    let names = Names()
+    names.lead(to: "127.0.0.1", "::1")
+    var options = WebSocketSender.Options()
+    options.client.watch = names.options
+    options.client.http.allowPrivate = true
+    let notices = Guarded<[SocketSender.Notice]>([])
+    let target = try #require(WebSocketClient.Target("ws://localhost:\(port)/"))
+    let sender = try WebSocketSender(target, options, by: CurlClient()) { notice in
+      notices.withLock { $0.append(notice) }
+    }
+    defer { sender.cancel() }
+    var sent = 0
+    func send(until condition: () -> Bool) {
+      Polling.until(within: 60, pause: 1) {
+        if condition() { return true }
+        guard sender.queuedBytes == 0 else { return false }
+        let text = Array("\(sent)".utf8)
+        sent += 1
+        sender.send(.init(bytes: text, ends: [text.count])) { _, _ in }
+        return false
+      }
+    }
+    send { received.withLock(\.count) >= 5 }
+    #expect(opened.load(ordering: .relaxed) == 1)
+    names.lead(to: "127.0.0.9")
+    send { notices.withLock { $0.contains(.moved) } }
+    names.lead(to: "127.0.0.1", "::1")
+    let before = sent
+    send { received.withLock(\.count) >= before + 5 }
+    Polling.until(within: 60) { received.withLock(\.count) >= sent }
+    #expect(received.withLock { $0 } == (0..<sent).map { "\($0)" })
+    #expect(notices.withLock { $0.allSatisfy { $0 == .moved } })
+    #expect(sender.counts.broken == 0 && opened.load(ordering: .relaxed) >= 2)
+  }
+
+  /// Connections for requests, and what a name had led to, are kept for as long as the options say.
+  @Test func connectionsForRequestsAreMadeAnew() async throws {
+    let server = try ScriptedServer { connection in
+      while connection.message(hasBody: false) != nil {
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+      }
+    }
+    defer { server.stop() }
+    let client = CurlClient()
+    var request = HTTPRequest(url: "\(server.url)/")
+    request.options.connectionLife = .seconds(1)
+    var answers = 0
+    let end = monotonicNow() &+ 60_000_000_000
+    while server.connections < 2, monotonicNow() < end {
+      let response = try await client.answer(request).get()
+      #expect(response.status == 200)
+      answers += 1
+    }
+    #expect(server.connections == 2 && answers > 2)
+  }
+}
