@@ -37,6 +37,12 @@ struct FramingParameter: RecordParameter {
 
   var defaultText: String? { by.rawValue }
 
+  /// The conditions of what only a stream of lines has, in the short form and in the long one.
+  static let ofLines: [Applicability] = {
+    let others = Kind.allCases.filter { $0 != .lines }.map(\.rawValue)
+    return [.notWord("/framing", others), .notWord("/framing.by", others)]
+  }()
+
   func validate(_ node: YAMLNode, _ context: inout DecodingContext) {
     switch by {
     case .length where bytes.map({ $0 != 2 && $0 != 4 }) ?? false:

@@ -18,6 +18,13 @@ package struct TCP: SourceComponent, ReceivingSource {
 
   package init() {}
 
+  /// A message of another framing ends its last line.
+  private static let decodeConditions: [String: Applicability] = {
+    var conditions = DecodeParameter.withCharsetAndJoin
+    conditions["container.wait"] = .all([.without("/join")] + FramingParameter.ofLines)
+    return conditions
+  }()
+
   package static let spec = ComponentSpec<TCP>(
     "tcp",
     summary: "Receives messages over TCP: lines, or messages that another framing ends.",
@@ -37,7 +44,7 @@ package struct TCP: SourceComponent, ReceivingSource {
       .init(
         "address", \.address, primary: true, required: true,
         "HOST:PORT, a port on 127.0.0.1, or `systemd:NAME`."),
-      .init("decode", \.decode, nested: DecodeParameter.withCharsetAndJoin, "How messages are decoded into events."),
+      .init("decode", \.decode, nested: decodeConditions, "How messages are decoded into events."),
       .init(
         "charset", \.charset,
         "How characters are encoded, such as `utf-16`, `latin1`, `windows-1252` or a name that `iconv -l` lists."),

@@ -22,10 +22,11 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
 
   package init() {}
 
-  /// The end of a datagram also ends its last line.
+  /// The end of a datagram, or of a message with another framing, also ends its last line.
   private static let decodeConditions: [String: Applicability] = {
     var conditions = DecodeParameter.withCharsetAndJoin
-    conditions["container.wait"] = .all([.word("/kind", ["stream"]), .without("/join")])
+    conditions["container.wait"] = .all(
+      [.word("/kind", ["stream"]), .without("/join")] + FramingParameter.ofLines)
     return conditions
   }()
 

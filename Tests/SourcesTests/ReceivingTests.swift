@@ -221,6 +221,18 @@ import Transport
       "unix: { path: /a, kind: datagram, decode: { container: { wait: 2s } } }",
       "'wait' of 'decode.container' has no effect with 'kind: datagram'"
     ),
+    (
+      "unix: { path: /a, framing: nul, decode: { container: { wait: 2s } } }",
+      "'wait' of 'decode.container' has no effect with 'framing: nul'"
+    ),
+    (
+      "tcp: { address: 5170, framing: { by: length, bytes: 2 }, decode: { container: { wait: 2s } } }",
+      "'wait' of 'decode.container' has no effect with 'framing.by: length'"
+    ),
+    (
+      "tcp: { address: 5170, framing: octets, decode: { container: { wait: 2s } } }",
+      "'wait' of 'decode.container' has no effect with 'framing: octets'"
+    ),
     ("unix: { path: /a, mode: '999' }", "'999' is no permissions of a socket"),
     ("unix: ''", "a Unix socket needs a path"),
     ("unix: \"/a\\0b\"", "the path of a Unix socket holds a NUL character"),
