@@ -33,7 +33,7 @@ run: packages
 # Builds are this user's; what the tests of Swift run has no privileges, as rxd has none where it is used.
 AS_USER := scripts/as-user
 # Only root can start a journald, mount a file system, or make files of other users.
-ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved|AsUserTests
+ROOT_TESTS := JournaldPeerTests|journaldTakesEntries|fullMemoryFileSystem|fullDisk|thingsOfOtherUsersAreRefused|groupsAreOthers|groupsMayReadFoldersOfLogs|othersMayNotWriteASecret|linksInStickyDirectoriesAreTheirOwners|linksOfOthersAreNotFollowed|aSpecOfAnotherUserIsNotBelieved|AsUserTests|allKindsOfOtherUsersAreTrustedAlike
 DEBUG := swift build --no-color-diagnostics --scratch-path $(DEV_BUILD)
 # Run by itself: SwiftPM would write to the build directory.
 SWIFT_TESTS := $(DEV_BUILD)/debug/rxdPackageTests.xctest --testing-library swift-testing
