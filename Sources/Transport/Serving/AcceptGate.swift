@@ -34,7 +34,8 @@ final class AcceptGate: ChannelInboundHandler {
     if let notice = shortage.failed(error.errnoCode) { notify(notice) }
     guard !isPaused, let options = context.channel.syncOptions else { return }
     isPaused = true
-    // The failed read stays wanted: only without automatic reading the loop lets go of a listener that is ready.
+    // The channel still wants to read after the failure: the loop stops watching a ready listener only if automatic
+    // reading is off.
     try? options.setOption(.autoRead, value: false)
     let gate = NIOLoopBound((self, context), eventLoop: context.eventLoop)
     context.eventLoop.scheduleTask(in: .nanoseconds(max(pause.nanoseconds, 1_000_000))) {

@@ -1,7 +1,7 @@
 import NIOCore
 import PipelineCore
 
-/// How answers look on the wire.
+/// Writes answers in the form that is sent.
 enum AnswerText {
   /// Writes an answer. Invalid headers, and those that the transport writes itself, are left out.
   static func write(

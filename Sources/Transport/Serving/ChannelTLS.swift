@@ -1,6 +1,6 @@
 import NIOCore
 
-/// TLS of one connection, between its channel and the HTTP handler. Used on the event loop of the channel.
+/// The TLS layer of one connection, between its channel and the HTTP handler. Used on the event loop of the channel.
 final class ChannelTLS: ChannelDuplexHandler {
   typealias InboundIn = ByteBuffer
   typealias InboundOut = ByteBuffer
@@ -13,20 +13,20 @@ final class ChannelTLS: ChannelDuplexHandler {
   private var isEstablished = false
   /// Whether the connection is over.
   private var isOver = false
-  /// The subject of the other side's certificate; nil: it has shown none.
+  /// The subject of the peer's certificate; nil: the peer has sent none.
   private(set) var subject: String?
 
-  /// The largest record that TLS has.
+  /// The maximum size of a TLS record.
   private static let record = 16 << 10
 
-  /// - Parameter failed: Called with the reason if there is no handshake, or the connection breaks.
+  /// - Parameter failed: Called with the reason if the handshake fails or the connection breaks.
   init(_ session: TLSSession, isServer: Bool, failed: @escaping @Sendable (String) -> Void) {
     self.session = session
     self.isServer = isServer
     self.failed = failed
   }
 
-  /// The protocol of a client's connection begins after the handshake.
+  /// As a client, later handlers learn of the connection only after the handshake.
   func channelActive(context: ChannelHandlerContext) {
     if isServer { context.fireChannelActive() } else { shakeHands(context) }
   }
@@ -89,7 +89,7 @@ final class ChannelTLS: ChannelDuplexHandler {
       while at < bytes.count, reason == nil {
         switch session.write(UnsafeRawBufferPointer(rebasing: bytes[at...])) {
         case .bytes(let count): at += count
-        // Memory takes everything.
+        // Cannot happen: output goes to memory, which never blocks.
         case .nothing: reason = "TLS cannot write"
         case .ended(let why): reason = why ?? "the client has ended the connection"
         }

@@ -4,20 +4,21 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// Listens on one address for the servers there, and finds the server of each request. The connections belong to the listener: the end
-/// of one server leaves those of the others alone.
+/// Listens on one address for the servers there, and finds the server of each request. The connections belong to the
+/// listener, so ending one server leaves the connections of the others alone.
 ///
-/// A server that is handed over in a reload is remembered until the reload is over: requests for it wait for the next server of
-/// their path, and the listener and its connections stay open even if no server is there meanwhile. A server that ended otherwise is
-/// remembered until the next reload, as long as its listener is open: requests for it are refused as by a program that stops, not as for an unknown path.
+/// A server that is handed over in a reload is remembered until the reload is over: requests for it wait for the next
+/// server of their path, and the listener and its connections stay open even if it has no server meanwhile. A server
+/// that ended in another way is remembered until the next reload, as long as its listener is open: requests for it are
+/// answered 503, as by a program that is stopping, and not 404.
 final class HTTPListener: @unchecked Sendable {
   /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])
 
-  /// The destination of a request.
+  /// Where a request goes.
   enum Way {
     case server(HTTPServer)
-    /// The server is being replaced: the request waits, at most this long.
+    /// The server is being replaced: the request waits for the next one, at most this long.
     case held(TimeSpan)
     case answer(ServerAnswer)
   }
@@ -47,11 +48,11 @@ final class HTTPListener: @unchecked Sendable {
   private var servers: [HTTPServer] = []
   /// Servers that are handed over, the newest first.
   private var held: [HTTPServer] = []
-  /// What servers served that have ended, the newest first, at most `mostEnded`.
+  /// What the servers that have ended served, the newest first, at most `mostEnded`.
   private var ended: [Served] = []
   private static let mostEnded = 64
   private var connections: [ObjectIdentifier: ServerConnection] = [:]
-  /// No request is served any more.
+  /// Whether the listening socket is closed: no request is served any more.
   private(set) var isClosed = false
 
   private init(_ options: HTTPServer.Options) throws(HTTPServerFailure) {
@@ -88,7 +89,7 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// Adds a server on a Unix socket that listens already; the caller keeps the descriptor.
+  /// Adds a server on a Unix socket that is already listening; the caller keeps the descriptor.
   static func add(_ server: HTTPServer, on socket: Int32) throws(HTTPServerFailure) {
     let own = fcntl(socket, F_DUPFD_CLOEXEC, 0)
     guard own >= 0 else {
@@ -110,7 +111,7 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// Takes over a socket that listens.
+  /// Takes over a listening socket.
   private func adopt(_ socket: Int32, _ bootstrap: ServerBootstrap) throws -> any Channel {
     do throws(PosixError) { try NetworkLoop.check(socket) } catch {
       Glibc.close(socket)
@@ -148,8 +149,8 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// Adds a server to an open listener. Conflicts that a check of the files reports are refused here, too. In a reload the old server of
-  /// a path may still be there; the new one has its requests.
+  /// Adds a server to an open listener. Conflicts that `rxd check` reports are refused here, too. In a reload the old
+  /// server of a path may still be there; requests go to the new one.
   private func join(_ server: HTTPServer) throws(HTTPServerFailure) {
     let isReloading = KeptListeners.isKeeping
     let failure: HTTPServerFailure? = answer { listener in
@@ -162,10 +163,10 @@ final class HTTPListener: @unchecked Sendable {
     server.state.withLock { $0.listener = self }
   }
 
-  /// Removes a server; without any, the address is free.
+  /// Removes a server; the address is free after the last one.
   func remove(_ server: HTTPServer, handsOver: Bool) {
     Self.shared.withLock { listeners in
-      // A port chosen by the system is not found again.
+      // The next server cannot find a port that the system has chosen.
       let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.place] === self
       answer { listener in
         server.isServing = false
@@ -228,7 +229,7 @@ final class HTTPListener: @unchecked Sendable {
   private func install(_ server: HTTPServer) {
     server.isServing = true
     servers.insert(server, at: 0)
-    // An old server with the same paths and methods waits for no other.
+    // The new server replaces old ones whose paths and methods it covers.
     held.removeAll { Served($0).isCovered(by: Served(server)) }
     ended.removeAll { $0.isCovered(by: Served(server)) }
     wake()
@@ -240,15 +241,15 @@ final class HTTPListener: @unchecked Sendable {
     if ended.count > Self.mostEnded { ended.removeLast() }
   }
 
-  /// Tries requests that wait again.
+  /// Directs waiting requests again.
   private func wake() { for connection in connections.values { connection.goOn() } }
 
   private func tell(_ notice: HTTPServer.Notice) { for server in servers { server.notify(notice) } }
 
-  /// What connections were set up without, and why connections were closed before their first request.
+  /// Reports options that connections lack, and why connections were closed before their first request.
   private lazy var faults = OncePerSecond { [weak self] in self?.tell(.fault($0)) }
 
-  /// Sets up a new connection. The reason is reported if it has to be closed.
+  /// Sets up a new connection. If that fails, reports why and throws, which closes the connection.
   private func begin(_ channel: any Channel, isTCP: Bool) throws {
     if isTCP { SocketOption.set(options?.socketOptions ?? [.noDelay], channel) { faults.write($0) } }
     do {
@@ -262,10 +263,10 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
-  /// A connection beyond the limit, which is counted.
+  /// The connection exceeds the limit, which is counted, or the listener is closed.
   private struct Refused: Error {}
 
-  /// The limits of heads, and of the time for the first one: a connection may be for any server here.
+  /// The largest limits of all servers here: before its head is read, a request may be for any of them.
   var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
   var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
 
@@ -282,7 +283,7 @@ final class HTTPListener: @unchecked Sendable {
       if isFull || isClosed { return try pipeline.addHandler(BusyHandler(.busy)) }
       return try pipeline.addHandler(ServerConnection(self, channel, tls: nil, files: nil, at: only))
     }
-    // An answer would cost a handshake first.
+    // Closes without an answer, which would first cost a handshake.
     if isFull || isClosed { throw Refused() }
     let tls = ChannelTLS(try serving.sessionApart(), isServer: true) { [self] reason in
       servers.first?.options.tlsFailed(reason)
@@ -295,7 +296,7 @@ final class HTTPListener: @unchecked Sendable {
   func closed(_ connection: ServerConnection) { connections[ObjectIdentifier(connection)] = nil }
 
   /// The server for a request: one with exactly its path comes before one for all paths, and a newer one before an older one.
-  /// - Parameter files: The certificate of the connection: servers with other rules for clients' certificates are left out.
+  /// - Parameter files: The certificate files of the connection: servers with others are left out.
   func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
     if isClosed { return .answer(.stopped) }
     if servers.count == 1, held.isEmpty, ended.isEmpty, servers[0].options.tls?.files == files {
@@ -310,7 +311,7 @@ final class HTTPListener: @unchecked Sendable {
     if let server = best(held, where: serves) { return .held(server.options.rules.queueTimeout) }
     let there = servers.filter { $0.options.rules.serves(path: path) }
     let same = there.filter { $0.options.tls?.files == files }
-    // The connection has another certificate than its servers have now.
+    // The servers of the path have another certificate now than the connection: the client must open a new one.
     if same.isEmpty, !there.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
     if ended.contains(where: { takes($0.rules, $0.files) }) { return .answer(.stopped) }
     if !same.isEmpty { return .answer(.notAllowed(same.flatMap { $0.options.rules.methods ?? [] })) }

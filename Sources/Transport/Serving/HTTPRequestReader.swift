@@ -19,7 +19,7 @@ final class RequestHead: @unchecked Sendable {
   @exclusivity(unchecked) private var fieldCount = 0
   /// Whether the version is HTTP/1.0.
   @exclusivity(unchecked) var isOld = false
-  /// The length of the body: 0 if there is none, or it is chunked.
+  /// The announced length of the body; 0 if it has none or is chunked.
   @exclusivity(unchecked) var length = 0
   @exclusivity(unchecked) var isChunked = false
   /// Whether the client wants to send further requests on the connection.
@@ -77,19 +77,19 @@ final class RequestHead: @unchecked Sendable {
   /// The value of the first field with that name; nil: there is none. `name` is in lower case.
   func value(of name: StaticString) -> String? { bytes(of: name).map { String(decoding: $0, as: UTF8.self) } }
 
-  /// The same, valid as long as the head lives.
+  /// The value as bytes, valid as long as the head lives.
   private func bytes(of name: StaticString) -> UnsafeRawBufferPointer? {
     fields.first { matches($0, name) }.map { self[$0.value] }
   }
 
-  /// What a browser says of the page that sends the request.
+  /// The headers by which a browser describes the page that sends the request.
   var pageHeaders: PageAccess.Headers {
     let origin = bytes(of: "origin")
     let site = bytes(of: "sec-fetch-site")
     func isOneOf(_ value: UnsafeRawBufferPointer, _ names: [StaticString]) -> Bool {
       names.contains { HTTPRequestReader.isSame(value, $0) }
     }
-    // A browser that opens a page shows its address to the user; one that loads it into a frame of another page does not.
+    // True if the user opens the page and sees its address; false if another page loads it into a frame.
     let isOpened =
       bytes(of: "sec-fetch-mode").map { isOneOf($0, ["navigate"]) } == true
       && bytes(of: "sec-fetch-dest").map { isOneOf($0, ["document"]) } != false
@@ -115,8 +115,8 @@ final class RequestHead: @unchecked Sendable {
 }
 
 /// Parses the requests of one connection (RFC 9112). Anything that two parsers could understand differently is
-/// rejected: lines without a carriage return, folded fields, spaces before a colon, a length that is repeated or given
-/// beside chunks, codings other than chunked.
+/// rejected: lines without a carriage return, folded fields, spaces before a colon, a length that is repeated or
+/// combined with chunks, codings other than chunked.
 struct HTTPRequestReader {
   enum Part {
     /// More bytes are needed; the caller offers the unconsumed bytes again.
@@ -124,7 +124,7 @@ struct HTTPRequestReader {
     case head(RequestHead)
     case body(UnsafeRawBufferPointer)
     case end
-    /// The bytes are no request, or the head is too long; the status to answer.
+    /// The bytes are not a request, or the head is too long; the status to answer.
     case refused(Int)
   }
 
@@ -141,7 +141,7 @@ struct HTTPRequestReader {
   private let maxHeadBytes: Int
   private let maxLines: Int
   private var state = State.head
-  /// In the unconsumed bytes: the start of the incomplete line.
+  /// The start of the incomplete line, in the unconsumed bytes.
   private var line = 0
   /// The number of complete lines of the head or trailer.
   private var lines = 0
@@ -160,7 +160,7 @@ struct HTTPRequestReader {
       let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
       switch state {
       case .head:
-        // Empty lines before a request are left over from an earlier body, RFC 9112, 2.2.
+        // Some clients send an empty line after a body; RFC 9112, 2.2, asks servers to skip it.
         if lines == 0, line == 0, rest.count >= 2, rest[0] == Self.carriageReturn, rest[1] == Self.lineFeed {
           at += 2
           continue
@@ -205,7 +205,7 @@ struct HTTPRequestReader {
           restart()
           return (at, .end)
         }
-        // Trailers are ignored, but they must be fields.
+        // Trailer fields are ignored, but their syntax is checked.
         extra += end
         lines += 1
         guard extra <= maxHeadBytes, lines <= maxLines, field(rest, 0..<end) != nil else { return (at, fail()) }
@@ -257,13 +257,13 @@ struct HTTPRequestReader {
     return extra <= maxHeadBytes ? size : nil
   }
 
-  /// A visible character, space, tab, or a byte beyond ASCII.
+  /// A visible character, a space, a tab, or a byte above ASCII.
   @inline(__always)
   private static func isInValue(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7f || byte == 0x09 }
 
   @inline(__always)
   private static func isInToken(_ byte: UInt8) -> Bool {
-    // A bit for each: digits and !#$%&'*+-. below 64, letters and ^_`|~ from 64 on.
+    // One bit per character: `low` has digits and !#$%&'*+-. (below 64), `high` letters and ^_`|~ (from 64).
     let low: UInt64 = 0x03FF_6CFA_0000_0000
     let high: UInt64 = 0x57FF_FFFF_C7FF_FFFE
     return byte < 128 && ((byte < 64 ? low : high) >> UInt64(byte & 63)) & 1 != 0
@@ -289,10 +289,10 @@ struct HTTPRequestReader {
 
   // MARK: The head
 
-  /// Searches the end of the head, and parses it then.
+  /// Searches for the end of the head, then parses it.
   private mutating func head(_ bytes: UnsafeRawBufferPointer) -> (Int, Part) {
     guard let first = bytes.first else { return (0, .more) }
-    // Another protocol, such as TLS, may never end a line.
+    // Refused at the first byte: another protocol, such as TLS, may never end a line.
     guard Self.isInToken(first) || first == Self.carriageReturn && bytes.count == 1 else { return (0, fail()) }
     while let feed = UnsafeRawBufferPointer(rebasing: bytes[line...]).offset(of: Self.lineFeed) {
       let end = line + feed
@@ -303,14 +303,14 @@ struct HTTPRequestReader {
         return (end + 1, part)
       }
       lines += 1
-      // The first line is the request's.
+      // The request line is not counted.
       guard lines <= maxLines + 1 else { return (0, fail(431)) }
       line = end + 1
     }
     return (0, bytes.count > maxHeadBytes ? fail(431) : .more)
   }
 
-  /// Parses a complete head, without the empty line and the end of the last one.
+  /// Parses a complete head, without its empty line and the CR LF of the last line.
   private mutating func read(_ bytes: UnsafeRawBufferPointer) -> Part {
     let first = bytes.offset(of: Self.lineFeed).map { $0 - 1 } ?? bytes.count
     guard let head = requestLine(bytes, first) else { return fail() }
@@ -378,7 +378,7 @@ struct HTTPRequestReader {
     return head
   }
 
-  /// A field of `bytes`, without the spaces around its value; nil if the line is none.
+  /// Parses a field, without the spaces around its value; nil if the line is not a field.
   private func field(_ bytes: UnsafeRawBufferPointer, _ line: Range<Int>) -> RequestHead.Field? {
     let text = UnsafeRawBufferPointer(rebasing: bytes[line])
     guard let colon = text.offset(of: UInt8(ascii: ":")), colon > 0 else { return nil }
@@ -400,7 +400,7 @@ struct HTTPRequestReader {
     return bytes.drop { $0 == 0x20 || $0 == 0x09 }
   }
 
-  /// Digits only; a number that is too large becomes the largest.
+  /// Parses digits only; a number that is too large becomes the largest.
   private static func decimal(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int? {
     var number = 0
     for byte in bytes {

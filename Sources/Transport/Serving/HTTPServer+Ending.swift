@@ -1,14 +1,16 @@
 import PipelineCore
 
 extension HTTPServer {
-  /// Ends the server of a component: it listens no more, and what waits for the pipeline is refused, or goes to the next server of the path. A
-  /// thread waits until the clients have their answers, at most `limit`, and the execution does not end before. When nothing of the
-  /// execution can answer any more, the rest is answered 503. In turns.
+  /// Ends the server of a component: it stops listening, and requests that wait for the pipeline are refused or go to
+  /// the next server of the path. A thread waits until the clients have their answers, at most `limit`, and the
+  /// execution does not end before that. When nothing in the execution can answer any more, the remaining requests are
+  /// answered 503. Call within a turn.
   ///
   /// - Parameters:
-  ///   - handsOver: If there is a reload, requests wait for the next server of the path, until the reload is over.
-  ///   - waits: Whether the execution waits; false where another version of the pipeline follows, and needs nothing of the clients of this one.
-  ///   - done: Called in a turn when the clients have left.
+  ///   - handsOver: In a reload, requests wait for the next server of the path, until the reload is over.
+  ///   - waits: Whether the execution waits; false if another version of the pipeline follows and need not wait for
+  ///     this one's clients.
+  ///   - done: Called in a turn when the clients have left or the limit has passed.
   package func end(
     of execution: Execution, handsOver: Bool, within limit: TimeSpan, waits: Bool = true,
     _ done: @escaping () -> Void = {}

@@ -8,7 +8,7 @@ import Synchronization
 /// A complete request.
 package final class ServerRequest: Sendable {
   let head: RequestHead
-  /// The body in its content coding.
+  /// The body, still in its content coding.
   package let body: Slab
   /// Address and port of the client.
   package let peer: String
@@ -19,7 +19,7 @@ package final class ServerRequest: Sendable {
   let charge: ByteCharge?
   /// The compression of the body, if any.
   package let coding: Decompressor.Format?
-  /// The subject of the client's certificate; nil: it has shown none.
+  /// The subject of the client's certificate; nil: the client has sent none.
   package let subject: String?
 
   init(
@@ -40,11 +40,11 @@ package final class ServerRequest: Sendable {
   /// The method, and the path without decoding, in ASCII; valid as long as the request lives.
   package var methodBytes: UnsafeRawBufferPointer { head[head.method] }
   package var pathBytes: UnsafeRawBufferPointer { head[head.path] }
-  /// The target as in the request line.
+  /// The target as it is in the request line.
   package var target: String { head.text(head.target) }
   /// The target up to the `?`, not decoded.
   package var path: String { head.text(head.path) }
-  /// Names and values after the `?`, decoded, in their order; bytes that are not UTF-8 are replaced.
+  /// Names and values after the `?`, decoded, in order; bytes that are not UTF-8 are replaced.
   package var query: [(name: String, value: String)] {
     guard head.path.upperBound < head.target.upperBound else { return [] }
     return FormText.pairs(Array(head[(head.path.upperBound + 1)..<head.target.upperBound])[...])
@@ -71,7 +71,7 @@ package struct ServerRequestHead {
 package struct HTTPServerFailure: Error, Sendable, Equatable {
   package enum Kind: String, Sendable {
     case addressInUse
-    /// The host is no address of this machine, or none at all.
+    /// The host is not an address of this machine, or not an address at all.
     case noSuchAddress
     case notPermitted
     case other
@@ -81,13 +81,14 @@ package struct HTTPServerFailure: Error, Sendable, Equatable {
   package var message: String
 }
 
-/// One component's server for HTTP/1.1: its rules, its queue, its memory and the handler of its requests. Servers at the same
-/// address share an ``HTTPListener`` and its connections; each request goes to the server of its path and method. One thread
-/// serves all of the process; it starts with the first of them.
+/// One component's server for HTTP/1.1: its rules, its queue, its memory and the handler of its requests. Servers at
+/// the same address share an ``HTTPListener`` and its connections; each request goes to the server of its path and
+/// method. One thread serves all servers of the process; it starts with the first of them.
 ///
-/// `ServingRules.maxBufferedBytes` bounds the memory of its requests and of messages of WebSockets (those that come in, wait for the pipeline or are
-/// in its turn), `ServingRules.maxConnections` the connections that are at this server: a connection is at the server of its last
-/// request, and before its first one at the only server of the address.
+/// `ServingRules.maxBufferedBytes` bounds the memory of its requests and WebSocket messages, from their first byte
+/// until the pipeline has handled them. `ServingRules.maxConnections` bounds the connections at this server: a
+/// connection is at the server of its last request; before its first request, at the only server of the address, if
+/// there is only one.
 package final class HTTPServer: @unchecked Sendable {
   package struct Options: Sendable {
     package var host = "127.0.0.1"
@@ -95,15 +96,15 @@ package final class HTTPServer: @unchecked Sendable {
     package var port = 0
     /// Whether other servers of the process may be at the same address, each with its own paths.
     package var isShared = false
-    /// The decisions of the server itself.
+    /// What the server accepts and refuses.
     package var rules = ServingRules()
     /// The certificate; nil: connections are not encrypted.
     package var tls: TLSServing?
-    /// Called with the reason when a connection fails because of TLS; on the network thread.
+    /// Called on the network thread with the reason when a connection fails because of TLS.
     package var tlsFailed: @Sendable (String) -> Void = { _ in }
-    /// The memory of the process, in which requests, messages and answers count; nil: they do not.
+    /// The memory budget of the process, against which requests, messages and answers are counted; nil: they are not.
     package var memory: MemoryBudget?
-    /// The limit of a request's head in bytes.
+    /// The maximum size of a request's head in bytes.
     package var maxHeaderBytes = 64 << 10
     package var maxHeaderLines = 100
     /// The time from the connection to the end of the first head.
@@ -114,16 +115,17 @@ package final class HTTPServer: @unchecked Sendable {
     package var idleTimeout: TimeSpan = .seconds(60)
     /// The time in which a client must read an answer.
     package var writeTimeout: TimeSpan = .seconds(30)
-    /// How long a request waits for the pipeline after its client has closed its side: the client has left, or only
-    /// reads.
+    /// How long a request waits for the pipeline after its client has closed its side of the connection: the client may
+    /// have left, or may only read from now on.
     package var halfClosedTimeout: TimeSpan = .seconds(1)
     /// The options of connections over TCP.
     var socketOptions = [SocketOption.noDelay]
     /// Whether an idle connection is closed for a new one beyond ``ServingRules/maxConnections``.
     package var makesRoom = false
-    /// Decides in place of `rules.auth` by the head of a request: the answer to a client that is not admitted. On the network thread.
+    /// Replaces `rules.auth`: returns the answer to a client that the request's head does not admit, nil to admit it.
+    /// Called on the network thread.
     package var authorize: (@Sendable (ServerRequestHead) -> ServerAnswer?)?
-    /// The pause between two attempts to accept a connection without free descriptors or memory.
+    /// The pause before `accept` is called again after it failed for lack of descriptors or memory.
     package var acceptPause = AcceptShortage.pause
     package init() {}
   }
@@ -142,27 +144,27 @@ package final class HTTPServer: @unchecked Sendable {
     /// The connections that this server handles.
     var connections: [ObjectIdentifier: ServerConnection] = [:]
     var listener: HTTPListener?
-    /// Requests wait for the next server of the path.
+    /// Whether requests wait for the next server of the path.
     var isHandedOver = false
-    /// When the wait for the last answers ends, on the monotonic clock.
+    /// When ``stop(within:)`` stops waiting for answers, in nanoseconds on the monotonic clock.
     var deadline = Int64.max
     var counts = PipelineStatistics.Connections()
   }
 
   let state = Guarded(State())
-  /// Set before it is served.
+  /// Set before serving starts.
   private var service = Service()
-  /// No page reaches a Unix socket. Set before it is served.
+  /// False for a Unix socket, which no web page can reach. Set before serving starts.
   private var isOnTCP = true
-  /// Whether requests may come; used on the network thread.
+  /// Whether requests may be passed to this server; used on the network thread.
   var isServing = false
-  /// Messages of WebSockets that come in; used on the network thread.
+  /// WebSocket messages that have been received in part; used on the network thread.
   var unfinished = UnfinishedMessages<ObjectIdentifier>()
-  /// The connections that they come by.
+  /// The sessions that receive these messages.
   var holders: [ObjectIdentifier: WebSocketSession] = [:]
   /// The number of requests in this round of the loop; used on the network thread.
   private var count = 0
-  /// The receiver starts with this many requests while the others are still being read.
+  /// The receiver is woken after this many requests, while the rest of the round is still being read.
   private static let enough = 32
 
   struct Service {
@@ -186,8 +188,8 @@ package final class HTTPServer: @unchecked Sendable {
 
   /// Starts serving. `handler`, `handOver` and `notify` are called on the network thread and must be quick.
   /// - Parameters:
-  ///   - handOver: Called after `handler`, once for all requests of the same round of the network thread, or for the
-  ///     first of many: wake other threads here.
+  ///   - handOver: Called after `handler`, once for all requests of one round of the network thread, and earlier if
+  ///     they are many: wake other threads here.
   ///   - handler: Called for each request.
   /// - Returns: The port.
   package func start(
@@ -198,7 +200,7 @@ package final class HTTPServer: @unchecked Sendable {
     return try HTTPListener.add(self)
   }
 
-  /// Starts serving a Unix socket that listens already. The descriptor stays the caller's.
+  /// Starts serving on a Unix socket that is already listening. The caller keeps the descriptor.
   /// - Parameter handler: As for ``start(notify:handOver:handler:)``.
   package func start(
     on socket: Int32, notify: @escaping @Sendable (Notice) -> Void,
@@ -218,14 +220,16 @@ package final class HTTPServer: @unchecked Sendable {
     }
   }
 
-  /// Serves no more requests. If no other server is at the address, it is free when this returns. Not on the network thread.
-  /// - Parameter handsOver: If there is a reload, requests wait for the next server of the path, until the reload is over.
+  /// Stops serving requests. If no other server is at the address, the address is free when this returns. Not on the
+  /// network thread.
+  /// - Parameter handsOver: In a reload, requests wait for the next server of the path, until the reload is over.
   package func stopListening(handsOver: Bool = false) {
     let listener = state.withLock { $0.listener.take() }
     listener?.remove(self, handsOver: handsOver)
   }
 
-  /// Closes the queue. The next server gets the requests that the pipeline has not taken; without one they are answered 503.
+  /// Closes the queue. Requests that the pipeline has not taken go to the next server if this one is handed over;
+  /// otherwise they are answered 503.
   package func closeQueue() {
     let handsOver = isHandedOver
     for request in queue.close() {
@@ -233,7 +237,7 @@ package final class HTTPServer: @unchecked Sendable {
     }
   }
 
-  /// Answers 503 to all that wait, because their pipeline has ended, and ends ``stop(within:)`` soon.
+  /// Answers 503 to all waiting requests, because their pipeline has ended, and makes ``stop(within:)`` return soon.
   package func refuseRemaining() {
     let waiting = state.withLock { state in
       state.deadline = min(state.deadline, monotonicNow() &+ Self.lastWords)
@@ -262,7 +266,7 @@ package final class HTTPServer: @unchecked Sendable {
     var isEmpty: Bool?
     repeat {
       let deadline = state.withLock(\.deadline)
-      // False: the deadline has come nearer.
+      // False: the deadline was brought forward.
       isEmpty = state.wait(until: deadline == .max ? nil : deadline) { state in
         state.connections.isEmpty ? true : state.deadline < deadline ? false : nil
       }
@@ -272,7 +276,7 @@ package final class HTTPServer: @unchecked Sendable {
     }
   }
 
-  // MARK: - Of its listener, on the network thread
+  // MARK: - Called by its listener, on the network thread
 
   func notify(_ notice: Notice) { service.notify(notice) }
 
@@ -290,15 +294,15 @@ package final class HTTPServer: @unchecked Sendable {
     }
   }
 
-  /// Accounts for the head of a request; nil: there is no room for the request, or the pipeline takes none.
+  /// Charges the head of a request to the budget; nil: the request has no room, or the pipeline takes no requests.
   func charge(_ head: RequestHead) -> ByteCharge? {
     guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
     let charge = ByteCharge(budget)
     return charge.grow(by: head.byteCount) ? charge : nil
   }
 
-  /// The answer to a request whose head shows that it is not taken: another name, a page of another site, no credentials. Nil: it is
-  /// taken, as far as the head says.
+  /// The answer to a request that is refused because of its head: an unknown host, a page of another site, no
+  /// credentials. Nil: the head gives no reason to refuse it.
   func refusal(of head: RequestHead) -> ServerAnswer? {
     if access.checksHosts || access.checksOrigins, isOnTCP, let refusal = access.refusal(head.pageHeaders) {
       return refusal
@@ -308,12 +312,12 @@ package final class HTTPServer: @unchecked Sendable {
     return options.rules.refusal(ofAuthorization: head.value(of: "authorization"))
   }
 
-  /// The connections at this server, for those that make room; empty: none of them does.
+  /// The connections at this server; empty unless the server makes room.
   var connections: [ServerConnection] {
     options.makesRoom ? state.withLock { Array($0.connections.values) } : []
   }
 
-  /// A connection comes to this server; false: it has too many.
+  /// Admits a connection to this server; false: the server has too many.
   func admit(_ connection: ServerConnection) -> Bool {
     state.withLock { state in
       guard options.rules.refusal(besides: state.connections.count) == nil else {
@@ -336,10 +340,10 @@ package final class HTTPServer: @unchecked Sendable {
 
 extension HTTPServer.Options {
   var address: String { "\(host):\(port)" }
-  /// One spelling of the address.
+  /// The address in a canonical spelling.
   var place: String { ListenAddress(host: host, port: port).place }
 
-  /// Why a server with these options cannot be at the address of another one; nil: it can.
+  /// Why a server with these options cannot share the address of another; nil: it can.
   func conflict(_ other: HTTPServer.Options) -> HTTPServerFailure? {
     let place = "\(HTTPSyntax.printable(host)):\(port)"
     if tls?.files != other.tls?.files {
@@ -351,7 +355,7 @@ extension HTTPServer.Options {
       kind: .addressInUse, message: "cannot listen on \(place): another component serves \(both) there")
   }
 
-  /// Why the address cannot be listened on.
+  /// Why listening on the address failed.
   func failure(_ error: any Error) -> HTTPServerFailure {
     let host = HTTPSyntax.printable(self.host)
     let place = "\(host):\(port)"
@@ -380,8 +384,9 @@ extension HTTPServer.Options {
 }
 
 extension HTTPServer {
-  /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``): no other program gets it until then. No client
-  /// connects before the server listens. Does nothing if a server of this process has the port, which may be about to leave it.
+  /// Binds the address for a server that starts soon, while listeners are kept (``KeptListeners/begin()``), so that no
+  /// other program can take it until then. No client can connect before the server listens. Does nothing if a server of
+  /// this process has the port, because that server may be about to release it.
   package static func reserve(_ options: Options) throws(HTTPServerFailure) {
     guard options.port != 0, !KeptListeners.hasOwn("\(options.port)", options.address) else { return }
     do {

@@ -14,12 +14,12 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     /// Waiting for a head.
     case head
     case body
-    /// The server of the head is being replaced; the next one gets it.
+    /// The server for this request is being replaced; the next one gets the request.
     case held
     /// Waiting for an answer.
     case answering
     case writing
-    /// A streamed answer is under way; input is discarded, or belongs to another protocol.
+    /// An answer is being streamed; input is discarded, or belongs to another protocol after an upgrade.
     case streaming
     /// The last answer has been written; further input is discarded.
     case closing
@@ -31,27 +31,27 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private let channel: any Channel
   private let round: ServingRound
   private let peer: String
-  /// Encrypts it; nil: nothing does.
+  /// Encrypts the connection; nil: it is not encrypted.
   private let tls: ChannelTLS?
-  /// The certificate that it shows.
+  /// The files of the certificate that the connection uses.
   private let files: TLSServing.Files?
   @exclusivity(unchecked) private var context: ChannelHandlerContext?
   /// The socket, while the channel is active; -1 without one, and where bytes must go through the channel.
   @exclusivity(unchecked) private var socket: Int32 = -1
-  /// The writes that the channel has not completed: later bytes must go through the channel too.
+  /// The number of writes that the channel has not completed: later bytes must go through the channel too.
   @exclusivity(unchecked) private var writesOfChannel = 0
   @exclusivity(unchecked) private var reader: HTTPRequestReader
   @exclusivity(unchecked) private var phase = Phase.head
   @exclusivity(unchecked) private var isFirst = true
-  /// A request of it was not refused because of its head.
+  /// Whether any request of this connection got past the checks of its head, credentials included.
   @exclusivity(unchecked) private(set) var isKnown = false
   /// The time of its last answer.
   @exclusivity(unchecked) private(set) var idleSince = NIODeadline.now()
   @exclusivity(unchecked) private var closesAfterAnswer = false
   /// The client has closed its side.
   @exclusivity(unchecked) private var isInputClosed = false
-  /// Bytes that belong to no part of a request yet: a piece of a head, or requests that came before the answer to an
-  /// earlier one. Counted against the budget.
+  /// Bytes that have not been parsed: a piece of a head, or requests that came before the answer to an earlier one.
+  /// Counted against the budget.
   @exclusivity(unchecked) private var pending: [UInt8] = []
   /// The budget that `pending` is counted against.
   @exclusivity(unchecked) private var pendingBudget: ByteBudget
@@ -62,29 +62,29 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// Accounts for the memory of the request.
   @exclusivity(unchecked) private var charge: ByteCharge?
   @exclusivity(unchecked) private var body = IncomingBody()
-  /// Whether the time limit of the current body runs.
+  /// Whether the time limit of the current body has been set.
   @exclusivity(unchecked) private var isBodyLimited = false
   /// Bytes of the body so far, including discarded ones.
   @exclusivity(unchecked) private var received = 0
   @exclusivity(unchecked) private var coding: Decompressor.Format?
-  /// The limit of the body in bytes.
+  /// The maximum size of the body in bytes.
   @exclusivity(unchecked) private var mostBytes = 0
-  /// The request has come completely, and waits for its server, which is being replaced.
+  /// The request is complete and waits for the server that replaces its own.
   @exclusivity(unchecked) private var isComplete = false
-  /// The answer at the end of the request, whatever its body.
+  /// The answer to send at the end of the request, whatever its body.
   @exclusivity(unchecked) private var verdict: ServerAnswer?
   @exclusivity(unchecked) private var exchange: ServerExchange?
   @exclusivity(unchecked) private var stream: ResponseStream?
-  /// Speaks over the connection after an upgrade.
+  /// Handles the connection's bytes after an upgrade.
   @exclusivity(unchecked) private var speaker: (any UpgradedSpeaker)?
-  /// The parts of the stream are chunks, and an empty one ends it.
+  /// The stream is sent in chunks, and an empty chunk ends it.
   @exclusivity(unchecked) private var isChunking = false
   /// The deadline for an answer.
   @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture
   /// Limits the current phase.
   private let timer: PhaseTimer
 
-  /// - Parameter server: The only server of the address; nil: the first request says which one.
+  /// - Parameter server: The only server of the address; nil: the first request determines the server.
   init(
     _ listener: HTTPListener, _ channel: any Channel, tls: ChannelTLS?, files: TLSServing.Files?, at server: HTTPServer?
   ) {
@@ -103,22 +103,22 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - From outside
 
-  /// Leaves a server that has stopped as soon as no answer of it is due. If another one follows it (`handsOver`), that gets a request that
-  /// has come in part.
+  /// Leaves a stopped server as soon as no answer from it is due. If another server follows (`handsOver`), a partly
+  /// received request goes to that one.
   func part(from leaving: HTTPServer, handsOver: Bool) {
     channel.eventLoop.execute { [self] in
       guard server === leaving else { return }
       switch phase {
       case .head, .held: leave()
       case .body where handsOver, .writing where handsOver, .closing where handsOver: leave()
-      // A client that stalls here must not hold up the end.
+      // A client that stalls here must not delay the server's end.
       case .body: timer.shorten(to: .now() + Self.lastBodyTime)
       case .answering, .writing, .streaming, .closing: break
       }
     }
   }
 
-  /// Leaves a server whose pipeline has ended: nothing can answer any more.
+  /// Leaves a server whose pipeline has ended and so cannot answer any more.
   func refuse(by leaving: HTTPServer) {
     channel.eventLoop.execute { [self] in
       guard server === leaving else { return }
@@ -131,7 +131,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Leaves the server of a request whose answer comes from elsewhere: the next version of its pipeline has its events.
+  /// Leaves the stopped server of a request whose answer comes from the next version of its pipeline, which has its
+  /// events.
   func part(from leaving: ServerExchange) {
     channel.eventLoop.execute { [self] in
       if exchange === leaving, let server, !server.isServing { leave() }
@@ -180,7 +181,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   func cut() { channel.close(promise: nil) }
 
-  /// Whether nothing is lost if it is closed: it waits for a request, or it reads an answer that anybody gets.
+  /// Whether nothing is lost if the connection is closed: it waits for a request, or sends a refusal that any client
+  /// could get.
   var mayMakeRoom: Bool {
     guard server?.options.makesRoom ?? true else { return false }
     return switch phase {
@@ -190,7 +192,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Leaves its place to another connection.
+  /// Closes the connection to make room for another.
   func makeRoom() {
     leave()
     listener.closed(self)
@@ -230,7 +232,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   private var options: HTTPServer.Options? { server?.options ?? listener.options }
   private var bodyTimeout: TimeSpan { options?.bodyTimeout ?? .seconds(30) }
 
-  /// Goes to the server of a request; false: that has too many connections.
+  /// Moves to the server of a request; false: that server has too many connections.
   private func enter(_ next: HTTPServer) -> Bool {
     if server === next { return true }
     guard next.admit(self) || IdleConnections.makeRoom(among: next.connections) && next.admit(self) else {
@@ -309,7 +311,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       at += used
       switch part {
       case .more:
-        // A body that arrived with its head needs no limit.
+        // A body that arrives together with its head needs no time limit.
         if phase == .body, !isBodyLimited {
           isBodyLimited = true
           limit(bodyTimeout)
@@ -324,7 +326,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     return at
   }
 
-  /// - Parameter always: A body may have ended although nothing waits.
+  /// - Parameter always: Parses even if no bytes are pending: the body may already have ended.
   private func consumePending(always: Bool = false) {
     guard !isConsuming, always || !pending.isEmpty, phase == .head || phase == .body else { return }
     let bytes = pending
@@ -336,7 +338,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     pendingBudget.release(pending.count)
     pending = []
     guard pendingBudget.take(bytes.count) else {
-      // The start of the next request is unknown.
+      // The bytes are dropped, so the start of the next request is unknown.
       closesAfterAnswer = true
       if phase == .head || phase == .body { write(.overloaded) }
       return
@@ -447,7 +449,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     server.pass(request, round)
   }
 
-  /// Forgets the memory of the request; its receiver, if any, owns it.
+  /// Releases the connection's hold on the request's memory; its receiver, if any, owns it.
   private func releaseRequest() {
     body = IncomingBody()
     charge = nil
@@ -517,8 +519,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Sends as much as the socket takes at once, past the channel, which would cost about as much again, and leaves the
-  /// rest to the channel. True: all has been sent; otherwise `done` is called later.
+  /// Writes to the socket directly as much as it takes at once, and leaves the rest to the channel, which would about
+  /// double the cost. True: all has been sent; otherwise `done` is called later.
   @discardableResult
   private func send(_ bytes: UnsafeRawBufferPointer, _ done: ((Result<Void, any Error>) -> Void)?) -> Bool {
     guard let context, let base = bytes.baseAddress else { return true }
@@ -528,7 +530,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       sent = max(Glibc.send(socket, base, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)), 0)
     }
     if sent == bytes.count { return true }
-    // The channel will also find out that the socket is closed.
+    // If the socket is closed, the channel's write reports that.
     let rest = ByteBuffer(bytes: UnsafeRawBufferPointer(rebasing: bytes[sent...]))
     let written = context.eventLoop.makePromise(of: Void.self)
     writesOfChannel += 1
@@ -543,7 +545,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   // MARK: - Streamed answers
 
   /// Begins the answer to an exchange; ignored if the exchange is over.
-  /// - Parameter speaker: The handler of another protocol, of that name, which takes over the connection.
+  /// - Parameter speaker: The handler of the protocol to upgrade to, with that protocol's name; it takes over the
+  ///   connection.
   func begin(
     _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
     speaker: (name: String, any UpgradedSpeaker)? = nil
@@ -599,7 +602,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// Writes the contents of the stream, unless the client has not taken the last part yet.
+  /// Writes the waiting bytes of the stream, unless an earlier write is still under way.
   func writeStream() {
     // The client may never read the rest.
     if let stream, stream.isAborted { return channel.close(promise: nil) }
@@ -636,7 +639,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     phase = .head
     if let server, !server.isServing { leave() }
     limit(options?.idleTimeout ?? .seconds(60))
-    // The caller continues by itself.
+    // `consume` is the caller and continues with the next request itself.
     if isConsuming { return }
     consumePending()
     if isInputClosed, phase == .head || phase == .body { context?.close(promise: nil) }
@@ -687,7 +690,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     }
   }
 
-  /// A request has waited too long for the pipeline, or for its answer.
+  /// The time limit of a request that waits for the pipeline, or for its answer, has passed.
   private func answerExpired() {
     guard let exchange else { return }
     if answerDeadline <= .now() {

@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Idle connections make room for new ones where users cannot raise a server's limit (`HTTPServer.Options.makesRoom`): clients that connect
-/// and send nothing do not lock others out.
+/// Idle connections make room for new ones where users cannot raise a server's limit (`HTTPServer.Options.makesRoom`),
+/// so that clients that connect and send nothing do not lock others out.
 enum IdleConnections {
-  /// Closes one that is idle, those first that have shown no credentials, and of them the one that has been idle for the longest
-  /// time. Called on the network thread.
-  /// - Returns: Whether there was one.
+  /// Closes one idle connection: first those that have shown no credentials, among these the one that has been idle
+  /// longest. Called on the network thread.
+  /// - Returns: Whether there was an idle connection.
   static func makeRoom(among connections: [ServerConnection]) -> Bool {
     let idle = connections.filter(\.mayMakeRoom)
     let strangers = idle.filter { !$0.isKnown }

@@ -15,7 +15,7 @@ struct IncomingBody {
   {
     let count = slab.count + bytes.count
     if count > slab.capacity {
-      // No more than announced; without an announcement, twice as much each time.
+      // Reserves no more than the announced length; without one, the capacity doubles each time.
       let wanted = max(
         min(head.length, 64 << 10), count,
         min(2 * slab.capacity, most), 1 << 10)

@@ -1,6 +1,7 @@
 import PipelineCore
 
-/// A component that serves HTTP: the parameters of the names that it answers to, and of the pages that may send requests.
+/// A component that serves HTTP, with parameters for the host names that it answers to and for the pages that may send
+/// requests.
 package protocol PageAccessComponent: Component {
   var hosts: [String] { get set }
   var origins: [String] { get set }
@@ -35,7 +36,7 @@ extension PageAccessComponent {
 extension PageAccess {
   package static let helpOfHosts = "The \(namesHelp)"
 
-  /// The same without the first word.
+  /// The help of `hosts` without its first word.
   package static let namesHelp = """
     names under which it is served, without ports, or `*`. On a loopback address it is always served as `localhost` and \
     under loopback addresses, and by default under no other name, as pages of other sites could use it; on another address by \

@@ -6,26 +6,26 @@ import Synchronization
 /// Keys and sessions are in memory, so they end with the process. A session has two secrets: a cookie, and a seal that the page asks for once and keeps
 /// for its own origin. Browsers send cookies to all ports of a machine; a program on another port that gets one cannot use it. Callable from any thread.
 package final class PageSessions: Sendable {
-  /// The result of an exchange.
+  /// The result of exchanging a key for a session.
   package enum Exchange: Equatable {
     /// A session has been opened; its cookie.
     case opened(cookie: String)
     /// The key has been used, has expired, or was never given out.
     case refused
-    /// Too many wrong keys within a second; this one was not looked at.
+    /// Too many wrong keys within a second; this key was not checked.
     case tooMany
   }
 
-  /// Unused keys beyond this number: the oldest one ends.
+  /// The maximum number of unused keys. One more invalidates the oldest.
   package static let mostKeys = 16
-  /// The most sessions. For one more, the one that was used least recently ends; those with a ``Use`` end last.
+  /// The maximum number of sessions. One more ends the least recently used; sessions with a ``Use`` end last.
   package static let mostSessions = 64
-  /// Wrong keys within a second; after that none is looked at until it is over.
+  /// The maximum number of wrong keys within a second. After that, no key is checked until the second is over.
   package static let mostGuesses = 16
 
   private struct Key {
     var text: String
-    /// In nanoseconds of the clock; nil: until it is used.
+    /// When the key expires, in nanoseconds of the clock; nil: never before it is used.
     var end: Int64?
   }
 
@@ -33,11 +33,12 @@ package final class PageSessions: Sendable {
     var cookie: String
     var seal: String?
     var lastUse: UInt64
-    /// How many ``Use`` it has.
+    /// The number of its live ``Use`` objects.
     var open = 0
   }
 
-  /// A request of a session, until its answer has ended: an open page has one answer for hours, and counts as used all the time.
+  /// Keeps a session in use while one of its requests is being answered: an open page receives one answer for hours,
+  /// and its session counts as used all that time.
   package final class Use: Sendable {
     private let sessions: PageSessions
     private let cookie: String
@@ -54,7 +55,7 @@ package final class PageSessions: Sendable {
     var keys: [Key] = []
     var sessions: [Session] = []
     var uses: UInt64 = 0
-    /// Wrong keys of the current second, and when it began; nil: there was none yet.
+    /// The number of wrong keys in the current second, and when that second began; nil: no key has been tried yet.
     var guesses = 0
     var guessesSince: Int64?
 
@@ -83,8 +84,8 @@ package final class PageSessions: Sendable {
   /// - Parameter now: Nanoseconds of a clock that is never set.
   package init(now: @escaping @Sendable () -> Int64 = monotonicNow) { self.now = now }
 
-  /// A new key, for a link.
-  /// - Parameter lasting: How long it can be used; nil: until it is.
+  /// Makes a new key, for a link.
+  /// - Parameter lasting: How long the key is valid; nil: until it is used.
   package func key(lasting: TimeSpan?) -> String {
     let now = now()
     let key = Key(text: Self.secret(), end: lasting.map { Self.sum(now, $0.nanoseconds) })
@@ -96,8 +97,8 @@ package final class PageSessions: Sendable {
     return key.text
   }
 
-  /// Opens a session with a key. Of several uses of the same key, also at the same time, one does.
-  /// - Parameter former: The cookie that the browser has by now; its session ends, since the new cookie takes its place.
+  /// Opens a session with a key. If a key is used several times, even concurrently, only one use opens a session.
+  /// - Parameter former: The cookie that the browser already has; its session ends, because the new cookie replaces it.
   package func exchange(_ text: String, replacing former: String?) -> Exchange {
     let now = now()
     return state.withLock { state in
@@ -116,7 +117,7 @@ package final class PageSessions: Sendable {
     }
   }
 
-  /// The seal of a session, for its page: only once. Nil: the session has one, or there is no such session.
+  /// Makes the seal of a session, for its page. Nil: the session already has one, or there is no such session.
   package func seal(_ cookie: String) -> String? {
     state.withLock { state in
       guard let place = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }),
@@ -139,7 +140,7 @@ package final class PageSessions: Sendable {
     state.withLock { state in state.sessions.contains { ServingRules.isEqual(cookie, $0.cookie) } }
   }
 
-  /// Whether a request with this cookie and seal is one of a session.
+  /// Whether a request with this cookie and seal belongs to a session.
   package func admits(cookie: String, seal: String) -> Bool {
     state.withLock { state in
       guard
@@ -153,10 +154,10 @@ package final class PageSessions: Sendable {
     }
   }
 
-  /// Counts a request as use of the session with this cookie, as long as the result is kept. Nil: there is no such session.
+  /// Keeps the session with this cookie in use as long as the result lives. Nil: there is no such session.
   package func use(_ cookie: String) -> Use? { count(1, of: cookie) ? Use(self, cookie) : nil }
 
-  /// Whether there is the session.
+  /// Adds `number` to the session's count of uses; false: there is no such session.
   @discardableResult
   private func count(_ number: Int, of cookie: String) -> Bool {
     state.withLock { state in

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The time limit of a connection's present phase. Used on its event loop.
+/// The time limit of a connection's current phase. Used on its event loop.
 final class PhaseTimer {
   private let loop: any EventLoop
   private(set) var deadline = NIODeadline.distantFuture
@@ -10,7 +10,8 @@ final class PhaseTimer {
 
   init(_ loop: any EventLoop) { self.loop = loop }
 
-  /// - Parameter expired: Called when the limit has passed, unless it changes before. Must be the same for all limits.
+  /// - Parameter expired: Called when the limit has passed, unless it is changed first. Must be the same for all
+  ///   limits.
   func limit(until instant: NIODeadline, _ expired: @escaping () -> Void) {
     deadline = instant
     self.expired = expired

@@ -17,7 +17,7 @@ package final class RequestQueue: Sendable {
     /// How many entries from `head` on have a request.
     var count = 0
     var next: UInt64 = 0
-    /// A call of `take` is due.
+    /// Whether a call of `take` is due.
     var isAwaited = false
     var isStalled = false
     var isClosed = false
@@ -36,7 +36,7 @@ package final class RequestQueue: Sendable {
     /// Removes entries without a request once they are the majority.
     mutating func removeStale() {
       if count == 0 {
-        // Memory for many entries is not kept.
+        // The memory of a queue that was long is freed.
         entries.removeAll(keepingCapacity: entries.capacity <= 1024)
         head = 0
       } else if entries.count > 2 * count + 64 {
@@ -65,10 +65,11 @@ package final class RequestQueue: Sendable {
   /// The number of waiting requests.
   package var count: Int { state.withLock(\.count) }
 
-  /// The number of entries, including withdrawn ones.
+  /// The number of stored entries, including withdrawn ones.
   var places: Int { state.withLock(\.entries.count) }
 
-  /// A request has waited for the whole limit, and the pipeline has taken none since: waiting is pointless.
+  /// Whether a request has waited for the whole limit and the pipeline has taken none since: further requests would
+  /// wait in vain.
   var isStalled: Bool { state.withLock(\.isStalled) }
 
   /// Adds a request, on the network thread.
@@ -93,7 +94,7 @@ package final class RequestQueue: Sendable {
     }
   }
 
-  /// Removes everything; later requests are answered 503.
+  /// Removes and returns all requests; later ones are answered 503.
   package func close() -> [ServerRequest] {
     state.withLock { state in
       state.isClosed = true
@@ -116,7 +117,7 @@ package final class RequestQueue: Sendable {
     }
   }
 
-  /// Withdraws a request; false if it does not wait.
+  /// Withdraws a request; false if it is not waiting.
   /// - Parameter isOverdue: The request has waited for the whole limit.
   func withdraw(_ number: UInt64, isOverdue: Bool = false) -> Bool {
     let request = state.withLock { state in

@@ -8,12 +8,12 @@ package final class ResponseStream: Sendable {
 
   private struct State {
     var waiting: [UInt8] = []
-    /// The connection takes the waiting bytes as soon as it can.
+    /// Whether the connection has been asked to take the waiting bytes.
     var isScheduled = false
     var isEnding = false
     var isAborted = false
     var isOpen = true
-    /// All bytes that were taken.
+    /// The number of bytes accepted so far.
     var taken = 0
     /// How much of the process's reserve the waiting bytes have.
     var reserved = 0
@@ -31,7 +31,7 @@ package final class ResponseStream: Sendable {
   ///   - room: The bytes that may wait for the client.
   ///   - memory: The memory of the process.
   ///   - schedule: Makes the connection take the waiting bytes; called on any thread.
-  ///   - closed: The client has left, or has got everything; called once, on the network thread.
+  ///   - closed: Called once, on the network thread, when the client has left or has been sent everything.
   init(
     room: Int = ResponseStream.room, of memory: MemoryBudget? = nil,
     schedule: @escaping @Sendable (ResponseStream) -> Void, closed: @escaping @Sendable () -> Void
@@ -42,14 +42,14 @@ package final class ResponseStream: Sendable {
     self.closed = closed
   }
 
-  /// Whether the client is there and more may be sent.
+  /// Whether the client is connected and the answer has not been ended.
   package var isOpen: Bool { state.withLock { $0.isOpen && !$0.isEnding } }
 
   /// Sends `bytes`, all or none. False: the client reads too slowly, or has left.
   @discardableResult
   package func send(_ bytes: [UInt8]) -> Bool { sendCounted(bytes) != nil }
 
-  /// The same. Returns how many bytes have been taken in all.
+  /// Sends `bytes`, all or none. Returns how many bytes the stream has accepted in all; nil: none of these.
   func sendCounted(_ bytes: [UInt8]) -> Int? {
     let verdict: (taken: Int?, wakes: Bool) = state.withLock { state in
       let all = state.waiting.count + bytes.count
@@ -79,7 +79,7 @@ package final class ResponseStream: Sendable {
     if wakes { schedule(self) }
   }
 
-  /// Breaks off the answer and closes the connection; bytes that the client has not read are lost.
+  /// Aborts the answer and closes the connection; bytes that the client has not read are lost.
   package func abort() {
     let isFirst = state.withLock { state in
       guard state.isOpen, !state.isAborted else { return false }
@@ -140,7 +140,8 @@ extension ServerRequest {
   ///
   /// - Parameters:
   ///   - room: The bytes that may wait for the client.
-  ///   - closed: The client has left, or has got everything. Called once, on the network thread, perhaps before this returns.
+  ///   - closed: Called once, on the network thread, when the client has left or has been sent everything, perhaps
+  ///     before this returns.
   package func stream(
     status: Int, headers: [(name: String, value: String)] = [], room: Int = ResponseStream.room,
     closed: @escaping @Sendable () -> Void = {}

@@ -12,7 +12,7 @@ final class ServerExchange: @unchecked Sendable {
   var isTaken: Bool { taken.load(ordering: .relaxed) }
   func take() { taken.store(true, ordering: .relaxed) }
 
-  /// In which a streamed answer counts.
+  /// The memory budget that a streamed answer is counted against.
   private let memory: MemoryBudget?
 
   init(_ connection: ServerConnection, _ round: ServingRound, _ memory: MemoryBudget?) {
@@ -21,7 +21,7 @@ final class ServerExchange: @unchecked Sendable {
     self.round = round
   }
 
-  /// Whether this was the first answer and the client is still connected.
+  /// Sends the answer; false: there was an answer before, or the client has left.
   func answer(status: Int, headers: [(name: String, value: String)], body: [UInt8]) -> Bool {
     guard let connection = connection.withLock({ $0.take() }) else { return false }
     round.answer(
@@ -42,17 +42,17 @@ final class ServerExchange: @unchecked Sendable {
     return stream
   }
 
-  /// The next server gets the request, which the pipeline has not taken.
+  /// Gives a request that the pipeline has not taken to the next server.
   func takeBack(_ request: ServerRequest) { connection.withLock { $0 }?.takeBack(request) }
 
-  /// The next version of the pipeline answers.
+  /// Leaves the answer to the next version of the pipeline.
   func handOver() { connection.withLock { $0 }?.part(from: self) }
 
   /// The client has disconnected.
   func disconnect() { connection.withLock { $0 = nil } }
 }
 
-/// Answers for the receiver of a request.
+/// What the receiver of a request answers through.
 final class ServerReply: ReplyTarget {
   private let exchange: ServerExchange
 

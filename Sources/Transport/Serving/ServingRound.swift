@@ -14,7 +14,8 @@ final class ServingRound: @unchecked Sendable {
   }
 
   private let loop: any EventLoop
-  /// The instant of the answers being written; otherwise nil. One reading of the clock serves all of them.
+  /// The time at which the current answers are written, read from the clock once for all of them; nil: none are being
+  /// written.
   @exclusivity(unchecked) private(set) var instant: NIODeadline?
   /// The last answer that consists of a status alone, as sent.
   @exclusivity(unchecked) private var lastPlain: (status: Int, bytes: [UInt8]) = (0, [])
@@ -23,7 +24,7 @@ final class ServingRound: @unchecked Sendable {
   @exclusivity(unchecked) private var due: [Answer] = []
   /// The buffer for answers.
   let output = OutputBuffer()
-  /// The memory kept for the next answer, in bytes.
+  /// How much of the buffer is kept for the next answer, in bytes.
   private static let keptOutput = 64 << 10
 
   init(_ loop: any EventLoop) { self.loop = loop }

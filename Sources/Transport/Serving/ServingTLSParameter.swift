@@ -33,7 +33,8 @@ package struct ServingTLSParameter: RecordParameter {
 }
 
 extension HTTPServer.Options {
-  /// The options for a component: with the memory of the process, and with a certificate. Errors of connections are logged at most once a second.
+  /// The options with the memory budget of the process and, if the component has one, a certificate. Connection errors
+  /// are logged at most once a second.
   package func encrypted(
     by parameter: ServingTLSParameter?, _ services: Services, _ label: String
   ) throws(SocketFailure) -> HTTPServer.Options {

@@ -6,9 +6,9 @@ protocol UpgradedSpeaker: AnyObject, Sendable {
   /// The connection is ready. Called before the others.
   func begins(_ link: UpgradedLink)
   func received(_ bytes: UnsafeRawBufferPointer)
-  /// Whether there is room for more; after false, ``UpgradedLink/resume()`` says when.
+  /// Whether there is room for more bytes. After returning false, call ``UpgradedLink/resume()`` when there is.
   var wantsMore: Bool { get }
-  /// The connection is gone. Called once, also if it never was ready.
+  /// The connection is gone. Called once, even if the connection never became ready.
   func disconnected()
 }
 
@@ -18,11 +18,11 @@ final class UpgradedLink: Sendable {
   /// The bytes to send.
   let stream: ResponseStream
   private let readMore: @Sendable () -> Void
-  /// Closes the connection at once; on the network thread.
+  /// Closes the connection at once. Call on the network thread.
   let close: @Sendable () -> Void
-  /// The connection belongs to another server from now on, nil: to none; on the network thread.
+  /// Moves the connection to another server; nil: to none. Call on the network thread.
   let move: @Sendable (HTTPServer?) -> Void
-  /// The server that the connection belongs to, nil: none, or this side is the client; on the network thread.
+  /// The server that the connection belongs to; nil: none, or this side is the client. Call on the network thread.
   let server: @Sendable () -> HTTPServer?
 
   init(
@@ -38,7 +38,7 @@ final class UpgradedLink: Sendable {
     self.close = close
   }
 
-  /// There is room for more again.
+  /// Reads on: there is room for more bytes again.
   func resume() { loop.execute(readMore) }
 
   func inLoop(_ work: @escaping @Sendable () -> Void) { loop.inEventLoop ? work() : loop.execute(work) }
