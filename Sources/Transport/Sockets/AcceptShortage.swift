@@ -5,11 +5,11 @@ import PipelineCore
 /// backlog, and the owner is notified of the first failure and of the first success after it.
 package struct AcceptShortage: Sendable {
   package enum Notice: Sendable, Equatable {
-    /// Connections cannot be accepted now, and why; they wait, and it is tried again.
+    /// Why connections cannot be accepted now; they wait in the backlog, and `accept` is tried again.
     case acceptPaused(String)
     /// Connections are accepted again.
     case acceptResumed
-    /// A connection was set up without an option, or not at all, and the reason.
+    /// Why a connection was set up without an option, or not at all.
     case fault(String)
   }
 
@@ -21,10 +21,11 @@ package struct AcceptShortage: Sendable {
 
   package init() {}
 
-  /// Whether an error of `accept` passes when other users free their descriptors or memory.
+  /// Whether an error of `accept` goes away when others free descriptors or memory.
   package static func isShortage(_ code: Int32) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
 
-  /// Whether `accept` would fail with such an error again at once: not one that concerns a single connection, or says that there is none.
+  /// Whether `accept` would at once fail with this error again. False for errors that concern a single connection, or
+  /// say that none is waiting.
   static func stops(_ code: Int32) -> Bool {
     ![EAGAIN, EINTR, ECONNABORTED, EPROTO, ENETDOWN, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENONET, ENOPROTOOPT]
       .contains(code)
@@ -44,7 +45,7 @@ package struct AcceptShortage: Sendable {
 }
 
 extension AcceptShortage.Notice {
-  /// The line of the log.
+  /// The notice as a line of the log.
   package var line: (level: Services.Level, text: String) {
     switch self {
     case .acceptPaused(let reason):

@@ -3,9 +3,10 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Receives datagrams at one place and decodes them on its own thread, each as a message.
+/// Receives datagrams at one address and decodes them on its own thread, each as a message.
 ///
-/// While the receiver of the messages takes none, datagrams wait in the system's buffer; the system drops datagrams without room there, and counts them.
+/// While `deliver` blocks, datagrams wait in the system's buffer; the system drops those that do not fit, and counts
+/// them.
 package final class DatagramReceiver: Sendable {
   package struct Options: Sendable {
     package var decoding = DecoderOptions(.text, unit: .body)
@@ -17,7 +18,7 @@ package final class DatagramReceiver: Sendable {
     package init() {}
   }
 
-  /// Datagrams of one sender that came together.
+  /// Consecutive datagrams of one sender, received together.
   package struct Piece: Sendable {
     package var peer: SocketPeer
     package var rows: DecodedBlock?
@@ -25,9 +26,9 @@ package final class DatagramReceiver: Sendable {
   }
 
   package enum Notice: Sendable, Equatable {
-    /// The number of further datagrams for which the system had no room.
+    /// The number of datagrams dropped since the last notice, because the system had no room.
     case dropped(UInt64)
-    /// The socket cannot be read; it is tried again.
+    /// Why the socket cannot be read; reading is tried again.
     case failed(String)
     /// The system refuses an option of the socket.
     case fault(String)
@@ -48,7 +49,7 @@ package final class DatagramReceiver: Sendable {
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
   private let counted = Mutex(Counts())
-  /// The options that the system has refused, a sentence each.
+  /// One sentence for each option that the system has refused.
   private let faults: [String]
   private static let slots = 64
 
@@ -60,17 +61,17 @@ package final class DatagramReceiver: Sendable {
     SocketOption.set([.countDrops], socket.descriptor) { faults.append($0) }
     if case .network = place {} else { SocketOption.set([.passCredentials], socket.descriptor) { faults.append($0) } }
     self.faults = faults
-    // The system's answer is its own size, also where nothing is asked for.
+    // The counts show the size that the system uses, also where none was requested.
     let size = options.receiveBuffer.map { rx_set_receive_buffer(socket.descriptor, Int32(clamping: $0)) }
     counted.withLock { $0.buffer = Int(size ?? 0) }
   }
 
   package var text: String { socket.text }
   package var counts: Counts { counted.withLock { $0 } }
-  /// The size of the receive buffer that the system has granted; nil: none was asked for.
+  /// The size of the receive buffer that the system has granted; nil: no size was requested.
   package var grantedBuffer: Int? { options.receiveBuffer == nil ? nil : counts.buffer }
 
-  /// Starts the thread; as ``StreamReceiver/start(notify:deliver:)``.
+  /// Starts the thread; like ``StreamReceiver/start(notify:deliver:)``.
   package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
   ) throws(SocketFailure) {
@@ -85,7 +86,8 @@ package final class DatagramReceiver: Sendable {
     }
   }
 
-  /// Hands over the datagrams in the socket, then ends. `handsOver`: the next receiver of the place goes on with the socket, if there is a reload.
+  /// Delivers the datagrams in the socket, then ends. `handsOver`: in a reload, the next receiver at this address takes
+  /// over the socket.
   package func stop(handsOver: Bool = false) {
     ending.withLock { if $0 == nil { $0 = .drain } }
     // Datagrams in the socket wait for the next receiver.
@@ -139,7 +141,7 @@ package final class DatagramReceiver: Sendable {
           _ = deliver([])
           return
         }
-        // An error of an earlier answer is not one of the socket.
+        // ECONNREFUSED tells of an earlier answer that was not received, not of a fault of the socket.
         if ![0, EAGAIN, EINTR, ECONNREFUSED].contains(code) {
           if !hasFailed { notify(.failed(PosixError.text(code))) }
           hasFailed = true
@@ -165,7 +167,7 @@ package final class DatagramReceiver: Sendable {
     }
   }
 
-  /// Copies the datagrams into slabs, one for consecutive ones of one sender, and decodes them.
+  /// Copies the datagrams into slabs, one for each run of datagrams of one sender, and decodes them.
   private func cut(
     _ datagrams: ArraySlice<rx_datagram>, _ space: UnsafeRawBufferPointer, _ decoding: BlockDecoding,
     _ offset: inout Int64

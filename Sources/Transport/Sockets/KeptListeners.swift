@@ -24,7 +24,8 @@ package enum KeptListeners {
 
   package static var isKeeping: Bool { state.withLock(\.isKeeping) }
 
-  /// Runs `keep` if a reload is under way, and calls `discard` when it is over, once for each store. Returns whether it ran `keep`.
+  /// Runs `keep` if a reload is under way, and calls `discard` when the reload is over, once for each store. Returns
+  /// whether it ran `keep`.
   static func duringReload(
     of store: ObjectIdentifier, discard: @escaping @Sendable () -> Void, keep: () -> Void
   ) -> Bool {

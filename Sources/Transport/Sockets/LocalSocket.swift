@@ -31,15 +31,15 @@ package final class LocalSocket: Sendable {
     _ path: String, isDatagram: Bool = false, mode: mode_t = 0o600, backlog: Int32 = 32
   ) throws(Refusal) {
     self.path = path
-    // Checking an old socket, removing it and listening is one step for all processes that use this lock.
+    // The lock makes checking an old socket, removing it and listening one step for all processes that use it.
     let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     defer { if directory >= 0 { close(directory) } }
-    // The lock is held for a moment, to prevent two starts at one instant. A lock held longer is not waited for.
+    // Others hold the lock only for a moment; if one is held longer, listening goes on without it.
     if directory >= 0 { _ = FileLock.take(directory, within: .milliseconds(200)) }
     let socket = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
     guard socket >= 0 else { throw .failed(PosixError("make the socket", path)) }
     do throws(Refusal) {
-      // The mode of an unbound socket is that of the file which binding makes: at no moment can others connect.
+      // Binding gives the file the mode of the unbound socket, so others can connect at no moment.
       guard fchmod(socket, 0o600) == 0 else { throw .failed(PosixError("make the socket", path)) }
       var code = try Self.call(bind, socket, path)
       if code == EADDRINUSE {
@@ -48,7 +48,7 @@ package final class LocalSocket: Sendable {
       }
       guard code == 0 else { throw .failed(PosixError("make the socket", path, code: code)) }
       var status = stat()
-      // Beyond 0600 the mask of the process has taken permissions away.
+      // The umask has removed permissions that a wider mode than 0600 needs.
       guard mode == 0o600 || chmod(path, mode) == 0, isDatagram || listen(socket, backlog) == 0,
         lstat(path, &status) == 0
       else { throw .failed(PosixError("listen on the socket", path)) }
@@ -102,7 +102,7 @@ package final class LocalSocket: Sendable {
     if unlink(path) != 0, errno != ENOENT { throw .failed(PosixError("remove", path)) }
   }
 
-  /// The errno of a connection; 0: a process listens.
+  /// The errno of an attempt to connect; 0: a process is listening.
   private static func liveness(_ path: String, _ isDatagram: Bool) -> Int32 {
     do throws(PosixError) { _ = try connect(to: path, isDatagram: isDatagram) } catch { return error.code }
     return 0

@@ -5,25 +5,26 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// The one thread of all servers and WebSocket connections, made when the first of them needs it; there is no other way to it than by this type.
+/// The one thread of all servers and WebSocket connections, started when the first of them needs it. Only this type
+/// gives access to it.
 ///
-/// The network library ends the process where the system refuses what its thread needs at the start, or a socket that is handed to it. So both are
-/// asked for first, and a refusal is an error.
+/// The network library ends the process if the system refuses what its thread needs at the start, or cannot watch a
+/// socket that it was given. So both are tried here first, and a refusal is an error.
 enum NetworkLoop {
   private static let made = Mutex<MultiThreadedEventLoopGroup?>(nil)
 
-  /// The thread, which is made if there is none yet.
+  /// The thread, which is started if there is none yet.
   static func loop() throws(PosixError) -> any EventLoop {
     try made.withLock { made throws(PosixError) in
       if let made { return made.any() }
-      // An instance of epoll that waits for an event and a timer, and a descriptor to spare.
+      // What the library's loop needs: an epoll instance that watches an event and a timer, and one more descriptor.
       let held = try [WakeEvent(), WakeEvent()]
       let timer = rx_clock_watch()
       if timer < 0 { throw PosixError("create", "a timer") }
       defer { close(timer) }
       try watch([held[0].descriptor, timer])
       withExtendedLifetime(held) {}
-      // A thread that does nothing, where the system has one.
+      // Fails if the system has no thread to spare.
       try OwnThread("rxd network") {}.join()
       let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
       made = group
@@ -31,20 +32,20 @@ enum NetworkLoop {
     }
   }
 
-  /// Runs the body soon on the network thread. While there is none, nothing has used what belongs to it: another thread runs the body then, or the
-  /// caller's if the system has no thread.
+  /// Runs the body soon on the network thread. Before that thread has been started, nothing that belongs to it is in
+  /// use, so a new thread runs the body, or the calling thread if the system refuses one.
   static func execute(_ body: @escaping @Sendable () -> Void) {
     if let made = made.withLock({ $0 }) { return made.any().execute(body) }
     do throws(PosixError) { _ = try OwnThread("rxd refused", body) } catch { body() }
   }
 
-  /// Throws if a new socket could not be waited for.
+  /// Throws if the system could not watch a further socket.
   static func check() throws(PosixError) {
     let any = try WakeEvent()
     try watch([any.descriptor])
   }
 
-  /// Throws if the socket could not be waited for.
+  /// Throws if the system cannot watch this socket.
   static func check(_ socket: Int32) throws(PosixError) { try watch([socket]) }
 
   private static func watch(_ descriptors: [Int32]) throws(PosixError) {

@@ -3,8 +3,8 @@ import Glibc
 import NIOCore
 import PipelineCore
 
-/// An option of a socket, with its level and its name. If the system refuses one, the owner of the connection logs that, and the connection
-/// goes on.
+/// An option of a socket, with its level and its name. If the system refuses an option, the owner of the connection
+/// logs that and uses the connection without it.
 struct SocketOption: Sendable {
   let name: String
   let level: Int32
@@ -13,14 +13,14 @@ struct SocketOption: Sendable {
 
   /// Small answers are sent at once, not with the next ones.
   static let noDelay = SocketOption(name: "TCP_NODELAY", level: Int32(IPPROTO_TCP), number: TCP_NODELAY)
-  /// The address may be listened on while connections of the listener before are still ending.
+  /// Allows listening on the address while connections of an earlier listener are still ending.
   static let reuseAddress = SocketOption(name: "SO_REUSEADDR", level: SOL_SOCKET, number: SO_REUSEADDR)
-  /// Datagrams come with the number of those for which there was no room.
+  /// Datagrams come with the number of datagrams that were dropped for lack of room.
   static let countDrops = SocketOption(name: "SO_RXQ_OVFL", level: SOL_SOCKET, number: SO_RXQ_OVFL)
   /// Datagrams come with the process and the user of their sender.
   static let passCredentials = SocketOption(name: "SO_PASSCRED", level: SOL_SOCKET, number: SO_PASSCRED)
 
-  /// The other side is asked for a sign after 60 seconds without one, and the connection is over after four questions.
+  /// TCP probes a peer that has been silent for 60 seconds; the connection is over after four unanswered probes.
   static let keepAlive = [
     SocketOption(name: "SO_KEEPALIVE", level: SOL_SOCKET, number: SO_KEEPALIVE),
     SocketOption(name: "TCP_KEEPIDLE", level: Int32(IPPROTO_TCP), number: TCP_KEEPIDLE, value: 60),
@@ -28,7 +28,7 @@ struct SocketOption: Sendable {
     SocketOption(name: "TCP_KEEPCNT", level: Int32(IPPROTO_TCP), number: TCP_KEEPCNT, value: 4),
   ]
 
-  /// Sets it; returns a sentence without a full stop that names it if the system refuses.
+  /// Sets the option. If the system refuses, returns a sentence without a full stop that names the option.
   func set(_ descriptor: Int32) -> String? {
     guard rx_set_option(descriptor, level, number, value) != 0 else { return nil }
     return "the socket option \(name) cannot be set: \(PosixError.text(errno))"
@@ -41,7 +41,7 @@ struct SocketOption: Sendable {
     }
   }
 
-  /// The same for the socket of a channel. Called on its event loop.
+  /// Sets options of a channel's socket. Called on its event loop.
   static func set(_ options: [SocketOption], _ channel: any Channel, _ report: (String) -> Void) {
     let operations = channel.pipeline.syncOperations
     _ = try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in set(options, socket, report) }

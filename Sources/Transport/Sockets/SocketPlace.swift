@@ -3,13 +3,14 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// The place of a socket.
+/// The address of a socket.
 package enum SocketPlace: Sendable, Equatable {
   /// An IP address without brackets, or a name. Port 0: the system chooses.
   case network(host: String, port: Int, isDatagram: Bool)
-  /// A path, or an abstract name that begins with `@`. `mode`: who may connect or send, for those that listen.
+  /// A path, or an abstract name that begins with `@`. `mode`: the permissions of a listening socket, which decide who
+  /// may connect or send.
   case unix(path: String, isDatagram: Bool, mode: UInt32 = 0o600)
-  /// A socket that the service manager has opened, by its name (`FileDescriptorName=`).
+  /// A socket that the service manager has opened, by name (`FileDescriptorName=`).
   case activated(name: String, isDatagram: Bool)
 
   package var isDatagram: Bool {
@@ -28,8 +29,8 @@ package enum SocketPlace: Sendable, Equatable {
     }
   }
 
-  /// The name under which its socket is kept over a reload (``KeptListeners``); nil: the system chooses the port, or the service manager
-  /// keeps the socket.
+  /// The key under which the socket is kept during a reload (``KeptListeners``); nil: it cannot be kept, because the
+  /// system chooses the port, or need not be, because the service manager holds it.
   var address: String? {
     switch self {
     case .network(_, 0, _), .activated: nil
@@ -38,7 +39,7 @@ package enum SocketPlace: Sendable, Equatable {
     }
   }
 
-  /// Whether only one of the two can be open.
+  /// Whether only one of the two sockets can be open.
   package func excludes(_ other: SocketPlace) -> Bool { exclusive == other.exclusive }
 
   /// The part that only one socket can have: the port, whatever the host, or the path.
@@ -61,14 +62,14 @@ package struct SocketFailure: Error, Sendable, Equatable {
 package final class BoundSocket: Sendable {
   package let place: SocketPlace
   let descriptor: Int32
-  /// The actual place, once it is open: with the port that the system has chosen.
+  /// The actual address, with the port if the system has chosen it.
   package let text: String
-  /// The options that the system has refused, a sentence each.
+  /// One sentence for each option that the system has refused.
   let faults: [String]
   private let local: LocalSocket?
   private let isOpen = Mutex(true)
 
-  /// Opens it, or goes on with the one that was kept over a reload.
+  /// Opens the socket, or takes the one that was kept during a reload.
   package init(_ place: SocketPlace) throws(SocketFailure) {
     var faults: [String] = []
     let (descriptor, local) = try Self.open(place, &faults)
@@ -160,15 +161,15 @@ package final class BoundSocket: Sendable {
     return SocketFailure(message: "cannot listen on \(place): \(reason)")
   }
 
-  /// Binds the place for a socket that is opened soon, while listeners are kept: no other process can take it until then. Does nothing if this
-  /// process has it, which may be about to leave it.
+  /// Binds the address for a socket that is opened soon, while listeners are kept, so that no other process can take it
+  /// until then. Does nothing if this process has the address, because its present socket may be about to close.
   package static func reserve(_ place: SocketPlace) throws(SocketFailure) {
     if case .activated(let name, let isDatagram) = place {
       Glibc.close(try ActivatedSockets.take(name, isDatagram: isDatagram))
       return
     }
     guard let address = place.address, !KeptListeners.hasOwn(place.exclusive, address) else { return }
-    // Not reported: the next receiver works without these options, too.
+    // Refused options are not reported: the next receiver works without them, too.
     var faults: [String] = []
     switch place {
     case .network(let host, let port, let isDatagram):
@@ -182,13 +183,15 @@ package final class BoundSocket: Sendable {
     }
   }
 
-  /// Runs `body`, which must not block, with its descriptor; nil: it is closed, and its number may be another's.
+  /// Runs `body`, which must not block, with the descriptor; nil: the socket is closed, and the number may belong to
+  /// another file.
   func use<Result: Sendable>(_ body: (Int32) -> Result) -> Result? {
     isOpen.withLock { $0 ? body(descriptor) : nil }
   }
 
-  /// Closes it; does nothing the second time.
-  /// - Parameter handsOver: The next socket of this place goes on with it, if there is a reload: waiting connections and datagrams are not lost.
+  /// Closes the socket; the second call does nothing.
+  /// - Parameter handsOver: In a reload, the next socket at this address takes it over, so waiting connections and
+  ///   datagrams are not lost.
   package func close(handsOver: Bool = false) {
     let wasOpen = isOpen.withLock { isOpen in
       guard isOpen else { return false }
@@ -220,7 +223,8 @@ package enum ActivatedSockets {
   private static let sockets = Mutex<[(name: String, descriptor: Int32)]>([])
   private static let first: Int32 = 3
 
-  /// Notes them, as the environment of the process says. Called before any other thread is started, and before the variables are removed.
+  /// Records the sockets that the environment names. Called before any other thread is started, and before the
+  /// variables are removed.
   package static func adopt(pid: String?, count: String?, names: String?) {
     guard let pid, Int32(pid) == getpid(), let count = count.flatMap({ Int32($0) }), count > 0, count < 1 << 16 else {
       return
@@ -237,7 +241,7 @@ package enum ActivatedSockets {
     }
   }
 
-  /// A duplicate of the socket with that name: the socket itself stays open for the next version of the pipeline.
+  /// Duplicates the socket with that name; the socket itself stays open for the next version of the pipeline.
   static func take(_ name: String, isDatagram: Bool) throws(SocketFailure) -> Int32 {
     let all = sockets.withLock { $0 }
     guard let found = all.first(where: { $0.name == name }) else {
@@ -265,7 +269,7 @@ package enum ActivatedSockets {
 package struct SocketPeer: Sendable, Equatable {
   /// `127.0.0.1:4711`, or the path of a Unix socket; empty: it has no address.
   package var text = ""
-  /// The process and its user, of a Unix socket; nil: unknown.
+  /// The peer's process and user, for Unix sockets; nil: unknown.
   package var process: Int?
   package var user: Int?
 

@@ -3,13 +3,13 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Sends messages to one place, on a thread of its own: connects, again after growing pauses, and repeats messages that a broken connection
-/// has lost.
+/// Sends messages to one address, on a thread of its own: connects, reconnects after growing pauses, and repeats
+/// messages that a broken connection has lost.
 package final class SocketSender: Sendable {
   package struct Options: Sendable {
     /// Nil: not encrypted.
     package var tls: TLSOptions?
-    /// Whom the server's certificate must name; by default the host.
+    /// The name that the server's certificate must have; by default the host.
     package var serverName: String?
     package var connectTimeout = TimeSpan.seconds(10)
     /// The pauses between attempts to send.
@@ -34,12 +34,12 @@ package final class SocketSender: Sendable {
   }
 
   package enum Notice: Sendable, Equatable {
-    /// Nothing can be sent, and why; it is tried again.
+    /// Why nothing can be sent; sending is tried again.
     case failing(String)
     case recovered(failures: Int)
-    /// A datagram was longer than the system or the way allows: it is given up.
+    /// A datagram was longer than the system or the route allows, and was dropped.
     case tooLong(bytes: Int)
-    /// Nothing can be sent, and why, and no further attempt would help.
+    /// Why nothing can be sent; no further attempt would help.
     case ended(String)
     /// The system refuses an option of a connection.
     case fault(String)
@@ -49,7 +49,7 @@ package final class SocketSender: Sendable {
 
   private struct Entry: Sendable {
     var block: Block
-    /// Called with the number of messages that have been sent, and of those that were given up.
+    /// Called with the numbers of messages that have been sent and given up.
     var done: @Sendable (Int, Int) -> Void
   }
 
@@ -115,7 +115,8 @@ package final class SocketSender: Sendable {
   /// The number of waiting bytes.
   package var queuedBytes: Int { state.withLock(\.bytes) }
 
-  /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
+  /// Adds messages. `done` is called on the sending thread, once or several times, until all messages have been
+  /// counted.
   package func send(_ block: Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void) {
     let isTaken = state.withLock { state in
       guard !state.hasEnded, !state.isCancelled else { return false }
@@ -127,7 +128,7 @@ package final class SocketSender: Sendable {
     wake.wake()
   }
 
-  /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
+  /// Sends the waiting messages, without a time limit, then ends. Do not call on the sending thread.
   package func close() {
     state.withLock { $0.isClosing = true }
     wake.wake()
@@ -159,12 +160,13 @@ package final class SocketSender: Sendable {
     private var descriptor: Int32 = -1
     private var session: TLSSession?
     private var attempts: Attempts
-    /// Blocks whose bytes the system has, and which the other side's system has not confirmed; with the position behind each in the
-    /// connection.
+    /// Blocks that the system has accepted and the peer's system has not confirmed; `end`: the position after the block
+    /// in the connection's bytes.
     private var unconfirmed: [(entry: Entry, first: Int, end: Int)] = []
-    /// Bytes that this connection has taken.
+    /// The number of bytes that this connection has accepted.
     private var position = 0
-    /// Nothing counts as sent before: with TLS 1.3 a server refuses a client's certificate only after the client's handshake.
+    /// Nothing counts as sent before this time: with TLS 1.3 a server refuses a client's certificate only after the
+    /// client has completed the handshake.
     private var confirmsAt: Int64 = 0
     private static let settling: Int64 = 500_000_000
 
@@ -191,7 +193,7 @@ package final class SocketSender: Sendable {
         confirm()
         if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }), unconfirmed.isEmpty { break }
         if owner.wake.isAwake { continue }
-        // An idle connection is watched: messages sent into a closed one would be lost.
+        // Notices when an idle connection is closed: messages sent into it would be lost.
         let ready = rx_wait_two(descriptor, 0, owner.wake.descriptor, unconfirmed.isEmpty ? -1 : 5)
         if ready & 1 != 0, ready & 2 == 0 { listenForEnd() }
       }
@@ -220,14 +222,14 @@ package final class SocketSender: Sendable {
 
     private func giveUp() {
       for (entry, first, _) in unconfirmed {
-        // The system has them, and goes on sending after the end of the process.
+        // They count as sent: the system has them, and goes on sending after the process has ended.
         entry.done(entry.block.ends.count - first, 0)
         owner.sent(0)
       }
       unconfirmed = []
     }
 
-    /// Sends one block, on as many connections as that takes.
+    /// Sends one block, over as many connections as that takes.
     private func deliver(_ entry: Entry) {
       var first = 0
       while first < entry.block.ends.count {
@@ -248,7 +250,7 @@ package final class SocketSender: Sendable {
       owner.sent(entry.block.bytes.count)
     }
 
-    /// Nil: all is sent. Otherwise why not; `first` is the first message that must be sent again.
+    /// Returns nil if all is sent, otherwise the reason; `first` is then the first message that must be sent again.
     private func sendStream(_ entry: Entry, _ first: inout Int) -> String? {
       let start = first == 0 ? 0 : entry.block.ends[first - 1]
       var at = start
@@ -271,7 +273,7 @@ package final class SocketSender: Sendable {
           // The receiver may have closed instead of reading.
           if ready & 2 != 0 { owner.wake.clear() }
         case .ended(let reason):
-          // Whole messages that the other side's system has confirmed need not be sent again.
+          // Whole messages that the peer's system has confirmed need not be sent again.
           let confirmed =
             session == nil && isNetwork ? max(0, at - start - max(0, Int(rx_unacknowledged(descriptor)))) : 0
           let done = entry.block.ends[first...].prefix { $0 <= start + confirmed }.count
@@ -287,13 +289,14 @@ package final class SocketSender: Sendable {
       return nil
     }
 
-    /// Counts messages that the other side's system has confirmed.
+    /// Counts messages that the peer's system has confirmed.
     private func confirm() {
       guard !unconfirmed.isEmpty, descriptor >= 0, session == nil || monotonicNow() >= confirmsAt else { return }
       let left = Int(rx_unacknowledged(descriptor))
-      // Bytes that a receiver on this machine has not read when it closes the socket count as read.
+      // Nothing is confirmed after a hang-up: bytes that a local receiver left unread when it closed the socket would
+      // count as read.
       if !isNetwork, rx_has_hung_up(descriptor) != 0 { return }
-      // Bytes on the way are encrypted ones, without boundaries of messages.
+      // With TLS, unconfirmed bytes are encrypted and show no message boundaries, so all or nothing is confirmed.
       let confirmed = left <= 0 ? position : session == nil ? position - left : 0
       var count = 0
       for one in unconfirmed {
@@ -349,7 +352,7 @@ package final class SocketSender: Sendable {
           entry.done(0, 1)
           first += 1
         case ECONNREFUSED where isNetwork:
-          // The answer to an earlier datagram, which was lost; this one is tried.
+          // ECONNREFUSED reports that an earlier datagram was lost; this one is tried again.
           note("there is no receiver at \(owner.place.text)")
         default: return PosixError.text(errno)
         }
@@ -359,7 +362,7 @@ package final class SocketSender: Sendable {
 
     private var isNetwork: Bool { if case .network = owner.place { true } else { false } }
 
-    /// Something has come from the receiver of messages: its end, or unexpected bytes.
+    /// Called when the receiver of messages has closed the connection or sent bytes, which are not expected.
     private func listenForEnd() {
       var bytes = [UInt8](repeating: 0, count: 4096)
       let outcome = bytes.withUnsafeMutableBytes { space -> TLSSession.Outcome in
@@ -390,7 +393,7 @@ package final class SocketSender: Sendable {
       if failures > 0 { owner.notify(.recovered(failures: failures)) }
     }
 
-    /// The connection is useless: another one follows after a pause.
+    /// Gives the connection up; the next one is made after a pause.
     private func fail(_ reason: String) {
       owner.counted.withLock { $0.broken += 1 }
       disconnect()

@@ -8,11 +8,11 @@ extension StreamReceiver {
     let sender: Sender
     let session: TLSSession?
     var decoding: BlockDecoding
-    /// How it is read; before it is taken over, by the version that had it.
+    /// The options by which the connection is read; until a new version takes it over, those of the old one.
     var options: Options
     var lines: LineAssembler
     var cutter: MessageCutter
-    /// On the clock of reading, in nanoseconds.
+    /// The time of the last read, in nanoseconds on the reader's clock, which stops while it waits for the pipeline.
     var lastRead: Int64
     /// The end of a pause in reading; 0: no pause.
     var pausedUntil: Int64 = 0
@@ -39,12 +39,12 @@ extension StreamReceiver {
 }
 
 extension StreamReceiver {
-  /// A connection between two versions of a pipeline.
+  /// A connection that one version of a pipeline leaves to the next.
   struct Kept: Sendable {
     var connection: Connection
     var notify: @Sendable (Notice) -> Void
 
-    /// No version has taken it.
+    /// Reports the loss of an incomplete message if no version has taken the connection.
     func abandon() {
       guard connection.held > 0 || connection.decoding.pendingOffset != nil else { return }
       notify(

@@ -3,9 +3,10 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Receives streams: accepts connections at one place, cuts their bytes into messages, and decodes these on its own thread.
+/// Receives streams: accepts connections at one address, cuts their bytes into messages, and decodes the messages, all
+/// on its own thread.
 ///
-/// While the receiver of the messages takes none, nothing is read: TCP slows the senders down.
+/// While `deliver` blocks, nothing is read, so TCP slows the senders down.
 package final class StreamReceiver: Sendable {
   package struct Options: Sendable {
     package var framing = MessageFraming.lines
@@ -15,11 +16,11 @@ package final class StreamReceiver: Sendable {
     package var maxConnections = 1024
     /// Bytes of incomplete messages on all connections together; at least two whole messages.
     package var maxUnfinished = UnfinishedMessages<UInt64>.usualLimit
-    /// The memory of the process, in which they count; nil: they do not.
+    /// The memory budget of the process, against which they are counted; nil: they are not.
     package var memory: MemoryBudget?
     /// How long a connection may send nothing; nil: for ever.
     package var idleTimeout: TimeSpan?
-    /// The most bytes per second of each connection; nil: no limit.
+    /// The maximum number of bytes per second from each connection; nil: no limit.
     package var maxRate: Int?
     /// In bytes; nil: chosen by the system.
     package var receiveBuffer: Int?
@@ -28,7 +29,7 @@ package final class StreamReceiver: Sendable {
 
     package init() {}
 
-    /// Whether a stream is one text for its decoder, so that lines are not decoded one by one.
+    /// Whether the decoder receives a stream as one text, so that lines are not decoded one by one.
     var decodesStream: Bool { framing == .lines && (decoding.framing == .lines || decoding.framing == .anywhere) }
 
     func lines(at offset: Int64) -> LineAssembler {
@@ -43,16 +44,16 @@ package final class StreamReceiver: Sendable {
     package var sender: Sender
     package var rows: DecodedBlock?
     package var refused: [RefusedBytes] = []
-    /// The offset of the incomplete event; nil: there is none.
+    /// The offset of the incomplete event; nil: no event is incomplete.
     package var pendingOffset: Int64?
   }
 
-  /// One connection, as its events show it.
+  /// The properties of a connection that its events show.
   package final class Sender: Sendable {
-    /// No other connection of the process has it.
+    /// Unique in the process.
     package let number: Int
     package let peer: SocketPeer
-    /// The subject of the certificate that the client has shown.
+    /// The subject of the certificate that the client has sent.
     package let subject: String?
     private static let last = Atomic(0)
 
@@ -74,11 +75,11 @@ package final class StreamReceiver: Sendable {
   }
 
   private enum Ending {
-    /// Arrived bytes are read, then all connections are closed.
+    /// Bytes that have arrived are read, then all connections are closed.
     case close
-    /// Connections go to the next receiver of the place, in a reload.
+    /// In a reload, connections go to the next receiver at this address.
     case handOver
-    /// At once.
+    /// All connections are closed at once.
     case cancel
   }
 
@@ -86,9 +87,11 @@ package final class StreamReceiver: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let ending = Mutex<Ending?>(nil)
-  /// Connections between two versions of a pipeline, with the bytes of an incomplete message or event, by their places.
+  /// Connections that one version of a pipeline leaves to the next, with the bytes of an incomplete message or event,
+  /// by address.
   private static let kept = KeptItems<Kept> { $0.abandon() }
-  /// Connections, by number, whose joined event has waited long enough: the offset where it begins. An event that begins elsewhere goes on.
+  /// By connection number, the offset of a joined event that has waited long enough for more lines. An event that
+  /// begins at another offset goes on.
   private let due = Mutex<[Int: Int64]>([:])
   private let counted = Mutex(PipelineStatistics.Connections())
 
@@ -98,7 +101,7 @@ package final class StreamReceiver: Sendable {
     self.options = options
   }
 
-  /// The listening socket.
+  /// The address of the listening socket.
   package var text: String { socket.text }
   /// The counts of its connections.
   package var counts: PipelineStatistics.Connections { counted.withLock { $0 } }
@@ -106,8 +109,8 @@ package final class StreamReceiver: Sendable {
   /// Starts the thread.
   /// - Parameters:
   ///   - notify: Called on that thread.
-  ///   - deliver: Called on that thread with messages that arrived together; may block. False: nothing more is taken. An empty list is the last: the
-  ///     thread has ended after ``stop()`` or ``handOver()``.
+  ///   - deliver: Called on that thread with messages that arrived together; may block. Returns false if it takes
+  ///     nothing more. After ``stop()`` or ``handOver()``, the last call has an empty list.
   package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
   ) throws(SocketFailure) {
@@ -122,7 +125,7 @@ package final class StreamReceiver: Sendable {
       if poller >= 0 { Glibc.close(poller) }
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
-    // Taken here and not on the thread: connections that nobody has taken when the new version runs are closed.
+    // Taken before the thread starts, because connections that are still kept when the new version runs are closed.
     let kept = Self.kept.take(socket.place.exclusive).map(\.connection)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
@@ -135,22 +138,24 @@ package final class StreamReceiver: Sendable {
     }
   }
 
-  /// No more lines are awaited of the event of a connection that begins there (``Piece/pendingOffset``).
+  /// Ends the event of a connection that begins at this offset (``Piece/pendingOffset``): no more lines are awaited for
+  /// it.
   package func endEvent(of connection: Int, at offset: Int64) {
     due.withLock { $0[connection] = offset }
     wake.wake()
   }
 
-  /// Accepts no more, delivers the arrived messages, then closes everything. The place is free when this returns.
+  /// Stops accepting, delivers the messages that have arrived, then closes everything. The address is free when this
+  /// returns.
   package func stop() { end(.close) }
-  /// The same, but the connections stay open for the next receiver of the place, if there is a reload.
+  /// Like ``stop()``, but in a reload the connections stay open for the next receiver at this address.
   package func handOver() { end(.handOver) }
   /// Closes everything, soon.
   package func cancel() { end(.cancel) }
 
   private func end(_ ending: Ending) {
     self.ending.withLock { if $0 == nil || ending == .cancel { $0 = ending } }
-    // A connection that comes now waits for the next version of the pipeline, or is refused.
+    // From now on, new connections wait for the next version of the pipeline, or are refused.
     socket.close(handsOver: ending == .handOver)
     wake.wake()
   }
@@ -173,12 +178,12 @@ package final class StreamReceiver: Sendable {
     private var acceptsAt: Int64 = 0
     private var isFull = false
     private var checksIdleAt: Int64 = 0
-    /// How long the thread has waited for the pipeline: no connection is idle meanwhile.
+    /// How long the thread has waited for the pipeline in all: this time does not count as idle time of a connection.
     private var waited: Int64 = 0
     private var pieces: [Piece] = []
     private var ready = [rx_ready](repeating: rx_ready(), count: 256)
     private let readBytes = 64 << 10
-    /// The least read: a record of TLS, so that none is left in its session, where the poller does not see it.
+    /// The smallest read: a whole TLS record, because the poller does not see bytes that are left in the session.
     private let leastRead = 16 << 10
     /// The bytes read since pieces were last handed over.
     private var taken = 0
@@ -201,11 +206,11 @@ package final class StreamReceiver: Sendable {
 
     private var now: Int64 { monotonicNow() &- waited }
 
-    /// - Parameter kept: Connections of the version before.
+    /// - Parameter kept: Connections of the previous version.
     func run(goingOnWith kept: [Connection]) {
       for fault in owner.socket.faults { notify(.fault(fault)) }
       adopt(kept)
-      // Bytes sent meanwhile have been read; nothing else may come for a long time.
+      // Adopting has read what was sent meanwhile; it is delivered at once, since more may not come for a long time.
       var goesOn = handOverPieces()
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
@@ -214,7 +219,7 @@ package final class StreamReceiver: Sendable {
         let reader = ActiveReader()
         for event in ready.prefix(max(count, 0)) where goesOn && reads {
           handle(event)
-          // What many connections have sent is handed over in parts.
+          // Bytes from many connections are delivered in parts, which bounds memory.
           if taken >= share { goesOn = handOverPieces() }
         }
         keepTime()
@@ -226,7 +231,7 @@ package final class StreamReceiver: Sendable {
       count()
     }
 
-    /// How many bytes are read before they are handed over, from one connection as from all.
+    /// How many bytes are read before they are delivered, from one connection or from all together.
     private var share: Int {
       guard let memory = options.memory else { return readBytes * 4 }
       return min(readBytes * 4, max(leastRead, ActiveReader.share(of: memory.ofReaders)))
@@ -309,7 +314,7 @@ package final class StreamReceiver: Sendable {
         }
         guard let (descriptor, code) = found else { return }
         guard descriptor >= 0 else {
-          // Others concern the one connection, or there is none.
+          // Other errors concern a single connection, or say that none is waiting.
           if AcceptShortage.stops(code) {
             if let notice = shortage.failed(code) { notify(.accepting(notice)) }
             _ = owner.socket.use { rx_watch(poller, $0, 1, 0, 0, 0) }
@@ -367,7 +372,7 @@ package final class StreamReceiver: Sendable {
         shaking[tag] = nil
         _ = rx_watch(poller, descriptor, tag, 1, 0, 0)
         add(tag, descriptor, Sender(peer, subject: session.peerSubject), session)
-        // Bytes that came with the handshake are in the session, where the poller does not see them.
+        // Bytes that came with the handshake are already in the session, where the poller does not see them.
         if let connection = connections[tag] { read(tag, connection) }
       case .wantsRead: _ = rx_watch(poller, descriptor, tag, 1, 0, 0)
       case .wantsWrite: _ = rx_watch(poller, descriptor, tag, 0, 1, 0)
@@ -385,7 +390,7 @@ package final class StreamReceiver: Sendable {
     }
 
     private func add(_ tag: UInt64, _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?) {
-      // The start has made a decoder, so only a shortage of memory can prevent another one.
+      // A decoder was made at the start, so making another can fail only for lack of memory.
       guard let decoder = try? options.decoding.decoder() else {
         session?.close()
         Glibc.close(descriptor)
@@ -425,7 +430,8 @@ package final class StreamReceiver: Sendable {
       count()
     }
 
-    /// Has a connection of the version before read by these options; false: its sender must begin anew.
+    /// Continues a connection of the previous version with these options; false: it must be closed, and its sender must
+    /// start over.
     private func goesOn(_ connection: Connection) -> Bool {
       let old = connection.options
       let isSame = old.framing == options.framing && old.decoding == options.decoding
@@ -448,7 +454,7 @@ package final class StreamReceiver: Sendable {
       return true
     }
 
-    /// The bytes of a stream that no event has are read again.
+    /// Decodes again, with a new decoder, the bytes of a stream that are in no event yet.
     private func readOn(_ connection: Connection, _ decoding: BlockDecoding, _ old: Options) {
       var lines = connection.lines
       var bytes = lines.rest
@@ -469,7 +475,8 @@ package final class StreamReceiver: Sendable {
       connection.lines.skipToLineStart()
     }
 
-    /// Begins to read by the connection's options in the middle of the stream, with bytes that were read before.
+    /// Begins reading with the connection's options in the middle of the stream, first the given bytes, which were read
+    /// before.
     private func begin(_ connection: Connection, with bytes: [UInt8], at offset: Int64) {
       connection.lines = connection.options.lines(at: offset)
       connection.cutter = MessageCutter(options.framing, limit: options.maxMessage, offset: offset)
@@ -491,7 +498,7 @@ package final class StreamReceiver: Sendable {
       while unfinished.total > mostUnfinished, let largest = unfinished.largest { giveUpUnfinished(largest) }
     }
 
-    /// Ends a connection because its message takes the room of the others.
+    /// Ends a connection because its unfinished message takes the room of the others.
     private func giveUpUnfinished(_ tag: UInt64) {
       guard let connection = connections[tag] else { return unfinished.set(0, of: tag) }
       let reason =
@@ -511,7 +518,7 @@ package final class StreamReceiver: Sendable {
 
     private func readPart(_ tag: UInt64, _ connection: Connection, until limit: Int?) {
       if connection.pausedUntil > now, limit == nil { return }
-      // Others have their turn after a few reads, or one would keep them waiting.
+      // Reads a limited amount, so that one connection does not keep the others waiting.
       var rest = limit ?? share
       let part = min(readBytes, rest)
       while rest > 0 {
@@ -578,7 +585,7 @@ package final class StreamReceiver: Sendable {
       pieces.append(piece)
     }
 
-    /// Whether nothing behind it can be understood.
+    /// Decodes the messages; returns whether nothing after them in the stream can be understood.
     private func take(_ block: MessageBlock, _ connection: Connection) -> Bool {
       var piece = Piece(sender: connection.sender, refused: block.refused)
       if !block.messages.isEmpty {
@@ -593,7 +600,7 @@ package final class StreamReceiver: Sendable {
       return block.isBroken
     }
 
-    /// The connection has ended: its last line counts.
+    /// The connection has ended: its last line counts even without a newline.
     private func finish(_ connection: Connection) {
       guard connection.options.decodesStream else {
         if let block = connection.cutter.filled(0, isLast: true) { _ = take(block, connection) }
@@ -615,7 +622,7 @@ package final class StreamReceiver: Sendable {
       count()
     }
 
-    /// Does everything that is due at this time: another `accept`, connections that were paused or are idle.
+    /// Does what is due now: tries `accept` again, resumes paused connections, and ends idle ones.
     private func keepTime() {
       let now = now
       if acceptsAt > 0, now >= acceptsAt {
@@ -669,7 +676,7 @@ package final class StreamReceiver: Sendable {
         connections = [:]
         return
       }
-      // Arrived bytes are not lost: TCP has confirmed them to the senders.
+      // Bytes that have arrived must not be lost: TCP has confirmed them to the senders.
       for (tag, connection) in connections { read(tag, connection, until: 4 << 20) }
       let isKept =
         ending == .handOver

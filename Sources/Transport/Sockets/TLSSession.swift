@@ -3,13 +3,13 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// TLS of a place that listens: its certificate, read again when its files change.
+/// The TLS settings of a listening socket. Its certificate is read again when the files change.
 package final class TLSServing: Sendable {
   package struct Files: Sendable, Equatable {
     /// PEM files; the key may be in that of the certificate.
     package var certificate: String
     package var key: String?
-    /// The authorities for certificates of clients; nil: clients need none.
+    /// The authorities that sign client certificates; nil: clients need no certificate.
     package var clientCA: String?
 
     package init(certificate: String, key: String? = nil, clientCA: String? = nil) {
@@ -27,7 +27,8 @@ package final class TLSServing: Sendable {
   private let notify: @Sendable (String) -> Void
 
   /// Reads the files.
-  /// - Parameter notify: Called where changed files are used, or cannot be: the connections that come then have the old certificate.
+  /// - Parameter notify: Called when changed files are used, or cannot be: new connections then have the old
+  ///   certificate.
   package init(_ files: Files, notify: @escaping @Sendable (String) -> Void) throws(SocketFailure) {
     self.files = files
     self.notify = notify
@@ -40,12 +41,12 @@ package final class TLSServing: Sendable {
     [files.certificate, files.key, files.clientCA].map { $0.flatMap { FileMark($0) } }
   }
 
-  /// The TLS side of a connection that was accepted. Looks at the files at most once a second.
+  /// A session for an accepted connection. The files are checked at most once a second.
   func session(_ descriptor: Int32) throws(SocketFailure) -> TLSSession {
     try TLSSession(current(), descriptor, isServer: true)
   }
 
-  /// The same for a connection whose bytes another owner reads and writes.
+  /// A session for an accepted connection whose owner moves its bytes.
   func sessionApart() throws(SocketFailure) -> TLSSession { try TLSSession(apart: current(), isServer: true) }
 
   /// The settings that new connections share, from the current files.
@@ -71,7 +72,7 @@ package final class TLSServing: Sendable {
   }
 }
 
-/// The marks that show a changed file.
+/// What shows that a file has changed.
 private struct FileMark: Equatable {
   var device: UInt64
   var inode: UInt64
@@ -84,7 +85,7 @@ private struct FileMark: Equatable {
   }
 }
 
-/// The settings that connections of one side share.
+/// The settings that the connections of one server or client share.
 package final class TLSContext: @unchecked Sendable {
   fileprivate let pointer: UnsafeMutableRawPointer
 
@@ -102,7 +103,7 @@ package final class TLSContext: @unchecked Sendable {
     try self.init { rx_tls_server(files.certificate, files.key ?? "", files.clientCA ?? "", $0, $1) }
   }
 
-  /// For connections to servers.
+  /// Settings for connections to servers.
   package convenience init(asking options: TLSOptions) throws(SocketFailure) {
     try self.init {
       rx_tls_client(
@@ -116,11 +117,11 @@ package final class TLSContext: @unchecked Sendable {
 /// One TLS connection on a descriptor that does not block, which stays the caller's. Used by one thread at a time.
 package final class TLSSession: @unchecked Sendable {
   package enum Outcome {
-    /// The number of bytes, at least one.
+    /// The number of bytes read or written, at least one.
     case bytes(Int)
     /// Not now: it would block.
     case nothing
-    /// The connection has ended; why, if not in good order.
+    /// The connection has ended; the reason, unless it was closed properly.
     case ended(String?)
   }
 
@@ -136,8 +137,8 @@ package final class TLSSession: @unchecked Sendable {
     if pointer == nil { throw SocketFailure(message: "there is no memory for a TLS connection") }
   }
 
-  /// Without a descriptor: ``feed(_:)`` takes arrived bytes, ``drain(into:)`` gives bytes to send.
-  /// - Parameter host: Of a client, which the server's certificate must name; nil: any name.
+  /// A session without a descriptor: ``feed(_:)`` takes received bytes, ``drain(into:)`` gives bytes to send.
+  /// - Parameter host: For a client: the name that the server's certificate must have; nil: any name.
   init(apart context: TLSContext, isServer: Bool, host: String? = nil) throws(SocketFailure) {
     let isAddress = host.flatMap { HostSyntax.kind($0) }.map { $0 != .name } ?? false
     pointer = rx_tls_begin_apart(context.pointer, isServer ? 1 : 0, host, isAddress ? 1 : 0)
@@ -188,13 +189,13 @@ package final class TLSSession: @unchecked Sendable {
     outcome { rx_tls_write($0, bytes.baseAddress, bytes.count, $1, $2) }
   }
 
-  /// Hands over bytes that have come; false: there is no memory. Only without a descriptor, as the two below.
+  /// Takes received bytes; false: there is no memory. Only for sessions without a descriptor.
   func feed(_ bytes: UnsafeRawBufferPointer) -> Bool {
     guard let pointer else { return false }
     return rx_tls_feed(pointer, bytes.baseAddress, Int32(bytes.count)) == 1
   }
 
-  /// Takes bytes that are to be sent; 0: none are left. To be called after each handshake, reading and writing.
+  /// Gives bytes to send; 0: none are left. Call after each handshake, read and write.
   func drain(into space: UnsafeMutableRawBufferPointer) -> Int {
     pointer.map { Int(rx_tls_drain($0, space.baseAddress, Int32(space.count))) } ?? 0
   }
@@ -218,7 +219,7 @@ package final class TLSSession: @unchecked Sendable {
     }
   }
 
-  /// The subject of the certificate that the other end has shown; nil: it has shown none.
+  /// The subject of the peer's certificate; nil: the peer has sent none.
   var peerSubject: String? {
     guard let pointer else { return nil }
     let text = withUnsafeTemporaryAllocation(of: CChar.self, capacity: 1024) { space in

@@ -1,10 +1,11 @@
 import PipelineCore
 import Synchronization
 
-/// The bytes of messages that have begun and not ended, on all connections of one receiver. Each is bounded by itself; together they are bounded
-/// by a budget, beyond which the connection with the largest one is ended, so connections that send whole messages stay. Used on one thread.
+/// Counts the bytes of incomplete messages on all connections of one receiver. Each message has a limit of its own; all
+/// together have a budget. When it is exceeded, the connection with the largest incomplete message is ended, so
+/// connections that send whole messages stay. Used on one thread.
 struct UnfinishedMessages<Connection: Hashable> {
-  /// As much as all requests to a server may have.
+  /// The same as the default for all requests to a server.
   static var usualLimit: Int { 64 << 20 }
 
   private var held: [Connection: Int] = [:]
@@ -16,7 +17,7 @@ struct UnfinishedMessages<Connection: Hashable> {
   /// - Parameter memory: Of the process; nil: they count elsewhere.
   init(of memory: MemoryBudget? = nil) { charge = memory.map { MemoryCharge(0, of: $0) } }
 
-  /// - Parameter bytes: 0: none is under way.
+  /// - Parameter bytes: 0: no message is incomplete.
   mutating func set(_ bytes: Int, of connection: Connection) {
     let before = bytes == 0 ? held.removeValue(forKey: connection) : held.updateValue(bytes, forKey: connection)
     total += bytes - (before ?? 0)
@@ -26,8 +27,8 @@ struct UnfinishedMessages<Connection: Hashable> {
   var largest: Connection? { held.max { $0.value < $1.value }?.key }
 }
 
-/// The bytes of one connection that count against the budget of its server: of a message under way, and of messages that are delivered and not
-/// handled. Thread-safe; what is left is returned with the object.
+/// The bytes of one connection that are counted against its server's budget: those of an incomplete message, and of
+/// delivered messages that have not been handled. Thread-safe; what is left is returned when the object is released.
 final class MessageCharge: Sendable {
   private let state = Mutex((budget: ByteBudget?.none, bytes: 0))
 
