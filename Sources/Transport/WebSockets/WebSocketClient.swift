@@ -4,7 +4,7 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// Connects to servers of WebSockets.
+/// Connects to WebSocket servers.
 package enum WebSocketClient {
   package struct Target: Sendable {
     /// A name or an address without brackets.
@@ -14,7 +14,7 @@ package enum WebSocketClient {
     /// Path and query.
     package var path: String
 
-    /// The place of a URL of ws or wss; nil: it is no such URL.
+    /// The target of a `ws` or `wss` URL; nil for any other text.
     package init?(_ url: String) {
       let bytes = Array(url.utf8)
       guard let colon = url.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
@@ -42,7 +42,7 @@ package enum WebSocketClient {
       port = number
     }
 
-    /// The place of a proxy, `http://HOST:PORT`; nil: it is no such URL.
+    /// The target of a proxy's URL, `http://HOST:PORT`; nil for any other text.
     init?(proxy: String) {
       guard proxy.lowercased().hasPrefix("http://"), var target = Target("ws" + proxy.dropFirst(4)) else { return nil }
       target.path = "/"
@@ -57,9 +57,9 @@ package enum WebSocketClient {
 
   package struct Options: Sendable, Equatable {
     package var headers: [HTTPHeader] = []
-    /// Those that are offered, the preferred one first.
+    /// The subprotocols to offer, the preferred one first.
     package var subprotocols: [String] = []
-    /// Credentials, certificates, the proxy, which addresses are allowed, and how long connecting may take: as for requests.
+    /// Credentials, certificates, the proxy, the allowed addresses and the time limit for connecting, as for requests.
     package var http = HTTPOptions()
     package var watch = AddressWatch.Options()
     package init() {}
@@ -69,7 +69,7 @@ package enum WebSocketClient {
   package struct Failure: Error, Sendable {
     /// One sentence without a full stop.
     package var message: String
-    /// The status of the answer to the handshake, if it was another one than 101.
+    /// The status of the answer to the handshake, if it was not 101.
     package var status: Int?
     /// The pause that the server asks for.
     package var pause: TimeSpan?
@@ -94,12 +94,14 @@ package enum WebSocketClient {
     }
   }
 
-  /// Connects. Before the session is ready `failed` says why it never will be; afterwards the session says how it ends.
+  /// Connects. If the session cannot become ready, calls `failed` with the reason; once it is ready, the session
+  /// reports its own end.
   /// - Parameters:
   ///   - http: Fetches access tokens.
-  ///   - progress: Called with all bytes that the system has taken so far; on the network thread, as `failed` and `warned`.
-  ///   - warned: The system refuses an option of the connection.
-  /// - Returns: Ends the attempt, as long as it is one.
+  ///   - progress: Called with the total number of bytes that the system has accepted; like `failed` and `warned`, on
+  ///     the network thread.
+  ///   - warned: Called if the system refuses an option of the connection.
+  /// - Returns: Cancels the attempt; has no effect once the session is ready.
   package static func connect(
     _ target: Target, _ options: Options, _ session: WebSocketSession, by http: any HTTPClient,
     progress: @escaping @Sendable (Int) -> Void = { _ in }, warned: @escaping @Sendable (String) -> Void,
@@ -153,7 +155,7 @@ package enum WebSocketClient {
     var warned: @Sendable (String) -> Void
   }
 
-  /// Fetches an access token first; one that the server no longer accepts is replaced once.
+  /// Fetches an access token first; if the server refuses it, fetches another one, once.
   private static func dial(_ way: Way, by http: any HTTPClient, insteadOf refused: Secret?) {
     let call = http.accessToken(way.options.http, insteadOf: refused) { result in
       switch result {
@@ -166,7 +168,7 @@ package enum WebSocketClient {
     way.attempt.waits(for: call)
   }
 
-  /// - Parameter unauthorized: Called in place of the failure after an answer 401.
+  /// - Parameter unauthorized: Called instead of `failed` after the answer 401.
   private static func dial(
     _ way: Way, _ authorization: HTTPHeader?, unauthorized: (@Sendable () -> Void)? = nil
   ) {
@@ -265,7 +267,7 @@ package enum WebSocketClient {
       if isOver { call.cancel() }
     }
 
-    /// The connection has ended, and the attempt goes on.
+    /// The connection has ended, but the attempt goes on.
     func leaves() { state.withLock { $0.channel = nil } }
 
     func follows(_ channel: any Channel) {
@@ -273,21 +275,22 @@ package enum WebSocketClient {
         if !state.isOver { state.channel = channel }
         return state.isOver
       }
-      // A connection that was made after the attempt was given up; one that has become a session is its own.
+      // Closes a connection that was made after the attempt was cancelled; one that has become a session is no longer
+      // the attempt's.
       if isOver, !hasSucceeded { channel.close(promise: nil) }
     }
 
     private let success = Atomic<Bool>(false)
     private var hasSucceeded: Bool { success.load(ordering: .acquiring) }
 
-    /// Whether it was still wanted.
+    /// Ends the attempt with success; false: it had already ended.
     func succeed() -> Bool {
       let isFirst = finish() != nil
       if isFirst { success.store(true, ordering: .releasing) }
       return isFirst
     }
 
-    /// Nil: it is over already.
+    /// Ends the attempt and returns its connection, if any; nil: the attempt had already ended.
     private func finish() -> (any Channel)?? {
       let (channel, call) = state.withLock { state -> ((any Channel)??, (any Cancellable)?) in
         guard !state.isOver else { return (.none, nil) }
@@ -329,9 +332,9 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   private var key = ""
   private var stream: ResponseStream?
   private var isOpen = false
-  /// Before that, another address of the same name may be tried.
+  /// Until then, another address of the same name may be tried.
   private var isConnected = false
-  /// Another connection follows.
+  /// The attempt goes on with another connection.
   private var isLeft = false
   private var isWriting = false
   private var written = 0
@@ -352,7 +355,7 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
 
   func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-  /// The connection is there; a proxy and TLS may come first.
+  /// The TCP connection is established; the proxy's tunnel and TLS may still have to be.
   func connected() {
     isConnected = true
     timer = channel.eventLoop.scheduleTask(in: .nanoseconds(time)) { [weak self] in
@@ -404,7 +407,7 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
     context?.close(promise: nil)
   }
 
-  /// Status and headers; nil: the bytes are no head.
+  /// Parses status and headers; nil: the bytes are not the head of a response.
   static func response(_ head: [UInt8], mayBeOld: Bool = false) -> HTTPResponse? {
     var lines = String(decoding: head, as: UTF8.self).components(separatedByCRLF: ())
     let first = lines.removeFirst().split(separator: " ", maxSplits: 2)
@@ -538,7 +541,7 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
 }
 
 extension String {
-  /// The lines between CR LF.
+  /// The lines, separated by CR LF.
   fileprivate func components(separatedByCRLF: Void) -> [String] {
     var lines: [String] = []
     var line: [UInt8] = []

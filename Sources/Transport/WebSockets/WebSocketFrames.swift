@@ -1,8 +1,8 @@
 import PipelineCore
 
-/// A message of a WebSocket.
+/// A WebSocket message.
 package struct WebSocketMessage: Sendable, Equatable {
-  /// Valid UTF-8; otherwise the message is binary.
+  /// Whether the message is text, in valid UTF-8; otherwise it is binary.
   package var isText: Bool
   package var bytes: [UInt8]
 
@@ -17,7 +17,7 @@ enum WebSocketCode {
   static let normal = 1000
   static let goingAway = 1001
   static let protocolError = 1002
-  /// None was given; never sent.
+  /// Stands for a missing code; never sent.
   static let none = 1005
   static let notText = 1007
   static let refused = 1008
@@ -33,16 +33,16 @@ enum WebSocketCode {
   }
 }
 
-/// Parses the bytes of one direction of a WebSocket (RFC 6455, 5), in whatever pieces they come. Extensions are never agreed
-/// on, so reserved bits are errors.
+/// Parses the bytes of one direction of a WebSocket (RFC 6455, 5), however they are split. Extensions are never
+/// negotiated, so reserved bits are errors.
 struct WebSocketReader {
   enum Item: Equatable {
     case message(WebSocketMessage)
     case ping([UInt8])
     case pong([UInt8])
-    /// `WebSocketCode.none`: the frame has none.
+    /// `code` is `WebSocketCode.none` if the frame has none.
     case close(code: Int, reason: String)
-    /// The other side breaks the rules: the connection is closed with the code, and nothing more is read.
+    /// The peer violates the protocol: the connection is closed with the code, and nothing more is read.
     case failed(code: Int, reason: String)
   }
 
@@ -61,16 +61,16 @@ struct WebSocketReader {
   private var isFinal = false
   private var mask: (UInt8, UInt8, UInt8, UInt8)?
   private var left = 0
-  /// How much of the payload has come, for the mask.
+  /// How many bytes of the payload have come: the offset for unmasking.
   private var at = 0
-  /// Of a control frame.
+  /// The payload of a control frame.
   private var control: [UInt8] = []
   /// Whether the message under way is a text; nil: none is under way.
   private var isText: Bool?
-  /// The part that has come so far.
+  /// The content of that message so far.
   private var content: [UInt8] = []
 
-  /// - Parameter isServer: The other side is a client, whose frames are masked.
+  /// - Parameter isServer: Whether the peer is a client, whose frames are masked.
   init(isServer: Bool, maxMessage: Int, maxFrame: Int) {
     self.isServer = isServer
     self.maxMessage = maxMessage
@@ -79,10 +79,10 @@ struct WebSocketReader {
 
   private var isControl: Bool { opcode & 0x8 != 0 }
 
-  /// The memory of a message that has begun and not ended.
+  /// The memory of an incomplete message.
   var unfinished: Int { content.isEmpty ? 0 : content.capacity }
 
-  /// Reads nothing more, and forgets the message under way.
+  /// Stops reading, and discards the incomplete message.
   mutating func stop() {
     state = .over
     content = []
@@ -113,7 +113,7 @@ struct WebSocketReader {
     }
   }
 
-  /// Whether nothing more is read.
+  /// Emits the item; returns true if it is the last one.
   private mutating func finish(_ item: Item, _ emit: (Item) -> Void) -> Bool {
     emit(item)
     switch item {
@@ -124,7 +124,7 @@ struct WebSocketReader {
     }
   }
 
-  /// Looks at a head that may be incomplete: an error is reported with the first byte that shows it.
+  /// Parses a head that may be incomplete, so that an error is reported at the first byte that shows it.
   private mutating func takeHead() -> Item? {
     func broken(_ reason: String) -> Item { .failed(code: WebSocketCode.protocolError, reason: reason) }
     if head.count == 1 {
@@ -239,7 +239,7 @@ package enum WebSocketFrame {
     case pong = 10
   }
 
-  /// - Parameter mask: Of a client, different for each frame and unpredictable; nil: that of a server.
+  /// - Parameter mask: A client's mask, unpredictable and different for each frame; nil: a server's frame.
   static func bytes(_ opcode: Opcode, _ payload: some Collection<UInt8>, mask: UInt32?) -> [UInt8] {
     var frame: [UInt8] = []
     let count = payload.count
@@ -260,7 +260,7 @@ package enum WebSocketFrame {
     return frame
   }
 
-  /// A message of a server, the same for all clients.
+  /// A message from a server; its frame is the same for all clients.
   package static func ofServer(isText: Bool, _ payload: some Collection<UInt8>) -> [UInt8] {
     bytes(isText ? .text : .binary, payload, mask: nil)
   }

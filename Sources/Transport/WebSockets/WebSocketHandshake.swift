@@ -7,7 +7,7 @@ enum WebSocketHandshake {
   static let needsLibrary =
     "WebSockets need the library libcrypto.so.3: install the package libssl3, or libssl3t64 where there is one"
 
-  /// Whether libcrypto is there.
+  /// Whether libcrypto is installed.
   static var isAvailable: Bool { accept("") != nil }
 
   /// The server's answer to a key; nil: libcrypto is missing.
@@ -24,7 +24,7 @@ enum WebSocketHandshake {
     return String(decoding: buffer.bytes, as: UTF8.self)
   }
 
-  /// Whether it is the base64 of sixteen bytes.
+  /// Whether the text is sixteen bytes in base64.
   static func isKey(_ text: String) -> Bool {
     let bytes = Array(text.utf8)
     return bytes.count == 24 && bytes.suffix(2).allSatisfy { $0 == UInt8(ascii: "=") }
@@ -33,7 +33,7 @@ enum WebSocketHandshake {
       }
   }
 
-  /// Whether a list of tokens has one, whatever its case.
+  /// Whether a list of tokens contains `token`, ignoring case.
   static func lists(_ text: String, _ token: String) -> Bool {
     items(text).contains { HTTPSyntax.same($0, token) }
   }
@@ -50,7 +50,7 @@ enum WebSocketHandshake {
 }
 
 extension ServerRequest {
-  /// All values of headers with a name, in lower case, as one list.
+  /// The values of all headers with this name as one list. `name` is in lower case.
   private func list(_ name: StaticString) -> String {
     head.fields.filter { head.matches($0, name) }.map { head.text($0.value) }.joined(separator: ",")
   }
@@ -58,11 +58,9 @@ extension ServerRequest {
   /// The subprotocols that the client offers.
   package var webSocketProtocols: [String] { WebSocketHandshake.items(list("sec-websocket-protocol")) }
 
-  /// Makes the connection a WebSocket, or answers why not.
-  /// - Parameters:
-  ///   - subprotocol: One of those that the client offers; nil: none.
-  ///   - opened: Called if it has become one, before its first message.
-  /// - Returns: Whether it has, unless its client has just left, which ends the session.
+  /// Upgrades the connection to a WebSocket, or answers why not.
+  /// - Parameter subprotocol: One of those that the client offers; nil: none.
+  /// - Returns: Whether the request was a valid handshake. Even then the session ends if the client has just left.
   @discardableResult
   package func acceptWebSocket(
     _ session: WebSocketSession, subprotocol: String? = nil

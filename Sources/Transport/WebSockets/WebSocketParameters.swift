@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// A source or sink that speaks over WebSockets, as a client or as a server.
+/// A source or sink that uses WebSockets, as a client or as a server.
 package protocol WebSocketComponent: Component {
   var socket: WebSocketParameters { get set }
 }
@@ -26,10 +26,10 @@ package struct WebSocketParameters: Sendable {
   package var pingTimeout = TimeSpan.seconds(20)
   package init() {}
 
-  /// The server; nil: it is a client.
+  /// The settings of the server; nil: the component is a client.
   package var serving: WebSocketServing? { listen.map { WebSocketServing(self, $0) } }
 
-  /// How a client connects, but for headers.
+  /// How a client connects, without the headers.
   package var client: WebSocketClient.Options {
     var options = WebSocketClient.Options()
     options.subprotocols = subprotocols
@@ -56,7 +56,7 @@ package struct WebSocketParameters: Sendable {
 }
 
 extension WebSocketComponent {
-  /// The first parameters: the place.
+  /// The first parameters: the address.
   package static var placeParameters: [Parameter<Self>] {
     [
       .init("url", \.socket.url, primary: true, "The server to connect to, ws or wss."),
@@ -165,7 +165,7 @@ package struct WebSocketServing: Sendable {
     auth = parameters.auth?.value ?? .none
   }
 
-  /// Whether connections that these rules have admitted may stay under others.
+  /// Whether connections that these rules have admitted may stay under the `other` rules.
   func admitsAll(of other: WebSocketServing) -> Bool {
     access == other.access && subprotocols == other.subprotocols && auth == other.auth
       && tls?.files == other.tls?.files
@@ -193,8 +193,8 @@ package struct WebSocketServing: Sendable {
     return options
   }
 
-  /// Checks the request and makes its connection a WebSocket; otherwise it has been answered.
-  /// - Returns: Whether it did.
+  /// Checks the request and upgrades its connection to a WebSocket; otherwise answers it with the reason.
+  /// - Returns: Whether the connection is a WebSocket now.
   @discardableResult
   package func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
     let chosen = subprotocols.first(where: request.webSocketProtocols.contains)
@@ -207,7 +207,7 @@ package struct WebSocketServing: Sendable {
 }
 
 extension DecodingContext {
-  /// Checks what a WebSocket has for its side.
+  /// Checks that the parameters fit the side, client or server.
   fileprivate mutating func validateWebSocket(_ socket: WebSocketParameters, isProtected: Bool) {
     let (hasURL, listen, path) = (socket.url.isGiven, socket.listen, socket.path)
     guard hasURL != (listen != nil) else {

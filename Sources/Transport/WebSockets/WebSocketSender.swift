@@ -1,8 +1,8 @@
 import NIOCore
 import PipelineCore
 
-/// Sends messages to a server of WebSockets: connects when the first one comes, again after growing pauses, and repeats messages that the
-/// system had not taken when a connection ended.
+/// Sends messages to a WebSocket server: connects when the first message comes, reconnects after growing pauses, and
+/// repeats messages that the system had not accepted when a connection ended.
 package final class WebSocketSender: MessageSender {
   package struct Options: Sendable {
     package var client = WebSocketClient.Options()
@@ -16,12 +16,12 @@ package final class WebSocketSender: MessageSender {
   private struct Message: Sendable {
     var bytes: [UInt8]
     var done: @Sendable (Int, Int) -> Void
-    /// All bytes of the connection that end with it; nil: it has not been handed to one.
+    /// The position in the connection's bytes at which the message ends; nil: it has not been handed to a connection.
     var end: Int?
   }
 
   private struct State {
-    /// Those that the system has not taken, oldest first; those handed to the connection come first.
+    /// Messages that the system has not accepted, oldest first; those handed to the connection come first.
     var messages: [Message] = []
     var handed = 0
     var bytes = 0
@@ -47,7 +47,7 @@ package final class WebSocketSender: MessageSender {
   /// - Parameters:
   ///   - http: Fetches access tokens.
   ///   - notify: Called on the network thread.
-  /// - Throws: There can be no network thread.
+  /// - Throws: The network thread cannot be started.
   package init(
     _ target: WebSocketClient.Target, _ options: Options, by http: any HTTPClient,
     notify: @escaping @Sendable (SocketSender.Notice) -> Void
@@ -142,7 +142,7 @@ package final class WebSocketSender: MessageSender {
     }
   }
 
-  /// Hands messages to the connection, as many as it takes.
+  /// Hands the connection as many messages as it takes.
   private func pump(_ state: inout State) {
     guard state.isReady, let session = state.session else { return }
     while state.handed < state.messages.count {
@@ -156,7 +156,7 @@ package final class WebSocketSender: MessageSender {
     let listener = WebSocketSession.Listener { [self] session in
       opened(session)
     } message: { session, message in
-      // Nothing is expected.
+      // No messages are expected; one that comes is dropped.
       session.handled(message.bytes.count)
     } ended: { [self] session, end in
       ended(session, end)
@@ -198,7 +198,7 @@ package final class WebSocketSender: MessageSender {
     work()
   }
 
-  /// Reports how many bytes of the connection the system has taken.
+  /// Notes how many bytes of the connection the system has accepted, and reports the messages among them as sent.
   private func progress(_ session: WebSocketSession, _ taken: Int) {
     let (done, failures) = state.withLock { state -> ([Message], Int) in
       guard state.session === session, state.isReady else { return ([], 0) }
@@ -207,7 +207,8 @@ package final class WebSocketSender: MessageSender {
       state.messages.removeFirst(count)
       state.handed -= count
       state.bytes -= done.reduce(0) { $0 + $1.bytes.count }
-      // A server that only accepts connections, and ends them, has not recovered: pauses grow.
+      // Only a sent message counts as recovery: otherwise pauses would not grow for a server that accepts each
+      // connection and ends it.
       guard !done.isEmpty else { return ([], 0) }
       return (done, state.attempts.succeed())
     }
@@ -222,7 +223,8 @@ package final class WebSocketSender: MessageSender {
       state.session = nil
       state.counts.open = 0
       if !end.isClean { state.counts.broken &+= 1 }
-      // Waiting messages go to the next connection after a pause, also after an orderly end: a server may end each one at once.
+      // Waiting messages go to the next connection after a pause, even after a clean close: a server may close every
+      // connection at once.
       return (true, state.messages.isEmpty && (state.isClosing || end.isClean))
     }
     guard isOurs else { return }

@@ -2,8 +2,8 @@ import NIOCore
 import PipelineCore
 import Synchronization
 
-/// One WebSocket, of a client or of a server: delivers messages, answers pings, notices a silent other side,
-/// and ends in good order. Sending and ending work from any thread.
+/// One WebSocket, of a client or of a server: delivers messages, answers pings, notices a silent other side, and closes
+/// cleanly. Sending and closing work from any thread.
 package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   package struct Options: Sendable, Equatable {
     /// The memory of the process, in which messages to a client count; those to a server count in its budget.
@@ -12,28 +12,28 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     package var maxFrame = 1 << 20
     /// The bytes of messages that may wait for the receiver; then nothing more is read.
     package var room = 256 << 10
-    /// The bytes that may wait for the other side.
+    /// The maximum number of bytes that may wait for the peer.
     package var sendingRoom = ResponseStream.room
-    /// The time of silence after which the other side gets a ping; nil: never.
+    /// How long the peer may be silent before it gets a ping; nil: it gets none.
     package var ping: TimeSpan?
-    /// How long it may take to answer the ping.
+    /// How long the peer may take to answer the ping.
     package var pingTimeout = TimeSpan.seconds(20)
-    /// The longest time without a message of the other side; nil: any.
+    /// The longest time without a message from the peer; nil: no limit.
     package var idle: TimeSpan?
-    /// How long the other side may take to end the connection after it was asked to.
+    /// How long the peer may take to close the connection after it was asked to.
     package var closeTimeout = TimeSpan.seconds(5)
     package init() {}
   }
 
-  /// How it has ended.
+  /// How a session ended.
   package struct End: Sendable, Equatable {
-    /// The code of the other side, or that with which this side has ended it; nil: neither has sent any.
+    /// The code that the peer sent, or with which this side closed; nil: neither has sent one.
     package var code: Int?
     /// One sentence without a full stop.
     package var message: String
-    /// The other side ended it in good order (1000 or 1001), or this side did.
+    /// The peer closed cleanly (1000, 1001 or no code), or this side did.
     package var isClean: Bool
-    /// This side has ended it, and the other one has not answered in time: bytes on the way are lost.
+    /// This side closed, and the peer did not answer in time: bytes on the way are lost.
     package var isCut = false
     /// This side has ended it because the name of the server has other addresses now: the next connection may follow at once.
     package var hasMoved = false
@@ -50,7 +50,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     /// The connection is ready.
     package var opened: @Sendable (WebSocketSession) -> Void
     package var message: @Sendable (WebSocketSession, WebSocketMessage) -> Void
-    /// Called once, also if it never was ready.
+    /// Called once, even if the session never became ready.
     package var ended: @Sendable (WebSocketSession, End) -> Void
 
     package init(
@@ -70,7 +70,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   // Used on the network thread.
   private var listener: Listener
   private var reader: WebSocketReader
-  /// Between two listeners: nothing is read, and bytes that were already read wait here.
+  /// Not nil between two listeners: nothing is read, and bytes that were already read wait here.
   private var parked: [UInt8]?
   private var hasSentClose = false
   private var hasReceivedClose = false
@@ -85,9 +85,9 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private let link = Mutex<UpgradedLink?>(nil)
   /// Bytes of messages that were delivered and not handled.
   private let underWay = Atomic<Int>(0)
-  /// These, and those of the message that comes in, for the budget of the server.
+  /// Counts `underWay` and the bytes of the incoming message against the budget of the server.
   private let charge = MessageCharge()
-  /// Bytes of the message that comes in, and the server that counts them; used on the network thread.
+  /// The bytes of the incoming message, and the server that counts them; used on the network thread.
   private var unfinished = 0
   private weak var unfinishedAt: HTTPServer?
   private let isPaused = Atomic<Bool>(false)
@@ -105,15 +105,16 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   // MARK: - From any thread
 
-  /// Sends a message, all or nothing; false: too much waits for the other side, or the connection is ending.
+  /// Sends a message, whole or not at all; false: too many bytes wait for the peer, or the connection is ending.
   package func send(isText: Bool, _ bytes: some Collection<UInt8>) -> Bool {
     send(frame: WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
   }
 
-  /// The same with a frame of ``WebSocketFrame``.
+  /// Sends a frame made by ``WebSocketFrame``; otherwise like ``send(isText:_:)``.
   package func send(frame: [UInt8]) -> Bool { link.withLock { $0 }?.stream.send(frame) ?? false }
 
-  /// Sends a message of a client. Returns how many bytes this side will have sent with it; nil: it was not taken.
+  /// Sends a client's message. Returns the total number of bytes that this side will have sent when the message ends;
+  /// nil: it was refused.
   func sendCounted(isText: Bool, _ bytes: some Collection<UInt8>) -> Int? {
     // Nothing follows the end.
     if hasSentClose { return nil }
@@ -129,7 +130,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Ends the connection in good order, after the bytes sent so far. Messages that the other side sends before it learns of that are received.
+  /// Closes the connection cleanly, after the bytes sent so far. Messages that the peer sends before it sees the close
+  /// are received.
   package func close(_ code: Int = 1000, _ reason: String = "") {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: code, message: reason.isEmpty ? "it was ended here" : reason, isClean: true)
@@ -161,7 +163,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Reads no more, until ``goOn(_:at:)``: its listener receives nothing any more. Then calls `done`, on the network thread.
+  /// Stops reading until ``goOn(_:at:)``; the present listener receives nothing more. Then calls `done`, on the network
+  /// thread.
   package func park(_ done: @escaping @Sendable (Parking) -> Void) {
     NetworkLoop.execute { [self] in
       guard !isOver, !hasSentClose else { return done(.ends) }
@@ -179,14 +182,14 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   /// The result of parking a connection.
   package enum Parking: Sendable {
     case parked
-    /// It is ending, or has ended: its listener learns that.
+    /// The connection is ending or has ended; its listener is notified of the end.
     case ends
-    /// It was not ready and will not be.
+    /// The connection was not ready and will not be.
     case neverBegan
   }
 
-  /// Goes on after ``park(_:)``, with another listener, which first receives the bytes that came meanwhile.
-  /// - Parameter server: That of the path, if this is a connection of a server.
+  /// Resumes after ``park(_:)``, with another listener, which first receives the messages that came meanwhile.
+  /// - Parameter server: The server of the path, if this is the server's side.
   package func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
     NetworkLoop.execute { [self] in
       guard let bytes = parked.take() else { return listener.ended(self, howItEnded) }
@@ -208,7 +211,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Breaks the connection off.
+  /// Closes the connection without a close frame.
   package func abort(_ reason: String) {
     link.withLock { $0 }?.inLoop { [self] in
       end = end ?? End(code: nil, message: reason, isClean: false)
@@ -236,13 +239,13 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     if parked != nil { return false }
     if hasRoom { return true }
     isPaused.store(true, ordering: .sequentiallyConsistent)
-    // A call of `handled` in between has not seen the flag.
+    // Checks again, because a call of `handled` in between did not see the flag.
     if !hasRoom { return false }
     isPaused.store(false, ordering: .sequentiallyConsistent)
     return true
   }
 
-  /// While the memory of all connections is used up, each has one piece under way at most.
+  /// While the server's memory is used up, a connection is read only if none of its messages is being handled.
   private var hasRoom: Bool {
     let bytes = underWay.load(ordering: .sequentiallyConsistent)
     return bytes < options.room && (bytes == 0 || !charge.isFull)
@@ -268,20 +271,20 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       case .failed(let code, let reason):
         end = end ?? End(code: code, message: reason, isClean: false)
         sayClose(code, reason)
-        // The other side may go on sending invalid bytes.
+        // Does not wait for the peer, which may go on sending invalid bytes.
         endOutput()
       }
     }
     noteUnfinished(reader.unfinished)
   }
 
-  /// - Parameter bytes: Of the message that comes in.
+  /// - Parameter bytes: The size of the incoming message so far.
   private func noteUnfinished(_ bytes: Int) {
     guard bytes != unfinished else { return }
     let isMore = bytes > unfinished
     charge.add(bytes - unfinished)
     unfinished = bytes
-    // The connection may have left its server before it ends.
+    // `unfinishedAt` comes first, because the connection may have left that server since.
     guard let server = unfinishedAt ?? link.withLock({ $0 })?.server() else { return }
     unfinishedAt = bytes == 0 ? nil : server
     server.unfinished.set(bytes, of: ObjectIdentifier(self))
@@ -290,7 +293,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     } else {
       server.holders[ObjectIdentifier(self)] = self
     }
-    // One message at least always has room.
+    // There is always room for at least one message.
     let limit = max(server.budget.limit, 2 * options.maxMessage)
     while isMore, server.unfinished.total > 0, server.budget.held > limit, let largest = server.unfinished.largest,
       let holder = server.holders[largest]
@@ -299,7 +302,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Ends the connection because its message takes the room of others.
+  /// Ends the connection because its unfinished message takes the room of others.
   private func giveUpUnfinished() {
     let reason = "its message of \(unfinished) bytes or more takes the room of the others"
     reader.stop()
@@ -325,13 +328,13 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private func sayClose(_ code: Int, _ reason: String) {
     guard !hasSentClose, !isOver else { return }
     hasSentClose = true
-    // The waiting bytes have used all of the room: the other side does not read.
+    // There is no room for the frame: the peer does not read.
     guard send(frame: WebSocketFrame.close(code, reason, mask: mask)) else { return breakOff() }
     closeDeadline = .now() + .nanoseconds(max(options.closeTimeout.nanoseconds, 1_000_000))
     schedule()
   }
 
-  /// A server ends the connection itself; a client leaves that to the server for a while.
+  /// A server ends the connection itself; a client lets the server do so, until the deadline.
   private func endOutput() {
     closeDeadline = closeDeadline ?? .now() + .nanoseconds(max(options.closeTimeout.nanoseconds, 1_000_000))
     if isServer || !hasReceivedClose { link.withLock { $0 }?.stream.end() }
@@ -350,7 +353,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     timer = nil
     noteUnfinished(0)
     link.withLock { $0 = nil }
-    // The next listener learns it.
+    // While parked, the end is reported to the next listener.
     if parked == nil { listener.ended(self, howItEnded) }
   }
 
@@ -395,7 +398,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       }
     } else if let ping = options.ping, now >= lastSign + .nanoseconds(ping.nanoseconds) {
       pinged = now
-      // Waiting bytes may use all of the room; they then do the work of a ping.
+      // If waiting bytes leave no room for the ping, they serve the same purpose.
       _ = send(frame: WebSocketFrame.bytes(.ping, [], mask: mask))
     }
     schedule()

@@ -2,7 +2,8 @@ import Glibc
 import NIOCore
 import PipelineCore
 
-/// Refuses connections to addresses that no request may go to, before they begin. The addresses of a name count, not the name.
+/// Refuses connections to forbidden addresses before they are made. The addresses that a name resolves to are checked,
+/// not the name.
 final class AddressGuard: ChannelDuplexHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundIn = ByteBuffer
@@ -15,7 +16,7 @@ final class AddressGuard: ChannelDuplexHandler {
   private let mayBePrivate: Bool
   private let connected: () -> Void
 
-  /// - Parameter connected: Called when the connection is there, before anything else learns of it.
+  /// - Parameter connected: Called when the connection is established, before any later handler is notified.
   init(_ target: WebSocketClient.Target, mayBePrivate: Bool, connected: @escaping () -> Void) {
     self.target = target
     self.mayBePrivate = mayBePrivate
@@ -57,7 +58,7 @@ final class ProxyTunnel: ChannelInboundHandler {
   private var isOpen = false
   private static let maxHeadBytes = 16 << 10
 
-  /// - Parameter failed: Called with the reason if there is no way; on the network thread.
+  /// - Parameter failed: Called with the reason if the tunnel cannot be set up; on the network thread.
   init(
     to target: WebSocketClient.Target, by proxy: WebSocketClient.Target, failed: @escaping @Sendable (String) -> Void
   ) {
