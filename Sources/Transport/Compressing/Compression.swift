@@ -8,7 +8,7 @@ enum Compression: String, CaseIterable {
   init?(startOf bytes: UnsafeRawBufferPointer) {
     for known in Self.allCases where bytes.starts(with: known.start) {
       if known == .bzip2 {
-        // A text may start with BZh9; the mark of the first block, or of an empty stream, follows it.
+        // A text may start with BZh9, so the mark of the first block, or of an empty stream, must follow.
         let mark = bytes.dropFirst(4).prefix(6)
         guard
           mark.elementsEqual([0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
@@ -21,7 +21,7 @@ enum Compression: String, CaseIterable {
     return nil
   }
 
-  /// Nil: it cannot be decompressed.
+  /// Nil: the format cannot be decompressed.
   var format: Decompressor.Format? {
     switch self {
     case .gzip: .gzip
@@ -40,7 +40,7 @@ enum Compression: String, CaseIterable {
   }
 }
 
-/// Throws if a stream that starts like this is compressed.
+/// Throws if these first bytes show that the stream is compressed.
 func refuseCompressed(_ start: UnsafeRawBufferPointer, _ name: String) throws(PosixError) {
   guard let form = Compression(startOf: start) else { return }
   let isStream = name == FileDescriptor.standardInput.name

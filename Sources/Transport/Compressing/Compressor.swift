@@ -10,7 +10,7 @@ package final class Compressor: @unchecked Sendable {
     package var levels: ClosedRange<Int> { self == .gzip ? 1...9 : 1...19 }
     /// The library's default level.
     package var usualLevel: Int { self == .gzip ? 6 : 3 }
-    /// The file of the library.
+    /// The file name of the library.
     package var library: String { self == .gzip ? "libz.so.1" : "libzstd.so.1" }
   }
 
@@ -24,7 +24,7 @@ package final class Compressor: @unchecked Sendable {
 
   deinit { rx_compressor_free(compressor) }
 
-  /// The compressed bytes, deterministic. Nil if memory is short, or for gzip beyond two gigabytes.
+  /// The compressed bytes, deterministic. Nil if memory is short, or if gzip's input is larger than two gigabytes.
   package func compress(_ bytes: [UInt8]) -> [UInt8]? {
     let bound = rx_compress_bound(compressor, bytes.count)
     guard bound > 0 else { return nil }

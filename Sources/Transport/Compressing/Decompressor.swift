@@ -45,7 +45,7 @@ package enum Decompressor {
   }
 
   /// Decompresses a whole body.
-  /// - Parameter limit: The limit of the content in bytes. At most one byte more is decompressed.
+  /// - Parameter limit: The maximum size of the content in bytes. At most one byte more is decompressed.
   package static func decompress(_ body: Slab, _ format: Format, limit: Int) -> Outcome {
     guard body.count > 0 else { return .bytes(body) }
     guard let decompressor = rx_decompressor_new(format.number) else { return .unavailable }

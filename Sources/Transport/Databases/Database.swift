@@ -11,10 +11,10 @@ package struct DatabaseError: Error {
 
   /// SQLite is not installed.
   package let isMissing: Bool
-  /// The system call behind it failed for lack of room.
+  /// Whether the system call behind the error failed for lack of room.
   private let isFullSystem: Bool
 
-  /// - Parameter errno: The error number of the system call behind it; 0: none.
+  /// - Parameter errno: The errno of the system call behind the error; 0: none.
   package init(code: Int32, message: String, isMissing: Bool = false, errno: Int32 = 0) {
     self.code = code
     self.message = message
@@ -33,13 +33,13 @@ package struct DatabaseError: Error {
 
   /// Others have locked the file, for longer than a statement waits.
   package var isBusy: Bool { [SQLITE_BUSY, SQLITE_LOCKED].contains(code & 0xFF) }
-  /// It was stopped, or has taken too long.
+  /// The statement was stopped, or took too long.
   package var isInterrupted: Bool { code & 0xFF == SQLITE_INTERRUPT }
-  /// The row is refused, whatever happens to others: a condition of the table, a value that is too large or of the wrong type.
+  /// Only this row is refused: it violates a constraint, or one of its values is too large or of the wrong type.
   package var isOfRow: Bool {
     [SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_TOOBIG, SQLITE_RANGE].contains(code & 0xFF)
   }
-  /// The statement or the tables are not as they should be: no row can be written.
+  /// The statement or the tables are wrong, so no row can be written.
   package var isOfStatement: Bool {
     [SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_AUTH, SQLITE_PERM, SQLITE_READONLY, SQLITE_MISUSE].contains(code & 0xFF)
   }
@@ -56,7 +56,8 @@ package final class DatabaseLimits: @unchecked Sendable {
 
   deinit { pointer.deallocate() }
 
-  /// On the monotonic clock. Of the thread that uses the connection.
+  /// When the running statement is interrupted, on the monotonic clock. Set only by the thread that uses the
+  /// connection.
   package var deadline: Int64 {
     get { pointer.pointee.deadline }
     set { pointer.pointee.deadline = newValue }
@@ -86,13 +87,14 @@ package final class Database {
   package static let storeApplicationID: Int64 = 0x7278_6473
 
   package enum Mode {
-    /// Creates the file if there is none, and has it alone.
+    /// Creates the file if there is none, and has exclusive use of it.
     case writing
-    /// For a file that another connection of mode `writing` may have. The caller keeps the other from making checkpoints meanwhile.
+    /// For a file that a connection of mode `writing` may have open. The caller keeps that connection from making
+    /// checkpoints meanwhile.
     case readingBeside
-    /// For a file that no process writes to: changes nothing beside it.
+    /// For a file that no process writes to: leaves the files beside it unchanged.
     case quietReading
-    /// A database of others, which is created only if that is asked for.
+    /// A database that belongs to others; created only if `creates` is true.
     case foreignReading
     case foreignWriting(creates: Bool)
   }
@@ -122,7 +124,7 @@ package final class Database {
 
   deinit { _ = rx_sqlite_close(handle) }
 
-  /// A number at a fixed address, which the library writes.
+  /// A number at a fixed address, to which the C shim writes.
   private final class LogLength {
     let pages = UnsafeMutablePointer<Int32>.allocate(capacity: 1)
     init() { pages.initialize(to: 0) }
@@ -164,7 +166,7 @@ package final class Database {
     return hasMore ? nil : made
   }
 
-  /// Whether it is the store of a pipeline's state, which no component may read or write.
+  /// Whether the file is the store of a pipeline's state, which no component may read or write.
   package func isStore() throws(DatabaseError) -> Bool {
     try number("PRAGMA application_id") == Self.storeApplicationID
   }
@@ -186,13 +188,14 @@ package final class Database {
 
   package var isInTransaction: Bool { rx_sqlite_in_transaction(handle) }
 
-  /// Leaves the log as it is when the connection is closed.
+  /// Leaves the write-ahead log as it is when the connection is closed.
   package func keepLogAtEnd() { rx_sqlite_keep_log(handle) }
 
-  /// How many pages the log had after the last commit, of a database that this connection alone has.
+  /// How many pages the log had after the last commit. Only for a database of which this connection has exclusive use.
   package var logPages: Int { Int(log.pages.pointee) }
 
-  /// Moves everything from the log into the file; returns whether that was all. The next commit begins the log anew.
+  /// Moves the log into the file; returns whether all of it was moved, in which case the next commit starts the log
+  /// from the beginning.
   package func checkpoint() throws(DatabaseError) -> Bool {
     var isWhole = false
     let code = rx_sqlite_checkpoint(handle, &isWhole)
@@ -232,7 +235,7 @@ package final class Statement {
     }
   }
 
-  /// Binds bytes, which must stay until the statement is reset.
+  /// Binds bytes without copying them; they must stay valid until the statement is reset.
   package func bind(_ index: Int32, _ bytes: UnsafeRawBufferPointer) {
     _ = rx_sqlite_bind_bytes(handle, index, bytes.baseAddress, bytes.count)
   }
@@ -248,7 +251,7 @@ package final class Statement {
 
   package func reset() { _ = rx_sqlite_reset(handle) }
 
-  /// Runs a statement without rows, so that it can be bound anew.
+  /// Runs a statement that returns no rows, and resets it for new values.
   package func run() throws(DatabaseError) {
     defer { reset() }
     _ = try step()
@@ -257,7 +260,7 @@ package final class Statement {
   package func isNull(_ column: Int32) -> Bool { rx_sqlite_is_null(handle, column) }
   package func number(_ column: Int32) -> Int64 { rx_sqlite_int(handle, column) }
   package func text(_ column: Int32) -> String { String(decoding: bytes(column), as: UTF8.self) }
-  /// Valid until the next step.
+  /// The bytes of a column, valid until the next step.
   package func bytes(_ column: Int32) -> UnsafeRawBufferPointer {
     var count = 0
     let start = rx_sqlite_bytes(handle, column, &count)
@@ -273,7 +276,7 @@ package final class Statement {
   /// Whether it changes nothing.
   package var onlyReads: Bool { rx_sqlite_only_reads(handle) }
 
-  /// The names of its parameters, in order, without their first character; nil: one has no name.
+  /// The names of the parameters, in order, without their first character; nil for a parameter without a name.
   package var parameterNames: [String?] {
     (1..<max(1, rx_sqlite_parameters(handle) + 1)).map { index in
       rx_sqlite_parameter_name(handle, index).map { String(String(cString: $0).dropFirst()) }

@@ -1,13 +1,14 @@
 import Glibc
 import PipelineCore
 
-/// Writes rows into a table of a SQLite database, a transaction for each group. Used by one thread; ``stop()`` from any.
+/// Writes rows into a table of a SQLite database, with one transaction for each group of rows. Used by one thread;
+/// ``stop()`` may be called on any.
 package final class DatabaseWriter: @unchecked Sendable {
   package struct Options: Sendable {
     package var path = ""
-    /// With a parameter `?1`, `?2` and so on for each value of a row.
+    /// Has a parameter for each value of a row: `?1`, `?2` and so on.
     package var sql = ""
-    /// Statements that make the tables; nil: the file and its tables must be there.
+    /// Statements that create the tables; nil: the file and its tables must exist.
     package var create: String?
     package var busyTimeout = TimeSpan.seconds(5)
     package init() {}
@@ -15,11 +16,11 @@ package final class DatabaseWriter: @unchecked Sendable {
 
   /// The outcome of a group.
   package enum Outcome: Sendable {
-    /// All other rows are on the disk. The index of each row that is refused, and why; in order.
+    /// The index of each refused row, in order, and why. All other rows are on the disk.
     case committed(refused: [(row: Int, reason: String)])
     /// Nothing has been written; a later attempt may succeed.
     case later(String)
-    /// Nothing can be written; another attempt would fail, too.
+    /// Nothing can be written, and another attempt would fail, too.
     case impossible(String)
   }
 
@@ -33,10 +34,10 @@ package final class DatabaseWriter: @unchecked Sendable {
     limits = DatabaseLimits(busy: options.busyTimeout)
   }
 
-  /// Ends the running statement and waits.
+  /// Interrupts the running statement and any wait for a lock.
   package func stop() { limits.stop() }
 
-  /// Opens the database, unless that has been done. Nil: it is open.
+  /// Opens the database if it is not open. Nil: it is open now.
   package func open() -> Outcome? {
     guard database == nil else { return nil }
     do throws(DatabaseError) {
@@ -44,7 +45,7 @@ package final class DatabaseWriter: @unchecked Sendable {
       if try database.isStore() {
         return .impossible("\(options.path) is the state of a pipeline of rxd, which no sink may write")
       }
-      // A commit returns when it is on the disk.
+      // With FULL, a commit returns only when it is on the disk.
       try database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
       if let create = options.create { try database.execute(create) }
       guard let statement = try database.prepareOne(options.sql) else {
@@ -59,7 +60,8 @@ package final class DatabaseWriter: @unchecked Sendable {
 
   private func outcome(of error: DatabaseError) -> Outcome {
     let message = "\(options.path): \(error.message)"
-    // A file that is not there may come, as may a disk's room; wrong statements, and files that are no databases, stay so.
+    // A missing file may appear, and a full disk may get room; a wrong statement stays wrong, and a file that is not a
+    // database remains one that is not.
     return error.isOfStatement || error.isDamage || error.isMissing || error.isOfRow
       ? .impossible(message) : .later(message)
   }
@@ -73,7 +75,8 @@ package final class DatabaseWriter: @unchecked Sendable {
     if let fault = open() { return fault }
     var refused: [(row: Int, reason: String)] = []
     do throws(DatabaseError) {
-      // A condition that is checked at the end of the transaction, or that ends it, does not name its row.
+      // A constraint that is checked at the end of the transaction, or that aborts it, does not say which row violates
+      // it.
       if try !writeTogether(rows, &refused) {
         refused = []
         for index in rows.indices { try writeAlone(rows[index], index, &refused) }
@@ -81,7 +84,7 @@ package final class DatabaseWriter: @unchecked Sendable {
       return .committed(refused: refused)
     } catch {
       if let database, database.isInTransaction { try? database.execute("ROLLBACK") }
-      // The next attempt opens the file anew: it may have been replaced.
+      // The next attempt opens the file again, because it may have been replaced.
       close()
       return outcome(of: error)
     }

@@ -2,8 +2,8 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Reads SQLite files of this machine, each query with a thread and a connection of its own: it reads the file that has the path at the time, and holds
-/// no lock between two queries.
+/// Reads SQLite files of this machine. Each query has a thread and a connection of its own, so it reads the file that
+/// has the path at that time, and no lock is held between queries.
 package final class LocalDatabases: DatabaseReader {
   package init() {}
 
@@ -68,7 +68,7 @@ private final class DatabaseRun: Cancellable, Sendable {
     if try database.isStore() {
       return refused("\(query.path) is the state of a pipeline of rxd, which no pipeline may read")
     }
-    // Compiled alone first: the surrounding text must not complete a partial statement.
+    // The query is first compiled alone, because the text put around it later could complete a partial statement.
     guard var statement = try database.prepareOne(query.sql), statement.onlyReads, !statement.columnNames.isEmpty else {
       return refused("'query' is no single statement that reads")
     }
@@ -88,11 +88,11 @@ private final class DatabaseRun: Cancellable, Sendable {
     return try read(statement, columns)
   }
 
-  /// The statement with the rows behind the last key, in the order of the key.
+  /// The statement that selects the rows after the last key, in key order.
   private var pagedSQL: String {
-    // Byte by byte, so that no two different keys are equal.
+    // Keys are compared byte by byte, so that different keys are never equal.
     let keys = query.key.map { Database.quoted($0) + " COLLATE BINARY" }
-    // NULL is greater than nothing, and nothing is greater than NULL.
+    // Rows with a NULL key are left out: NULL compares with nothing, so no query could go on after it.
     var conditions = query.key.map { Database.quoted($0) + " IS NOT NULL" }
     if query.after != nil {
       let last = query.key.indices.map { ":rxd_key_\($0)" }
@@ -107,7 +107,7 @@ private final class DatabaseRun: Cancellable, Sendable {
       """
   }
 
-  /// Returns the error.
+  /// Binds the parameters; returns the error, if any.
   private func bind(_ statement: Statement) -> String? {
     var unused = Set(query.parameters.map(\.name))
     for (index, name) in statement.parameterNames.enumerated() {
@@ -159,7 +159,7 @@ private final class DatabaseRun: Cancellable, Sendable {
 }
 
 extension DatabaseValue {
-  /// Whether SQLite finds neither of the two greater.
+  /// Whether SQLite considers neither of the two keys greater.
   fileprivate func isSameKey(as other: DatabaseValue) -> Bool {
     switch (self, other) {
     case (.int(let a), .real(let b)), (.real(let b), .int(let a)): Double(a) == b
