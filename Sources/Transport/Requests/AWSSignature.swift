@@ -1,7 +1,7 @@
 internal import CDigest
 import PipelineCore
 
-/// Signatures of requests, version 4, as AWS and compatible stores check them.
+/// AWS request signatures, version 4, which AWS and compatible stores check.
 struct AWSSignature {
   var method: String
   /// As sent, with its escapes.
@@ -13,11 +13,11 @@ struct AWSSignature {
   /// The SHA-256 of the body in hexadecimal digits.
   var payload: String
 
-  /// The headers that a request needs beside its own.
+  /// The headers that a signed request needs in addition to its own.
   ///
   /// - Parameters:
-  ///   - host: as the header `Host` has it.
-  ///   - seconds: since 1970.
+  ///   - host: The value of the header `Host`.
+  ///   - seconds: The time in seconds since 1970.
   /// - Returns: Nil if libcrypto is not installed.
   static func headers(
     _ credentials: HTTPOptions.AWSSigV4, method: String, host: String, path: String, query: String,
@@ -58,7 +58,7 @@ struct AWSSignature {
 
   /// The canonical request, and the names of the signed headers.
   private func canonical(isS3: Bool) -> (request: String, signed: String) {
-    // One encoding for s3, two for all others.
+    // S3 signs the path encoded once, all other services twice.
     var path = FormText.escaped(FormText.unescaped(ArraySlice(self.path.utf8)), keepsSlashes: true)
     if !isS3 { path = FormText.escaped(path, keepsSlashes: true) }
     let pairs = query.utf8.split(separator: UInt8(ascii: "&")).map { pair -> (name: [UInt8], value: [UInt8]) in

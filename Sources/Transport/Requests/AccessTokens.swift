@@ -4,15 +4,15 @@ import Synchronization
 /// Sends requests that authenticate with OAuth 2.0: fetches access tokens by client credentials (RFC 6749, 4.4), keeps them in
 /// memory and shares them between all requests with the same credentials.
 ///
-/// A token is renewed before it expires, and once for a request that is answered 401. While it is fetched, requests wait for it.
-/// Waiting for a token counts towards the `timeout` of a request. Callable from any thread.
+/// A token is renewed before it expires, and once for a request that is answered 401. While it is being fetched,
+/// requests wait for it; the wait counts towards a request's `timeout`. Callable from any thread.
 final class AccessTokens: Sendable {
   typealias Completion = @Sendable (Result<HTTPResponse, HTTPFailure>) -> Void
   typealias Receive = @Sendable (HTTPStreamPart) -> Void
   typealias Stream = @Sendable (HTTPRequest, @escaping Receive) -> any HTTPStream
   typealias Send = @Sendable (HTTPRequest, @escaping Completion) -> any Cancellable
 
-  /// The use of a token. The same client may have another identity over other connections.
+  /// The cache key of a token: over other connections, the same client may have another identity.
   private struct Key: Hashable {
     var credentials: HTTPOptions.OAuth2
     var proxy: String?
@@ -53,7 +53,7 @@ final class AccessTokens: Sendable {
     func give(up failure: HTTPFailure)
   }
 
-  /// A request on its way: first its token, then itself, perhaps twice.
+  /// A request under way: it waits for its token, then is sent, perhaps twice.
   private final class Call: Cancellable, TokenUser {
     let request: HTTPRequest
     let credentials: HTTPOptions.OAuth2
@@ -75,7 +75,7 @@ final class AccessTokens: Sendable {
     func proceed(_ token: Secret, _ tokens: AccessTokens) { tokens.send(self, token) }
     func give(up failure: HTTPFailure) { complete(.failure(failure)) }
 
-    /// The attempt is under way, unless a later one is already.
+    /// Notes that this attempt is under way, unless a later one already is.
     func follows(_ call: any Cancellable, _ attempt: Int) {
       let isOver = step.withLock { step in
         if attempt > step.attempt { (step.call, step.attempt) = (step.isOver ? nil : call, attempt) }
@@ -103,7 +103,7 @@ final class AccessTokens: Sendable {
     }
   }
 
-  /// A request with a streamed answer; an answer 401 to the first attempt is not passed on.
+  /// A request with a streamed answer. If the first attempt is answered 401, that answer is not passed on.
   private final class StreamCall: HTTPStream, TokenUser {
     private struct State {
       var stream: (any HTTPStream)?
@@ -135,7 +135,7 @@ final class AccessTokens: Sendable {
       let stream = tokens.streamNow(request) { [self] part in
         guard state.withLock({ $0.attempt == attempt }) else { return }
         if attempt == 1, case .head(let response) = part, response.status == 401 {
-          // Further parts are ignored, also if the attempt is not known here yet.
+          // From now on parts of the first attempt are ignored, even if its stream has not been stored yet.
           let stream = state.withLock { state in
             state.attempt = 2
             return state.stream.take()
@@ -176,7 +176,7 @@ final class AccessTokens: Sendable {
     }
   }
 
-  /// A user of the token itself.
+  /// A caller that needs the token itself.
   private final class TokenCall: TokenUser, Cancellable {
     let request: HTTPRequest
     let credentials: HTTPOptions.OAuth2
@@ -273,21 +273,21 @@ final class AccessTokens: Sendable {
       }, attempt)
   }
 
-  /// The server no longer accepts a token; another one may have taken its place meanwhile.
+  /// The server no longer accepts the token, which may already have been replaced.
   private func forget(_ token: Secret, of key: Key) {
     entries.withLock { if $0[key]?.token == token { $0[key]?.token = nil } }
   }
 
   // MARK: The token endpoint
 
-  /// A token and its life in seconds; nil: until the server refuses it.
+  /// A token and its lifetime in seconds; nil: until the server refuses it.
   struct Grant: Equatable {
     var token: Secret
     var seconds: Int64?
   }
 
   private func fetch(_ key: Key, _ call: any TokenUser) {
-    // It serves all that wait, so it goes on if the first of them is cancelled.
+    // The fetch serves all waiting requests, so it goes on if the first of them is cancelled.
     _ = sendNow(Self.tokenRequest(key.credentials, call.request.options)) { [self] result in
       let grant = Self.grant(result, of: key.credentials)
       let now = now()
@@ -311,7 +311,8 @@ final class AccessTokens: Sendable {
     }
   }
 
-  /// How long a token is used, in nanoseconds: all but the last tenth of its life, at most a minute.
+  /// How long a token is used, in nanoseconds: its lifetime without the last tenth, or without the last minute if that
+  /// is shorter.
   private static func used(of seconds: Int64) -> Int64 {
     let seconds = min(max(seconds, 1), 100_000_000)
     return max(seconds * 1_000_000_000 - min(seconds * 100_000_000, 60_000_000_000), 100_000_000)
@@ -345,7 +346,7 @@ final class AccessTokens: Sendable {
     return request
   }
 
-  /// The grant in an answer of the endpoint. A failure of kind `forbidden` will not pass by itself.
+  /// The grant in an answer of the token endpoint. A failure of kind `forbidden` is permanent.
   static func grant(
     _ result: Result<HTTPResponse, HTTPFailure>, of credentials: HTTPOptions.OAuth2
   ) -> Result<Grant, HTTPFailure> {
@@ -359,7 +360,7 @@ final class AccessTokens: Sendable {
       return response.body.withUnsafeBytes { body in
         let document = json.parse(body, into: arena)
         guard (200..<300).contains(response.status) else {
-          // The code alone: a description may quote what was sent.
+          // Reports the code alone: a description may quote the credentials.
           let code = text("error", of: document).flatMap { isErrorCode($0) ? $0 : nil }.map { " (\($0))" } ?? ""
           let isRefusal = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
           return .failure(
@@ -391,7 +392,7 @@ final class AccessTokens: Sendable {
     return value.is(.string) && !value.isEscaped ? String(decoding: value.rawBytes, as: UTF8.self) : nil
   }
 
-  /// Some servers write the number as a text.
+  /// Some servers send the number as a text.
   private static func seconds(_ value: Value) -> Int64? {
     switch value.what {
     case .int: value.asInt

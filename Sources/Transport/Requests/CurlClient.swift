@@ -36,7 +36,7 @@ package final class CurlClient: HTTPClient {
 
   package var fault: HTTPFailure? { library() }
 
-  /// Loads libcurl; nil, or why that failed: `unavailable` if it never will succeed.
+  /// Loads libcurl; returns nil, or why loading failed: `unavailable` if it will never succeed.
   static func prepareLibrary() -> HTTPFailure? {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { reason in
       guard let start = reason.baseAddress else { return nil }

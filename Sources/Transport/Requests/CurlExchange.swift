@@ -21,7 +21,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   /// The host is an address, or `localhost`, or the pipeline file allows private addresses.
   var mayBePrivate = false
   var started: Int64 = 0
-  /// How many connections have been made for the transfer under way, as far as they are counted.
+  /// The number of connections made for the current transfer that have been counted.
   var connects = 0
   var redirects = 0
 
@@ -89,9 +89,9 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   private var receiver: (@Sendable (HTTPStreamPart) -> Void)?
   private(set) var isStreaming = false
   private var hasHead = false
-  /// The number of bytes that have been passed on and not handled; used on any thread, as the next one.
+  /// The number of bytes that have been passed on and not handled. This and the next one are used on any thread.
   private let underWay = Atomic<Int>(0)
-  /// Whether libcurl holds the answer back.
+  /// Whether libcurl has paused the answer.
   private let isPaused = Atomic<Bool>(false)
   /// Less while the memory of the process is used up.
   private static let room = 256 << 10
@@ -104,7 +104,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     receiver = receive
   }
 
-  /// Passes on a part of the body; false: it must come again later.
+  /// Passes on a part of the body; false: libcurl must pause and offer it again.
   func pass(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let most = loop.memory.map { max(MemoryBudget.leastOfInput, $0.room(min(Self.room, $0.limit / 8))) } ?? Self.room
     if underWay.load(ordering: .acquiring) >= most {
@@ -145,7 +145,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     guard !hasHead, !isCompleted else { return }
     var status = 0
     if let easy { rx_curl_get_long(easy, CURLINFO_RESPONSE_CODE, &status) }
-    // An interim answer, or that of a proxy to CONNECT, which has no status here, is not the answer.
+    // Skips interim answers, and a proxy's answer to CONNECT, which has no status here.
     guard status >= 200 else { return }
     hasHead = true
     receiver?(.head(HTTPResponse(status: status, headers: headers)))
@@ -269,7 +269,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
       if isStreaming { passHead() }
       return true
     }
-    guard inHeaders else { return true }  // Trailers are not asked for.
+    guard inHeaders else { return true }  // Ignores trailers.
     guard !text.contains(where: { $0 == 0 || $0 == 13 }),
       let colon = text.firstIndex(of: UInt8(ascii: ":"))
     else { return malformed("a header line that is none") }
@@ -298,7 +298,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     return false
   }
 
-  /// Whether a connection to that address is allowed; records why not.
+  /// Whether a connection to the address is allowed; if not, records why.
   func mayUse(_ address: [UInt8]) -> Bool {
     guard
       let reason = AddressPolicy.refusal(

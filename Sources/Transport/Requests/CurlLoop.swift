@@ -7,7 +7,7 @@ final class CurlLoop: @unchecked Sendable {
   private struct Inbox {
     var added: [CurlExchange] = []
     var dropped: [CurlExchange] = []
-    /// Exchanges that may receive more.
+    /// Paused exchanges that may receive more.
     var resumed: [CurlExchange] = []
     var closed = false
     var started = false
@@ -67,7 +67,7 @@ final class CurlLoop: @unchecked Sendable {
     wake()
   }
 
-  /// Goes on receiving.
+  /// Resumes receiving.
   func resume(_ exchange: CurlExchange) {
     inbox.withLock { $0.resumed.append(exchange) }
     wake()

@@ -5,7 +5,7 @@ import PipelineCore
 enum CurlOutcome {
   case response(HTTPResponse)
   case failure(HTTPFailure)
-  /// The receiver owns the pointer.
+  /// The receiver of the case owns the pointer.
   case redirect(OpaquePointer)
 
   static func result(

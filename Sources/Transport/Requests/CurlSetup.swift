@@ -30,7 +30,7 @@ enum CurlSetup {
       && set(CURLOPT_NETRC, 0)
       && set(CURLOPT_NOSIGNAL, 1)
       && set(CURLOPT_QUICK_EXIT, 1)
-      // For each request under way; the default of 16 KiB is mostly unused.
+      // Allocated for each request under way; most of the default of 16 KiB would be unused.
       && set(CURLOPT_BUFFERSIZE, 4096)
       && set(CURLOPT_PROXY, options.proxy ?? "")
       && set(CURLOPT_NOPROXY, "")
@@ -58,8 +58,8 @@ enum CurlSetup {
       return HTTPFailure(.protocolError, "libcurl does not know an option that safety needs")
     }
     if let connections = options.connections {
-      // A connection keeps the pair of the request that made it. Who opens a socket retains the counts, who closes it
-      // releases them.
+      // A connection keeps the callback and the data of the request that made it. Opening a socket retains the counts,
+      // closing it releases them.
       guard rx_curl_set_close(easy, closeSocket) == CURLE_OK,
         set(CURLOPT_CLOSESOCKETDATA, Unmanaged.passUnretained(connections).toOpaque())
       else { return HTTPFailure(.protocolError, "libcurl cannot count connections") }
@@ -218,7 +218,7 @@ enum CurlSetup {
     return nil
   }
 
-  /// The headers that sign a request for its present URL; nil: a library is missing.
+  /// The headers that sign a request for its current URL; nil: a library is missing.
   private static func signed(_ exchange: CurlExchange, _ credentials: HTTPOptions.AWSSigV4) -> [HTTPHeader]? {
     let request = exchange.request
     let origin = exchange.origin
@@ -237,7 +237,7 @@ enum CurlSetup {
   private static func seconds(_ span: TimeSpan) -> Int { max(1, milliseconds(span) / 1000) }
 
   private static func milliseconds(_ span: TimeSpan) -> Int {
-    // 0 would mean no limit to libcurl.
+    // At least 1, because 0 means no limit to libcurl.
     Int(min(max(span.nanoseconds / 1_000_000, 1), Int64(Int32.max)))
   }
 }
@@ -298,7 +298,7 @@ private func makeSocket(_ exchange: CurlExchange, _ address: UnsafeMutablePointe
   return made
 }
 
-/// Closes a socket of `makeSocket` whose request had counts.
+/// Closes a socket that `makeSocket` has made for a request with counts.
 private let closeSocket: rx_curl_close = { context, socket in
   if let context {
     let connections = Unmanaged<HTTPConnections>.fromOpaque(context).takeRetainedValue()
@@ -316,6 +316,6 @@ private let aboutToSend: rx_curl_ready = { context, remote, _, _, _ in
     let bytes = AddressPolicy.bytes(ofHost: String(cString: remote))
   else { return Int32(CURL_PREREQFUNC_ABORT) }
   guard exchange.mayUse(bytes) else { return Int32(CURL_PREREQFUNC_ABORT) }
-  exchange.failure = nil  // What was refused was another address.
+  exchange.failure = nil  // Another address was refused, not this one.
   return Int32(CURL_PREREQFUNC_OK)
 }

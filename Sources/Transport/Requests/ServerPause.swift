@@ -2,8 +2,8 @@ import PipelineCore
 
 /// The pauses that servers ask for in the headers of their answers.
 package enum ServerPause {
-  /// The pause until the next request: of `Retry-After`, unless the answer is a success, or else of a rate limit that is used up.
-  /// Nil: the server asks for none. At most `longest`.
+  /// The pause until the next request: from `Retry-After` if the answer is not a success, or else from a rate limit
+  /// that is used up. Nil: the server asks for none. At most `longest`.
   ///
   /// - Parameter wallTime: Nanoseconds since 1970.
   package static func after(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
@@ -15,7 +15,8 @@ package enum ServerPause {
     return rateLimit(response, wallTime: wallTime, longest: longest)
   }
 
-  /// The pause of `Retry-After`: digits, in seconds, or a date (RFC 9110, 10.2.3). Invalid values and pauses of no length are ignored.
+  /// The pause that `Retry-After` gives in seconds or as a date (RFC 9110, 10.2.3). Invalid and empty pauses are
+  /// ignored.
   package static func retryAfter(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
     guard let text = response.header("retry-after") else { return nil }
     if let seconds = digits(text) { return span(seconds, longest) }
@@ -23,9 +24,9 @@ package enum ServerPause {
     return span(date.subtractingReportingOverflow(wallTime / 1_000_000_000).partialValue, longest)
   }
 
-  /// The time until a rate limit is reset, if nothing of it is left: `RateLimit: "name";r=0;t=30` or `limit=100, remaining=0, reset=30`,
-  /// `RateLimit-Remaining` with `RateLimit-Reset` (seconds), or `X-RateLimit-Remaining` with `X-RateLimit-Reset` (seconds, or the time
-  /// in seconds since 1970).
+  /// The time until a rate limit is reset, if it is used up: `RateLimit: "name";r=0;t=30` or `limit=100, remaining=0,
+  /// reset=30`, `RateLimit-Remaining` with `RateLimit-Reset` (seconds), or `X-RateLimit-Remaining` with
+  /// `X-RateLimit-Reset` (seconds, or the time in seconds since 1970).
   static func rateLimit(_ response: HTTPResponse, wallTime: Int64, longest: TimeSpan) -> TimeSpan? {
     if let fields = response.header("ratelimit") {
       var left: Int64?
@@ -44,14 +45,14 @@ package enum ServerPause {
       guard digits(response.header(prefix + "remaining") ?? "") == 0,
         let reset = digits(response.header(prefix + "reset") ?? "")
       else { continue }
-      // No server asks for a pause of thirty years.
+      // A number this large is a time since 1970: no server asks for a pause of thirty years.
       let isTime = reset >= 1_000_000_000
       return span(isTime ? reset - wallTime / 1_000_000_000 : reset, longest)
     }
     return nil
   }
 
-  /// The number that digits write; those that do not fit mean a number that is too large. Nil: the text has other characters.
+  /// The value of decimal digits, the largest number if it does not fit. Nil: the text has other characters.
   private static func digits(_ text: String) -> Int64? {
     guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
       return nil
