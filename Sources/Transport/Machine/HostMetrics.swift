@@ -1,12 +1,12 @@
 import Glibc
 import PipelineCore
 
-/// One kind of figures of a machine.
+/// A group of metrics of a machine.
 package enum HostCollector: String, Sendable, CaseIterable {
   case cpu, memory, load, disk, network, filesystems, processes, cgroup
 }
 
-/// One measured value, by the names of Prometheus's node_exporter; of control groups, by those of cAdvisor.
+/// One measured value, with the metric names of Prometheus's node_exporter; for control groups, those of cAdvisor.
 package struct HostSample: Sendable {
   package var name: String
   package var isCounter: Bool
@@ -14,23 +14,23 @@ package struct HostSample: Sendable {
   package var value: Double
 }
 
-/// Why a figure could not be measured.
+/// Why a metric could not be measured.
 package struct HostFailure: Error, Sendable {
   /// One sentence without a full stop.
   package var message: String
 }
 
-/// Reads the figures of a machine from its /proc, its /sys and its file systems.
+/// Reads the metrics of a machine from its /proc, its /sys and its file systems.
 package struct HostMetrics: Sendable {
-  /// The directory that has `proc` and `sys`; empty: those of this machine.
+  /// The directory that contains `proc` and `sys`; empty: those of this machine.
   package var root: String
   /// The depth below the root to which control groups are read.
   package var cgroupDepth: Int
-  /// More control groups are left out.
+  /// The maximum number of control groups; more are left out.
   package static let mostGroups = 1000
 
   private static let sector = 512.0
-  /// The clock of /proc/stat.
+  /// Ticks per second in /proc/stat.
   private static let ticks = Double(max(1, sysconf(Int32(_SC_CLK_TCK))))
 
   package init(root: String = "/", cgroupDepth: Int = 2) {
@@ -82,7 +82,7 @@ package struct HostMetrics: Sendable {
   private static func words(_ line: Text) -> [Text] { line.split { $0 <= 0x20 } }
   private static func string(_ text: Text) -> String { String(decoding: text, as: UTF8.self) }
 
-  /// A number as the kernel writes it: digits, perhaps with a fraction; nil: it is none.
+  /// Parses a number as the kernel writes it: digits, perhaps with a fraction; nil: the text is not a number.
   private static func number(_ text: Text) -> Double? {
     guard let first = text.first, first &- 0x30 < 10 || first == UInt8(ascii: "-"), text.count < 32 else { return nil }
     return Double(string(text))
@@ -125,7 +125,7 @@ package struct HostMetrics: Sendable {
     for line in Self.lines(try read("/proc/meminfo")) {
       let words = Self.words(line)
       guard words.count >= 2, let value = Self.number(words[1]) else { continue }
-      // `Active(anon):` is `Active_anon`.
+      // `Active(anon):` becomes `Active_anon`.
       let letters = words[0].dropLast().filter { $0 != UInt8(ascii: ")") }
       let name = String(decoding: letters.map { $0 == UInt8(ascii: "(") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
       let isBytes = words.count > 2 && Self.string(words[2]) == "kB"
@@ -140,7 +140,7 @@ package struct HostMetrics: Sendable {
     }
   }
 
-  /// A partition, or a device without a disk: `sda1`, `nvme0n1p2`, `loop3`, `ram0`.
+  /// Whether a device is a partition, or has no disk of its own: `sda1`, `nvme0n1p2`, `loop3`, `ram0`.
   static func isPart(_ device: String) -> Bool {
     func isDigit(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 }
     let bytes = Array(device.utf8)
@@ -187,7 +187,7 @@ package struct HostMetrics: Sendable {
       "transmit_bytes_total", "transmit_packets_total", "transmit_errs_total", "transmit_drop_total",
       "transmit_fifo_total", "transmit_colls_total", "transmit_carrier_total", "transmit_compressed_total",
     ]
-    // The process's own network, unless another machine's root is read: then that of its first process.
+    // The network that this process sees; under another root, the one that the machine's first process sees.
     let first = root.isEmpty ? nil : try? read("/proc/1/net/dev")
     let text: [UInt8] = if let first { first } else { try read("/proc/net/dev") }
     for line in Self.lines(text).dropFirst(2) {
@@ -200,7 +200,7 @@ package struct HostMetrics: Sendable {
     }
   }
 
-  /// File systems that hold no files of their own, or that a server may keep from answering.
+  /// File systems that hold no files of their own, or that hang if a server does not answer.
   static let ignoredTypes: Set<String> = [
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
     "fusectl", "hugetlbfs", "iso9660", "mqueue", "nsfs", "overlay", "proc", "procfs", "pstore", "rpc_pipefs",
@@ -215,7 +215,7 @@ package struct HostMetrics: Sendable {
     let first = root.isEmpty ? nil : try? read("/proc/1/mounts")
     let text: [UInt8] = if let first { first } else { try read("/proc/self/mounts") }
     var seen = Set<String>()
-    // The last one mounted at a place hides those before.
+    // Later mounts hide earlier ones at the same path.
     for line in Self.lines(text).reversed() {
       let words = Self.words(line)
       guard words.count > 3 else { continue }
@@ -245,7 +245,7 @@ package struct HostMetrics: Sendable {
     }
   }
 
-  /// A path as mounts have it: a space is `\040`.
+  /// Decodes a path of a mount table, in which a space is `\040`.
   private static func unescaped(_ text: Text) -> String {
     var bytes: [UInt8] = []
     var rest = text
@@ -278,7 +278,7 @@ package struct HostMetrics: Sendable {
     var states: [String: Double] = [:]
     var (count, threads) = (0.0, 0.0)
     for name in names where name.utf8.allSatisfy({ $0 &- 0x30 < 10 }) {
-      // A process that has ended since is left out.
+      // A process that has ended meanwhile is left out.
       guard let text = SystemFile.read("\(root)/proc/\(name)/stat"), let end = text.lastIndex(of: UInt8(ascii: ")"))
       else { continue }
       let words = Self.words(text[(end + 1)...])

@@ -1,10 +1,11 @@
 internal import CJournal
 import PipelineCore
 
-/// Makes events of entries as `rx_journal_read` writes them: a map with the fields by their names in the journal.
+/// Turns entries as `rx_journal_read` writes them into events: maps of the fields by their names in the journal.
 ///
-/// A field that occurs several times is a list. Fields that are numbers or times by definition
-/// (systemd.journal-fields(7)) are typed; a value that violates the definition stays a text. A value that is not UTF-8 is bytes.
+/// A field that occurs several times becomes a list. Fields that are numbers or times by definition
+/// (systemd.journal-fields(7)) are typed; a value that violates the definition stays a text. A value that is not UTF-8
+/// is bytes.
 final class JournalDecoder: EventDecoder {
   var framing: Framing { .whole }
   private var members: [Entry] = []
@@ -16,7 +17,7 @@ final class JournalDecoder: EventDecoder {
     "OBJECT_GID", "OBJECT_AUDIT_SESSION", "OBJECT_AUDIT_LOGINUID", "OBJECT_SYSTEMD_OWNER_UID", "COREDUMP_PID",
     "COREDUMP_UID", "COREDUMP_GID", "COREDUMP_SIGNAL",
   ]
-  /// Fields that only journald writes: their texts are as defined.
+  /// Only journald writes these fields, so their values follow the definition.
   private static func isTime(_ name: UnsafeRawBufferPointer) -> Bool {
     equals(name, "_SOURCE_REALTIME_TIMESTAMP")
   }
@@ -68,7 +69,7 @@ final class JournalDecoder: EventDecoder {
 
   private static func value(of name: UnsafeRawBufferPointer, _ bytes: UnsafeRawBufferPointer, isCut: Bool) -> Value {
     if !isCut, let first = name.first {
-      // Most names begin with a letter of no number.
+      // The first character rules out most fields.
       if first == UInt8(ascii: "_"), isTime(name), let time = number(bytes), time >= 0 {
         return timestamp(microseconds: UInt64(time))
       }
@@ -83,7 +84,7 @@ final class JournalDecoder: EventDecoder {
     }
     if UTF8Text.isValid(bytes) { return .string(bytes) }
     if isCut {
-      // The cut may have gone through a character.
+      // A value may have been cut within a character.
       for less in 1...3 where bytes.count > less {
         let shorter = UnsafeRawBufferPointer(rebasing: bytes.dropLast(less))
         if UTF8Text.isValid(shorter) { return .string(shorter) }
@@ -92,7 +93,7 @@ final class JournalDecoder: EventDecoder {
     return .bytes(bytes)
   }
 
-  /// A whole number in decimal digits; nil: it is none, or too large.
+  /// Parses a whole number in decimal digits; nil: the text is not one, or too large.
   private static func number(_ bytes: UnsafeRawBufferPointer) -> Int64? {
     let isNegative = bytes.first == UInt8(ascii: "-")
     let digits = isNegative ? bytes.dropFirst() : bytes[...]

@@ -14,7 +14,8 @@ package struct JournalFailure: Error, Sendable, Equatable {
 
 /// Reads the journal of systemd on a thread of its own, and decodes its entries there.
 package final class JournalReader: Sendable {
-  /// A part of the condition that entries must fulfil. Matches of one field are alternatives; those of different fields hold together.
+  /// A part of the condition that entries must satisfy. Matches of one field are alternatives; matches of different
+  /// fields must all hold.
   package enum Match: Sendable, Equatable {
     case field(String, String)
     /// The following matches are an alternative to those since the last `and`.
@@ -23,14 +24,14 @@ package final class JournalReader: Sendable {
     case and
   }
 
-  /// The start of reading.
+  /// Where reading starts.
   package enum Start: Sendable, Equatable {
     case beginning, end
     /// Starts at the first entry of the current boot; at the end if there is none.
     case boot
     /// In microseconds since 1970.
     case time(UInt64)
-    /// Behind that entry; nil: behind none.
+    /// After the entry with this cursor; nil: at the first entry.
     case behind(cursor: String?)
   }
 
@@ -41,18 +42,18 @@ package final class JournalReader: Sendable {
     package var start = Start.beginning
     /// Whether to wait for further entries.
     package var follows = true
-    /// The most bytes of a value.
+    /// The maximum size of a value in bytes.
     package var maxField = 64 << 10
-    /// The most bytes of the values of an entry.
+    /// The maximum size of all values of an entry in bytes.
     package var maxEntry = 16 << 20
     /// The limit of the blocks of all readers of this process together, as in ``BlockReader/Options/allBlocks``.
     package var allBlocks = 4 << 20
     package init() {}
   }
 
-  /// Entries that are handed over together.
+  /// Entries that are delivered together.
   package struct Piece: Sendable {
-    /// Nil: there are none.
+    /// Nil: the piece has no entries.
     package var rows: DecodedBlock?
     /// The cursor of each entry, with the offset of its row.
     package var entries: [(number: Int64, cursor: String)] = []
@@ -68,7 +69,7 @@ package final class JournalReader: Sendable {
   }
 
   package enum Notice: Sendable, Equatable {
-    /// The entry to go on behind is gone; reading goes on with the next one.
+    /// The entry after which reading was to continue is gone; reading continues with the next one.
     case goneCursor
     /// The number of journal files that cannot be read.
     case unreadable(Int)
@@ -81,7 +82,7 @@ package final class JournalReader: Sendable {
   private let options: Options
   private let wake: WakeEvent
   private let isStopped = Atomic(false)
-  /// The cursor behind which reading starts, or why nothing can be read. Set by the thread.
+  /// The cursor after which reading starts, or why nothing can be read. Set by the thread.
   private let begun = Guarded<Result<String?, JournalFailure>?>(nil)
 
   private static let mostEntries = 256
@@ -92,18 +93,20 @@ package final class JournalReader: Sendable {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw JournalFailure(message: error.message) }
   }
 
-  /// A number for an entry, the same each time that it is read: a hash of its cursor, at least 0.
+  /// The number of an entry, the same each time that the entry is read: a hash of its cursor, at least 0.
   static func number(of cursor: UnsafeRawBufferPointer) -> Int64 {
     var hash: UInt64 = 0xcbf2_9ce4_8422_2325
     for byte in cursor { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
     return Int64(hash >> 1)
   }
 
-  /// Starts the thread, and waits until it knows where it starts. Returns the cursor of the entry before; nil: there is none.
+  /// Starts the thread, and waits until the thread knows where reading starts. Returns the cursor of the entry before
+  /// that; nil: there is none.
   ///
   /// - Parameters:
   ///   - notify: Called on the thread.
-  ///   - deliver: Called on the thread with pieces, in order; blocks while there is no room. False: nothing more is wanted.
+  ///   - deliver: Called on the thread with pieces, in order; may block while there is no room. Returns false to end
+  ///     reading.
   package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable (Piece) -> Bool
   ) throws(JournalFailure) -> String? {
@@ -116,13 +119,13 @@ package final class JournalReader: Sendable {
     return try result.get()
   }
 
-  /// Ends soon; a reader that goes on after the last delivered entry reads the others again.
+  /// Ends reading soon. Entries that were read and not delivered are read again by the reader that continues.
   package func stop() {
     isStopped.store(true, ordering: .releasing)
     wake.wake()
   }
 
-  /// Whether it could be started; reads nothing.
+  /// Throws if a reader could not be started; reads no entries.
   package static func check(directory: String?) throws(JournalFailure) {
     rx_journal_close(try open(directory))
     _ = try look(at: directory)
@@ -141,7 +144,7 @@ package final class JournalReader: Sendable {
       journal = try Self.open(options.directory)
       if found.unreadable > 0 { notify(.unreadable(found.unreadable)) }
       if found.readable == 0 { notify(.nothing) }
-      // Before anything is read, so that no change goes unnoticed.
+      // Opened before anything is read, so that no change goes unnoticed.
       descriptor = options.follows ? rx_journal_descriptor(journal) : -1
       skipped = try position(journal, notify)
       try check(apply(journal), "its matches cannot be used")
@@ -172,7 +175,7 @@ package final class JournalReader: Sendable {
         wait(journal, descriptor)
         continue
       }
-      // Only the first entry can be that one.
+      // Only the first entry can be the one to skip.
       if let cursor = skipped {
         skipped = nil
         if rx_journal_is_at(journal, cursor) != 0 { continue }
@@ -189,7 +192,7 @@ package final class JournalReader: Sendable {
     }
   }
 
-  /// Entries that were read and not handed over yet.
+  /// Entries that have been read and not yet delivered.
   private struct Work: ~Copyable {
     private var buffer = rx_journal_bytes()
     private var ranges: [Range<Int>] = []
@@ -242,7 +245,7 @@ package final class JournalReader: Sendable {
 
   private func wait(_ journal: OpaquePointer, _ descriptor: Int32) {
     let timeout = rx_journal_timeout(journal)
-    // A journal that cannot be watched is polled each quarter of a second.
+    // A journal that cannot be watched is polled four times a second.
     let limit = descriptor < 0 ? 250 : timeout
     let ready = rx_wait_two(descriptor, 0, wake.descriptor, limit)
     if ready & 2 != 0 { wake.clear() }
@@ -286,7 +289,7 @@ package final class JournalReader: Sendable {
     cursor.map { rx_journal_seek_cursor(journal, $0) } ?? rx_journal_seek_head(journal)
   }
 
-  /// The cursor of the entry before the first one wanted, whatever the matches; nil: all are wanted.
+  /// The cursor of the entry before the start, ignoring the matches; nil: reading starts at the first entry.
   private func position(_ journal: OpaquePointer, _ notify: (Notice) -> Void) throws(JournalFailure) -> String? {
     switch options.start {
     case .beginning, .behind(nil): return nil
@@ -314,7 +317,7 @@ package final class JournalReader: Sendable {
     }
   }
 
-  /// The cursor of the last entry before the place that was sought.
+  /// The cursor of the last entry before the position to which the journal was moved.
   private func before(_ journal: OpaquePointer, _ code: Int32) throws(JournalFailure) -> String? {
     try check(code, "its entries cannot be found")
     let found = rx_journal_previous(journal)
@@ -328,13 +331,13 @@ package final class JournalReader: Sendable {
     return String(cString: text)
   }
 
-  /// The current boot, as entries name it.
+  /// The ID of the current boot, in the form that entries have.
   private static var boot: String? {
     guard let text = SystemFile.read("/proc/sys/kernel/random/boot_id", limit: 64) else { return nil }
     return String(decoding: text.filter { $0 != UInt8(ascii: "-") && $0 > 0x20 }, as: UTF8.self)
   }
 
-  /// How many journal files there are, by whether they can be read: libsystemd leaves out those that cannot.
+  /// Counts the journal files that can be read, and those that cannot, which libsystemd silently leaves out.
   private static func look(at directory: String?) throws(JournalFailure) -> (readable: Int, unreadable: Int) {
     var found = (readable: 0, unreadable: 0)
     for folder in directory.map({ [$0] }) ?? ["/var/log/journal", "/run/log/journal"] {
