@@ -2,7 +2,8 @@ import CLinux
 import PipelineCore
 
 extension Attempts {
-  /// Has this thread wait for the next attempt, unless it is cancelled. `wake` is awake when something may have changed.
+  /// Blocks this thread until the next attempt is due, or `isCancelled` returns true, which is asked after each wake of
+  /// `wake`.
   func wait(for wake: WakeEvent, _ isCancelled: () -> Bool) {
     let end = monotonicNow() &+ pause(.random(in: 0 ... .max)).nanoseconds
     while !isCancelled() {

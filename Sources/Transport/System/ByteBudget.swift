@@ -5,7 +5,7 @@ import Synchronization
 /// ``MemoryBudget/leastOfInput``, and a part of the process's reserve. Thread-safe.
 final class ByteBudget: Sendable {
   let limit: Int
-  /// That of the process; nil: it counts nowhere else.
+  /// The budget of the process; nil: the bytes are counted nowhere else.
   let memory: MemoryBudget?
   private let used = Atomic<Int>(0)
   /// How much of the reserve it has.
@@ -64,7 +64,7 @@ final class ByteBudget: Sendable {
     return false
   }
 
-  /// Takes `count` bytes that are in memory already, also beyond the limit.
+  /// Takes `count` bytes that are already in memory, even if that exceeds the limit.
   func force(_ count: Int) {
     used.add(count, ordering: .relaxed)
     memory?.add(count)
@@ -76,7 +76,7 @@ final class ByteBudget: Sendable {
   }
 }
 
-/// One holder's share of a budget; returned when it is released. `grow` is called by one thread at a time.
+/// One holder's share of a budget; given back when this object is released. `grow` is called by one thread at a time.
 final class ByteCharge: @unchecked Sendable {
   private let budget: ByteBudget
   private var count = 0

@@ -26,7 +26,7 @@ package final class OwnThread: @unchecked Sendable {
     pthread_attr_init(&attributes)
     defer { pthread_attr_destroy(&attributes) }
     pthread_attr_setstacksize(&attributes, stackBytes)
-    // The mask is inherited: set here, so that no signal reaches the thread before it runs.
+    // A new thread inherits the signal mask: it is set here, so that no signal reaches the thread before it runs.
     var all = sigset_t()
     var previous = sigset_t()
     sigfillset(&all)
@@ -51,7 +51,7 @@ package final class OwnThread: @unchecked Sendable {
     }
   }
 
-  /// Why there is no thread, with the limit that has been reached.
+  /// Why the thread cannot be started, with the limit that has been reached.
   private static func reason(_ code: Int32) -> String {
     let text = PosixError.text(code)
     guard code == EAGAIN else { return text }
@@ -90,11 +90,11 @@ package final class OwnThread: @unchecked Sendable {
 }
 
 extension Guarded {
-  /// Waits until the work of another thread is done. After `limit` its current call is cancelled; 2 s later it is left behind, because a device
-  /// that hangs in the kernel keeps it until the process ends.
+  /// Waits until the work of another thread is done. After `limit` the work's current call is cancelled; 2 s later the
+  /// thread is left behind, because a device that hangs in the kernel may keep it until the process ends.
   ///
   /// - Parameters:
-  ///   - cancel: Has the work end soon.
+  ///   - cancel: Makes the work end soon.
   ///   - hasEnded: Whether the work is done.
   func waitForEnd(within limit: TimeSpan, cancel: () -> Void, hasEnded: (Value) -> Bool) {
     let (deadline, overflow) = monotonicNow().addingReportingOverflow(limit.nanoseconds)

@@ -2,17 +2,18 @@ internal import DequeModule
 import Glibc
 import PipelineCore
 
-/// A few threads for the blocking work of a whole process: of all stores, of all files that are written.
+/// A few threads for the blocking work of a whole process: that of all stores and all files that are written.
 ///
-/// Work waits for a thread that is free. Threads are started as they are needed, up to `usual`, and end when they have had nothing to do for a
-/// while. Work that blocks for long, as on a device that hangs, has a thread for itself meanwhile: if no thread has taken anything for ``patience``
-/// while something waits, there is a further one, up to `most`. A thread that the system refuses is asked for again while work waits.
+/// Work waits for a free thread. Threads are started as they are needed, up to `usual`, and end when they have been
+/// idle for a while. Work that blocks for long, as on a device that hangs, does not hold up the rest: if work waits and
+/// no thread has taken any for ``patience``, one more is started, up to `most`. If the system refuses a thread, it is
+/// asked for one again while work waits.
 package final class SharedThreads: @unchecked Sendable {
-  /// How long all threads are busy with what they have before a further one is started, in nanoseconds.
+  /// How long work waits, while no thread takes any, before one more is started, in nanoseconds.
   static let patience: Int64 = 20_000_000
   /// How long a thread waits for work before it ends.
   private static let idleTime: Int64 = 5_000_000_000
-  /// How long a refused thread is not asked for again.
+  /// The pause after the system has refused a thread, in nanoseconds.
   private static let refusalPause: Int64 = 100_000_000
 
   private let name: String
@@ -20,16 +21,16 @@ package final class SharedThreads: @unchecked Sendable {
   private let most: Int
   private let stackBytes: Int
   private let lock: UnsafeMutablePointer<pthread_mutex_t>
-  /// A free thread has something to do.
+  /// Signalled when an idle thread has something to do.
   private let hasWork: UnsafeMutablePointer<pthread_cond_t>
-  /// The keeper has something to do: a timer, or work that waits.
+  /// Signalled when the keeper has something to do: a timer, or work that waits.
   private let hasDuty: UnsafeMutablePointer<pthread_cond_t>
 
   // Guarded by the lock.
   private var queue = Deque<(work: SerialWork, since: Int64)>()
   /// Work that waits for its time, the earliest first: a binary heap.
   private var timers: [SerialWork] = []
-  /// When a thread has last taken work.
+  /// When a thread last took work.
   private var lastTaken: Int64 = 0
   private var threads = 0
   private var idle = 0
@@ -38,13 +39,13 @@ package final class SharedThreads: @unchecked Sendable {
   private var hasKeeper = false
   /// Until when the keeper sleeps.
   private var keeperSleepsUntil = Int64.max
-  /// When a thread may be asked for again.
+  /// Until when the system is not asked for a thread.
   private var refusedUntil: Int64 = 0
 
   /// - Parameters:
   ///   - name: Shows in `top -H`, its first 15 bytes.
-  ///   - usual: How many threads there are while all work ends soon.
-  ///   - most: How many there are at most.
+  ///   - usual: The number of threads while no work blocks for long.
+  ///   - most: The maximum number of threads.
   package init(_ name: String, usual: Int, most: Int, stackBytes: Int = 512 << 10) {
     self.name = name
     self.usual = usual
@@ -56,7 +57,7 @@ package final class SharedThreads: @unchecked Sendable {
     hasDuty = Self.condition()
   }
 
-  /// Those of a process are never released; those of a test must have no work any more.
+  /// The threads of a process are never released; those of a test must have no work left.
   deinit {
     pthread_cond_destroy(hasWork)
     pthread_cond_destroy(hasDuty)
@@ -76,14 +77,14 @@ package final class SharedThreads: @unchecked Sendable {
     return condition
   }
 
-  /// The number of threads, without the one that keeps the times.
+  /// The number of threads, without the keeper.
   package var count: Int {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
     return threads
   }
 
-  /// Makes sure that work will be done.
+  /// Makes sure that there is a thread to do work.
   /// - Throws: The system refuses the first thread.
   package func prepare() throws(PosixError) {
     pthread_mutex_lock(lock)
@@ -107,14 +108,14 @@ package final class SharedThreads: @unchecked Sendable {
     if mustStart { startThread() }
   }
 
-  /// Queues work that rests; returns whether a thread must be started, which is counted already.
+  /// Queues resting work; returns whether a thread must be started, which is already counted.
   private func add(_ work: SerialWork) -> Bool {
     work.phase = .queued
     cancelTimer(of: work)
     let now = monotonicNow()
     queue.append((work, now))
     if idle > 0 {
-      // A thread that is woken is no longer idle, so that the next work wakes another one.
+      // The woken thread no longer counts as idle, so that the next work wakes another one.
       idle -= 1
       signals += 1
       pthread_cond_signal(hasWork)
@@ -182,7 +183,7 @@ package final class SharedThreads: @unchecked Sendable {
     case (_, .whenWoken): work.phase = .resting
     }
     guard released != nil else { return }
-    // What the body holds may take other locks when it is released.
+    // Releasing what the body holds may take other locks.
     pthread_mutex_unlock(lock)
     released = nil
     pthread_mutex_lock(lock)
@@ -199,9 +200,9 @@ package final class SharedThreads: @unchecked Sendable {
     pthread_cond_timedwait(condition, lock, &time)
   }
 
-  // MARK: Times
+  // MARK: Timers
 
-  /// Queues work whose time has come, and starts threads for work that waits too long.
+  /// The keeper's thread: queues work whose time has come, and starts threads for work that waits too long.
   private func keep() {
     pthread_mutex_lock(lock)
     while true {
@@ -225,7 +226,7 @@ package final class SharedThreads: @unchecked Sendable {
         pthread_mutex_lock(lock)
         continue
       }
-      // Where the system refuses every thread, this one works; the times wait meanwhile.
+      // If the system refuses every thread, the keeper does the work; timers wait meanwhile.
       if threads == 0, refusedUntil > now, let work = queue.popFirst()?.work {
         perform(work)
         continue
@@ -285,13 +286,13 @@ package final class SharedThreads: @unchecked Sendable {
   }
 }
 
-/// Blocking work that is done a turn at a time, never two of its turns at once: on a thread of ``SharedThreads``, or on one of its own.
+/// Blocking work that is done in turns, one at a time: on a thread of ``SharedThreads``, or on one of its own.
 package final class SerialWork: @unchecked Sendable {
   /// What follows a turn.
   package enum Next: Sendable {
     /// The next turn comes after a call of ``wake()``.
     case whenWoken
-    /// It comes at this time of the monotonic clock, or after a call of ``wake()``.
+    /// The next turn comes at this time of the monotonic clock, or after a call of ``wake()``.
     case at(Int64)
     /// There is no further turn; the body is released.
     case over
@@ -301,7 +302,7 @@ package final class SerialWork: @unchecked Sendable {
 
   private enum Place {
     case shared(SharedThreads)
-    /// Set when it was woken.
+    /// Whether the work has been woken.
     case own(Guarded<Bool>)
   }
   private let place: Place
@@ -309,7 +310,7 @@ package final class SerialWork: @unchecked Sendable {
   var phase = Phase.resting
   /// The time of its timer.
   var due: Int64 = 0
-  /// The index of its timer among those of the threads; -1: it has none.
+  /// The index of its timer in the threads' heap; -1: it has none.
   var timer = -1
   var body: Body?
 
@@ -321,7 +322,8 @@ package final class SerialWork: @unchecked Sendable {
     self.body = body
   }
 
-  /// Work that may block for as long as others please, as that for a pipe: it has a thread of its own.
+  /// Work with a thread of its own, because it may block for as long as another process decides, such as writing to a
+  /// pipe.
   package init(onThread name: String, _ body: @escaping Body) throws(PosixError) {
     let woken = Guarded(false)
     place = .own(woken)
@@ -339,7 +341,7 @@ package final class SerialWork: @unchecked Sendable {
     }
   }
 
-  /// Has a turn follow, soon and after the current one. From any thread.
+  /// Requests a turn, soon and after the current one. Callable from any thread.
   package func wake() {
     switch place {
     case .shared(let threads): threads.wake(self)

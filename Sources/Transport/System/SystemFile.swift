@@ -2,7 +2,7 @@ import Glibc
 
 /// Files that the kernel writes as they are read: their sizes are unknown.
 package enum SystemFile {
-  /// The contents, at most `limit` bytes of them; nil, with errno: it cannot be read.
+  /// The contents, at most `limit` bytes; nil if the file cannot be read, with the reason in errno.
   package static func read(_ path: String, limit: Int = 1 << 20) -> [UInt8]? {
     let descriptor = uninterrupted { open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) }
     guard descriptor >= 0 else { return nil }

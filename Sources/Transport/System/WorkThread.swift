@@ -34,7 +34,7 @@ package final class WorkThread: Worker {
     do throws(PosixError) {
       _ = try OwnThread(name) { Self.run(state) }
     } catch {
-      // Without a thread, the caller runs the job.
+      // If no thread can be started, the caller runs the jobs.
       let left = state.withLock { state in
         state.isStarted = false
         defer { state.queue = [] }

@@ -21,7 +21,7 @@ package enum FormText {
     return result
   }
 
-  /// A path or a part of a query with its escapes resolved.
+  /// A path, or a name or value of a query, with its escapes decoded.
   static func unescaped(_ text: ArraySlice<UInt8>) -> [UInt8] {
     var bytes: [UInt8] = []
     var rest = text
@@ -39,7 +39,7 @@ package enum FormText {
     return bytes
   }
 
-  /// In their order; bytes that are not UTF-8 are replaced.
+  /// The pairs in order; bytes that are not UTF-8 are replaced.
   static func pairs(_ text: ArraySlice<UInt8>) -> [(name: String, value: String)] {
     text.split(separator: UInt8(ascii: "&")).map { pair in
       let equals = pair.firstIndex(of: UInt8(ascii: "="))
@@ -67,7 +67,7 @@ package enum FormText {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// The value of a hexadecimal digit; nil: it is none.
+  /// The value of a hexadecimal digit; nil for other characters.
   static func hexadecimal(_ byte: UInt8) -> UInt8? {
     if byte &- 48 < 10 { return byte &- 48 }
     let letter = (byte | 0x20) &- 97

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// The allowed contents of HTTP messages.
+/// Checks on the parts of HTTP messages.
 enum HTTPSyntax {
   /// Whether the text has no byte that could end the line or the text: CR, LF, NUL.
   static func isFieldValue(_ text: String) -> Bool {
@@ -56,6 +56,6 @@ enum HTTPSyntax {
     }
   }
 
-  /// For messages: control and invisible characters are escaped; at most 200 characters.
+  /// The text for use in messages: control and invisible characters are escaped; at most 200 characters.
   static func printable(_ text: String) -> String { Printable.cut(text, limit: 200) }
 }

@@ -16,14 +16,14 @@ package enum HostSyntax {
 
   /// Nil: the text cannot be a host.
   package static func kind(_ text: String) -> Kind? {
-    // C strings would end there.
+    // A C string would end at the zero byte.
     if text.utf8.contains(0) { return nil }
     var address = in6_addr()
     if inet_pton(AF_INET, text, &address) == 1 { return .version4 }
-    // After the % is the interface, which link-local addresses need.
+    // The interface follows the %; link-local addresses need one.
     let zone = text.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
     if zone.count < 2 || !zone[1].isEmpty, inet_pton(AF_INET6, String(zone[0]), &address) == 1 { return .version6 }
-    // A name of digits only would be taken for an address.
+    // A name of digits and dots only would be taken for an address.
     guard text.utf8.count <= 253, !text.utf8.allSatisfy({ $0 == UInt8(ascii: ".") || (0x30...0x39).contains($0) })
     else { return nil }
     let labels = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
