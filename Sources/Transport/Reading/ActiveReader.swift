@@ -1,9 +1,10 @@
 import Synchronization
 
-/// Counts one reader that has something to read, as long as it lives: files, programs and connections, whether followed or read once. The blocks
-/// of all of them share one limit, because several blocks of each are under way, and their rows need as much memory again.
+/// While it lives, counts as one reader that has something to read: of files, programs or connections, followed or read
+/// once. The blocks of all readers share one limit, because each has several blocks under way, and their rows need as
+/// much memory again.
 final class ActiveReader: Sendable {
-  /// No read becomes smaller because many read.
+  /// However many readers there are, no read becomes smaller than this.
   static let leastBlock = 8 << 10
   private static let all = Atomic(0)
 

@@ -2,8 +2,8 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Reads a descriptor on one or several threads of its own, and delivers blocks of whole lines: each block is the
-/// result of one read, so a quiet pipe gives a small block at once and a busy file large ones.
+/// Reads a descriptor on one or several threads of its own, and delivers blocks of whole lines. Each block is the
+/// result of one read, so a quiet pipe gives small blocks at once and a busy file large ones.
 ///
 /// While `deliver` blocks, nothing is read.
 package final class BlockReader: Sendable {
@@ -22,32 +22,32 @@ package final class BlockReader: Sendable {
     package var whenTooLong = LongLine.Policy.cut
     /// The largest read in bytes. For short lines reads are smaller: 128 KiB for lines of 8 bytes.
     package var blockBytes = 512 << 10
-    /// The limit of the blocks of all readers of this process together, one block each, beyond their least size. Several
-    /// blocks of each are under way, and their rows need as much memory again.
+    /// The limit on the sum of the block sizes of all readers of this process, above their minimum sizes. Each reader
+    /// has several blocks under way, and their rows need as much memory again.
     package var allBlocks = 4 << 20
     /// The offset at which reading starts; other than 0 only in a regular file.
     package var offset: Int64 = 0
     /// Whether a stream that starts like a compressed one is a failure.
     package var refusesCompressed = false
-    /// Opens a file when it is due.
+    /// Opens a file when its turn comes.
     package var open: @Sendable (String) throws(PosixError) -> FileDescriptor = { path throws(PosixError) in
       try FileDescriptor.openForReading(path)
     }
     /// Which regular files are decompressed. Offsets are then those of the content.
     package var decompresses = Decompression.none
-    /// The rest that another reader of the same stream has left.
+    /// The undelivered bytes that another reader of the same stream has left.
     package var beginning: Rest?
     package init() {}
   }
 
   package enum Decompression: Sendable, Equatable {
     case none
-    /// Those whose first bytes show that they are compressed in a format that can be decompressed.
+    /// Files whose first bytes show a compressed format that can be decompressed.
     case detected
-    /// All; one in another format is a failure.
+    /// All files; one in another format is a failure.
     case all(Decompressor.Format)
 
-    /// How an open file is decompressed; nil: it is read as it is.
+    /// The format to decompress an open file from; nil: the file is read as it is.
     package func format(of file: FileDescriptor) -> Decompressor.Format? {
       switch self {
       case .none: return nil
@@ -65,7 +65,7 @@ package final class BlockReader: Sendable {
   package struct Rest: Sendable {
     /// The offset of its bytes in the stream.
     package private(set) var offset: Int64
-    /// Bytes that were delivered, and are delivered again.
+    /// Bytes that were delivered before and are to be delivered again.
     private(set) var again: [UInt8] = []
     /// The start of a line, in mode `lines`.
     let lines: LineAssembler?
@@ -78,7 +78,7 @@ package final class BlockReader: Sendable {
       self.whole = whole
     }
 
-    /// The bytes as the end of the stream, and where it ends: the start of a line is its last line.
+    /// The bytes if the stream ends with them, and the offset of its end: an incomplete line is then the last line.
     package var blocks: (all: [LineBlock], end: Int64) {
       var found: [LineBlock] = []
       if var lines {
@@ -92,10 +92,10 @@ package final class BlockReader: Sendable {
       return (found, end)
     }
 
-    /// All bytes, except those of a line of which some are gone.
+    /// All bytes, except those of a line that has lost some of its bytes.
     var bytes: [UInt8] { again + (lines?.rest ?? whole) }
 
-    /// The last bytes that were delivered come again, in front of the others.
+    /// Takes back the bytes that were delivered last: they come again, before the others.
     package mutating func takeBack(_ bytes: [UInt8]) {
       again = bytes + again
       offset &-= Int64(bytes.count)
@@ -105,7 +105,7 @@ package final class BlockReader: Sendable {
   package enum End: Sendable, Equatable {
     /// The stream ended at this offset.
     case finished(offset: Int64)
-    /// `stop` came first; everything before the offset was delivered.
+    /// `stop` was called first; everything before the offset was delivered.
     case stopped(offset: Int64)
     case failed(PosixError)
   }
@@ -124,7 +124,7 @@ package final class BlockReader: Sendable {
   private let options: Options
   private let stopEvent: WakeEvent
   private let reading: Mutex<BlockReading>
-  /// The number of the read whose pieces are delivered now, or next.
+  /// The number of the read whose pieces are being delivered, or come next.
   private let turn = Guarded(0)
   private let threads = Mutex<[OwnThread]>([])
 
@@ -132,8 +132,8 @@ package final class BlockReader: Sendable {
     try self.init(file, nil, options)
   }
 
-  /// Reads regular files one after the other; each is opened when it is due. A file that cannot be opened or read ends
-  /// reading.
+  /// Reads regular files one after the other; each is opened when its turn comes. A file that cannot be opened or read
+  /// ends reading.
   ///
   /// - Parameter first: Read before the others, from `options.offset` on.
   package convenience init(
@@ -172,7 +172,7 @@ package final class BlockReader: Sendable {
   ///
   /// - Parameters:
   ///   - limit: How many threads there may be.
-  ///   - demand: Decides when to add a thread; nil: at once.
+  ///   - demand: Decides when to add a thread; nil: all threads are started at once.
   ///   - making: Called for each thread; the result is called on that thread only. Nil: no further thread.
   package func start<Made>(
     upTo limit: Int = 1, when demand: ReadingDemand? = nil,
@@ -190,8 +190,8 @@ package final class BlockReader: Sendable {
   /// The number of reading threads.
   package var threadCount: Int { threads.withLock { $0.count } }
 
-  /// Ends reading soon, also while it waits for data. An incomplete line is not
-  /// delivered, and is in ``rest``. A `deliver` that blocks must be released by the code that blocks it.
+  /// Ends reading soon, even while it waits for data. An incomplete line is not delivered, and is in ``rest``. A
+  /// `deliver` that blocks must be unblocked by the code that blocks it.
   package func stop() { stopEvent.wake() }
 
   /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.
@@ -223,13 +223,13 @@ package final class BlockReader: Sendable {
     threads.withLock { $0.append(thread) }
   }
 
-  /// Adds a thread, unless there are enough or none can be made; returns whether it did.
+  /// Adds a thread, unless there are enough or none can be started; returns whether it did.
   private func addOne<Made>(_ pool: Pool<Made>) -> Bool {
     guard threads.withLock({ $0.count < pool.limit }), let make = pool.making() else { return false }
     return (try? add(make, pool)) != nil
   }
 
-  /// The most pieces that are delivered together.
+  /// The maximum number of pieces that are delivered together.
   private static let mostTogether = 48
 
   private func run<Made>(_ make: (Piece) -> Made, _ pool: Pool<Made>) {

@@ -18,7 +18,7 @@ struct BlockReading {
   private var lineBlock: Int
   /// The status of the file, if it has just been opened.
   private var status: FileDescriptor.Status?
-  /// The offset where reading of the file starts.
+  /// The offset at which reading of the file starts.
   private var start: Int64
   /// The offset of the next byte; not in mode `lines`.
   private var offset: Int64
@@ -27,13 +27,13 @@ struct BlockReading {
   private var isPrepared = false
   /// Nil for a regular file: reading it never blocks, so nothing must be polled.
   private var stop: WakeEvent?
-  /// The next read is the start of the stream, and is checked.
+  /// Whether the next read is the start of the stream, which is checked.
   private var checksStart: Bool
-  /// The end has been reported.
+  /// Whether the end has been reported.
   private var isOver = false
   /// The number of the next read with a result.
   private var number = 0
-  /// Of the bytes before the first read.
+  /// Pieces of the bytes that came from another reader, before the first read.
   private var early: [BlockReader.Piece] = []
   /// The start of the input, in mode `whole`, that was read before the first read, or before reading was stopped.
   private var whole: [UInt8] = []
@@ -43,9 +43,9 @@ struct BlockReading {
   /// The smallest read, unless the options ask for less or many readers run.
   private static let leastBlock = 128 << 10
   private var active: ActiveReader? = ActiveReader()
-  /// The size of a sample that shows how long lines are.
+  /// The size of the sample from which the length of lines is estimated.
   private static let sampleBytes = 4096
-  /// The most pieces of small files that are delivered together.
+  /// The maximum number of pieces of small files that are delivered together.
   private static let mostPieces = 48
 
   /// Reads `file` and, unless `paths` is nil, these files after it.
@@ -64,7 +64,7 @@ struct BlockReading {
     if let rest = options.beginning { begin(with: rest) }
   }
 
-  /// Goes on where another reader of the stream was stopped.
+  /// Continues where another reader of the stream was stopped.
   private mutating func begin(with rest: BlockReader.Rest) {
     let bytes = rest.bytes
     start = rest.offset
@@ -97,7 +97,7 @@ struct BlockReading {
     }
   }
 
-  /// Reports a line of which some bytes are gone; returns where reading goes on in it.
+  /// Reports a line that has lost some of its bytes; returns the offset in it at which reading continues.
   private mutating func endLostLine(_ rest: BlockReader.Rest) -> Int64? {
     guard var line = rest.lines, line.isWithinLostLine else { return nil }
     line.endLostLine { early.append(.block($0)) }
@@ -142,7 +142,7 @@ struct BlockReading {
       if isSeveral, case .finished(let offset) = end {
         pieces.append(.closed(offset: offset))
         file = nil
-        // Small files: handing one over costs as much as reading it.
+        // Collects several small files: delivering one costs as much as reading it.
         enough = max(enough, min(options.blockBytes, Self.share(options)))
         if !waiting.isEmpty { continue }
       }
@@ -279,10 +279,11 @@ struct BlockReading {
       count += 1
       rest = UnsafeRawBufferPointer(rebasing: rest[(UnsafeRawPointer(feed) - start + 1)...])
     }
-    // Half of the numbers leave room for a quarter more.
+    // Sizes are halved, so a wanted size often has room for a quarter more before the size doubles.
     let wanted = count == 0 ? Int.max / 2 : sample.count / count * Self.linesWanted
     var block = self.block(for: wanted)
-    // Less only if lines have become clearly shorter: near a limit, memory would be reallocated with every other read.
+    // Shrinks only if lines have become clearly shorter; near a boundary, memory would otherwise be reallocated at
+    // every other read.
     if block < lineBlock { block = min(self.block(for: wanted + wanted / 4), lineBlock) }
     guard block != lineBlock else { return }
     lineBlock = block

@@ -4,14 +4,14 @@ import PipelineCore
 
 /// The content of a compressed file, decompressed from its start as a stream. Used by one thread at a time.
 ///
-/// Memory: 64 KiB of the file, and that of the library: 40 KiB for gzip, at most 8 MiB for zstd.
+/// Needs 64 KiB of memory for the file, and the library's: 40 KiB for gzip, at most 8 MiB for zstd.
 final class CompressedContent {
   enum State {
     /// There may be more.
     case more
-    /// The file ends in the middle. If it grows, reading goes on.
+    /// The file ends before its content does. If the file grows, reading continues.
     case unfinished
-    /// The file ends well.
+    /// The file ends with its content.
     case whole
     /// The rest cannot be decompressed.
     case damaged
@@ -35,7 +35,8 @@ final class CompressedContent {
   /// The name endings of the formats.
   static var endings: [String] { formats.map(\.ending) }
 
-  /// The name that a compressed file had before it was compressed, and its format; nil: the name is none of a compressed file.
+  /// The name that a compressed file had before compression, and its format; nil: the name is not that of a compressed
+  /// file.
   static func original(_ path: String) -> (path: String, format: Decompressor.Format)? {
     formats.first { path.hasSuffix($0.ending) }.map { (String(path.dropLast($0.ending.utf8.count)), $0.format) }
   }

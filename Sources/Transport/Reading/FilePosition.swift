@@ -2,8 +2,9 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// How far a file has been read, in a form that survives a restart: the file is identified by its inode and first
-/// bytes, under any name; one that was restored with another inode, by its name, its first bytes, and those before the position.
+/// How far a file has been read, in a form that survives a restart. The file is identified by its inode and first
+/// bytes, under any name; a file that was restored with another inode, by its name, its first bytes and those before
+/// the position.
 package struct FilePosition: Sendable, Equatable {
   /// The name at the time.
   package var path: String
@@ -16,10 +17,10 @@ package struct FilePosition: Sendable, Equatable {
   package var offset: Int64
   /// The creation time of the file, in nanoseconds since 1970; 0 if the file system does not report it.
   package var born: Int64 = 0
-  /// Where a symbolic link led: the path without links that the file had when it was found; nil: its name leads there. Saved by
-  /// its owner, since older states do not have it.
+  /// The path without symbolic links that the file had when it was found; nil: `path` has no links. Saved by its owner,
+  /// because older states do not have it.
   package var target: String?
-  /// The last bytes before the position; nil: not known. Saved by its owner, too.
+  /// The last bytes before the position; nil: unknown. Saved by its owner, too.
   package var tail: FileTail?
 
   package init(
@@ -37,7 +38,8 @@ package struct FilePosition: Sendable, Equatable {
 }
 
 extension FilePosition {
-  /// The name of the file: its inode and birth time, which a new path does not change. Where the file system has no birth times, the path.
+  /// A name for the file that survives renames: its inode and birth time; if the file system has no birth times, its
+  /// inode and path.
   package var fileName: String {
     String(inode, radix: 16) + "-" + (born == 0 ? path : String(UInt64(bitPattern: born), radix: 16))
   }
@@ -76,15 +78,15 @@ extension FilePosition {
       fingerprintBytes: head.count, offset: offset, born: rx_birth_time(file.number))
   }
 
-  /// The start of an open file.
+  /// The position at the start of an open file.
   ///
-  /// - Parameter isCompressed: Its content is read.
+  /// - Parameter isCompressed: Whether the decompressed content is read.
   package init(of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, isCompressed: Bool = false) {
     self.init(of: file, status, path, head: file.head())
     if isCompressed { tail = file.tail(ofCompressed: status.size) }
   }
 
-  /// The file under another name in its directory, as log rotation leaves it; nil: it is not there.
+  /// Finds the file under another name in its directory, where log rotation leaves it; nil: it is not there.
   ///
   /// - Parameter open: Opens a path; nil: it cannot be opened.
   package func findRenamed(_ open: (String) -> FileDescriptor?) -> (
@@ -110,13 +112,13 @@ extension FileDescriptor {
     }
   }
 
-  /// Whether the position belongs to this file: it has the inode, the birth time and the first bytes.
+  /// Whether the position belongs to this file: inode, birth time and first bytes are the same.
   package func isFile(of position: FilePosition, _ status: Status) -> Bool {
     guard status.inode == position.inode else { return false }
     let born = rx_birth_time(number)
     guard born == 0 || position.born == 0 || born == position.born else { return false }
     let head = head()
-    // Without permission to read, the rest must do.
+    // Without permission to read, inode and birth time must do.
     if head.isEmpty, status.size > 0 { return true }
     return Self.starts(head, as: position)
   }

@@ -1,19 +1,20 @@
 import Glibc
 import PipelineCore
 
-/// The last bytes of a file before a position: what distinguishes a file that was restored, with another inode, from another file
-/// that has its name.
+/// The last bytes of a file before a position. They distinguish a file that was restored, with another inode, from a
+/// different file with the same name.
 package struct FileTail: Sendable, Equatable {
-  /// The offset behind the bytes, at or before the position.
+  /// The offset after the bytes, at or before the position.
   package var end: Int64
-  /// How many there are, at most ``most``.
+  /// The number of bytes, at most ``most``.
   package var count: Int
   package var hash: UInt64
-  /// The file is compressed, and these are its last bytes as it is: positions count bytes of its content.
+  /// Whether the file is compressed and these are the last of its compressed bytes, although positions count bytes of
+  /// the content.
   package var isOfCompressed = false
 
   static let most = 256
-  /// A beginning of a file with fewer bytes than this is often that of other files, too.
+  /// A position below this is weak evidence: many files begin with the same few bytes.
   static let leastEvidence = 64
 
   init(_ bytes: UnsafeRawBufferPointer, end: Int64) {
@@ -66,7 +67,7 @@ extension FileDescriptor {
     return tail
   }
 
-  /// Whether the bytes before the position are those that were there; true if they are not known.
+  /// Whether the bytes before the position are unchanged; true if they are unknown.
   package func endsAs(_ position: FilePosition) -> Bool {
     guard let known = position.tail else { return true }
     return withUnsafeTemporaryAllocation(byteCount: FileTail.most, alignment: 8) { room in
@@ -76,20 +77,21 @@ extension FileDescriptor {
     }
   }
 
-  /// Whether a file that is another one than that of the position has what that had up to the position. Its first bytes are the
-  /// same.
+  /// Whether a file other than the position's has the same content up to the position. The caller has checked its first
+  /// bytes.
   ///
-  /// Another file can begin as the old one did, with a few bytes: it counts only if it has not changed since `savedAt`.
+  /// A different file can begin with the same few bytes as the old one, so with a low position it counts only if it has
+  /// not changed since `savedAt`.
   ///
   /// - Parameter savedAt: When the position was noted, in nanoseconds since 1970; 0: unknown.
   package func holdsContent(of position: FilePosition, _ status: Status, savedAt: Int64) -> Bool {
     guard let tail = position.tail, tail.isOfCompressed || status.size >= position.offset, endsAs(position) else {
       return false
     }
-    // The clock of files lags by some milliseconds.
+    // File times lag behind the clock by some milliseconds.
     return tail.end >= FileTail.leastEvidence || status.modified < savedAt &- 1_000_000_000
   }
 
-  /// Whether it starts with the bytes of the position, as it is.
+  /// Whether the file, without decompression, starts with the first bytes of the position.
   package func startsAs(_ position: FilePosition) -> Bool { Self.starts(head(), as: position) }
 }

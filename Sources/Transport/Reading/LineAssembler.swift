@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// A line beyond the limit.
+/// A line that is longer than the limit.
 package struct LongLine: Sendable, Equatable {
   package enum Policy: String, Sendable {
     /// Deliver the first `maxLine` bytes as the line.
@@ -23,7 +23,7 @@ package struct LongLine: Sendable, Equatable {
   package static let headBytes = 4096
 }
 
-/// Consecutive whole lines, as in the stream.
+/// Consecutive whole lines of the stream.
 package struct LineBlock: Sendable {
   /// Lines, each with its newline; only the very last line may lack it: at the end of the stream, and where a long line
   /// was cut. Empty if there is only a `longLine` to report.
@@ -47,20 +47,21 @@ struct LineAssembler {
   /// The source of memory for large reads.
   var pool: SlabPool?
 
-  /// Whether a block may end anywhere: nothing is held, and no line is too long.
+  /// Whether a block may end anywhere: then no bytes are held back, and no line is too long.
   var endsAnywhere = false
 
-  /// The undelivered bytes: the start of one line, without newline, of which `discarded` bytes are gone.
+  /// The undelivered bytes: the start of one line, without newline, of which `discarded` bytes were dropped.
   private var slab: Slab?
   /// Valid bytes in `slab`.
   private(set) var held = 0
   /// The offset of the first held byte in the stream.
   private(set) var offset: Int64
-  /// The number of dropped bytes of a line that is too long, whose start is held; -1 while the line is not too long.
+  /// How many bytes of the line at hand were dropped because it is too long; its start is held. -1: the line is not too
+  /// long.
   private var discarded: Int64 = -1
   /// The bytes up to the next newline belong to a line that started before the first offset.
   private var skipping = false
-  /// The last line was delivered without its newline, which is not a line of its own if it comes now.
+  /// Whether the last line was delivered without its newline: if the newline comes now, it is not an empty line.
   private var awaitsNewline = false
 
   init(maxLine: Int, policy: LongLine.Policy, offset: Int64 = 0, pool: SlabPool? = nil) {
@@ -96,7 +97,7 @@ struct LineAssembler {
     return Slab(capacity: capacity)
   }
 
-  /// The first `count` bytes of the space are the next bytes of the stream.
+  /// Takes the first `count` bytes of the space as the next bytes of the stream.
   mutating func filled(_ count: Int, deliver: (LineBlock) -> Void) {
     guard count > 0, let slab else { return }
     let newline: Int32 = 10
@@ -177,16 +178,16 @@ struct LineAssembler {
     slab = nil
   }
 
-  /// Whether the next bytes belong to a line of which some bytes are gone.
+  /// Whether the next bytes belong to a line that has lost some of its bytes.
   var isWithinLostLine: Bool { discarded >= 0 || skipping }
 
-  /// Reports a line of which some bytes are gone as it is, and skips the rest of it.
+  /// Reports a line that has lost some of its bytes with what is known of it, and skips the rest of it.
   mutating func endLostLine(deliver: (LineBlock) -> Void) {
     if discarded >= 0 { deliverLong(newlines: 0, deliver) }
     skipping = true
   }
 
-  /// The start of an incomplete line; empty if part of it is gone.
+  /// The start of an incomplete line; empty if the line has lost some of its bytes.
   var rest: [UInt8] {
     guard let slab, discarded < 0, !skipping else { return [] }
     return [UInt8](UnsafeRawBufferPointer(start: slab.start, count: held))
@@ -218,7 +219,7 @@ struct LineAssembler {
     held = tail
     let out: Slab
     if complete * 2 >= full.capacity {
-      // Most of the memory is in use: it is handed over without copying.
+      // If most of the memory is in use, it is handed over without copying.
       let rest = UnsafeRawBufferPointer(start: full.start + complete, count: tail)
       slab = tail > 0 ? Slab(rest) : nil
       full.count = complete
@@ -288,7 +289,7 @@ struct LineAssembler {
   }
 
   /// The start of the first line longer than `maxLine` among the first `complete` bytes, which end with a newline.
-  /// Checks one offset in each `maxLine` bytes, not every line.
+  /// Looks at one offset in every `maxLine` bytes instead of at every line.
   private func firstLong(_ slab: Slab, _ complete: Int) -> Int? {
     var line = 0
     while complete - line > maxLine {

@@ -7,15 +7,15 @@ package enum MessageFraming: Sendable, Equatable {
   case lines
   /// Each ends with a zero byte; the last one of a stream may lack it.
   case nul
-  /// Its length comes before it, in that many bytes.
+  /// Before each message comes its length, in that many bytes.
   case length(bytes: Int, isLittle: Bool)
-  /// Its length comes before it, in decimal digits and a space (RFC 6587, 3.4.1).
+  /// Before each message comes its length, in decimal digits and a space (RFC 6587, 3.4.1).
   case octets
   /// Each has that many bytes.
   case fixed(Int)
-  /// All that comes until the stream ends.
+  /// The whole stream is one message.
   case whole
-  /// As `octets` where it begins with a digit, otherwise as `lines`: syslog over TCP (RFC 6587).
+  /// A message that begins with a digit is framed as in `octets`, any other as in `lines`: syslog over TCP (RFC 6587).
   case syslog
 }
 
@@ -41,10 +41,10 @@ package struct MessageBlock: Sendable {
   package var slab: Slab
   /// The offset of the slab in the stream.
   package var offset: Int64
-  /// Their places in the slab.
+  /// The ranges of the messages in the slab.
   package var messages: [Range<Int>] = []
   package var refused: [RefusedBytes] = []
-  /// Nothing behind this can be understood: the stream must be closed.
+  /// Nothing after this block can be understood: the stream must be closed.
   package var isBroken = false
 
   package init(slab: Slab, offset: Int64) {
@@ -59,7 +59,7 @@ package struct MessageBlock: Sendable {
 /// messages.
 package struct MessageCutter {
   private let framing: MessageFraming
-  /// Also of the message at hand.
+  /// The longest message in bytes, without its frame; a new limit also applies to the message at hand.
   var limit: Int { didSet { limit = max(limit, 1) } }
 
   private var slab: Slab
@@ -70,12 +70,12 @@ package struct MessageCutter {
   private var offset: Int64
   /// How far the message at `start` has been searched for its end.
   private var searched = 0
-  /// The rest of a message that is too long.
+  /// How the rest of a message that is too long is skipped.
   private var skipped: Skip?
 
   private enum Skip {
     case bytes(Int64)
-    /// Up to this byte.
+    /// Up to and including this byte.
     case until(UInt8)
   }
 
@@ -105,7 +105,7 @@ package struct MessageCutter {
     return UnsafeMutableRawBufferPointer(start: slab.start + end, count: slab.capacity - end)
   }
 
-  /// The first `count` bytes of the space are the next bytes of the stream. `isLast`: the stream ends with them.
+  /// Takes the first `count` bytes of the space as the next bytes of the stream. `isLast`: the stream ends with them.
   package mutating func filled(_ count: Int, isLast: Bool = false) -> MessageBlock? {
     end += count
     var block = MessageBlock(slab: slab, offset: offset)
@@ -148,7 +148,7 @@ package struct MessageCutter {
     return block
   }
 
-  /// The start of an incomplete message. Empty if part of it is gone.
+  /// The start of an incomplete message; empty if part of it was skipped.
   package var rest: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: slab.start + start, count: skipped == nil ? end - start : 0)
   }
@@ -171,7 +171,7 @@ package struct MessageCutter {
     case message(Range<Int>)
     case refused(RefusedBytes)
     case broken(RefusedBytes)
-    /// Bytes were passed over.
+    /// Bytes were skipped.
     case nothing
   }
 
@@ -183,7 +183,7 @@ package struct MessageCutter {
     searched = place
   }
 
-  /// The next message, or bytes that are none; nil: more bytes are needed.
+  /// The next message, or bytes that belong to none; nil: more bytes are needed.
   private mutating func next(_ isLast: Bool) -> Found? {
     if let skip = skipped { return pass(skip) }
     guard start < end else { return nil }
@@ -238,7 +238,7 @@ package struct MessageCutter {
     }
     guard let stop = found ?? (isLast ? end : nil) else {
       searched = end
-      // The last byte may be the carriage return of the end.
+      // One byte more is allowed: the last one may be the carriage return of the line's end.
       return end - start > limit + 1 ? tooLong(end, .until(byte)) : nil
     }
     var last = stop
@@ -262,7 +262,7 @@ package struct MessageCutter {
     return .message(first..<(first + length))
   }
 
-  /// A length in digits, a space, and that many bytes.
+  /// Parses a length in digits, a space, and that many bytes.
   private mutating func counted(_ isLast: Bool) -> Found? {
     var at = start
     var length = 0

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Decides when one more reading and decoding thread pays: blocks are used faster than they are made, and the threads
-/// spend their time making them, not waiting for input.
+/// Decides when one more thread for reading and decoding pays: when blocks are used faster than they are made, and the
+/// threads spend their time making them, not waiting for input.
 ///
 /// Asked by one thread at a time, the one that has just delivered blocks; `used` is called by the thread that uses
 /// them.
@@ -17,7 +17,7 @@ package final class ReadingDemand: @unchecked Sendable {
   private var making: Int64 = 0
   private var delivering: Int64 = 0
 
-  /// The least length of a span, in nanoseconds and in blocks.
+  /// The shortest span to measure, in nanoseconds and in blocks.
   static let span: Int64 = 20_000_000
   static let leastBlocks = 8
 
@@ -26,7 +26,7 @@ package final class ReadingDemand: @unchecked Sendable {
   /// Reports how many nanoseconds the use of a block took.
   package func used(in nanoseconds: Int64) { used.add(nanoseconds, ordering: .relaxed) }
 
-  /// Whether another thread should be added. A block took `making` nanoseconds to make; its delivery lasted from
+  /// Whether another thread should be added. The last block took `making` nanoseconds to make; its delivery lasted from
   /// `begun` until `now`.
   func isForMore(making: Int64, begun: Int64, now: Int64) -> Bool {
     guard !isMet else { return false }
@@ -41,14 +41,15 @@ package final class ReadingDemand: @unchecked Sendable {
     let elapsed = now &- began
     guard elapsed >= Self.span, blocks > Self.leastBlocks else { return false }
     let using = used.load(ordering: .relaxed) &- usedBefore
-    // The using thread is idle half of the time, delivery does not block, and the threads do little else.
+    // Worth it if the using thread is idle half of the time, delivery hardly blocks, and the threads do little but make
+    // blocks.
     let isWorthIt = using < elapsed / 2 && delivering < elapsed / 4 && self.making > elapsed * threads / 2
     blocks = 1
     begin(now)
     return isWorthIt
   }
 
-  /// Reports whether the requested thread could be made.
+  /// Notes whether the requested thread could be started.
   func took(_ wasAdded: Bool) {
     if wasAdded { threads += 1 } else { isMet = true }
   }
