@@ -5,9 +5,9 @@ struct DirectoryListings {
   struct Listing {
     private var byInode: [UInt64: [String]] = [:]
     private var byName: [String: UInt64] = [:]
-    /// In the order of their bytes.
+    /// Sorted by their bytes.
     private var names: [String] = []
-    /// Another listing was the same: no file was renamed meanwhile, so none is missing.
+    /// Whether a second listing was the same: then no file was renamed meanwhile, and none is missing.
     fileprivate var isSettled = false
 
     init(_ entries: [(name: String, inode: UInt64)]) {
@@ -44,10 +44,10 @@ struct DirectoryListings {
 
   init(_ list: @escaping Glob.Lister) { self.list = list }
 
-  /// Lists a directory anew at its next use.
+  /// Makes the next use of a directory list it again.
   mutating func forget(_ directory: String) { known[directory] = nil }
 
-  /// The directory, listed until nothing changes meanwhile.
+  /// The directory, listed until two listings are the same.
   mutating func settled(_ directory: String) throws(PosixError) -> Listing {
     var listing = try self[directory]
     for _ in 0..<100 where !listing.isSettled {
@@ -65,7 +65,7 @@ struct DirectoryListings {
       if let listing = known[directory] { return try listing.get() }
       let listing: Result<Listing, PosixError>
       do throws(PosixError) {
-        // Tests replace the listing of directories.
+        // Called although its result is not used: tests replace the listing of directories.
         _ = try list(directory)
         listing = .success(Listing(try directoryEntries(directory)))
       } catch {

@@ -36,7 +36,7 @@ package struct DirectoryEntry: Sendable, Equatable {
     modified = Int64(raw.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(raw.st_mtim.tv_nsec)
   }
 
-  /// The entry itself, also if it is a symbolic link.
+  /// The entry itself, even if it is a symbolic link.
   static func read(_ path: String) -> Result<DirectoryEntry, PosixError> {
     var raw = stat()
     guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, AT_SYMLINK_NOFOLLOW) }) == 0 else {
@@ -48,55 +48,56 @@ package struct DirectoryEntry: Sendable, Equatable {
 
 /// Watches a directory and those below it: reports created, changed and removed entries, on a thread of its own.
 ///
-/// It compares the entries with those that it has reported, so it does not depend on complete events of the kernel, which only select the
-/// directories to scan. After an overflow, or without further watches, it scans all of them. An entry that is created and removed between two
-/// scans is not reported. Symbolic links below the directory are entries and are not followed.
+/// It compares entries with those that it has reported, so it does not depend on the kernel to report every event:
+/// events only select the directories to scan. After an overflow, or if there are no watches left, it scans all of
+/// them. An entry that is created and removed between two scans is not reported. Symbolic links below the directory are
+/// entries and are not followed.
 package final class DirectoryWatcher: Sendable {
   package struct Options: Sendable {
     package var root: String
-    /// How many levels of directories below the root are watched.
+    /// The number of directory levels below the root that are watched.
     package var depth = 0
-    /// Patterns of reported entries, and of excluded ones; without a `/` they are matched with the name, otherwise with the path
-    /// below the root.
+    /// Patterns of entries to report, and to exclude. A pattern without a `/` is matched with the name, any other with
+    /// the path below the root.
     package var include = ["*"]
     package var exclude: [String] = []
     package var maxEntries = 10_000
     package var maxDirectories = 1000
-    /// The reported entries; nil: this is the first start.
+    /// The entries reported by an earlier watcher; nil: this is the first start.
     package var known: [String: DirectoryEntry]?
     /// At the first start: whether existing entries are reported as created.
     package var reportsExisting = false
     /// Ends after the first scan.
     package var once = false
     package var watch = WatchMethod.auto
-    /// The name of a path's file system, if events are missing there; replaced in tests.
+    /// The name of a path's file system if the kernel does not report all its changes; replaced in tests.
     var networkFileSystem: @Sendable (String) -> String? = { NetworkFileSystem.name(of: $0) }
     package init(root: String) { self.root = root }
   }
 
   package struct Change: Sendable, Equatable {
     package enum What: Sendable { case created, changed, removed, found }
-    /// `found`: it is there at the start, which is not an event.
+    /// `found`: the entry exists at the start, which is not an event.
     package var what: What
-    /// Below the root.
+    /// The path below the root.
     package var path: String
     /// The entry; of a removed one, its last state.
     package var entry: DirectoryEntry
-    /// Whether a pattern matches it; otherwise it is a directory that is only watched.
+    /// Whether a pattern matches the entry; otherwise it is a directory that is only watched.
     package var isReported: Bool
   }
 
   package enum Notice: Sendable, Equatable {
     case watching(directories: Int, entries: Int)
-    /// There are more than `maxEntries`, or `maxDirectories`.
+    /// There are more entries than `maxEntries`, or more directories than `maxDirectories`.
     case tooManyEntries, tooManyDirectories
     /// The kernel dropped events; all directories were scanned.
     case overflow
-    /// There are no more watches: directories are scanned once a second instead.
+    /// No watches are left: directories are scanned once a second instead.
     case polling(PosixError)
     /// The directory is on a file system on which other machines change files without events; it is scanned once a second.
     case remote(fileSystem: String)
-    /// A directory cannot be read. The root is tried again each second, another one when it changes.
+    /// A directory cannot be read. The root is tried again every second, any other directory when it changes.
     case unreadable(PosixError)
     case recovered(path: String)
     /// A name in this directory is not UTF-8, and is left out.
@@ -111,8 +112,9 @@ package final class DirectoryWatcher: Sendable {
     stopEvent = try WakeEvent()
   }
 
-  /// Starts the thread; called once. The callbacks are called on it, one at a time, and may block. `deliver` returns false to end
-  /// watching; it gets an empty list after the first scan. `end` is called last, after `once` or `stop`; with an error if the root cannot be listed once.
+  /// Starts the thread; called once. The callbacks are called on it, one at a time, and may block. `deliver` returns
+  /// false to end watching; it gets an empty list after the first scan. `end` is called last, after `stop` or, with
+  /// `once`, after the first scan; with an error if that scan cannot list the root.
   package func start(
     deliver: @escaping @Sendable ([Change]) -> Bool, notice: @escaping @Sendable (Notice) -> Void,
     end: @escaping @Sendable (PosixError?) -> Void
@@ -124,7 +126,7 @@ package final class DirectoryWatcher: Sendable {
   /// Ends watching soon.
   package func stop() { stopEvent.wake() }
 
-  /// Why the directory could not be watched now; nil: it could be.
+  /// Why the directory cannot be watched now; nil: it can be.
   package static func check(_ root: String) -> PosixError? {
     do throws(PosixError) {
       _ = try directoryEntries(root)
@@ -147,16 +149,16 @@ private final class DirectoryWork: @unchecked Sendable {
   /// Watched directories by watch number and by path; the root's path is empty.
   private var directories: [Int32: String] = [:]
   private var watches: [String: Int32] = [:]
-  /// The reported entries, and the directories on the way, by path.
+  /// The reported entries, and the directories that lead to them, by path.
   private var table: [String: DirectoryEntry]
-  /// The names in `table` by the directory that has them.
+  /// The names in `table`, by directory.
   private var names: [String: Set<String>] = [:]
   private var root: DirectoryEntry?
   /// Whether this is the first scan, so that new entries are not events.
   private var isFirstLook: Bool
   private var isPolling = false
   private var hasReportedPolling = false
-  /// When watches are asked for again that the system has refused, on the monotonic clock.
+  /// When to ask again for watches that the system has refused, on the monotonic clock.
   private var rewatchAt: Int64?
   private static let rewatchPause: Int64 = 60_000_000_000
   /// Whether entries were left out because of the limit.
@@ -168,8 +170,8 @@ private final class DirectoryWork: @unchecked Sendable {
   private var hasReportedDirectories = false
 
   private static let batchLimit = 256
-  /// The pauses between scans of the root, because a rename of a directory above it is not an event, and between scans of all directories without
-  /// events. In milliseconds.
+  /// In milliseconds: the pause between scans of the root, because renaming a directory above it causes no event, and
+  /// the pause between scans of all directories while there are no events.
   private static let (pause, pollPause): (Int32, Int32) = (60_000, 1000)
 
   init(
@@ -196,7 +198,7 @@ private final class DirectoryWork: @unchecked Sendable {
     isFirstLook = false
     flush()
     if options.once { return failure }
-    // The first scan is over.
+    // The empty list says that the first scan is over.
     if !isOver { isRefused = !deliver([]) }
     if failure == nil, !isOver {
       notify(.watching(directories: max(watches.count, 1), entries: table.count))
@@ -229,7 +231,7 @@ private final class DirectoryWork: @unchecked Sendable {
     do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
   }
 
-  /// Asks for the watches again that the system has refused.
+  /// Asks again for watches that the system has refused.
   private func watchAgain() {
     guard let due = rewatchAt, monotonicNow() >= due else { return }
     rewatchAt = nil
@@ -263,7 +265,7 @@ private final class DirectoryWork: @unchecked Sendable {
         if watches[directory] == event.watch { watches[directory] = nil }
       }
       if event.name.isEmpty {
-        // The directory itself: its parent reports the others.
+        // An event of the root itself; for any other directory, its parent reports the change.
         if directory.isEmpty { checksEverything = true }
       } else if case let path = Self.join(directory, event.name), seen.insert(path).inserted {
         paths.append(path)
@@ -309,12 +311,13 @@ private final class DirectoryWork: @unchecked Sendable {
     }
     root = nil
     if !options.once, reported.insert("").inserted { notify(.unreadable(failure)) }
-    // A directory that cannot be read for a while may have its entries still.
+    // The entries count as removed only if the directory is gone: one that cannot be read for a while may still have
+    // them.
     if failure.code == ENOENT || failure.code == ENOTDIR { removeAll(in: "") }
     return failure
   }
 
-  /// Watches a directory, then scans its entries. Returns why that is impossible.
+  /// Watches a directory, then scans its entries. Returns the error, if any.
   private func enter(_ directory: String) -> PosixError? {
     let full = directory.isEmpty ? options.root : Self.join(options.root, directory)
     if let inotify, watches[directory] == nil {
@@ -350,7 +353,8 @@ private final class DirectoryWork: @unchecked Sendable {
 
   /// Compares the entry at a path with the reported one.
   ///
-  /// - Parameter isListed: Its directory has just been listed: a directory is scanned, too.
+  /// - Parameter isListed: Whether the path's parent has just been listed: if the path is a directory, it is then
+  ///   scanned, too.
   private func look(at path: String, isListed: Bool = false) {
     let old = table[path]
     let new: DirectoryEntry
@@ -400,7 +404,7 @@ private final class DirectoryWork: @unchecked Sendable {
   private func enterBelow(_ path: String) {
     guard canEnter(path, Self.parts(path).name) else { return }
     if let error = enter(path) {
-      // It may have gone again.
+      // The directory may have been removed again.
       guard error.code != ENOENT, error.code != ENOTDIR else { return }
       if reported.insert(path).inserted { notify(.unreadable(error)) }
     } else if reported.remove(path) != nil {

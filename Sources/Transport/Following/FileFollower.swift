@@ -7,25 +7,25 @@ package struct FileBlock: Sendable {
   package var lines: LineBlock
   /// The position from which reading would continue after this block.
   package var position: FilePosition
-  /// The file has been read to its end: the follower's thread is idle.
+  /// Whether the file has been read to its end, so that the follower's thread is idle.
   package var isNewest = false
   /// The last bytes of the file before the block.
   var before: FileTail?
-  /// The last line has no newline, and is whole: it is an event.
+  /// Whether the last line is complete although it has no newline: it is an event.
   package var endsLine = false
   package var path: String { position.path }
 }
 
 extension FileBlock {
-  /// No more lines at a position.
+  /// A block without lines at a position.
   package init(endAt position: FilePosition) {
     lines = LineBlock(slab: Slab(capacity: 0), offset: position.offset, endOffset: position.offset, longLine: nil)
     self.position = position
   }
 
-  /// A position within the block or before it.
+  /// A position in the block or before it.
   ///
-  /// - Parameter earlier: Where a known position before ended.
+  /// - Parameter earlier: The bytes before an earlier known position.
   package func position(at offset: Int64, behind earlier: FileTail?) -> FilePosition {
     var position = position
     position.offset = offset
@@ -57,10 +57,10 @@ extension FileBlock {
 ///   position, was restored: it is read on there. So is a file that was written anew.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
-/// - Where symbolic links lead to a file, the directories that decide it are watched, too: a file that was renamed in the directory
-///   of a link's target is read to its end, and the link's new target is read.
-/// - Where the kernel reports nothing, because it has no watches left or other machines change the file system, files are polled
-///   once a second.
+/// - If symbolic links lead to a file, the directories of the links and their targets are watched, too: a file that is
+///   renamed in the directory of a link's target is read to its end, and the link's new target is read.
+/// - Files of which the kernel reports nothing, because it has no watches left or because other machines change the
+///   file system, are polled once a second.
 /// - While a directory cannot be listed, its files keep their names: only a successful listing shows that a file has
 ///   lost its name.
 /// - Lines are delivered as they come. Above about 5,000 lines a second the files are polled every `pace`, so that
@@ -73,38 +73,39 @@ package final class FileFollower: Sendable {
     /// Where to start in files that exist at the start and are not in `resume`. After an incomplete last line, reading
     /// starts with the next line.
     package var start = Start.end
-    /// The positions where earlier reading ended.
+    /// The positions at which earlier reading ended.
     package var resume: [FilePosition] = []
-    /// When these were noted, in nanoseconds since 1970. A file that was truncated since is read to its end from a copy
-    /// that is younger; 0: copies are not looked for.
+    /// When these positions were noted, in nanoseconds since 1970. If a file was truncated since then, its rest is read
+    /// from a copy that is younger; 0: copies are not looked for.
     package var savedAt: Int64 = 0
     /// The longest line in bytes, without its newline.
     package var maxLine = 1 << 20
     package var whenTooLong = LongLine.Policy.cut
-    /// Blocks end where reads do, not with lines.
+    /// Whether blocks end where reads do, not at the end of a line.
     package var endsAnywhere = false
     /// The largest read in bytes.
     package var blockBytes = 256 << 10
-    /// The limit of the blocks of all readers of this process together, one block each, as in ``BlockReader/Options/allBlocks``.
+    /// The limit on the sum of the block sizes of all readers of this process, as in ``BlockReader/Options/allBlocks``.
     package var allBlocks = 4 << 20
-    /// How long a line may wait for others during fast growth, which is sixteen reads with data within four times this.
+    /// How long a line may wait for others while a file grows fast, which means sixteen reads with data within four
+    /// times this time.
     package var pace = TimeSpan(nanoseconds: 750_000)
     /// How long a file without a matching name is kept open after it last grew.
     package var rotateWait: TimeSpan = .seconds(5)
-    /// How long a compressed file that ends in the middle is waited for after it last grew.
+    /// How long an incomplete compressed file is waited for after it last grew.
     var unfinishedWait: TimeSpan = .seconds(60)
-    /// Which links are followed that a wildcard has found, or that lie below such a match.
+    /// Which links are followed among those that a wildcard matches, or below such a match.
     package var links = LinkPolicy.trusted
     package var watch = WatchMethod.auto
-    /// When the last line is delivered although it has no newline.
+    /// When a last line without a newline is delivered.
     package var lastLine = LastLine.whenClosed
     /// Lists directories; replaced in tests.
     var list: Glob.Lister = Glob.system
-    /// The name of a path's file system, if events are missing there; replaced in tests.
+    /// The name of a path's file system if the kernel does not report all its changes; replaced in tests.
     var networkFileSystem: @Sendable (String) -> String? = { NetworkFileSystem.name(of: $0) }
-    /// The pause between two polls where there are no events.
+    /// The pause between two polls while there are no events.
     var pollInterval: TimeSpan = .seconds(1)
-    /// How often watches are asked for again that the system has refused.
+    /// The pause before asking again for watches that the system has refused.
     var rewatchInterval: TimeSpan = .seconds(60)
     /// How long a file that is shorter than before, and the same as far as it goes, is waited for after it last grew.
     var rewriteWait: TimeSpan = .milliseconds(500)
@@ -116,7 +117,8 @@ package final class FileFollower: Sendable {
   }
 
   package enum LastLine: Sendable, Equatable {
-    /// When no program has the file open for writing any more, or that cannot be known and it has not grown for ten minutes.
+    /// When no program has the file open for writing any more; if that cannot be known, when the file has not grown for
+    /// ten minutes.
     case whenClosed
     /// When the file has not grown for this long.
     case after(TimeSpan)
@@ -129,14 +131,14 @@ package final class FileFollower: Sendable {
     case truncated(path: String, offset: Int64)
     /// A file without a matching name has been read to its end; another file may have its path by now.
     case finished(path: String, at: FilePosition)
-    /// The file at the path cannot be followed; that is tried again when it changes.
+    /// The file at the path cannot be followed; following is tried again when the file changes.
     case failed(PosixError)
     /// A directory or file cannot be read at the moment. Known files stay, and reading is tried again: soon at first,
     /// later once a minute. Reported once, until `recovered`.
     case retrying(PosixError)
     /// The path can be read again.
     case recovered(path: String)
-    /// The file of a position in `resume` cannot be read on.
+    /// Reading cannot continue in the file of a position in `resume`.
     case gone(FilePosition, Absence)
     /// The file of a position in `resume`, or of one that was followed, is another one now, with the same content up to the position: it is
     /// read on there. The same file: it was written anew, with that content.
@@ -144,15 +146,16 @@ package final class FileFollower: Sendable {
     /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
     /// read to its end first, from the second position on.
     case copied(FilePosition, FilePosition)
-    /// The file of a position in `resume` was compressed: it is read on there, from the second position on.
+    /// The file of a position in `resume` was compressed: reading continues in the compressed file, from the second
+    /// position on.
     case compressed(FilePosition, FilePosition)
-    /// A compressed file ends in the middle; it is read on if it grows within this time.
+    /// A compressed file is incomplete; reading continues if it grows within this time.
     case waiting(path: String, TimeSpan)
     /// The content of a compressed file cannot be read from this position on.
     case damaged(FilePosition, Damage)
     /// The kernel dropped events; all files have been checked.
     case overflow
-    /// There are no more watches: files are polled once a second instead.
+    /// No watches are left: files are polled once a second instead.
     case polling(PosixError)
     /// All files are watched again.
     case watching
@@ -162,23 +165,23 @@ package final class FileFollower: Sendable {
     case unended(path: String, bytes: Int, isWritten: Bool?)
   }
 
-  /// Why the file of a position cannot be read on.
+  /// Why reading cannot continue in the file of a position.
   package enum Absence: Sendable, Equatable {
-    /// Neither its path nor another name beside it leads to it.
+    /// The file is neither at its path nor under another name in the same directory.
     case removed
-    /// Another file has its path, and it has no other name beside that.
+    /// Another file has its path, and the file has no other name in the same directory.
     case replaced
-    /// It is shorter than the part that was read.
+    /// The file is shorter than the part that was read.
     case truncated(size: Int64)
-    /// It has other bytes before the position.
+    /// The bytes before the position have changed.
     case rewritten
   }
 
   /// Why a compressed file cannot be read to its end.
   package enum Damage: Sendable, Equatable {
-    /// The content is not of the format, or needs too much memory.
+    /// The content is not in the format, or needs too much memory.
     case damaged
-    /// The file ends in the middle, and does not grow.
+    /// The file is incomplete, and does not grow.
     case unfinished
     /// The content ends before the position.
     case tooShort
@@ -196,7 +199,7 @@ package final class FileFollower: Sendable {
   /// Opens the existing files and starts the thread; called once. The callbacks are called on that thread only, one at
   /// a time, and may block. `end` is called once, after `stop`, with the position of each file.
   ///
-  /// - Parameter early: Receives the notices of the start in place of `notice`, before the call returns.
+  /// - Parameter early: Receives the notices of the start, instead of `notice`, before the call returns.
   /// - Returns: The positions where reading starts in the existing files.
   @discardableResult
   package func start(

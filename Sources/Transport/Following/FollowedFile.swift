@@ -18,14 +18,14 @@ final class FollowedFile {
   /// In nanoseconds since 1970; 0 if the file system does not report it.
   let born: Int64
   var path: String
-  /// Where a link led when the file was found; nil: its path has no links.
+  /// The path without links when the file was found; nil: its path has no links.
   var target: String?
   var watch: Int32 = -1
-  /// Whether a program has it open for writing, as far as events have said.
+  /// Whether a program has the file open for writing, as far as events show.
   var writers = Writers.unknown
-  /// When the system is asked again whether a program has it open, on the monotonic clock.
+  /// When to ask the system again whether a program has the file open, on the monotonic clock.
   var askAgainAt = Int64.min
-  /// The wait for the end of this line was reported.
+  /// The offset of the last incomplete line whose wait was reported.
   var reportedLine: Int64 = -1
   /// The position in the reading order; `max` until it has one.
   var order = Int.max
@@ -33,7 +33,7 @@ final class FollowedFile {
   var isNamed = true
   /// Whether there may be data to read.
   var isDirty = true
-  /// The last read failed and is tried again.
+  /// Whether the last read failed and is to be tried again.
   var isUnreadable = false
   /// When the file last grew or lost its name, on the monotonic clock.
   var lastChange = monotonicNow()
@@ -45,7 +45,8 @@ final class FollowedFile {
   private var isCaughtUp = false
   /// The decompressed content; nil: the file is read as it is.
   private let content: CompressedContent?
-  /// The first bytes, which distinguish a rewritten file from a grown one; of the content if that is decompressed.
+  /// The first bytes of the file, or of its decompressed content; they distinguish a rewritten file from one that has
+  /// grown.
   private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
   private var fingerprint = FollowedFile.hash([])
 
@@ -53,7 +54,7 @@ final class FollowedFile {
 
   static let headBytes = 256
 
-  /// The last bytes that were delivered; of a compressed file, its last ones.
+  /// The last bytes that were delivered; for a compressed file, the last bytes of the file.
   private(set) var tail: FileTail?
 
   init(_ file: FileDescriptor, _ status: FileDescriptor.Status, _ options: FileFollower.Options) {
@@ -68,7 +69,7 @@ final class FollowedFile {
     _ = checkHead()
   }
 
-  /// A file that rotation has compressed: its content is decompressed, and offsets count the bytes of that.
+  /// A file that rotation has compressed: its content is decompressed, and offsets count bytes of the content.
   ///
   /// - Parameter head: The first bytes of the content.
   init(
@@ -96,13 +97,13 @@ final class FollowedFile {
   /// Whether the content is decompressed.
   var isCompressed: Bool { content != nil }
 
-  /// Whether it is a compressed file that is read as it is, which is refused.
+  /// Whether the file is compressed but not decompressed here: such a file is refused.
   var isRefused: Bool { content == nil && head.withUnsafeBytes { Compression(startOf: $0) } != nil }
 
-  /// The end of a compressed content came before its starting offset.
+  /// Whether compressed content has ended before the offset at which reading was to start.
   var isTooShort: Bool { content.map { $0.offset < lines.readOffset } ?? false }
 
-  /// When it was last written to, in nanoseconds since 1970. Programs that compress a file keep this time.
+  /// When the file was last written to, in nanoseconds since 1970. Programs that compress a file preserve this time.
   var modified: Int64 { (try? file.status().modified) ?? 0 }
 
   /// Starts at this offset.
@@ -170,7 +171,7 @@ final class FollowedFile {
     return position(at: lines.offset)
   }
 
-  /// The position behind a block of it that is delivered.
+  /// The position after a block of the file that is being delivered.
   func position(behind block: LineBlock) -> FilePosition {
     if !isCompressed {
       let count = block.slab.count
@@ -199,7 +200,7 @@ final class FollowedFile {
     key.inode == position.inode && (born == 0 || position.born == 0 || born == position.born) && startsAs(position)
   }
 
-  /// Whether the file starts with the same bytes as that of the position.
+  /// Whether the file starts with the first bytes of the position.
   func startsAs(_ position: FilePosition) -> Bool {
     FileDescriptor.starts(head, as: position)
   }
@@ -218,8 +219,8 @@ final class FollowedFile {
     case truncated(Int64)
   }
 
-  /// Reads once, after checking that the file is the same. `deliver` also receives whether that was all data for now.
-  /// `small`: a buffer for data added after the file was read to its end.
+  /// Reads once, after checking that the file has not been replaced. `deliver` also receives whether that was all the
+  /// data for now. `small`: a buffer for data added after the file was read to its end.
   func read(
     _ blockBytes: Int, small: UnsafeMutableRawBufferPointer, deliver: (LineBlock, _ isNewest: Bool) -> Void
   ) throws(PosixError) -> Progress {
@@ -231,7 +232,7 @@ final class FollowedFile {
     guard checkHead() else { return try changed(deliver) }
     let reached = lines.readOffset
     if isCaughtUp {
-      // The size is not queried: a short read means the end.
+      // Saves asking for the size: a short read means the end.
       let count = try file.read(into: small, at: reached)
       if count > 0, count < small.count {
         if reached == 0 { try refuseCompressed(UnsafeRawBufferPointer(rebasing: small[..<count]), file.name) }
@@ -250,7 +251,7 @@ final class FollowedFile {
       lines.release()
       return .end
     }
-    // The amount of data is known, so a small addition needs little memory.
+    // Sized for the data that is there, so that a small addition needs little memory.
     let wanted = Int(min(size - reached, Int64(blockBytes)))
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(wanted).prefix(blockBytes))
     let count = try file.read(into: room, at: reached)
@@ -301,16 +302,16 @@ final class FollowedFile {
     return .truncated(reached)
   }
 
-  /// Whether it ends within a line, as far as it was read.
+  /// Whether the part read so far ends within a line.
   var isWithinLine: Bool { content == nil && lines.isWithinLine }
 
-  /// Delivers its last line without a newline; the file is followed on.
+  /// Delivers the last line, which has no newline; the file is still followed.
   func endLine(deliver: (LineBlock) -> Void) { lines.endLine(deliver: deliver) }
 
-  /// The last line, even without newline.
+  /// Delivers the last line at the end of the file, even without a newline.
   func finish(deliver: (LineBlock) -> Void) { lines.finish(deliver: deliver) }
 
-  /// Whether the file still starts with the same bytes; remembers more of them while there are few.
+  /// Whether the file still starts with the same bytes; remembers more of them while few are known.
   private func checkHead() -> Bool {
     withUnsafeTemporaryAllocation(byteCount: Self.headBytes, alignment: 1) { now in
       let count = uninterrupted { pread(file.number, now.baseAddress, now.count, 0) }

@@ -14,15 +14,17 @@ extension FollowerWork {
 
   struct Unfinished: Error { var path: String }
 
-  /// The compressed file with the content of that of the position, which is gone or was truncated: the oldest one, last
-  /// written to after that was made, that starts with the same bytes. Failure: one that may be it is unfinished.
+  /// Finds the compressed form of a position's file that is gone or was truncated: the oldest compressed file that was
+  /// last written to after that file was created and starts with the same bytes. Fails if a file that may be the one is
+  /// incomplete.
   func findCompressed(
     _ position: FilePosition, _ listings: inout DirectoryListings
   ) -> Result<FollowedFile?, Unfinished> {
-    // The clock of births lags by some milliseconds.
+    // Birth times lag behind the clock by some milliseconds.
     let savedAt = options.savedAt > 0 ? options.savedAt &- 1_000_000_000 : .max
     var earliest = position.born
-    // A file without bytes is none of those that were written to before; a truncated one was copied, which is later, too.
+    // An empty file, and one that was truncated after a copy was made, can only be among files written to after the
+    // position was noted.
     if position.fingerprintBytes == 0 || isPresent(position) { earliest = max(earliest, savedAt) }
     let path = base(of: position, isShortest: true)
     for _ in 0..<Self.rotationLimit {
@@ -30,7 +32,7 @@ extension FollowerWork {
         candidate.status.modified >= earliest && byKey[Key(candidate.status)]?.isRefused != false
       }.sorted { $0.isOlder(than: $1) }
       let matches = candidates.filter { $0.starts(as: position) }
-      // Without births the youngest one is the likeliest.
+      // If birth times are unknown, the youngest file is the likeliest.
       guard let match = position.born == 0 ? matches.last : matches.first else {
         let now = Int64(time(nil)) &* 1_000_000_000
         for candidate in candidates where candidate.head.count < position.fingerprintBytes {
@@ -52,7 +54,7 @@ extension FollowerWork {
     return .success(nil)
   }
 
-  /// Nil: another file has its path by now.
+  /// Opens a candidate; nil: its path leads to another file by now.
   func open(_ candidate: CompressedFile) -> FollowedFile? {
     guard let file = try? openFile(candidate.path), let status = try? file.status(),
       status.inode == candidate.status.inode
@@ -60,8 +62,8 @@ extension FollowerWork {
     return try? decompressed(file)
   }
 
-  /// The compressed files beside that of the path with the same name plus a suffix. Not those that are being made: the
-  /// file of which they are is there as well.
+  /// The compressed files in the directory of the path that have its name plus a suffix, without those whose
+  /// uncompressed file also exists: they are still being written.
   func compressedSiblings(of path: String, _ listings: inout DirectoryListings) -> [CompressedFile] {
     let (directory, base) = splitPath(path)
     var files: [CompressedFile] = []
@@ -74,7 +76,8 @@ extension FollowerWork {
         let path = Glob.join(directory, name)
         if let known = listings.compressed[path], known.status.inode == listing.inode(of: name) { return known }
         guard let file = try? openFile(path), let status = try? file.status() else {
-          // One that cannot be read stays so; one that is gone has another name now.
+          // A file that cannot be read stays unreadable; a file that is gone has another name now, so the directory is
+          // listed again.
           if case .failure(let error) = FileDescriptor.Status.read(path), Self.isAbsence(error) { isMoving = true }
           return nil
         }
@@ -94,14 +97,14 @@ extension FollowerWork {
     return files
   }
 
-  /// Whether the compressed file is named as rotation does it: the suffix is a number or a time.
+  /// Whether the compressed file has a name that rotation gives: the suffix is a number or a time.
   static func isRotation(_ compressed: String, of path: String) -> Bool {
     guard let (original, _) = CompressedContent.original(compressed) else { return false }
     let marks = Set("0123456789.-_:+TZ".utf8)
     return original.utf8.dropFirst(path.utf8.count).allSatisfy(marks.contains)
   }
 
-  /// The compressed file at the path, unless it is that of a file that has been opened.
+  /// The compressed file at the path, unless its content has been followed under another name.
   func missedFile(_ path: String) -> FollowedFile? {
     guard let file = try? openFile(path),
       let followed = try? decompressed(file), isNew(followed), !isKnown(followed)
@@ -114,8 +117,8 @@ extension FollowerWork {
     file.isRefused && finished[file.key].map { $0.isCompressed && $0.born == file.born } ?? false
   }
 
-  /// Whether the compressed file has the content of one that was removed and has been followed or still is: programs
-  /// that compress a file remove it at the end.
+  /// Whether the compressed file has the content of a removed file that is or was followed: programs that compress a
+  /// file remove it at the end.
   func isKnown(_ compressed: FollowedFile) -> Bool {
     let position = compressed.position
     guard position.fingerprintBytes > 0 else { return true }

@@ -6,7 +6,7 @@ import PipelineCore
 extension FollowerWork {
   func readFiles() {
     let time = monotonicNow()
-    // As long as a block waits for its turn, too.
+    // Counts as reading while blocks wait to be delivered, too.
     let reader = ActiveReader()
     defer { withExtendedLifetime(reader) {} }
     var found = false
@@ -30,7 +30,7 @@ extension FollowerWork {
           switch progress {
           case .end:
             switch file.compressed {
-            case .whole, .damaged: close(file)  // Before its successor is read.
+            case .whole, .damaged: close(file)  // Must come before its successor is read.
             case .unfinished:
               if awaited.insert(file.path).inserted {
                 notice(.waiting(path: file.path, options.unfinishedWait))
@@ -63,7 +63,7 @@ extension FollowerWork {
     }
   }
 
-  /// The largest read now.
+  /// The present limit on a read.
   private var blockBytes: Int {
     min(options.blockBytes, max(ActiveReader.leastBlock, ActiveReader.share(of: options.allBlocks)))
   }
@@ -107,7 +107,7 @@ extension FollowerWork {
 
   // MARK: Last lines
 
-  /// When to check whether the line within which the file ends is its last one, on the monotonic clock.
+  /// When to check whether the incomplete line at the end of the file is its last one, on the monotonic clock.
   func nextEndOfLine(_ file: FollowedFile) -> Int64? {
     guard file.isNamed else { return nil }
     let reported = file.reportedLine == file.lines.offset
@@ -118,7 +118,7 @@ extension FollowerWork {
       let (time, isNever) = file.lastChange.addingReportingOverflow(wait.nanoseconds)
       end = isNever ? nil : time
     case .whenClosed:
-      // Without events the system is asked again whether a program has it open.
+      // If there are no events, the system must be asked again whether a program has the file open.
       switch file.writers {
       case .closed: end = file.lastChange &+ options.closedWait.nanoseconds
       case .unknown: end = max(file.lastChange &+ options.closedWait.nanoseconds, file.askAgainAt)
@@ -128,7 +128,7 @@ extension FollowerWork {
     return [notice, end].compactMap { $0 }.min()
   }
 
-  /// Delivers the last lines of files that have no newline there and get none.
+  /// Delivers last lines without a newline that will not get one.
   func endLines() {
     for file in files where file.isWithinLine && file.isNamed && !file.isDirty {
       let now = monotonicNow()
@@ -155,7 +155,7 @@ extension FollowerWork {
     guard now &- file.lastChange >= options.closedWait.nanoseconds else { return false }
     switch rx_has_writer(file.file.number) {
     case 0:
-      // What the last writer wrote is there by now.
+      // Without a writer the size is final: anything that was written before is included.
       if (try? file.file.status().size) == file.lines.readOffset { return true }
       file.isDirty = true
       return false
@@ -164,7 +164,7 @@ extension FollowerWork {
       if file.writers == .closed { return true }
       file.writers = file.watch >= 0 ? file.writers : .unknown
     }
-    // Without that knowledge only time decides.
+    // If the writers are unknown, only time decides.
     file.askAgainAt = now &+ max(options.closedWait.nanoseconds, 1_000_000_000)
     guard file.writers == .unknown else { return false }
     let rest = file.modified &+ options.unknownWait.nanoseconds &- wallNow()
@@ -182,7 +182,7 @@ extension FollowerWork {
   /// Ends a file, after its last line.
   func close(_ file: FollowedFile) {
     if let damage = damage(of: file) {
-      // The start of a line is not a line.
+      // The incomplete line of a damaged file is not an event.
       notice(.damaged(file.position, damage))
     } else {
       file.finish { deliver($0, of: file) }
@@ -202,7 +202,7 @@ extension FollowerWork {
     }
   }
 
-  /// Does not follow the file any more.
+  /// Stops following the file.
   func forget(_ file: FollowedFile) {
     if file.watch >= 0 {
       fileWatches[file.watch] = nil

@@ -7,13 +7,13 @@ extension FollowerWork {
   func resume(_ positions: [FilePosition]) {
     unresolved = []
     var listings = DirectoryListings(options.list)
-    // All of them are known before successors are searched, which are files without a position.
+    // Filled for all positions before successors are searched: these are files without a position.
     var resumed: [(file: FollowedFile, path: String)] = []
     var restored: Set<Key> = []
     for position in positions {
       switch find(position, &listings) {
       case .failure(let error):
-        // Its file may exist: it is neither lost nor new.
+        // The file may exist, so it counts neither as lost nor as new.
         unresolved.append(position)
         failed(error)
       case .success(let file):
@@ -54,31 +54,32 @@ extension FollowerWork {
         }
         guard let file else { continue }
         add(file)
-        // One to which its link still leads has no successor.
+        // A file to which the link still leads has no successor.
         let base = base(of: position)
         let isThere = file.path == position.path && base != pathBeforeRotation(position.path)
         resumed.append((file, isThere ? file.path : base))
       }
     }
     let isFirst = files.count == resumed.count
-    // The time at which a file was restored says nothing of those beside it.
+    // The birth time of a restored file says nothing about the age of its neighbours.
     let successors = addSuccessors(of: resumed.filter { !restored.contains($0.file.key) }, &listings)
     guard isFirst else { return }
-    // The order of the positions is the reading order, unless a file was compressed: that is younger than its content. A file without
-    // a position may be older than one with: it had lost its name, and was not found yet, when the positions were noted.
+    // The positions are in reading order, unless a file was compressed: its birth time is then younger than its
+    // content. A file without a position may be older than one that has a position: it may have lost its name before
+    // the positions were noted, and was not found then.
     let files = resumed.map(\.file)
     let known = files.contains(where: \.isCompressed) ? ReadingOrder.oldestFirst(files) : files
     setOrder(ReadingOrder.merge(successors, into: known) { ReadingOrder.isOlder($0, than: $1) })
   }
 
-  /// The file of the position: under its name, or under another one in the same directory; nil: it is gone.
+  /// Finds the file of the position under its name or another name in the same directory; nil: it is gone.
   func find(
     _ position: FilePosition, _ listings: inout DirectoryListings
   ) -> Result<FollowedFile?, PosixError> {
     var failure: PosixError?
     var trails = FileTrails()
     var paths = [position.path]
-    // Where a link led when the position was noted, and where it leads now.
+    // The target of the link when the position was noted, and its target now.
     for path in [position.target, trails.trail(of: position.path)?.target].compactMap({ $0 })
     where !paths.contains(path) {
       paths.append(path)
@@ -107,7 +108,7 @@ extension FollowerWork {
         if file?.key.inode != position.inode { isMoving = true }
       }
       if !isMoving { return nil }
-      // It got another name after the directory was listed.
+      // The file was renamed after the directory was listed.
       listings.forget(directory)
     }
     return nil
@@ -116,8 +117,9 @@ extension FollowerWork {
   /// How often a directory is listed again because its files are renamed meanwhile.
   static let rotationLimit = 100
 
-  /// The copy of a file that was truncated since the position was noted: younger than that, with the same name plus a
-  /// suffix, starting with the same bytes, and at least as long as the file had been.
+  /// Finds the copy of a file that was truncated after the position was noted: a file that is younger than the
+  /// position, has the same name plus a suffix, starts with the same bytes, and is at least as long as the part that
+  /// was read.
   func findCopy(of position: FilePosition, _ listings: inout DirectoryListings) -> FollowedFile? {
     guard options.savedAt > 0, position.fingerprintBytes > 0, position.offset > 0 else { return nil }
     // The clock of births lags by some milliseconds.
@@ -128,8 +130,8 @@ extension FollowerWork {
     }
   }
 
-  /// The file that has the path of the position, if it is another one with the same content up to the position: restored from a
-  /// backup, moved to another file system, or written anew by an editor.
+  /// The file at the path of the position if it is a different file with the same content up to the position: restored
+  /// from a backup, moved to another file system, or rewritten by an editor.
   func findRestored(_ position: FilePosition, among positions: [FilePosition]) -> FollowedFile? {
     guard let tail = position.tail else { return nil }
     for path in [position.path, position.target].compactMap({ $0 }) {
@@ -145,7 +147,7 @@ extension FollowerWork {
     return nil
   }
 
-  /// Whether a file begins with all that a copy of the file of a position has.
+  /// Whether `file` begins with the whole content of `copy`.
   private func continues(_ file: FollowedFile, _ copy: FollowedFile) -> Bool {
     guard !copy.isCompressed, !file.isCompressed, let size = try? copy.file.status().size,
       let tail = copy.file.tail(before: size)
@@ -155,7 +157,7 @@ extension FollowerWork {
     return file.file.endsAs(end)
   }
 
-  /// - Parameter file: The file of the position, which has not the content of that any more; nil: it was not found.
+  /// - Parameter file: The file of the position, whose content no longer fits the position; nil: it was not found.
   private func absence(of position: FilePosition, _ file: FollowedFile?) -> FileFollower.Absence {
     let status: FileDescriptor.Status
     if let file, let found = try? file.file.status() {
@@ -168,7 +170,7 @@ extension FollowerWork {
     return status.size < position.offset ? .truncated(size: status.size) : .rewritten
   }
 
-  /// `file`, as it is or decompressed, if the position belongs to it.
+  /// `file`, unchanged or decompressed, if the position belongs to it.
   func file(_ file: FollowedFile, of position: FilePosition) throws(PosixError) -> FollowedFile? {
     if file.isSame(as: position) { return file }
     guard file.key.inode == position.inode, let file = try decompressed(file.file), file.isSame(as: position)
@@ -176,7 +178,7 @@ extension FollowerWork {
     return file
   }
 
-  /// Whether the file of the position still has its name, whatever it holds now.
+  /// Whether the file of the position still has its name, whatever its content is now.
   func isPresent(_ position: FilePosition) -> Bool {
     guard let file = try? openFile(position.path), let status = try? file.status() else {
       return false
@@ -194,9 +196,9 @@ extension FollowerWork {
     }
   }
 
-  /// Adds files that took the name of one of `files` and were renamed in turn while the follower was not running: younger,
-  /// with the same name plus a suffix; of compressed ones, that of a rotation. `path`: the name that the file had when
-  /// its position was noted.
+  /// Adds files that took the name of one of `files` and were renamed in turn while the follower was not running:
+  /// younger files with the same name plus a suffix; for compressed files, a suffix that rotation gives. `path`: the
+  /// name that the file had when its position was noted.
   func addSuccessors(
     of files: [(file: FollowedFile, path: String)], _ listings: inout DirectoryListings
   ) -> [FollowedFile] {
@@ -219,7 +221,7 @@ extension FollowerWork {
         add(found)
         added.append(found)
       }
-      // These are known now, in case they are being compressed.
+      // The plain files were added first, so a file that is being compressed meanwhile is already known.
       for _ in 0..<Self.rotationLimit {
         var isMoving = false
         for candidate in compressedSiblings(of: path, &listings) where Self.isRotation(candidate.path, of: path) {
@@ -234,7 +236,7 @@ extension FollowerWork {
           }
         }
         if !isMoving { break }
-        // Their names have changed after the directory was listed.
+        // Files were renamed after the directory was listed.
         listings.forget(splitPath(path).directory)
       }
     }
@@ -246,7 +248,8 @@ extension FollowerWork {
     FileFollower.pathBeforeRotation(path, isShortest: isShortest, isFollowed: isFollowedName)
   }
 
-  /// The path beside which rotation puts the file of a position: that of the file itself, where links lead to it.
+  /// The path to which rotation adds a suffix for the file of a position: if links lead to the file, the path of their
+  /// target.
   func base(of position: FilePosition, isShortest: Bool = false) -> String {
     if let target = position.target { return target }
     var trails = FileTrails()
@@ -254,18 +257,18 @@ extension FollowerWork {
     return pathBeforeRotation(position.path, isShortest: isShortest)
   }
 
-  /// The target of links from which a file with this path was rotated; nil: no link leads there.
+  /// The link target whose name a file with this path had before rotation; nil: no link leads there.
   func base(of path: String) -> String? {
     let base = pathBeforeRotation(path)
     return targets.contains(base) ? base : nil
   }
 
-  /// Opens a file under one of the followed paths, or beside one.
+  /// Opens a file at one of the followed paths, or in the directory of one.
   func openFile(_ path: String) throws(PosixError) -> FileDescriptor {
     try FileDescriptor.openForReading(path, foundBy: options.paths, options.links)
   }
 
-  /// The files beside that of the path with the same name plus a suffix, not compressed.
+  /// The files in the directory of the path that have its name plus a suffix and are not compressed.
   func siblings(of path: String, _ listings: inout DirectoryListings) -> [FollowedFile] {
     let (directory, base) = splitPath(path)
     let endings = [".gz", ".xz", ".bz2", ".zst"]
@@ -279,11 +282,12 @@ extension FollowerWork {
       files = names.compactMap { name in
         let path = Glob.join(directory, name)
         if let file = open(path) { return file }
-        // One that cannot be read stays so; one that is gone has another name now.
+        // A file that cannot be read stays unreadable; a file that is gone has another name now, so the directory is
+        // listed again.
         if case .failure(let error) = FileDescriptor.Status.read(path), Self.isAbsence(error) { isMoving = true }
         return nil
       }
-      // Two names of one file were given to it one after the other, unless it has two for good.
+      // A file found under two names was renamed during the listing, unless it always has two names.
       let keys = files.map(\.key)
       if Set(keys).count < keys.count, keys != before { isMoving = true }
       if !isMoving { break }
@@ -301,8 +305,8 @@ extension FollowerWork {
 }
 
 extension FileFollower {
-  /// The path that is followed, of a file that has been renamed: `in.log` for `in.log.2`. A pattern may match several: the longest or
-  /// shortest.
+  /// The followed path that a renamed file had before: `in.log` for `in.log.2`. If a pattern matches several, the
+  /// longest or the shortest of them.
   package static func pathBeforeRotation(_ path: String, of patterns: [String], isShortest: Bool = false) -> String {
     pathBeforeRotation(path, isShortest: isShortest) { path in patterns.contains { Glob.matches($0, path) } }
   }

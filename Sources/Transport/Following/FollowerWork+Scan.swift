@@ -9,7 +9,7 @@ extension FollowerWork {
     for _ in 0..<16 where watchPresentDirectories() { return }
   }
 
-  /// Returns whether all were watched before.
+  /// Watches the directories that exist; returns whether all of them were already watched.
   func watchPresentDirectories() -> Bool {
     guard let inotify else { return true }
     var foundNew = false
@@ -24,7 +24,7 @@ extension FollowerWork {
       }
       wanted.insert(Self.nearest(Glob.directories(pattern).last ?? "."))
     }
-    // What links lead through; a directory that is missing there is awaited, too.
+    // Links lead through these directories. If one is missing, the nearest existing one above it is watched.
     for directory in linkDirectories { wanted.insert(Self.nearest(directory)) }
     for path in wanted where watch(path, inotify) { foundNew = true }
     guard isComplete else { return !foundNew }
@@ -39,7 +39,7 @@ extension FollowerWork {
     return !foundNew
   }
 
-  /// The directory, or the nearest one above it that exists.
+  /// The directory, or its nearest ancestor that exists.
   private static func nearest(_ directory: String) -> String {
     var base = directory
     while FileDescriptor.Status(path: base)?.kind != .directory, base != "/", base != "." {
@@ -68,7 +68,7 @@ extension FollowerWork {
       if !(directories[watch]?.contains(path) ?? false) { directories[watch, default: []].append(path) }
       return isNew
     } catch {
-      // A directory of a link may be closed to this user, though the file is not.
+      // This user may lack permission for a link's directory and still be able to read the file.
       if error.code == ENOSPC || error.code == EACCES && linkDirectories.contains(path) {
         poll(instead: error)
       } else {
@@ -110,7 +110,7 @@ extension FollowerWork {
       }
       do throws(PosixError) {
         let file = try openFile(path)
-        let status = try file.status()  // The path may lead elsewhere by now.
+        let status = try file.status()  // The path may lead to another file by now.
         reported.remove(path)
         if !unopened.isEmpty { unopened.remove(path) }
         guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
@@ -130,7 +130,7 @@ extension FollowerWork {
       var isNamed = named.contains(file.key)
       if !isNamed, file.isNamed, !failing.isEmpty { isNamed = mayBeNamed(file) }
       if file.isNamed, !isNamed {
-        // Data written before the rename comes before the successor's.
+        // Data written before the rename must be read before the successor's.
         file.isDirty = true
         file.lastChange = monotonicNow()
       }
@@ -145,8 +145,8 @@ extension FollowerWork {
     lookAgainIfNeeded()
   }
 
-  /// The matching paths, and where those lead that have links on the way. What decides that is watched: any later change is an event.
-  /// Of paths that are no links it returns what was seen of the file as well.
+  /// The matching paths, and the targets of those that go through links. Everything that determines the targets is
+  /// watched, so any later change is an event. For paths without links, also returns the status of the file.
   func matchingPathsAndTargets() -> (
     paths: [String], targets: [String: String], statuses: [String: FileDescriptor.Status]
   ) {
@@ -181,7 +181,7 @@ extension FollowerWork {
     }
   }
 
-  /// After an incomplete scan: whether the file may still have its old name.
+  /// Whether the file may still have its old name, after an incomplete scan.
   func mayBeNamed(_ file: FollowedFile) -> Bool {
     switch FileDescriptor.Status.read(file.path) {
     case .success(let status): Key(status) == file.key
@@ -191,8 +191,8 @@ extension FollowerWork {
 
   static func isAbsence(_ error: PosixError) -> Bool { error.code == ENOENT || error.code == ENOTDIR }
 
-  /// A path could not be read. A missing path is awaited silently; a directory that has existed may come back without
-  /// an event, as on a network.
+  /// Notes that a path could not be read. A missing path is awaited silently; a directory that has existed may come
+  /// back without an event, as on a network, so it is polled.
   func failed(_ error: PosixError) {
     guard !Self.isAbsence(error) || seenDirectories.contains(error.path) else { return }
     failing.insert(error.path)
@@ -226,7 +226,7 @@ extension FollowerWork {
   }
 
   func add(_ file: FollowedFile) {
-    // As it is, it is refused.
+    // The decompressed form replaces the refused one.
     if let refused = byKey[file.key] { forget(refused) }
     mustSort = true
     files.append(file)
@@ -239,7 +239,7 @@ extension FollowerWork {
   func watch(_ file: FollowedFile) {
     guard let inotify, !isRemote(file.path) else { return }
     do throws(PosixError) {
-      // Through the descriptor: the name may lead to another file by now.
+      // Watches through the descriptor, because the name may lead to another file by now.
       file.watch = try inotify.watch("/proc/self/fd/\(file.file.number)", Inotify.fileEvents)
       fileWatches[file.watch] = file
     } catch { poll(instead: error) }

@@ -21,16 +21,16 @@ final class FollowerWork: @unchecked Sendable {
   /// The files in reading order: a rotated file before its successor.
   var files: [FollowedFile] = []
   var byKey: [Key: FollowedFile] = [:]
-  /// Unmatched paths that files with a matching name have been renamed to.
+  /// Paths that no pattern matches, to which files with a matching name have been renamed.
   var formerNames: Set<String> = []
-  /// Paths of renamed files that could not be opened under them yet.
+  /// The new paths of renamed files that have not been opened yet.
   var unopened: Set<String> = []
-  /// Renames of such files whose second event is outstanding.
+  /// The cookies of renames of files with a matching name whose second event has not come yet.
   var leaving: Set<UInt32> = []
   /// Files read to their end and closed: a file that reappears under another name is not read twice.
   var finished: [Key: (born: Int64, position: FilePosition, isCompressed: Bool)] = [:]
   var finishedOrder: [Key] = []
-  /// Paths whose failure has been reported.
+  /// Paths for which a failure has been reported.
   var reported: Set<String> = []
   /// Directories that have existed.
   var seenDirectories: Set<String> = []
@@ -39,29 +39,29 @@ final class FollowerWork: @unchecked Sendable {
   var troubled: Set<String> = []
   /// Positions of files that could not be checked so far.
   var unresolved: [FilePosition] = []
-  /// Unfinished compressed files that positions may belong to, as far as reported.
+  /// Incomplete compressed files that positions may belong to and that have been reported.
   var awaited: Set<String> = []
-  /// When to scan again because of such paths, on the monotonic clock, and the last pause.
+  /// When to scan again because of failing paths or unresolved positions, on the monotonic clock, and the last pause.
   var nextPoll: Int64?
   var pollPause: Int64 = 0
   lazy var resumedPaths = Set(options.resume.map(\.path))
-  /// The links on the way to followed paths, the directories of these and of what they lead to, and the paths to which they lead.
+  /// The links on the way to followed paths; the directories of the links and of their targets; and the targets.
   var linkNames: Set<String> = []
   var linkDirectories: Set<String> = []
   var targets: Set<String> = []
   /// Directories that the patterns can lead through.
   lazy var ancestors = options.paths.flatMap(Glob.ancestors)
   lazy var resumedTargets = Set(options.resume.compactMap(\.target))
-  /// There are no events of some files or directories: all are polled.
+  /// Whether all files are polled, because there are no events for some files or directories.
   var isPolling = false
-  /// When that is next, on the monotonic clock.
+  /// When the next poll is due, on the monotonic clock.
   var nextLook: Int64 = 0
-  /// When watches are asked for again; nil: none were refused.
+  /// When to ask again for watches; nil: none were refused.
   var rewatchAt: Int64?
   /// The file systems without events that were reported.
   var remoteSystems: Set<String> = []
   var hasReportedPolling = false
-  /// Files may have come or lost their names: their order must be checked.
+  /// Whether the order of the files must be checked, because files may have been added or lost their names.
   var mustSort = true
   var pace: ReadingPace
   /// Usually large enough for data that arrives during reading.
@@ -70,7 +70,7 @@ final class FollowerWork: @unchecked Sendable {
   /// How many blocks of one file are read before the next file.
   static let turn = 16
   static let maxFinished = 10_000
-  /// Pauses between failing scans: the first, doubled up to the longest, in nanoseconds.
+  /// The pause after a failing scan, in nanoseconds: the first, which doubles up to the longest.
   static let firstPause: Int64 = 100_000_000
   static let longestPause: Int64 = 60_000_000_000
 
@@ -112,7 +112,7 @@ final class FollowerWork: @unchecked Sendable {
     targets = resumedTargets
   }
 
-  /// Hands out the notices of `prepare` in place of `run`.
+  /// Reports the notices of `prepare`, instead of `run`.
   func handOut(_ early: (FileFollower.Notice) -> Void) {
     for notice in self.early ?? [] { early(notice) }
     self.early = []
@@ -144,7 +144,7 @@ final class FollowerWork: @unchecked Sendable {
     }
   }
 
-  /// Asks for the watches again that the system has refused.
+  /// Asks again for watches that the system has refused.
   private func watchAgain() {
     rewatchAt = nil
     isPolling = false
@@ -171,7 +171,7 @@ final class FollowerWork: @unchecked Sendable {
       let known = files.filter { $0.order != .max }.sorted { $0.order < $1.order }
       setOrder(ReadingOrder.merge(new, into: known, by: ReadingOrder.isBornBefore))
     }
-    // A stable sort within each group, since the orders differ.
+    // Files without a name come first; within each group the order decides.
     if !new.isEmpty || files.contains(where: { !$0.isNamed }) {
       files.sort { $0.isNamed == $1.isNamed ? $0.order < $1.order : !$0.isNamed }
     }
@@ -194,7 +194,7 @@ final class FollowerWork: @unchecked Sendable {
     isPolling = true
   }
 
-  /// Whether there are no events of the path, because it is on a file system that other machines change.
+  /// Whether the kernel reports no events for the path, because other machines change its file system.
   func isRemote(_ path: String) -> Bool {
     guard options.watch == .auto, let name = options.networkFileSystem(path) else { return false }
     isPolling = true
@@ -226,8 +226,8 @@ final class FollowerWork: @unchecked Sendable {
     return rx_wait_readable(stop.descriptor, rest) == 0
   }
 
-  /// In milliseconds; usually -1, for ever: only a file without a name, one that ends within a line, a failed scan and missing events
-  /// need a timer.
+  /// How long to wait for events, in milliseconds; usually -1, without limit: only a file without a name, a file that
+  /// ends within a line, a failed scan and missing events need a timer.
   var timeout: Int32 {
     if files.contains(where: \.isDirty) { return 0 }
     let leaving = files.lazy.filter { !$0.isNamed }.map(retirement).min()
@@ -246,7 +246,7 @@ final class FollowerWork: @unchecked Sendable {
   /// Handles the events; returns whether the paths must be scanned again.
   func take(_ events: [Inotify.Event]) -> Bool {
     var mustScan = false
-    if leaving.count > 1000 { leaving = [] }  // Halves of renamings into unwatched directories.
+    if leaving.count > 1000 { leaving = [] }  // Renames into unwatched directories never complete.
     var arrived: Set<String> = []
     for event in events {
       if event.has(Int(IN_Q_OVERFLOW)) {
@@ -286,7 +286,7 @@ final class FollowerWork: @unchecked Sendable {
   ) -> Bool {
     if event.has(Int(IN_ISDIR)) { return true }
     let paths = directories.map { Glob.join($0, event.name) }
-    // A link on the way may lead elsewhere now.
+    // A link on the way may have a new target.
     if paths.contains(where: { path in linkNames.contains(path) || ancestors.contains { Glob.matches($0, path) } }) {
       return true
     }
@@ -316,7 +316,7 @@ final class FollowerWork: @unchecked Sendable {
     return matches
   }
 
-  /// Whether a followed path is this one, or leads to it by links.
+  /// Whether a followed path is this one, or leads to it through links.
   func isFollowedName(_ path: String) -> Bool {
     targets.contains(path) || options.paths.contains { Glob.matches($0, path) }
   }
@@ -331,7 +331,7 @@ final class FollowerWork: @unchecked Sendable {
       }
       guard let file = try? openFile(path), let status = try? file.status()
       else {
-        // Renamed again or removed: that news is still to come.
+        // The file was renamed again or removed; the event for that is still to come.
         unopened.insert(path)
         continue
       }
@@ -345,7 +345,7 @@ final class FollowerWork: @unchecked Sendable {
       if wasFinished(followed), followed.lines.offset >= status.size { continue }
       followed.isNamed = false
       followed.target = base(of: path)
-      // A file renamed between two opens can appear under two of the paths.
+      // A file that is renamed between two opens can be found under two of the paths.
       if !found.contains(where: { $0.key == followed.key }) { found.append(followed) }
     }
     for file in ReadingOrder.oldestFirst(found) { add(file) }

@@ -1,8 +1,9 @@
 /// The order in which files are read.
 enum ReadingOrder {
-  /// Sorts by birth. The clock of births ticks every few milliseconds, so for equal times the higher number at the end
-  /// of the name, which rotation gives to the older file, comes first: `log.10`, `log.9`, `log`. A compressed file is born
-  /// later than its content: it comes before the first other file that was written to after that.
+  /// Sorts by birth time. The clock of birth times ticks only every few milliseconds, so among equal times the file
+  /// with the higher number at the end of its name comes first, which rotation gives to the older file: `log.10`,
+  /// `log.9`, `log`. A compressed file is born later than its content: it comes before the first other file that was
+  /// written to after it.
   static func oldestFirst(_ files: [FollowedFile]) -> [FollowedFile] {
     let plain = files.filter { !$0.isCompressed }.sorted { isOlder($0, than: $1) }
     guard plain.count < files.count else { return plain }
@@ -20,12 +21,13 @@ enum ReadingOrder {
     return first != second ? first < second : hasOlderName(a.path, than: b.path)
   }
 
-  /// Whether `a` is older, whatever names the files have: those of followed files may be former ones.
+  /// Whether `a` is older, by times alone: the known names of followed files may be out of date.
   static func isBornBefore(_ a: FollowedFile, _ b: FollowedFile) -> Bool {
     a.isCompressed || b.isCompressed ? a.modified < b.modified : a.born < b.born
   }
 
-  /// `known` in their order, and each of `new` before the first of them that is younger: an older file may be found later.
+  /// `known` in its order, with each file of `new` inserted before the first known file that is younger: an older file
+  /// may be found later.
   static func merge(
     _ new: [FollowedFile], into known: [FollowedFile], by isOlder: (FollowedFile, FollowedFile) -> Bool
   ) -> [FollowedFile] {
