@@ -73,7 +73,7 @@ package final class FileDescriptor: Sendable {
       self = status
     }
 
-    /// The status of the file at the path, or why it is unknown.
+    /// The status of the file at the path, or why it cannot be read.
     static func read(_ path: String, followsLinks: Bool = true) -> Result<Status, PosixError> {
       var raw = stat()
       let flags = followsLinks ? 0 : AT_SYMLINK_NOFOLLOW
@@ -84,8 +84,8 @@ package final class FileDescriptor: Sendable {
     }
   }
 
-  /// Opens for reading. Never waits for the writer of a FIFO, becomes no controlling terminal, and rejects files of
-  /// other `kinds` before a byte is read.
+  /// Opens for reading. Never waits for the writer of a FIFO, never makes a terminal the controlling terminal, and
+  /// rejects files of other `kinds` before reading a byte.
   package static func openForReading(_ path: String, kinds: [Kind] = [.regular])
     throws(PosixError) -> FileDescriptor
   {
@@ -100,7 +100,7 @@ package final class FileDescriptor: Sendable {
   }
 
   /// Opens for appending, and creates the file if it does not exist.
-  /// - Parameter permissions: The mode of a new file, less the umask.
+  /// - Parameter permissions: The mode of a new file, before the umask is applied.
   package static func openForAppending(_ path: String, permissions: mode_t = 0o640)
     throws(PosixError) -> FileDescriptor
   {
@@ -130,7 +130,7 @@ package final class FileDescriptor: Sendable {
     return Status(raw)
   }
 
-  /// Reads once; waits for data if the descriptor does not block.
+  /// Reads once; waits for data even if the descriptor is non-blocking.
   /// - Returns: The number of bytes, 0 at the end; nil if `stop` was woken first.
   package func read(into buffer: UnsafeMutableRawBufferPointer, stop: WakeEvent? = nil)
     throws(PosixError) -> Int?
@@ -176,7 +176,7 @@ package final class FileDescriptor: Sendable {
     return true
   }
 
-  /// Writes all bytes; waits if the descriptor does not block.
+  /// Writes all bytes; waits for room even if the descriptor is non-blocking.
   package func write(_ bytes: [UInt8]) throws(PosixError) {
     var written = 0
     let failure: PosixError? = bytes.withUnsafeBytes { raw in
@@ -198,7 +198,8 @@ package final class FileDescriptor: Sendable {
     }
   }
 
-  /// Has the system begin to write a stretch of a regular file to the device, so that the next ``sync()`` waits for less.
+  /// Makes the system start writing a range of a regular file to the device, so that the next ``sync()`` waits for
+  /// less.
   func beginWriteback(from offset: Int64, count: Int64) { rx_begin_writeback(number, offset, count) }
 
   enum Readiness { case readable, writable }
@@ -215,8 +216,8 @@ package final class FileDescriptor: Sendable {
   }
 }
 
-/// Replaces a file atomically: an open of `path` sees the old content or the new, also after a power cut. Until then
-/// the new content has no name or, on file systems without nameless files, is next to the old file under a name that
+/// Replaces a file atomically: opening `path` gives the old content or the new, even after a power cut. Until then the
+/// new content has no name or, on file systems without nameless files, is in the same directory under a name that
 /// starts with a dot; see ``removeLeftovers(of:)``.
 package func replaceFile(
   _ path: String, with bytes: UnsafeRawBufferPointer, permissions: mode_t = 0o640
@@ -232,7 +233,7 @@ package func replaceFile(
       defer { withExtendedLifetime(file) {} }
       return try put(temporary, at: path, in: directory)
     }
-    // Without /proc the file cannot get a name.
+    // Without /proc a nameless file cannot be given a name.
   }
   let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
   let named = uninterrupted { open(temporary, flags, permissions) }

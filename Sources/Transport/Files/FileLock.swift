@@ -1,15 +1,16 @@
 import Glibc
 import PipelineCore
 
-/// The exclusive lock of an open file (flock(2)), waited for as long as a limit says.
+/// The exclusive lock of an open file (flock(2)), taken with a time limit.
 package enum FileLock {
-  /// Takes the lock, which is held while the file is open. Returns 0; `EWOULDBLOCK` if another one has it still after `limit`; or another error.
+  /// Takes the lock, which is held while the file is open. Returns 0, `EWOULDBLOCK` if another holder still has it
+  /// after `limit`, or another error.
   package static func take(_ descriptor: Int32, within limit: TimeSpan) -> Int32 {
     if uninterrupted({ flock(descriptor, LOCK_EX | LOCK_NB) }) == 0 { return 0 }
     let code = errno
     guard code == EWOULDBLOCK, limit.nanoseconds > 0 else { return code }
-    // The call has no limit, so a thread makes it. The thread has the open file by a descriptor of its own: after the limit the caller may close
-    // the other one, and the lock that comes too late goes with the thread's.
+    // The system call has no time limit, so a thread makes it, with a descriptor of its own. After the limit the caller
+    // may close its own descriptor; a lock that comes too late is released with the thread's.
     let own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
     guard own >= 0 else { return errno }
     let result = Guarded<Int32?>(nil)

@@ -3,32 +3,33 @@ import Glibc
 
 /// Which symbolic links to files are followed.
 package enum LinkPolicy: String, Sendable {
-  /// Those that root or the user of this process owns, in directories in which nobody else can replace them (``TrustedFile/Distrust``).
+  /// Only links that root or the user of this process owns, in directories in which nobody else can replace them
+  /// (``TrustedFile/Distrust``).
   case trusted
   case always
   case never
 }
 
-/// Where a path leads, and in which directories an entry decides that.
+/// Where a path leads, and the directories whose entries determine that.
 struct FileTrail {
-  /// The path without links; its last part may not exist.
+  /// The path with all links resolved; its last part may not exist.
   var target = ""
-  /// The links on the way, without links in their own directories.
+  /// The paths of the links on the way, with the links in their directories resolved.
   var links: [String] = []
   /// The directories of the links and of the target; empty without links.
   var directories: [String] = []
 
-  /// As many links as the kernel follows.
+  /// The maximum number of links, which is the kernel's.
   static let mostLinks = 40
 }
 
 /// Finds out where paths lead; each directory is examined once.
 struct FileTrails {
   private var known: [String: FileTrail] = [:]
-  /// What was seen of entries that are no links, by their paths: each was examined once for both.
+  /// The status of entries that are not links, by path, kept because examining an entry gives both.
   private(set) var statuses: [String: FileDescriptor.Status] = [:]
 
-  /// Nil: there is no link on the way.
+  /// The trail of a path; nil: there is no link on the way.
   mutating func trail(of path: String) -> FileTrail? {
     var trail = self[path, 0]
     guard !trail.links.isEmpty else { return nil }
@@ -36,7 +37,7 @@ struct FileTrails {
     return trail
   }
 
-  /// The trail of a path, after that many links.
+  /// The trail of a path, after `count` links.
   private subscript(path: String, count: Int) -> FileTrail {
     mutating get {
       let (directory, name) = splitPath(path)
@@ -78,7 +79,7 @@ struct FileTrails {
     }
   }
 
-  /// The text of a link; nil: it is none.
+  /// The target text of a link; nil: the entry is not a link.
   private mutating func link(_ path: String) -> String? {
     var raw = stat()
     guard uninterrupted({ fstatat(AT_FDCWD, path, &raw, AT_SYMLINK_NOFOLLOW) }) == 0 else { return nil }
@@ -89,7 +90,7 @@ struct FileTrails {
     return Self.text { readlink(path, $0, $1) }
   }
 
-  /// What `read` writes, as readlink(2) and readlinkat(2) do; nil: nothing.
+  /// The text that `read` writes, which is readlink(2) or readlinkat(2); nil: it fails.
   static func text(_ read: (UnsafeMutablePointer<CChar>, Int) -> Int) -> String? {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { space in
       guard let start = space.baseAddress, case let count = read(start, space.count), count > 0 else { return nil }
@@ -99,15 +100,15 @@ struct FileTrails {
 }
 
 extension PosixError {
-  /// The operation of a link that the policy refuses.
+  /// The operation of an error about a link that the policy refuses.
   static let followingLink = "follow"
-  /// A link on the way is not followed, because of its owner or its directory.
+  /// Whether a link on the way was not followed, because of its owner or its directory.
   package var isRefusedLink: Bool { operation == Self.followingLink && code == ELOOP }
 }
 
 extension FileDescriptor {
-  /// Opens a regular file that is one of the paths, or that matches one of them as a pattern: links behind the first wildcard are followed as
-  /// `links` says. The directory of any other path is taken as it is.
+  /// Opens a regular file that is one of the paths, or matches one of them as a pattern. Links after the first wildcard
+  /// are followed according to `links`. The directory of any other path is used as it is.
   package static func openForReading(
     _ path: String, foundBy paths: [String], _ links: LinkPolicy
   ) throws(PosixError) -> FileDescriptor {
@@ -119,8 +120,8 @@ extension FileDescriptor {
     return try openForReading(path, below: base, links)
   }
 
-  /// Opens a regular file for reading as ``openForReading(_:kinds:)`` does, but goes through the directories below `base` one after the
-  /// other, and follows the links there as `links` says.
+  /// Opens a regular file for reading like ``openForReading(_:kinds:)``, but walks the directories below `base` one by
+  /// one, and follows links there according to `links`.
   ///
   /// - Parameter base: A directory, the start of the path; links in it are followed.
   static func openForReading(_ path: String, below base: String, _ links: LinkPolicy) throws(PosixError)
@@ -147,7 +148,7 @@ extension FileDescriptor {
     return try openRegular(name, in: walk.directory.descriptor, shownAs: path)
   }
 
-  /// Opens a regular file of a directory for reading; a link is not followed.
+  /// Opens a regular file in a directory for reading; a link is not followed.
   static func openRegular(_ name: String, in directory: FileDescriptor, shownAs path: String) throws(PosixError)
     -> FileDescriptor
   {
@@ -161,7 +162,7 @@ extension FileDescriptor {
   }
 }
 
-/// File systems on which other machines change files without an event of this one's kernel.
+/// File systems on which other machines can change files without an event from this machine's kernel.
 package enum NetworkFileSystem {
   private static let names: [UInt32: String] = [
     0x6969: "nfs", 0xFF53_4D42: "cifs", 0xFE53_4D42: "smb", 0x517B: "smb", 0x6573_5546: "fuse", 0x0102_1997: "9p",
@@ -170,7 +171,7 @@ package enum NetworkFileSystem {
     0xAAD7_AAEA: "panfs", 0x786F_4256: "vboxsf", 0xBACB_ACBC: "vmhgfs", 0x7C7C_6673: "prl_fs", 0x564C: "ncpfs",
   ]
 
-  /// The file system of the path, if it is one of these.
+  /// The name of the path's file system, if it is one of these.
   package static func name(of path: String) -> String? {
     names[rx_file_system(path)]
   }

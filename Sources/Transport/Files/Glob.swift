@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 
 /// Path patterns with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be
-/// written out. A part `**` stands for any number of directories, also none; links to directories are not among them.
+/// written out. A part `**` stands for any number of directories, including none, but not for links to directories.
 package enum Glob {
   package static func isPattern(_ path: String) -> Bool {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
@@ -10,7 +10,7 @@ package enum Glob {
 
   /// The result of an expansion.
   package struct Found {
-    /// The existing paths that match, in the order of their bytes.
+    /// The existing paths that match, sorted by their bytes.
     package var paths: [String] = []
     /// Directories that could not be listed, so that paths may be missing.
     package var failures: [PosixError] = []
@@ -55,7 +55,7 @@ package enum Glob {
               if fnmatch(part, name, FNM_PERIOD) == 0 { next.append((place.path + name, true)) }
             }
           } catch {
-            // A match may be no directory, or gone again.
+            // A path that a wildcard matched may not be a directory, or may be gone again.
             if !(place.isFound && [ENOENT, ENOTDIR].contains(error.code)) { found.failures.append(error) }
           }
         } else if !isLast || !place.isFound {
@@ -74,7 +74,7 @@ package enum Glob {
     if directoriesOnly { found.paths.removeAll { FileDescriptor.Status(path: $0)?.kind != .directory } }
     found.paths.sort { $0.utf8.lexicographicallyPrecedes($1.utf8) }
     if PathPattern.hasLevels(pattern) {
-      // Several `**` find a path in several ways.
+      // Several `**` can find the same path more than once.
       var last: String?
       found.paths.removeAll { path in
         defer { last = path }
@@ -84,7 +84,7 @@ package enum Glob {
     return found
   }
 
-  /// The directories at these places and all below them, except those with a leading dot.
+  /// The directories at these paths and all below them, except those with a leading dot.
   private static func below(
     _ places: [(path: String, isFound: Bool)], by list: Lister, _ failures: inout [PosixError]
   ) -> [(path: String, isFound: Bool)] {
@@ -110,7 +110,7 @@ package enum Glob {
 
   package static func matches(_ pattern: String, _ path: String) -> Bool { PathPattern.matches(pattern, path) }
 
-  /// The part of a pattern before the first wildcard, a directory; of a path without wildcards its directory.
+  /// The directory before the first wildcard of a pattern; for a path without wildcards, its directory.
   static func constantDirectory(_ pattern: String) -> String { directories(pattern).last ?? "." }
 
   /// All directories, as patterns, on the way to the files.

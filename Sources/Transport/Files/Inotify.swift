@@ -2,17 +2,18 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Kernel events of directories and files for one reader: a follower, a watched directory, the files of the daemon's configuration.
+/// Kernel events of directories and files for one reader, such as a follower, a directory watcher or the daemon's
+/// configuration.
 ///
-/// All readers of the process share one instance of the kernel, because a user has few of them (128 by default). A single reader reads
-/// it itself; as soon as there are two, a thread hands each its events. Used by one thread at a time.
+/// All readers of the process share one inotify instance, because a user has few of them (128 by default). A single
+/// reader reads it itself; as soon as there are two, a thread distributes the events. Used by one thread at a time.
 package final class Inotify {
   package struct Event: Sendable {
     var watch: Int32
     var mask: UInt32
     /// Pairs the two events of a rename.
     var cookie: UInt32
-    /// The entry, for events of a directory.
+    /// The name of the entry, for events of a directory.
     var name: String
     func has(_ bits: Int) -> Bool { mask & UInt32(truncatingIfNeeded: bits) != 0 }
   }
@@ -20,13 +21,13 @@ package final class Inotify {
   /// Entries of a directory are created, removed, renamed or change their permissions; or the directory itself.
   static let directoryEvents = UInt32(
     IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
-  /// The same, and what is written to the entries.
+  /// Events of a directory, and writes to its entries.
   package static let contentEvents = directoryEvents | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
   static let fileEvents = UInt32(IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_CLOSE_WRITE)
 
   private let mailbox: InotifyMailbox
 
-  /// - Parameter onlyWakes: The reader waits for ``descriptor`` alone, and not in ``wait(stop:milliseconds:)``.
+  /// - Parameter onlyWakes: Whether the reader waits only for ``descriptor``, and not in ``wait(stop:milliseconds:)``.
   package init(onlyWakes: Bool = false) throws(PosixError) {
     mailbox = try InotifyMailbox()
     try InotifyHub.shared.enter(mailbox, needsThread: onlyWakes)
@@ -50,7 +51,7 @@ package final class Inotify {
     return mailbox.take()
   }
 
-  /// The events since the last call, after waiting for the first one; empty after the time; nil: `stop` was woken.
+  /// The events since the last call; waits until there is one. Empty if the time has passed; nil if `stop` was woken.
   func wait(stop: WakeEvent, milliseconds: Int32) -> [Event]? {
     var entries = (
       pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
@@ -64,7 +65,7 @@ package final class Inotify {
     return entries.1.revents == 0 && entries.2.revents == 0 ? [] : read()
   }
 
-  /// Whether this refusal of an instance or a watch is the first of its kind: a warning then; the others only repeat it.
+  /// Whether this refusal of an instance or a watch is the first of its kind: only that one is worth a warning.
   package static func isNews(_ error: PosixError) -> Bool { InotifyHub.shared.isNews(error.code) }
 }
 
@@ -72,14 +73,14 @@ package final class Inotify {
 private final class InotifyMailbox: Sendable {
   private struct Pending {
     var events: [Inotify.Event] = []
-    /// The files with an event of a write among them and none of a close behind it: one more write says nothing new.
+    /// The watches whose last pending event is a write that no close follows: a further write adds nothing.
     var written: Set<Int32> = []
     var isOverfull = false
   }
 
   let wake: WakeEvent
   private let pending = Mutex(Pending())
-  /// As many as the kernel keeps by default.
+  /// The number of events that the kernel keeps by default.
   private static let limit = 16_384
 
   init() throws(PosixError) { wake = try WakeEvent() }
@@ -124,19 +125,19 @@ private final class InotifyHub: Sendable {
     /// The readers of each watch, with their events.
     var watchers: [Int32: [(reader: InotifyMailbox, events: UInt32)]] = [:]
     var hasThread = false
-    /// The limits that were reported since the last success.
+    /// The error codes that were reported since the last success.
     var reported: Set<Int32> = []
     var buffer: [UInt8] = []
   }
 
   private let state = Mutex(State())
 
-  /// Bits of an event that say what has happened.
+  /// The bits of an event that say what happened.
   private static let happenings: UInt32 = 0xFFF
   /// Events that every reader of a watch gets.
   private static let always = UInt32(IN_IGNORED | IN_UNMOUNT)
 
-  /// The descriptor that a single reader reads itself; -1: a thread does that.
+  /// The descriptor that a single reader reads itself; -1: a thread reads it.
   var descriptorOfSingleReader: Int32 { state.withLock { $0.hasThread ? -1 : $0.descriptor } }
 
   func isNews(_ code: Int32) -> Bool { state.withLock { $0.reported.insert(code).inserted } }
@@ -168,7 +169,7 @@ private final class InotifyHub: Sendable {
 
   func watch(_ path: String, _ events: UInt32, for reader: InotifyMailbox) throws(PosixError) -> Int32 {
     try state.withLock { state throws(PosixError) in
-      // Other readers may watch the same file for other events.
+      // Adds to the mask, because other readers may watch the same file for other events.
       let watch = inotify_add_watch(state.descriptor, path, events | UInt32(IN_MASK_ADD))
       if watch < 0 { throw Self.refusal(of: path) }
       state.reported.remove(ENOSPC)
@@ -196,7 +197,7 @@ private final class InotifyHub: Sendable {
 
   // MARK: Reading
 
-  /// Hands the events that the kernel has now to their readers. `reader` is about to take its own.
+  /// Distributes the events that the kernel has now. `reader` is about to take its own, so it need not be woken.
   func pump(for reader: InotifyMailbox?) {
     state.withLock { state in
       if state.buffer.isEmpty { state.buffer = [UInt8](repeating: 0, count: 64 << 10) }
@@ -207,7 +208,7 @@ private final class InotifyHub: Sendable {
         }
         guard count > 0 else { return }
         Self.hand(out: count, &state, reader)
-        // The kernel fills the buffer: if another event would have fitted, there is none.
+        // The kernel fills the buffer, so if another event would have fitted, there is none.
         if state.buffer.count - count > MemoryLayout<inotify_event>.size + Int(NAME_MAX) + 1 { return }
       }
     }
@@ -238,7 +239,7 @@ private final class InotifyHub: Sendable {
     }
   }
 
-  /// The thread of several readers. It lasts as long as the process.
+  /// The thread that serves several readers. It never ends.
   private func run(_ descriptor: Int32) {
     var pace = ReadingPace(nanoseconds: 750_000)
     while true {
@@ -256,10 +257,10 @@ private final class InotifyHub: Sendable {
 
   // MARK: Limits
 
-  /// Why there is no instance, with the limit that must be raised.
+  /// Why the system refuses an instance, with the limit that must be raised.
   private static func refusal() -> PosixError {
     let code = errno
-    // The same code says that the process has no descriptor left.
+    // The same error code is used if the process has no descriptor left.
     let free = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)
     let hasRoom = free >= 0 || errno != EMFILE
     if free >= 0 { close(free) }

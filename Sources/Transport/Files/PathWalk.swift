@@ -1,24 +1,24 @@
 import CLinux
 import Glibc
 
-/// Follows a path by descriptors: each entry is opened in the directory before it, without following a link, and looked at before it is entered or followed. So
-/// what has been looked at is what is used, whatever is renamed meanwhile.
+/// Follows a path by descriptors: each entry is opened in the directory before it, without following a link, and
+/// checked before it is entered or followed. So what was checked is what is used, whatever is renamed meanwhile.
 struct PathWalk {
-  /// An entry of a directory, open as a place only.
+  /// An entry of a directory, opened with O_PATH: it cannot be read or written.
   struct Entry {
-    /// Its name is the path, for messages.
+    /// Its name is the path to show in messages.
     let descriptor: FileDescriptor
     let status: stat
     var isLink: Bool { status.st_mode & S_IFMT == S_IFLNK }
     var isDirectory: Bool { status.st_mode & S_IFMT == S_IFDIR }
 
-    /// Opens the entry itself, also if it is a symbolic link.
+    /// Opens the entry itself, even if it is a symbolic link.
     init(_ name: String, in directory: FileDescriptor, shownAs shown: String) throws(PosixError) {
       try self.init(
         uninterrupted { openat(directory.number, name, RX_O_PATH | O_NOFOLLOW | O_CLOEXEC) }, shownAs: shown)
     }
 
-    /// Opens a directory; links on the way to it are followed.
+    /// Opens a directory, following links on the way to it.
     init(directory path: String, shownAs shown: String) throws(PosixError) {
       try self.init(uninterrupted { open(path, RX_O_PATH | O_DIRECTORY | O_CLOEXEC) }, shownAs: shown)
     }
@@ -37,19 +37,20 @@ struct PathWalk {
   /// The names that are left, the next one last.
   private var rest: [String]
   private var links = 0
-  /// The path in all messages; nil: each entry's own.
+  /// The path to show in all messages; nil: each entry's own.
   private let shown: String?
 
   /// - Parameters:
   ///   - path: Names below `start`, with slashes between them.
-  ///   - shown: The path in messages; nil: of the entry that they are about.
+  ///   - shown: The path to show in messages; nil: that of the entry concerned.
   init(_ path: String, from start: Entry, shownAs shown: String? = nil) {
     directory = start
     rest = pathNames(path).reversed()
     self.shown = shown
   }
 
-  /// Goes on to the end of the path: an entry that is neither a directory nor a link, and its name in ``directory``; or a directory, without a name.
+  /// Walks to the end of the path. Returns an entry that is neither a directory nor a link, with its name in
+  /// ``directory``; or a directory, without a name.
   ///
   /// - Parameter look: Called for each entry on the way and for the last one, with the directory in which it is.
   mutating func end(

@@ -5,25 +5,26 @@
 /// timer), so it must save several wake-ups to pay.
 struct ReadingPace {
   let interval: Int64
-  /// Lines come fast: the next poll is at `nextPoll`.
+  /// Whether lines come fast, so that the next poll is at `nextPoll`.
   private(set) var isBusy = false
-  /// On the monotonic clock.
+  /// When the next poll is due, on the monotonic clock.
   private(set) var nextPoll = Int64.min
   /// When counting started.
   private var start = Int64.min
   /// Reads with data since `start`; during fast growth, polls since then.
   private var count = 0
 
-  /// This many reads with data within as many intervals are fast. A few lines together are not: their writer was
-  /// delayed.
+  /// Growth is fast if `finds` reads find data within `intervals` intervals. A few lines that come together do not
+  /// suffice: their writer may have been delayed.
   static let finds = 16
   static let intervals: Int64 = 4
-  /// The number of polls before events are awaited again, which shows the current rate.
+  /// The number of polls before events are awaited again, to measure the current rate.
   static let pollsByClock = 64
 
   init(nanoseconds interval: Int64) { self.interval = min(max(0, interval), 1 << 60) }
 
-  /// A read at that time found data. Sixteen within four intervals start polling; a poll without data ends it.
+  /// Notes that a read at that time found data. Sixteen such reads within four intervals start polling; a poll without
+  /// data ends it.
   mutating func found(at time: Int64) {
     nextPoll = time.addingReportingOverflow(interval).partialValue
     if isBusy {
@@ -41,7 +42,7 @@ struct ReadingPace {
     count = 0
   }
 
-  /// A poll found no data: the next line is read at once.
+  /// Notes that a poll found no data: events are awaited again, so the next line is read at once.
   mutating func foundNothing() {
     isBusy = false
     count = 0

@@ -2,16 +2,18 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// What rxd trusts: the one rule for the programs and libraries that it runs, for its state, its secrets and its sockets, and for the links that it follows.
+/// The one rule of what rxd trusts: for the programs and libraries that it runs, its state, its secrets and its
+/// sockets, and the links that it follows.
 ///
-/// A file is trusted if nobody but root and the user of the process can change it, or what its path leads to. So every directory of the way, and every
-/// symbolic link, belongs to one of the two, and nobody else may write to it: neither by its mode, nor as a member of its group, nor by its access
-/// list. A directory with the sticky bit, such as `/tmp`, may stand on the way, because others cannot rename what is not theirs; it must not
-/// be the file's own, where others can put further files beside it.
+/// A file is trusted if only root and the user of the process can change it, or change where its path leads. So every
+/// directory and every symbolic link on the path must belong to one of the two, and nobody else may write to it:
+/// neither by its mode, nor as a member of its group, nor by its access list. A directory with the sticky bit, such as
+/// `/tmp`, is allowed on the path, because others cannot rename what is not theirs; but not as the directory of the
+/// file, where others could put further files beside it.
 ///
-/// What is trusted cannot be replaced between a check and its use, so the path may be followed again.
+/// A trusted file cannot be replaced between the check and its use, so its path may be followed again.
 package struct TrustedFile {
-  /// Open for reading.
+  /// The file, open for reading.
   package let descriptor: FileDescriptor
 
   package struct Refusal: Error, Sendable {
@@ -19,7 +21,7 @@ package struct TrustedFile {
     package var message: String
   }
 
-  /// Follows the path, one directory after the other, and opens the regular file at its end.
+  /// Follows the path, one directory at a time, and opens the regular file at its end.
   package init(_ path: String) throws(Refusal) {
     do throws(PosixError) { descriptor = try Self.open(path) } catch {
       throw Refusal(
@@ -58,7 +60,7 @@ package struct TrustedFile {
     return file
   }
 
-  /// The whole content; nil: it cannot be read, or has more than `most` bytes.
+  /// The whole content; nil: the file cannot be read, or has more than `most` bytes.
   package func contents(most: Int = 256 << 20) -> [UInt8]? {
     guard let size = try? descriptor.status().size, size <= most else { return nil }
     var bytes = [UInt8](repeating: 0, count: Int(size))
@@ -73,7 +75,8 @@ package struct TrustedFile {
     return bytes
   }
 
-  /// Why an open file or directory is not trusted by itself, whatever its path is, a clause that begins with `name`; nil: it is.
+  /// Why an open file or directory is not trusted, regardless of its path: a clause that begins with `name`. Nil: it is
+  /// trusted.
   package static func problem(of descriptor: Int32, named name: String) -> String? {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else { return "'\(name)' cannot be opened: \(PosixError.text(errno))" }
@@ -81,7 +84,7 @@ package struct TrustedFile {
     return isOpen(descriptor, status) ? Distrust.writable(name).text : nil
   }
 
-  /// Whether others than root, the owner of an open file, and the user of the process may write to it.
+  /// Whether anyone but root, the owner of an open file and the user of the process may write to it.
   package static func isWritableByOthers(_ descriptor: Int32) -> Bool {
     var status = stat()
     return fstat(descriptor, &status) != 0 || isOpen(descriptor, status)
@@ -91,13 +94,13 @@ package struct TrustedFile {
 
   static func isKnown(_ user: uid_t) -> Bool { user == 0 || user == geteuid() }
 
-  /// Why others could have put an entry of a directory there, or could replace it.
+  /// Why others could have created an entry of a directory, or could replace it.
   enum Distrust {
     case owner(uid_t, of: String)
     /// Others may write to the directory.
     case writable(String)
 
-    /// Nil: they cannot. Where the directory has the sticky bit, they cannot rename what is not theirs.
+    /// Nil: they cannot. In a directory with the sticky bit, others cannot rename what is not theirs.
     init?(of entry: PathWalk.Entry, in directory: PathWalk.Entry) {
       if !TrustedFile.isKnown(entry.status.st_uid) {
         self = .owner(entry.status.st_uid, of: entry.descriptor.name)
@@ -119,14 +122,14 @@ package struct TrustedFile {
 
   static func isOpen(_ entry: PathWalk.Entry) -> Bool { isOpen(entry.descriptor.number, entry.status) }
 
-  /// Whether anyone other than root and the user may write. The mode's bits of the group are also the most that an access list gives to anybody
-  /// but the owner.
+  /// Whether anyone other than root and the user may write. The mode's group bits also limit what an access list can
+  /// give to anybody but the owner.
   private static func isOpen(_ descriptor: Int32, _ status: stat) -> Bool {
     if status.st_mode & 0o002 != 0 { return true }
     guard status.st_mode & 0o020 != 0 else { return false }
     var list = [UInt8](repeating: 0, count: 64 << 10)
     let count = rx_access_list(descriptor, &list, list.count)
-    // Without a list the mode says everything; a list that cannot be read may say anything.
+    // Without an access list the mode decides; a list that cannot be read could allow anything.
     if count <= 0 { return count < 0 || !isPrivate(status.st_gid) }
     return isOpen(list[..<count], status)
   }
@@ -150,7 +153,7 @@ package struct TrustedFile {
     return false
   }
 
-  /// Whether a group has no other members than root and the user: that of root, or the user's own of the same name.
+  /// Whether a group has no members but root and the user: root's group, or the user's own group of the same name.
   private static func isPrivate(_ group: gid_t) -> Bool {
     let bytes = 64 << 10
     let space = UnsafeMutablePointer<CChar>.allocate(capacity: bytes)
