@@ -1,7 +1,9 @@
-/// The condition under which a parameter has an effect: values of other parameters of the same component. If it is not met, the parameter is an
-/// error (RX225), so that no setting is silently ignored; the reference, `rxd describe` and the JSON schema give the condition.
+/// The condition under which a parameter has an effect, stated by other parameters of the same component. If the
+/// condition is not met, the parameter is an error (RX225), so that no setting is silently ignored. The reference, `rxd
+/// describe` and the JSON schema show the condition.
 ///
-/// The names are those of parameters beside this one; in a record, `/NAME` is a parameter of the component.
+/// The names are those of parameters of the same component or record; in a record, `/NAME` is a parameter of the
+/// component.
 public indirect enum Applicability: Sendable, Equatable {
   /// The file gives the parameter.
   case with(String)
@@ -19,7 +21,7 @@ public indirect enum Applicability: Sendable, Equatable {
   case template(String)
   case all([Applicability])
   case any([Applicability])
-  /// Never, for this reason: a sentence's part such as "a header would be a message of its own".
+  /// Never, for this reason: a clause such as "a header would be a message of its own".
   case never(String)
 
   /// The parameter is the given word or has it as its default.
@@ -59,7 +61,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// What must be there: "`mode: a` or `b`"; nil: the condition is of another kind.
+  /// What the condition requires: "`mode: a` or `b`"; nil: the condition is of another kind.
   private func asked(_ quote: String) -> String? {
     switch self {
     case .with(let name): Self.quoted(Self.plain(name), quote)
@@ -71,7 +73,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// What must not be there; nil: the condition is of another kind.
+  /// What the condition excludes; nil: the condition is of another kind.
   private func excluded(_ quote: String) -> String? {
     switch self {
     case .word(let name, ["false"]): Self.settings(name, ["true"], quote)
@@ -99,7 +101,7 @@ public indirect enum Applicability: Sendable, Equatable {
     return "\(items.dropLast().joined(separator: ", ")) \(word) \(last)"
   }
 
-  /// The names of the parameters that decide.
+  /// The names of the parameters on which the condition depends.
   package var names: [String] {
     switch self {
     case .with(let name), .without(let name), .word(let name, _), .notWord(let name, _), .begins(let name, _),
@@ -128,7 +130,8 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// Whether `word` is one of `words`. Ignores case, as names of charsets do; where case counts, another one is an error of its own.
+  /// Whether `word` is one of `words`. Ignores case, as charset names do; for words in which case matters, the wrong
+  /// case is reported elsewhere.
   private static func has(_ words: [String], _ word: String) -> Bool {
     let word = word.lowercased()
     return words.contains { $0.lowercased() == word }
@@ -147,9 +150,9 @@ public indirect enum Applicability: Sendable, Equatable {
   }
 }
 
-/// The value of a parameter as far as conditions of others ask for it.
+/// The value of a parameter, as conditions of other parameters see it.
 struct ParameterSetting {
-  /// Nil: the file does not give it.
+  /// Nil: the file does not give the parameter.
   var node: YAMLNode?
   var defaultText: String?
 
@@ -203,7 +206,7 @@ extension DecodingContext {
     refuse(parameters, among: parameters, prefix: "")
   }
 
-  /// A parameter that a template leaves out is null.
+  /// The value at a path; null counts as not given, because a template leaves parameters out as null.
   private func given(_ path: String) -> YAMLNode? { node(of: path).flatMap { $0.isNull ? nil : $0 } }
 
   private mutating func refuse(_ infos: [ParameterInfo], among root: [ParameterInfo], prefix: String) {
@@ -218,7 +221,8 @@ extension DecodingContext {
           defaultText: (isRoot ? root : infos).first { $0.name == name }?.defaultText)
       }
       guard condition.holds(setting) else {
-        // The text of a preset is the same for all values of its parameters, so what one of these leaves without effect is no mistake.
+        // A preset's text is the same for all values of its parameters, so it is no mistake if one of these values
+        // leaves a setting without effect.
         if node.location.text.isOfPreset,
           condition.names.contains(where: { setting($0).node.map { !$0.location.text.isOfPreset } ?? false })
         {
@@ -263,7 +267,7 @@ extension Applicability {
     }
   }
 
-  /// What to do about it.
+  /// How to give the parameter an effect.
   func remedy(_ parameter: String, _ setting: (String) -> ParameterSetting) -> String {
     func plain(_ name: String) -> String { Self.plain(name) }
     switch self {

@@ -6,7 +6,7 @@ protocol SignalCompiler: AnyObject {
   var functions: UserFunctions { get }
   /// One report for each expression that was compiled, in the order of the file.
   var expressions: [ExpressionReport] { get set }
-  /// The `onError` of a step; nil: the file says nothing.
+  /// The `onError` of a step; nil: the file does not give it.
   func policy(of step: StepID) -> ErrorPolicy?
   /// The index of a named scheduler, in the order in which the file names them.
   func number(ofScheduler name: String) -> Int
@@ -14,12 +14,13 @@ protocol SignalCompiler: AnyObject {
   func path(of step: StepID) -> String
   /// Compiles an inner signal; nil after an error, which is reported.
   func signal(_ node: SignalNode, _ context: SignalContext) -> SignalPlan?
-  /// Compiles a chain behind `input`, which may share `projection` with it; nil after an error, which is reported.
+  /// Compiles a chain downstream of `input`, which may share `projection` with it; nil after an error, which is
+  /// reported.
   func chain(
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection?
   ) -> SignalPlan?
-  /// The command that a step executes: its index in ``Plan/named``, the type of its values, and the signal that stands for
-  /// it among the step's inputs; nil after an error, which is reported.
+  /// The command that a step executes: its index in ``Plan/named``, the type of its values, and the signal that
+  /// represents it among the step's inputs; nil after an error, which is reported.
   func executed(_ name: Located<String>, _ context: SignalContext) -> (
     index: Int, type: EventType, signal: SignalPlan
   )?
@@ -36,7 +37,8 @@ public struct Binder {
   let segment: Segment
   let context: SignalContext
   let compilation: any SignalCompiler
-  /// Whether the component's expressions see an event: a source sees one only inside of an inner signal, which is made for it.
+  /// Whether the component's expressions see an event. Those of a source do only in an inner signal, which is started
+  /// for an event.
   let hasEvent: Bool
   /// Whether the component's expressions see `error`, as those of `catch` do.
   let seesError: Bool
@@ -84,7 +86,7 @@ public struct Binder {
       return nil
     }
     note(checked, scope)
-    // A step with `onError` has its policy in the file.
+    // A condition without `onError` drops events that fail, so only that case needs advice.
     let drops = use.expecting == .bool && compilation.policy(of: step) == nil
     diagnostics.concealing(checked.text) { $0.report(contentsOf: checked.advice(isCondition: drops)) }
     return (checked.compile(projection: segment.projection), checked.type, checked.reads)
@@ -142,16 +144,16 @@ public struct Binder {
   }
 }
 
-/// The surroundings of a signal during compilation.
+/// The context in which a signal is compiled.
 struct SignalContext {
   /// The named source, signal or sink that contains it.
   var owner: String
   /// The prefix of its steps' names in a saved state.
   var path: String
-  /// The type of `outer`; nil outside of inner signals.
+  /// The type of `outer`; nil outside inner signals.
   var outer: EventType?
   var seesError = false
   var depth = 0
-  /// How many nodes with `settle` are in a row upstream of the step whose parameters are compiled.
+  /// The number of consecutive nodes with `settle` upstream of the step whose parameters are being compiled.
   var settling = 0
 }

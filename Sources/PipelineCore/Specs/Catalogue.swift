@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Every component that pipeline files can name. A value that is passed, never global.
+/// Every component that pipeline files can name. Passed as a value, never global.
 public struct Catalogue: Sendable {
   /// The components, in the order in which they were given.
   public let components: [CatalogueEntry]
@@ -11,7 +11,7 @@ public struct Catalogue: Sendable {
     var name: String
   }
 
-  /// A catalogue of these components. Of two with one kind and name, files get the later.
+  /// A catalogue of these components. If two have the same kind and name, the later one is used.
   public init(_ components: [CatalogueEntry]) {
     self.components = components
     var index: [Key: Int] = [:]
@@ -21,7 +21,7 @@ public struct Catalogue: Sendable {
     self.index = index
   }
 
-  /// The components of both; those of `other` take the place of equally named ones of their kind.
+  /// The components of both; a component of `other` replaces one of the same kind and name.
   public func adding(_ other: Catalogue) -> Catalogue { Catalogue(components + other.components) }
 
   package func component(_ kind: ComponentKind, _ name: String) -> CatalogueEntry? {
@@ -38,13 +38,13 @@ public struct Catalogue: Sendable {
 /// Name and kind are known at once; the rest is made when it is first asked for, so that the start-up time depends on the
 /// components in use and not on the size of the catalogue.
 public struct CatalogueEntry: Sendable {
-  /// Where files may name it.
+  /// The kind, which determines where files may name the component.
   public let kind: ComponentKind
   /// The key that names it in files.
   public let name: String
   /// The least number of inputs of a combination.
   package let minimumInputs: Int
-  /// Whether a combination makes lists whose elements `reduce` sees by name.
+  /// Whether a combination sends lists whose elements `reduce` sees by name.
   let makesTuple: Bool
   /// Whether neighbouring steps of this kind are fused.
   package let isRowWise: Bool
@@ -70,7 +70,7 @@ public struct CatalogueEntry: Sendable {
     var seeAlso: [String]
     var afterCrash: String?
 
-    /// Not compiled for each component: a description is made for people who read.
+    /// Not specialised for each component: descriptions are made for help and reference, where speed does not matter.
     @inline(never) @_semantics("optimize.sil.specialize.generic.never")
     init<C: Component>(_ spec: ComponentSpec<C>, _ afterCrash: (C) -> String?) {
       name = spec.name
@@ -104,7 +104,7 @@ public struct CatalogueEntry: Sendable {
   package var seeAlso: [String] { description.value.seeAlso }
   /// The effect of a crash on the events of a source or sink with default parameters; nil: an operator.
   package var afterCrash: String? { description.value.afterCrash }
-  /// The name in the component's own spec; `name` must equal it.
+  /// The name in the component's own spec, which must equal `name`.
   var nameInSpec: String { description.value.name }
 
   /// A source. `name` must equal the spec's; without it the spec is made immediately.
@@ -134,7 +134,7 @@ public struct CatalogueEntry: Sendable {
     self.init(C.self, .sink, name, afterCrash: { $0.confirmation.meaning }, wrap: { .sink($0) })
   }
 
-  /// One that a plugin offers; `make`: a component with the defaults.
+  /// A component that a plugin offers; `make`: makes it with the defaults.
   package init<C: SourceComponent & PluginComponent>(plugin make: @escaping @Sendable () -> C) {
     self.init(
       C.self, .source, make().offered.name, spec: { make().offered.spec(make) }, afterCrash: { $0.offered.afterCrash },
@@ -174,7 +174,7 @@ public struct CatalogueEntry: Sendable {
   }
 }
 
-/// A value that is made when it is first asked for. Two threads that ask at once may both make it; they make the same.
+/// A value that is made at its first use. Two threads may both make it at the same time; the results are the same.
 private final class Memo<Value: Sendable>: Sendable {
   private let made = Mutex<Value?>(nil)
   private let make: @Sendable () -> Value
@@ -218,23 +218,23 @@ extension ComponentSpec {
 }
 
 extension DecodingContext {
-  /// Whether no error was reported since there were this many diagnostics.
+  /// Whether no error was reported after the first `count` diagnostics.
   fileprivate func isSound(since count: Int) -> Bool {
     !diagnostics.all.dropFirst(count).contains { $0.severity == .error }
   }
 }
 
-/// A component while its arguments are decoded.
+/// A component whose arguments are being decoded.
 private final class Decoded<C: Component> {
   var component: C
 
   init(_ component: C) { self.component = component }
 }
 
-/// Decodes the arguments of a component, whose parameters it knows by their indexes. A class with a stored closure: of a function that takes the
-/// closure as an argument the compiler would make a copy for each component.
+/// Decodes the arguments of a component, whose parameters it identifies by index. A class that stores the closure,
+/// because the compiler would specialise a function that takes it as an argument for each component.
 private final class GivenArguments {
-  /// Decodes a value into the parameter at a place.
+  /// Decodes a value into the parameter with this index.
   typealias Decode = (Int, YAMLNode, inout DecodingContext) -> Void
 
   private let name: String

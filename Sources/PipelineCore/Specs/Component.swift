@@ -4,23 +4,23 @@ public protocol Component: Sendable {
   init()
   /// Name, parameters and documentation.
   static var spec: ComponentSpec<Self> { get }
-  /// The spec of this very component: that of its type, unless a plugin offers it.
+  /// The spec of this component: that of its type, unless a plugin offers the component.
   var ownSpec: ComponentSpec<Self> { get }
   /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
   static var seesError: Bool { get }
   /// Whether the expressions of the parameters see the parts of an event of `combineLatest` or `zip` as variables.
   static var seesParts: Bool { get }
-  /// Whether the chain among the parameters receives the very event that the expressions were evaluated for, after the
-  /// last of them; the two then share what they read of it.
+  /// Whether the chain among the parameters receives the same event as the expressions, after all of them were
+  /// evaluated; the chain and the expressions then share the fields that they read.
   static var feedsItsEvent: Bool { get }
   /// Whether a mapping with these keys is the primary parameter itself rather than a list of parameters; nil: the names
   /// of the parameters decide.
   static func isPrimary(_ keys: [String]) -> Bool?
-  /// The state that outlives the process: that of the spec, unless the parameters decide.
+  /// The state that outlives the process: the spec's, unless it depends on the parameters.
   var persistence: Persistence { get }
   /// Checks parameters against each other. The types of the parameters check single values.
   func validate(_ context: inout DecodingContext)
-  /// Binds parts that depend on the types of the inputs, beyond the parameters' own expressions.
+  /// Binds what depends on the types of the inputs, besides the parameters' own expressions.
   mutating func bind(_ binder: inout Binder)
 }
 
@@ -42,42 +42,44 @@ extension Component {
 public protocol SourceComponent: Component {
   /// The type of its events.
   var outputType: EventType { get }
-  /// Whether the source needs only the executor's time and the services: tests of a pipeline run it as it is; other
-  /// sources send nothing there.
+  /// Whether the source needs only the executor's time and the services. Tests of a pipeline run such a source
+  /// unchanged; other sources send nothing in tests.
   var runsOnVirtualTime: Bool { get }
-  /// Whether it needs only time and Docker's socket, for which a test may have a stub.
+  /// Whether the source needs only time and Docker's socket, which a test may replace with a stub.
   var asksDocker: Bool { get }
   /// The values that it sends as soon as it starts, a list or one value, if it then completes at once and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
   /// The rules by which it answers waiting clients, as an HTTP server does; nil: it has no clients.
   var serving: ServingRules? { get }
-  /// The address where it listens; only HTTP servers of one process can share it. Nil: it does not listen.
+  /// The address on which it listens; only HTTP servers of one process can share an address. Nil: it does not listen.
   var listens: ListenAddress? { get }
-  /// The server whose feed it follows, as far as it is known: what the server sends to its clients are its events.
+  /// The server whose feed it follows: its events are what that server sends to clients. Nil: none, or unknown.
   var follows: TargetAddress? { get }
-  /// The target of its requests, as far as that is known.
+  /// The target of its requests; nil: it sends none, or the target is unknown.
   var asks: TargetAddress? { get }
   /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }
-  /// Whether threads of its own decode its input in blocks, so that it may have a ``ParallelStage``.
+  /// Whether its own threads decode its input in blocks, so that it may have a ``ParallelStage``.
   var decodesBlocks: Bool { get }
   /// The files that it reads, for the checker.
   var readsFiles: [FilePathParameter] { get }
-  /// The database that it reads, which it does not make; nil: none.
+  /// The database that it reads and does not create; nil: none.
   var readsDatabase: FilePathParameter? { get }
   /// Whether it reads standard input, which only one source of a process can.
   var readsStandardInput: Bool { get }
-  /// How its events come again after the process was killed before they were delivered.
+  /// How its events are received again if the process is killed before they were delivered.
   var recovery: SourceRecovery { get }
-  /// Whether its events have names that come again with them (``Event/id``): their positions in it, in a file, in a request.
+  /// Whether its events have names that are the same when they come again (``Event/id``): their positions in the
+  /// source, a file or a request.
   var namesEvents: Bool { get }
-  /// The source that sends the existing input once and then completes: a file up to its current end, the answer of one request. Nil: the
-  /// source waits for events that others send, which have no end.
+  /// The source that sends the existing input once and then completes: a file up to its current end, or the answer to
+  /// one request. Nil: the source waits for events from others and has no end.
   var once: (any SourceComponent)? { get }
   /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
-  /// How far a saved state has read: reads what the `save` of its nodes wrote. Empty: the source has no position, or it is unknown.
+  /// The positions up to which a saved state has read, decoded from what `save` of its nodes wrote. Empty: the source
+  /// has no position, or the position is unknown.
   static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
   /// Makes the running source for one subscription; it starts with ``RunningSource/begin()``.
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
@@ -106,25 +108,25 @@ extension SourceComponent {
 
 /// A step of a chain, or a combination of signals.
 public protocol OperatorComponent: Component {
-  /// Whether each event that its steps send is one that came over an input: those that come are sent once, are held, or have been
-  /// counted as left out (``OperatorNode/countDropped(_:)``) or given up.
+  /// Whether each event that its steps send came over an input: each input event is sent once, held, counted as left
+  /// out (``OperatorNode/countDropped(_:)``), or given up.
   static var relaysEvents: Bool { get }
-  /// Whether it subscribes its inputs more than once, or after its own start. Inner signals need not be declared.
+  /// Whether it subscribes to its inputs more than once, or after its own start. Inner signals need not be declared.
   static var subscribesAgain: Bool { get }
-  /// Signals that a step subscribes beside its input, such as the command that it executes.
+  /// Signals that a step subscribes to besides its input, such as the command that it executes.
   var furtherInputs: [SignalPlan] { get }
   /// The type of its events, given the types of the inputs' events.
   func outputType(_ inputs: [EventType]) -> EventType
   /// Makes the running step for one subscription, whose events go to `downstream`.
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
-  /// Advice about its parameters for events at these rates: that of its input, then those of the signals among the
+  /// Advice about its parameters for events at these rates: its input's rate, then those of the signals among the
   /// parameters.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
-  /// Whether it waits until everything that an event changes has changed, and then sends once.
+  /// Whether it waits until an event has reached all of its inputs that the event changes, and then sends once.
   var settles: Bool { get }
-  /// Whether the compiler put it there: no file names it, and drawings show its first input in its place.
+  /// Whether the compiler inserted it: no file names it, and drawings show its first input instead.
   static var isHidden: Bool { get }
-  /// Whether it only listens to its inputs: they run for others, not for it.
+  /// Whether it only observes its inputs, which run because of other subscribers.
   static var onlyListens: Bool { get }
 }
 
@@ -139,22 +141,21 @@ extension OperatorComponent {
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
-/// A step that answers each event with at most one, at once, and needs nothing but the event: neighbouring ones are
-/// fused. A ``LateStep`` also sends later or at the end.
+/// A step that answers each event at once with at most one event, and needs nothing but the event: neighbouring steps
+/// of this kind are fused. A ``LateStep`` also sends later or at the end.
 public protocol FusableOperator: OperatorComponent {
-  /// Whether later steps see another value than this one.
+  /// Whether later steps see a different value than this one.
   static var changesValue: Bool { get }
   /// Whether its steps are ``PureStep``s, whose result depends only on the event. Set by ``PureOperator``.
   static var isPure: Bool { get }
-  /// Whether its steps have no state and do nothing at the end: a chain of such steps may be discarded and made anew
+  /// Whether its steps have no state and do nothing at the end: a chain of such steps may be discarded and recreated
   /// between any two events.
   var isForgettable: Bool { get }
   /// Whether its steps are ``LateStep``s.
   var sendsLater: Bool { get }
   /// Makes the running step for one subscription.
   func makeStep() -> FusedStep
-  /// Makes the step of one more of many equal chains, of which `first` is a step: the two may share what does not
-  /// change.
+  /// Makes the step of a further chain equal to the one that contains `first`: the two may share what does not change.
   func makeStep(beside first: FusedStep) -> FusedStep
 }
 
@@ -178,7 +179,7 @@ package protocol CommandComponent: OperatorComponent {
   var index: Int { get set }
 }
 
-/// Combines the signals that its key lists; an origin, not a step: `merge: [a, b]`.
+/// Combines the signals that its key lists; starts a signal and is not a step: `merge: [a, b]`.
 package protocol CombiningOperator: OperatorComponent {
   /// The least number of inputs.
   static var minimumInputs: Int { get }
@@ -196,30 +197,31 @@ extension CombiningOperator {
 
 /// A component that ends a signal.
 public protocol SinkComponent: Component {
-  /// Whether it only answers the request that an event came from: tests then run it.
+  /// Whether it only answers the request that an event came from; tests run such a sink.
   var answersEvents: Bool { get }
   /// The threads that encode and write, in words; nil: nothing to report.
   var threads: String? { get }
   /// The file that it writes, for the checker.
   var writesFile: FilePathParameter? { get }
-  /// The database that it makes if there is none, for the checker.
+  /// The database that it creates if there is none, for the checker.
   var writesDatabase: FilePathParameter? { get }
-  /// The addresses that it sends to, for the checker, as far as they are known.
+  /// The known addresses that it sends to, for the checker.
   var sendsTo: [TargetAddress] { get }
-  /// The address where it listens, which only HTTP servers of the process can share; nil: it does not listen.
+  /// The address on which it listens; only HTTP servers of one process can share an address. Nil: it does not listen.
   var listens: ListenAddress? { get }
   /// Whether clients of that address get its events.
   var servesEvents: Bool { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
-  /// The encoding, so that tests, which do not run the sink, reject what it would reject; nil: it takes every event.
+  /// The encoding, by which tests, which do not run the sink, reject what the sink would reject; nil: it accepts every
+  /// event.
   var encoding: EncodeParameter? { get }
   /// The value that it encodes for an event; nil: the event.
   var sentValue: MappingParameter? { get }
-  /// The encoder that shows how the sink writes an event; nil: that of ``encoding``, or JSON.
+  /// The encoder that shows how the sink writes an event; nil: the one of ``encoding``, or else JSON.
   var shownEncoder: ShownEncoder? { get }
-  /// The encoding of a sink that writes a stream, so that a ``ParallelStage`` may encode for it; nil: it must receive
-  /// each event.
+  /// The encoding of a sink that writes a stream, with which a ``ParallelStage`` may encode for it; nil: the sink must
+  /// receive each event.
   var streamEncoding: EncodeParameter? { get }
   /// Whether it sends the names of events to its receiver (``RunningSink/deliveryID(of:)``).
   var namesDeliveries: Bool { get }
@@ -246,7 +248,8 @@ extension SinkComponent {
   public var confirmation: SinkConfirmation { .nothing }
 }
 
-/// How a sink's events look where it does not write them: in `rxd run --dry-run` and in tests. Made by the package's own sinks.
+/// Shows a sink's events where the sink does not write them: in `rxd run --dry-run` and in tests. Only sinks of this
+/// package make one.
 public struct ShownEncoder {
   package let encoder: any EventEncoder
   package init(_ encoder: any EventEncoder) { self.encoder = encoder }

@@ -24,7 +24,8 @@ public struct ComponentSpec<C: Component>: Sendable {
   /// Makes a component with the defaults.
   var make: @Sendable () -> C = { C() }
 
-  /// A component's definition. The properties of the same names say what each part is; all but name and summary may be left out.
+  /// Defines a component. The properties of the same names describe each part; all but name and summary may be left
+  /// out.
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
     examples: [Example] = [], edges: EdgeCases = EdgeCases(), memory: String = "", persistence: Persistence = .nothing,
@@ -115,13 +116,14 @@ public struct Parameter<C: Component>: Sendable {
   /// - Parameters:
   ///   - formerly: A former name; files may still use it, with a warning.
   ///   - primary: The parameter of the short form (`throttle: 300ms`).
-  ///   - whole: The value of the component key is this parameter, mappings included, unless there are other parameters.
-  ///   - beside: The parameter is written beside the component key, as `onError` is, because the value of the key is
-  ///     the primary parameter as a whole.
+  ///   - whole: With `primary`: the value of the component key is this parameter, even if it is a mapping.
+  ///   - beside: The parameter is written next to the component key, as `onError` is, because the value of the key is
+  ///     the whole primary parameter.
   ///   - variables: Further variables of the parameter's expressions.
   ///   - expecting: The type that the expressions must have.
   ///   - applies: When the parameter has an effect; nil: always. Otherwise the parameter is an error.
-  ///   - nested: The same for fields of its value, beside the conditions that they have wherever the record is used.
+  ///   - nested: Conditions for fields of its value, in addition to those that the fields have wherever the record is
+  ///     used.
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,
     required: Bool = false, whole: Bool = false, beside: Bool = false, range: ClosedRange<Int64>? = nil,
@@ -174,9 +176,9 @@ public struct ParameterInfo: Sendable {
   package var variables: [String]
   /// A former name; files may still use it, with a warning. Nil: none.
   package var formerName: String?
-  /// Whether it is written beside the component key and not in its value.
+  /// Whether the parameter is written next to the component key and not in its value.
   package var isBeside = false
-  /// When it has an effect; nil: always.
+  /// When the parameter has an effect; nil: always.
   package var applies: Applicability?
 }
 
@@ -186,7 +188,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
   case int(ClosedRange<Int64>?)
   case number
   case text
-  /// A text that is printed as `(secret)`.
+  /// A text that is never shown: `(secret)` is printed instead.
   case secret
   case duration
   case size
@@ -204,7 +206,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
   case record([ParameterInfo])
   case oneOf([ParameterShape])
 
-  /// Whether a value of this shape can have signals or chains inside.
+  /// Whether a value of this shape can contain signals or chains.
   var holdsSignals: Bool {
     switch self {
     case .signal, .chain: true
@@ -215,9 +217,9 @@ public indirect enum ParameterShape: Sendable, Equatable {
     }
   }
 
-  /// The part of `node` with a secret that a value of this shape must not have, because the value would be printed, as
-  /// a path or a duration is. Nil: there is none. Signals, chains and records are checked when they are decoded
-  /// themselves.
+  /// The part of `node` that contains a secret where a value of this shape must not have one, because such values are
+  /// printed, as paths and durations are. Nil: there is none. Signals, chains and records are checked when they are
+  /// decoded themselves.
   func misplacedSecret(in node: YAMLNode) -> YAMLNode? {
     switch self {
     case .secret, .template, .expression, .mapping, .signal, .chain, .record: return nil

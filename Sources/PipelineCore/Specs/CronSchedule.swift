@@ -11,8 +11,8 @@ package struct CronSchedule: Sendable, Equatable {
   private var daysOfWeek: UInt64 = 0
   private var anyDayOfMonth = false
   private var anyDayOfWeek = false
-  /// Whether the minute or the hour starts with `*`: such a schedule follows the clock through all its changes. Any
-  /// other schedule names times of day, each of which runs once, even if the clock skips or repeats it.
+  /// Whether the minute or the hour starts with `*`: such a schedule follows the clock through all of its changes. Any
+  /// other schedule names times of day, each of which runs once a day, even if the clock skips or repeats it.
   package private(set) var followsClock = false
   package let text: String
 
@@ -134,7 +134,7 @@ package struct CronSchedule: Sendable, Equatable {
     return rest < 0 ? quotient - 1 : quotient
   }
 
-  /// Searches minute by minute in real time; skips whole days whose date does not match.
+  /// Searches minute by minute in real time, and skips whole days whose date does not match.
   private func nextReal(_ after: Int64, _ zone: String) -> Int64? {
     var time = (Self.floor(after, 60) + 1) * 60
     let end = after + 8 * 366 * Self.day
@@ -173,7 +173,7 @@ package struct CronSchedule: Sendable, Equatable {
     return nil
   }
 
-  /// The real time of a local one.
+  /// The real time of a local time.
   private static func real(_ local: Int64, _ zone: String) -> Int64 {
     let before = TimeZones.offset(of: zone, at: local - day) ?? 0
     let behind = TimeZones.offset(of: zone, at: local + day) ?? 0
@@ -182,7 +182,7 @@ package struct CronSchedule: Sendable, Equatable {
       $0 + (TimeZones.offset(of: zone, at: $0) ?? 0) == local
     }
     if let first = valid.min() { return first }
-    // A skipped time: the moment of the change, by bisection.
+    // For a skipped local time, finds the moment of the change by bisection.
     var low = local - day - before
     var high = local + day - behind
     while high - low > 1 {
@@ -192,7 +192,7 @@ package struct CronSchedule: Sendable, Equatable {
     return high
   }
 
-  /// Whether a day, counted from 1970-01-01, is one of the schedule's.
+  /// Whether the schedule includes a day, counted from 1970-01-01.
   private func fits(day: Int64) -> Bool {
     let date = Self.date(day)
     guard months >> UInt64(date.month) & 1 == 1 else { return false }

@@ -1,4 +1,4 @@
-/// The types of a column of SQLite, whose values have types of their own.
+/// The type as which a column is read: in SQLite each value has a type of its own.
 package enum ColumnKind: String, ChoiceParameter {
   case int, double, string, bytes, bool, timestamp, any
   package var help: String {
@@ -26,13 +26,14 @@ package enum ColumnKind: String, ChoiceParameter {
   }
 }
 
-/// Makes events of rows: a map from column to value. A row's offset is its index.
+/// Turns rows into events: maps from column to value. A row's offset is its index.
 package final class DatabaseDecoder: EventDecoder {
   package var framing: Framing { .whole }
   private let rows: DatabaseRows
   private let kinds: [(index: Int, name: String, kind: ColumnKind)]
 
-  /// - Parameter columns: Those that events have, with their types; empty: all, as they are stored. Each must be there.
+  /// - Parameter columns: The columns that events have, with their types; each must exist. Empty: all columns, as they
+  ///   are stored.
   package init(_ rows: DatabaseRows, _ columns: [(name: String, kind: ColumnKind)]) {
     self.rows = rows
     kinds =
@@ -104,7 +105,7 @@ package final class DatabaseDecoder: EventDecoder {
 }
 
 extension DatabaseValue {
-  /// Why a value cannot be stored, a clause that follows the name of its place.
+  /// Why a value cannot be stored, a clause that follows the name of its column.
   package struct Refusal: Error, Sendable, Equatable {
     package var message: String
   }

@@ -52,7 +52,7 @@ package struct DecodeParameter: ParameterValue {
     context.parameter = format.rawValue
     defer { context.parameter = outer }
     var parameter: DecodeParameter?
-    // The conditions of options see what is given.
+    // Entered so that the conditions of options see the values that the file gives.
     context.enter(format.rawValue, at: entry.value) { parameter = options(of: format, entry, &$0) }
     return parameter.flatMap { checked($0, entry.value, &context) }
   }
@@ -106,18 +106,19 @@ package struct DecodeParameter: ParameterValue {
     return parameter
   }
 
-  /// The conditions of options where each body or message is decoded by itself.
+  /// The conditions of options where each body or message is decoded separately.
   package static let ofMessages: [String: Applicability] = [
     "container.wait": .never("the last line ends with the body or the message")
   ]
 
-  /// The conditions of options where the component has `charset`: with a charset in which each byte is a character no text is faulty.
+  /// The conditions of options where the component has `charset`: in a charset in which every byte is a character, no
+  /// text is invalid.
   package static let withCharset: [String: Applicability] = Dictionary(
     uniqueKeysWithValues: ["text", "lines", "whole", "statsd", "syslog", "container"].map {
       ("\($0).invalidUTF8", .notWord("/charset", Charset.namesOfLatin1))
     })
 
-  /// The conditions of both kinds.
+  /// The conditions where both apply.
   package static let ofMessagesWithCharset = withCharset.merging(ofMessages) { $1 }
 
   /// The conditions where the component has `charset` and `join`, whose `wait` and `maxBytes` then apply to the lines of containers.
@@ -135,7 +136,7 @@ package struct DecodeParameter: ParameterValue {
       _ = try parameter.options.decoder()
       return parameter
     } catch {
-      // The option may be the value itself, in the short form.
+      // In the short form, the option is the value itself.
       let place = node[error.option] ?? node
       let scalar = place.scalar
       let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? place.location
@@ -167,7 +168,7 @@ package struct DecodeParameter: ParameterValue {
       return nil
     }
 
-    /// Formats that are written as parameters of a decoder.
+    /// How to write formats that are parameters of a decoder here.
     private static let written = [
       "apache": combined, "nginx": combined, "combined": combined, "tsv": "{ csv: { delimiter: \"\\t\" } }",
       "cri": DecoderFormat.container.rawValue, "docker": DecoderFormat.container.rawValue,
@@ -408,7 +409,7 @@ public struct EncodeParameter: ParameterValue {
     context.parameter = name
     defer { context.parameter = outer }
     var isSound = false
-    // The conditions of options see what is given.
+    // Entered so that the conditions of options see the values that the file gives.
     context.enter(name, at: value) { isSound = parameter.read(value, &$0) }
     return isSound ? parameter : nil
   }

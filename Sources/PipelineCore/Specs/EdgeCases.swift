@@ -32,7 +32,7 @@ public struct EdgeCases: Sendable {
     self.disposal = disposal
   }
 
-  /// The edges with a text, and their headings.
+  /// The cases that have a text, with their headings.
   package var rows: [(title: String, text: String)] {
     [("Empty", empty), ("Error", error), ("Completion", completion), ("Disposal", disposal)].filter { !$0.1.isEmpty }
   }

@@ -5,6 +5,6 @@ public enum EventPace: Sendable, Equatable {
   /// As fast as they can be read: a whole file.
   case unbounded
 
-  /// The least rate of a slow machine, in events a second.
+  /// The rate at which even a slow machine reads, in events a second.
   static let leastReading = 100_000.0
 }

@@ -1,4 +1,4 @@
-/// The compiler's knowledge about the events of a signal.
+/// What the compiler knows about the events of a signal.
 public struct EventType: Sendable, Equatable {
   package var type: ExpressionType
   /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.

@@ -7,7 +7,7 @@ public struct ExpressionParameter: ParameterValue {
   package private(set) var type = ExpressionType.dyn
   /// The program; set after binding without errors.
   package private(set) var program: Program?
-  /// The paths that it reads; empty before binding.
+  /// The paths that the expression reads; empty before binding.
   private(set) var reads: [ReadPath] = []
 
   /// The parameter is not given.
@@ -58,7 +58,7 @@ public struct ExpressionParameter: ParameterValue {
     }
     found = Diagnostics()
     guard let template = ExpressionTemplate.parse(text, into: &found), !template.isConstant else { return nil }
-    // Without its braces the text may be an expression, too; only the author knows which one is meant.
+    // Without the braces the text may be an expression, too; only the author knows which expression is meant.
     let bare = template.withoutBraces
     var unused = Diagnostics()
     let isExpression = ExpressionSyntax.parse(LocatedText(bare), into: &unused) != nil
@@ -91,8 +91,8 @@ public struct ExpressionParameter: ParameterValue {
       fixIts: [.init(node.location, quoted)])
   }
 
-  /// Checks that environment values in an expression are a number, a boolean, or part of a text between quotes that needs no escapes. Other
-  /// inserted values are escaped when the expression is parsed.
+  /// Checks that each environment value in an expression is a number, a boolean, or part of a quoted text and needs no
+  /// escapes there. Other inserted values are escaped when the expression is parsed.
   private static func isStructureOwn(_ scalar: YAMLScalar, _ context: inout DecodingContext) -> Bool {
     guard scalar.isInterpolated else { return true }
     let text = scalar.text.text
@@ -130,7 +130,7 @@ public struct ExpressionParameter: ParameterValue {
     guard let (program, type, reads) = binder.compile(syntax, use) else { return }
     self.program = program
     self.reads = reads
-    // Types name the fields of literals, and types are printed.
+    // A type names the fields of literals and is printed, so it could reveal a secret.
     self.type = program.isSecret ? .dyn : type
   }
 
@@ -203,7 +203,7 @@ package struct TemplateParameter: ParameterValue {
     program?.shown.render(frame.frame, into: buffer)
   }
 
-  /// The text for logs for the loaded event; nil: it is not given, or an expression fails.
+  /// The text for logs for the loaded event; nil: the parameter is not given, or an expression fails.
   func shownText(_ frame: EventFrame) -> String? {
     guard isGiven else { return nil }
     let buffer = OutputBuffer()
@@ -327,7 +327,7 @@ public struct MappingParameter: ParameterValue {
     return all
   }
 
-  /// A running copy; nil before binding without errors.
+  /// Makes what builds the values; nil before binding without errors.
   func makeBuilder() -> ValueBuilder? { root.flatMap(ValueBuilder.init) }
 }
 
@@ -341,7 +341,7 @@ final class ValueBuilder {
   }
   private enum Kind { case program, object, list }
   private let kind: Kind
-  // Raw memory: an event needs neither bounds checks nor retain and release.
+  // Raw memory, so that an event needs neither bounds checks nor retain and release.
   private let parts: UnsafeMutableBufferPointer<Part>
   /// Retains the objects to which the parts point.
   private let owned: [AnyObject]
@@ -519,7 +519,7 @@ public struct LiteralParameter: ParameterValue {
       case .bool: return .bool(scalar.bool ?? false)
       case .int:
         if let number = scalar.int { return .int(number) }
-        // Beyond Int64 it may be a uint.
+        // Above Int64 the number may be a uint.
         if let number = scalar.text.text.withUnsafeBytes({ JSONParser.number($0) }), number.is(.uint) { return number }
         return double(scalar, arena)
       case .float: return double(scalar, arena)
@@ -528,7 +528,7 @@ public struct LiteralParameter: ParameterValue {
     }
   }
 
-  /// Keeps the number's text from the file where JSON allows that form.
+  /// Keeps the number's text from the file if it is valid JSON.
   private static func double(_ scalar: YAMLScalar, _ arena: Arena) -> Value {
     let text = scalar.text.text.withUnsafeBytes { arena.copy($0) }
     if let number = JSONParser.number(text), number.is(.double) { return number }

@@ -11,7 +11,7 @@ enum AggregateFunction: String, CaseIterable {
 /// The arguments of an aggregate are evaluated for each event; the surrounding expression is evaluated once, after the
 /// last event.
 package struct FiguresParameter: ParameterValue {
-  /// One aggregate; equal texts share one.
+  /// One aggregate; calls with equal texts share it.
   struct Call: Sendable {
     var function: AggregateFunction
     /// The text of the call, and the variable's name in the surrounding expression.
@@ -24,7 +24,7 @@ package struct FiguresParameter: ParameterValue {
   /// The arguments of the aggregates, each once.
   private(set) var arguments: [(text: [UInt8], expression: ExpressionParameter)] = []
   private(set) var conditions: [(text: [UInt8], expression: ExpressionParameter)] = []
-  /// The surrounding expressions, in which the aggregates are variables.
+  /// The expressions around the aggregates, in which the aggregates are variables.
   private var around = MappingParameter()
   package private(set) var location: SourceLocation?
 
@@ -188,7 +188,7 @@ package struct FiguresParameter: ParameterValue {
     }
   }
 
-  /// The type of an aggregate. Without events only counts and sums have a value.
+  /// The type of an aggregate. If there are no events, only counts and sums have a value.
   private func type(of call: Call) -> ExpressionType {
     var type = call.argument.map { arguments[$0].expression.type } ?? .int
     if case .optional(let inner) = type { type = inner }

@@ -5,14 +5,15 @@ public struct FilePathParameter: ParameterValue {
   package private(set) var location: SourceLocation?
   /// The text, in quotes, as messages may print it.
   package private(set) var shown = "''"
-  /// The environment was not read: the text is a placeholder, not the path.
+  /// Whether the text is a placeholder and not the path, because the environment was not read.
   package private(set) var isPlaceholder = false
-  /// The constant directory of a template; nil: not a template. `text` of a template is a pattern, with `*` for each expression.
+  /// The constant directory of a template, whose `text` is a pattern with `*` for each expression; nil: the path is not
+  /// a template.
   package private(set) var fixedDirectory: String?
 
   public init() {}
 
-  /// A pattern of the paths that a template makes.
+  /// A pattern that matches the paths of a template.
   init(pattern: String, below directory: String, _ scalar: YAMLScalar) {
     text = pattern
     location = scalar.location

@@ -1,9 +1,9 @@
-/// The path of a file that a sink writes: a literal path or, with `{{ }}`, one for each event below a directory that the pipeline file
-/// writes out.
+/// The path of a file that a sink writes: a literal path or, with `{{ }}`, a path for each event, below a directory
+/// that the pipeline file gives literally.
 package struct FilePathTemplate: ParameterValue {
-  /// The literal path; of a template, a pattern for the checker.
+  /// The literal path; for a template, a pattern for the checker.
   package private(set) var literal = FilePathParameter()
-  /// The path with expressions; nil: it is literal.
+  /// The path with expressions; nil: the path is literal.
   package private(set) var template: TemplateParameter?
   /// The length of the directory in the text, with its slash, in bytes. The rest names a file below it.
   package private(set) var directoryBytes = 0
@@ -12,13 +12,13 @@ package struct FilePathTemplate: ParameterValue {
 
   package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
   package var defaultText: String? { literal.defaultText }
-  /// The directory that the file writes out: `.` if it names none.
+  /// The directory that the pipeline file gives literally; `.` if it names none.
   package var directory: String { literal.fixedDirectory ?? "." }
 
   package mutating func bind(_ binder: inout Binder, _ use: ExpressionUse) { template?.bind(&binder, use) }
 
   package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> FilePathTemplate? {
-    // A path is printed in messages.
+    // Paths are printed in messages, so they must not contain secrets.
     if context.refusesSecret(in: node, .text) { return nil }
     var path = FilePathTemplate()
     guard let scalar = node.scalar, scalar.kind != .null, scalar.text.text.hasOpeningBraces else {
@@ -48,7 +48,7 @@ package struct FilePathTemplate: ParameterValue {
     return nil
   }
 
-  /// The error in the text beside the expressions; nil: there is none.
+  /// The error in the text outside the expressions; nil: there is none.
   private func problem(of pattern: [UInt8], _ template: ExpressionTemplate) -> (message: String, help: String)? {
     if pattern.contains(where: { $0 < 0x20 || $0 == 0x7F }) {
       return ("holds a control character", "Remove it from the file name")

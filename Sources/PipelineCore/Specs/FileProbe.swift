@@ -21,7 +21,7 @@ package struct FileProbe: Sendable {
     self.isMissingFile = isMissingFile
   }
 
-  /// Takes every file as readable and every directory as present; resolves paths by their text alone.
+  /// Assumes that every file is readable and every directory exists; resolves paths by their text alone.
   package static let none = FileProbe()
 
   /// A path without `.`, `..` and doubled slashes, by its text alone.

@@ -28,10 +28,10 @@ package struct HTTPAuth: RecordParameter {
     Self.validate(node, [("bearer", bearer), ("basic", nil)], basic, &context)
   }
 
-  /// Checks that a mapping of credentials has one of these ways. Missing credentials, or ones that cannot be sent, would admit
-  /// every client or none.
+  /// Checks that a mapping of credentials gives exactly one of these methods. Missing credentials, or ones that cannot
+  /// be sent, would admit every client or none.
   ///
-  /// - Parameter ways: The names of the ways, each with its value if that is a single secret.
+  /// - Parameter ways: The names of the methods, each with its value if that is a single secret.
   static func validate(
     _ node: YAMLNode, _ ways: [(name: String, value: Secret?)], _ basic: Basic?, _ context: inout DecodingContext
   ) {
@@ -59,7 +59,7 @@ package struct HTTPAuth: RecordParameter {
     }
   }
 
-  /// Checks a text of credentials. Secrets are never shown, so the message names the field only.
+  /// Checks one text of the credentials. Secrets are never shown, so the message names only the field.
   static func validate(
     secret name: String, _ value: Secret?, _ field: YAMLNode?, mayBeEmpty: Bool = false,
     _ context: inout DecodingContext
@@ -163,7 +163,8 @@ package enum URLConfinement {
     }
   }
 
-  /// How to give the user name and password that a URL contains. The parameters of `http` do not help the user of a preset.
+  /// How to give the user name and password that a URL contains. The user of a preset cannot set the parameters of
+  /// `http`.
   private static func accountHelp(_ location: SourceLocation) -> String {
     guard let preset = location.text.preset else {
       return "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'"
@@ -229,7 +230,7 @@ package enum URLConfinement {
       if component == .path { pathEnd = index }
       component = byte == UInt8(ascii: "?") ? .query : .fragment
     }
-    // From the first segment with event data on, the path must not climb.
+    // From the first segment with event data on, the path must not lead to a parent directory.
     guard let first = inserted.first(where: { !$0.isEmpty && $0.lowerBound < pathEnd && $0.lowerBound >= path }),
       let begin = url[..<first.lowerBound].lastIndex(of: UInt8(ascii: "/"))
     else { return nil }
@@ -243,7 +244,8 @@ package enum URLConfinement {
 
   /// The URL with the texts that expressions have inserted, each encoded for its position.
   ///
-  /// - Parameter inserted: The ranges of `url` that expressions have filled, in order; then those of the result.
+  /// - Parameter inserted: The ranges of `url` that expressions have filled, in order; on return, the ranges in the
+  ///   result.
   package static func encoded(_ url: [UInt8], _ inserted: inout [Range<Int>], _ insertions: [URLInsertion]) -> [UInt8] {
     precondition(inserted.count == insertions.count, "an insertion into a URL without its encoding")
     guard insertions.contains(where: { $0 != .asIs }) else { return url }

@@ -1,10 +1,10 @@
-/// The meaning of `whenLate` for a component that keeps time: timers, or the ages of kept events.
+/// The meaning of `whenLate` for a component that depends on time, by timers or by the ages of kept events.
 public struct LatenessRule<C: Component>: Sendable {
   /// The effect of `skip`, one sentence; nil: it has no meaning.
   package var skip: String?
   /// Why `skip` has no meaning, a clause; empty if it has.
   let withoutSkip: String
-  /// Why a value has no meaning with these parameters, a clause; nil: it has one.
+  /// Why a value of `whenLate` has no meaning with these parameters, a clause; nil: it has one.
   let refusal: @Sendable (C, WhenLate) -> String?
 
   /// The component implements `skip` with ``OperatorNode/skipped(_:_:)`` or ``LateStep/timeSkipped(_:_:)``.
@@ -18,7 +18,7 @@ public struct LatenessRule<C: Component>: Sendable {
     LatenessRule(skip: skip, withoutSkip: "", refusal: refusal)
   }
 
-  /// The component can leave nothing out: due timers fire, or its clock stands still.
+  /// The component cannot leave anything out: due timers fire, or its clock stands still.
   ///
   /// - Parameters:
   ///   - reason: why, a clause.
@@ -31,7 +31,7 @@ public struct LatenessRule<C: Component>: Sendable {
 }
 
 extension LatenessRule {
-  /// For the reference.
+  /// The rule as the reference shows it.
   var meaning: String {
     guard let skip else { return "`whenLate`: `fire` or `resume`." }
     return "`whenLate`: `fire`, `skip` or `resume`. `skip`: \(skip)"
@@ -39,7 +39,7 @@ extension LatenessRule {
 }
 
 extension Component {
-  /// Why `whenLate` cannot have this value, a clause; nil: it can.
+  /// Why `whenLate` cannot have this value, as a clause; nil: it can.
   func refusal(of value: WhenLate) -> String? {
     guard let rule = ownSpec.lateness else { return "it keeps no time" }
     return rule.refusal(self, value) ?? (value == .skip && rule.skip == nil ? rule.withoutSkip : nil)

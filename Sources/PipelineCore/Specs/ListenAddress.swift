@@ -16,7 +16,7 @@ public struct ListenAddress: Sendable, Equatable {
   /// The part that is served over HTTP; nil: the address is for one component alone.
   var site: Site?
 
-  /// The part of an address that one HTTP server has.
+  /// The part of an address that one HTTP server serves.
   package struct Site: Sendable, Equatable {
     /// Nil: all paths that no other server has.
     package var path: String?
@@ -62,10 +62,10 @@ public struct ListenAddress: Sendable, Equatable {
     return host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"
   }
 
-  /// One spelling of the address: two servers with the same can share it.
+  /// The address in a canonical spelling: two servers with the same spelling can share it.
   package var place: String { kind == .socket ? FileProbe.normal(host) : "\(Self.canonical(host)):\(port)" }
 
-  /// A key that is equal for two addresses that can be the same place.
+  /// A key that is equal for all addresses that may denote the same socket: the hosts are not compared.
   struct Key: Hashable {
     var kind: Kind
     var port: Int
@@ -73,23 +73,23 @@ public struct ListenAddress: Sendable, Equatable {
   }
   var key: Key { Key(kind: kind, port: port, path: kind == .socket ? FileProbe.normal(host) : "") }
 
-  /// Whether the two can be the same place: only the hosts tell.
+  /// Whether the two may denote the same socket, depending on their hosts.
   private func shares(_ other: ListenAddress) -> Bool { key == other.key && (kind == .socket || port != 0) }
 
-  /// Whether only one of the two can listen at a time: the ports are equal, and the hosts are, or one host stands for
-  /// all addresses. Names are not resolved, so two names for one address go unnoticed.
+  /// Whether only one of the two can listen at a time: the ports are equal, and the hosts are equal or one of them
+  /// stands for all addresses. Names are not resolved, so two names for one address go unnoticed.
   func excludes(_ other: ListenAddress) -> Bool {
     guard shares(other) else { return false }
     if kind == .socket { return true }
     let (host, second) = (Self.canonical(host), Self.canonical(other.host))
     if host == second || host == "::" || second == "::" { return true }
     if host == "0.0.0.0" || second == "0.0.0.0" { return !Self.isVersion6(host) && !Self.isVersion6(second) }
-    // The system decides which of these `localhost` is.
+    // The system decides which of these addresses `localhost` is.
     func isLocal(_ host: String) -> Bool { host == "127.0.0.1" || host == "::1" }
     return host == "localhost" && isLocal(second) || second == "localhost" && isLocal(host)
   }
 
-  /// Why the two cannot listen at a time; nil: they can.
+  /// Why the two cannot listen at the same time; nil: they can.
   func conflict(_ other: ListenAddress) -> Conflict? {
     guard excludes(other) else { return nil }
     guard let site, let second = other.site else { return .address }
@@ -100,7 +100,7 @@ public struct ListenAddress: Sendable, Equatable {
 
   enum Conflict: Equatable {
     case address
-    /// Both serve HTTP and could share the address if it were written in one way.
+    /// Both serve HTTP and could share the address if both spelt it the same.
     case spelling
     case tls
     /// The site that both serve.
@@ -123,7 +123,7 @@ public struct ListenAddress: Sendable, Equatable {
 
   private static func isVersion6(_ host: String) -> Bool { host.utf8.contains(UInt8(ascii: ":")) }
 
-  /// One spelling of each host: addresses as the system writes them, names in small letters.
+  /// A host in its canonical spelling: addresses as the system writes them, names in lower case.
   private static func canonical(_ host: String) -> String {
     guard let bytes = AddressPolicy.bytes(ofHost: host) else { return host.lowercased() }
     if bytes.count == 4 { return bytes.map { String($0) }.joined(separator: ".") }
@@ -150,7 +150,7 @@ public struct TargetAddress: Sendable {
 
   package init(_ address: ListenAddress) { self.address = address }
 
-  /// The address of a URL of http or ws; nil: it is not known yet.
+  /// The address of an http or ws URL; nil: it is not known yet.
   package init?(url: String, method: String, at location: SourceLocation?) {
     guard let target = URLSyntax.target(Array(url.utf8)) else { return nil }
     address = ListenAddress(host: target.host, port: target.port, location: location)

@@ -1,4 +1,4 @@
-/// Evaluates the expressions of a ``MappingParameter`` outside of the core.
+/// Evaluates the expressions of a ``MappingParameter`` outside the core.
 package final class MappedValues {
   private let builder: ValueBuilder
 
@@ -9,7 +9,7 @@ package final class MappedValues {
     self.builder = builder
   }
 
-  /// The value for the event that the frame has loaded, or one sentence why there is none.
+  /// The value for the event that the frame has loaded, or one sentence that says why there is none.
   package func value(_ frame: EventFrame) -> Result<Value, MappingFailure> {
     var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)

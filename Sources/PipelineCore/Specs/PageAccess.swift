@@ -1,31 +1,33 @@
 /// The names that a server answers to, and the web sites whose pages may send requests to it.
 ///
-/// A browser sends requests of any page to the loopback address of its own machine, also under the name of the page's site, which that site can
-/// have resolved to the address (DNS rebinding). It says the name in `Host` and the site of the page in `Origin`. So a server on a loopback
-/// address answers only to names of the machine itself and to `hosts`, and takes requests only from programs, from its own pages, and
-/// from pages of `origins`. A proxy that passes on the name by which it was asked is such a program; where `hosts` are given, they count for
-/// programs, too.
+/// A browser lets any page send requests to the loopback address of the browser's machine, even under the name of the
+/// page's site, which that site can make resolve to the address (DNS rebinding). It sends that name in `Host` and the
+/// site of the page in `Origin`. So a server on a loopback address answers only to names of the machine itself and to
+/// `hosts`, and accepts requests only from programs, from its own pages, and from pages of `origins`. A proxy that
+/// passes on the `Host` that it was sent is such a program; if `hosts` are given, they apply to programs, too.
 package struct PageAccess: Sendable, Equatable {
   /// Whether it listens on a loopback address.
   package var isLocal = false
-  /// Further names that it answers to, without ports; `*`: all names. Elsewhere than on a loopback address they count if there are any.
+  /// Further names that it answers to, without ports; `*`: all names. On other than loopback addresses, names are
+  /// checked only if there are any here.
   package var hosts: [String] = []
-  /// The sites, `https://example.org`, whose pages may send requests besides its own; `*`: all. Elsewhere than on a loopback address
-  /// they count if there are any.
+  /// The sites, such as `https://example.org`, whose pages may send requests besides its own; `*`: all. On other than
+  /// loopback addresses, sites are checked only if there are any here.
   package var origins: [String] = []
-  /// Whether the origin counts on every address: browsers let the pages of all sites read WebSockets.
+  /// Whether origins are checked on every address: browsers let the pages of all sites read WebSockets.
   package var alwaysChecksOrigins = false
 
   package init(isLocal: Bool = false) { self.isLocal = isLocal }
 
-  /// The headers that decide, as far as a request has them.
+  /// The headers of a request that are checked.
   package struct Headers {
     package var host: UnsafeRawBufferPointer?
     package var origin: UnsafeRawBufferPointer?
-    /// The browser names no site and says that a page of another site, or of another port, sends the request, and does not open its answer as a page.
+    /// Whether the browser names no site, but says that the request comes from a page of another site or port and that
+    /// its answer is not opened as a page.
     package var isOfOtherPage = false
-    /// Whether only a program can have sent it: with any method but GET and HEAD a browser names the site of the page, also under a name that leads
-    /// here. One that keeps this from servers still says in `Sec-Fetch-Site` that it is a browser.
+    /// Whether only a program can have sent the request: with any method but GET and HEAD, a browser names the site of
+    /// the page, even under a rebound name. A browser that withholds the site still sends `Sec-Fetch-Site`.
     package var isOfProgram = false
 
     package init(
@@ -42,7 +44,8 @@ package struct PageAccess: Sendable, Equatable {
   package var checksHosts: Bool { isLocal || !hosts.isEmpty }
   package var checksOrigins: Bool { isLocal || alwaysChecksOrigins || !origins.isEmpty }
 
-  /// The answer to a request that is not taken; nil: it is. A request without `Host` is of HTTP/1.0, which no browser speaks.
+  /// The answer to a request that is refused; nil: it is accepted. A request without `Host` is HTTP/1.0, which no
+  /// browser uses.
   package func refusal(_ headers: Headers) -> ServerAnswer? {
     if checksHosts, !(headers.isOfProgram && hosts.isEmpty), let host = headers.host, !answers(to: host) {
       return Self.otherName
@@ -51,7 +54,7 @@ package struct PageAccess: Sendable, Equatable {
     return nil
   }
 
-  /// The same for texts.
+  /// The answer to a request with these headers that is refused; nil: it is accepted.
   package func refusal(host: String?, origin: String?) -> ServerAnswer? {
     Array((host ?? "").utf8).withUnsafeBytes { hostBytes in
       Array((origin ?? "").utf8).withUnsafeBytes { originBytes in
@@ -65,13 +68,14 @@ package struct PageAccess: Sendable, Equatable {
   package static let otherOrigin = ServerAnswer(
     403, error: "pages of this origin may send no requests here; 'origins' names those that may")
 
-  /// Whether it answers to the name in a `Host` header, whatever the port: it may have been forwarded.
+  /// Whether the server answers to the name in a `Host` header. The port is ignored, because it may have been
+  /// forwarded.
   package func answers(to host: UnsafeRawBufferPointer) -> Bool {
     let name = Self.name(of: host)
     return Self.isOwn(name) || hosts.contains { $0 == "*" || Self.isSame(name, $0.utf8) }
   }
 
-  /// Whether the page that sends the request may do so. Programs name no origin.
+  /// Whether the page that sends the request may do so. Programs send no origin.
   private func admits(_ headers: Headers) -> Bool {
     guard let origin = headers.origin else {
       return !headers.isOfOtherPage || origins.contains("*")
@@ -89,7 +93,7 @@ package struct PageAccess: Sendable, Equatable {
     return host.prefix { $0 != UInt8(ascii: ":") }
   }
 
-  /// Host and port behind the scheme of an origin; nil: it has none (`null`).
+  /// Host and port after the scheme of an origin; nil: the origin is `null`.
   private static func site(of origin: UnsafeRawBufferPointer) -> Slice<UnsafeRawBufferPointer>? {
     guard let colon = origin.firstIndex(of: UInt8(ascii: ":")), origin[colon...].starts(with: "://".utf8) else {
       return nil
@@ -97,7 +101,7 @@ package struct PageAccess: Sendable, Equatable {
     return origin[(colon + 3)...]
   }
 
-  /// Whether a name is that of every machine for itself: `localhost`, an address of 127.0.0.0/8, or `[::1]`.
+  /// Whether a name means the machine itself: `localhost`, an address of 127.0.0.0/8, or `[::1]`.
   private static func isOwn(_ name: Slice<UnsafeRawBufferPointer>) -> Bool {
     isSame(name, "localhost".utf8) || name.elementsEqual("[::1]".utf8) || isLoopbackAddress(name)
   }

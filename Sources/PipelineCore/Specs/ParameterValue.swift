@@ -1,6 +1,6 @@
-/// A type of parameters.
+/// The type of a parameter.
 public protocol ParameterValue: Sendable {
-  /// What a file may write for it; `range` bounds numbers.
+  /// The form of values in a file; `range` limits numbers.
   static func shape(range: ClosedRange<Int64>?) -> ParameterShape
   /// Decodes the value from YAML; nil after an error, which is reported.
   static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self?
@@ -18,7 +18,7 @@ extension ParameterValue {
   public var innerPlans: [SignalPlan] { [] }
 }
 
-/// The surroundings of a node that is decoded.
+/// The context in which a YAML node is decoded.
 public struct DecodingContext {
   package var diagnostics = Diagnostics()
   /// The component, for messages.
@@ -26,9 +26,9 @@ public struct DecodingContext {
   package var parameter = ""
   package var location: SourceLocation
   package internal(set) var range: ClosedRange<Int64>?
-  /// The names of the sources: a signal written in place may start with one.
+  /// The names of the sources: an inline signal may start with one.
   var sources: Set<String> = []
-  /// The parameters beside the component key.
+  /// The parameters next to the component key.
   var beside: [OptionNode] = []
   /// Checks files that parameters name.
   var files = FileProbe.none
@@ -54,7 +54,8 @@ public struct DecodingContext {
     path = outer
   }
 
-  /// Decodes the value of a parameter, unless it has a secret that it must not have. What is the same for all types is here, and compiled once.
+  /// Decodes the value of a parameter, unless it contains a secret that it must not contain. Holds what is the same for
+  /// all types, so that it is compiled once.
   mutating func parameter(
     _ name: String, at node: YAMLNode, _ range: ClosedRange<Int64>?, shape: (ClosedRange<Int64>?) -> ParameterShape,
     _ body: (inout DecodingContext) -> Void
@@ -66,7 +67,7 @@ public struct DecodingContext {
     self.range = nil
   }
 
-  /// The same for a field of a record.
+  /// Decodes the value of a field of a record likewise.
   mutating func field(
     _ name: String, at node: YAMLNode, _ range: ClosedRange<Int64>?, shape: (ClosedRange<Int64>?) -> ParameterShape,
     _ body: (inout DecodingContext) -> Void
@@ -80,7 +81,7 @@ public struct DecodingContext {
     (self.range, parameter) = outer
   }
 
-  /// The text of a choice; nil: it is not one, which is reported.
+  /// The text of a choice; nil if the node is not a text, which is reported.
   mutating func word(_ node: YAMLNode, among known: [String]) -> String? {
     if let text = node.string, node.scalar?.kind != .null || known.contains(text) { return text }
     wrongType(node, wanted: "one of " + known.joined(separator: ", "))
@@ -98,7 +99,8 @@ public struct DecodingContext {
         fixIts: near.map { [.init(node.location, $0)] } ?? []))
   }
 
-  /// Decodes the fields of a record, each by its place in `fields`; returns whether `node` can be one.
+  /// Decodes the fields of a record, each identified by its index in `fields`; returns false if `node` cannot be a
+  /// record.
   mutating func record(
     _ node: YAMLNode, _ fields: [ParameterInfo], _ decode: (Int, YAMLNode, inout DecodingContext) -> Void
   ) -> Bool {
@@ -151,7 +153,7 @@ public struct DecodingContext {
     diagnostics.report(Diagnostic(code, message, at: location, help: help))
   }
 
-  /// Reports a value that cannot be used, at its place.
+  /// Reports a value that cannot be used, at its location.
   public mutating func badValue(
     _ node: YAMLNode, _ message: String, _ code: Diagnostic.Code = .outOfRange, help: String? = nil
   ) {
@@ -180,7 +182,7 @@ extension DecodingContext {
         fixIts: correction.map { [.init(entry.key.location, $0.name)] } ?? []))
   }
 
-  /// Reports a secret in a value of this shape that must not have one; returns whether there is any.
+  /// Reports a secret in a value of a shape that must not contain one; returns whether there is one.
   mutating func refusesSecret(in node: YAMLNode, _ shape: ParameterShape) -> Bool {
     guard let place = shape.misplacedSecret(in: node) else { return false }
     diagnostics.report(
@@ -430,7 +432,7 @@ extension ChoiceParameter {
 package protocol RecordParameter: ParameterValue {
   init()
   static var fields: [RecordField<Self>] { get }
-  /// Checks fields against each other, and the way they are written; `node` is the mapping.
+  /// Checks fields against each other, and how they are written; `node` is the mapping.
   func validate(_ node: YAMLNode, _ context: inout DecodingContext)
 }
 

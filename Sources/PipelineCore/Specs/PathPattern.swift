@@ -9,7 +9,7 @@ package enum PathPattern {
   }
 
   /// The parts of a pattern, each `**` once.
-  /// - Parameter directoriesOnly: Otherwise a last `**` stands for files at all levels.
+  /// - Parameter directoriesOnly: If false, a final `**` stands for files at all levels.
   package static func parts(_ pattern: String, directoriesOnly: Bool) -> [String] {
     var parts: [String] = []
     for part in names(pattern) {
@@ -19,7 +19,8 @@ package enum PathPattern {
     return parts
   }
 
-  /// What stands between the slashes. Bytes are compared: for `Character`, a slash before a combining mark is no slash.
+  /// The names between the slashes. Bytes are compared: as a `Character`, a slash before a combining mark is not a
+  /// slash.
   private static func names(_ path: String) -> [String] {
     path.utf8.split(separator: UInt8(ascii: "/")).map { String(decoding: $0, as: UTF8.self) }
   }
@@ -28,7 +29,7 @@ package enum PathPattern {
     guard hasLevels(pattern) else { return fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0 }
     guard (pattern.utf8.first == UInt8(ascii: "/")) == (path.utf8.first == UInt8(ascii: "/")) else { return false }
     let names = Self.names(path)
-    // The numbers of names that the parts so far can stand for.
+    // How many names the parts so far can match: all possible numbers.
     var ends: Set<Int> = [0]
     for part in parts(pattern, directoriesOnly: false) {
       var next: Set<Int> = []

@@ -6,9 +6,10 @@ package protocol PluginComponent: Component {
   var arguments: PluginArguments { get set }
   /// The component's own counters, shared by all executions of its plan; nil: each execution has its own.
   var sharedMeter: PluginMeter? { get }
-  /// Why the component cannot start, as far as that is known before it does; nil: it can.
+  /// Why the component cannot start, if that is known before the start; nil: it can, as far as is known.
   ///
-  /// - Parameter isDryRun: Another execution may run: nothing is opened that others notice.
+  /// - Parameter isDryRun: Whether this is a dry run: another execution may be running, so nothing is opened that
+  ///   others would notice.
   func startFailure(isDryRun: Bool) -> SignalFailure?
 }
 
@@ -23,7 +24,7 @@ extension PluginComponent {
 
 /// The decoded parameters of a plugin's component.
 package struct PluginArguments: Sendable {
-  /// In the order of the spec; nil: neither given nor with a default.
+  /// The values in the order of the spec; nil: not given, and without a default.
   package internal(set) var values: [PluginValue?]
   /// Their locations in the file.
   package internal(set) var locations: [SourceLocation?]
@@ -41,7 +42,8 @@ package struct PluginArguments: Sendable {
 }
 
 extension PluginComponentSpec {
-  /// The same for the compiler, the reference and the checks. `make`: a component with the defaults.
+  /// The spec in the form that the compiler, the reference and the checks use. `make`: makes a component with the
+  /// defaults.
   package func spec<C: PluginComponent>(_ make: @escaping @Sendable () -> C) -> ComponentSpec<C> {
     var spec = ComponentSpec<C>(
       name, summary: summary, details: details,

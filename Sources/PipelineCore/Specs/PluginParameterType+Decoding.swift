@@ -8,12 +8,12 @@ extension PluginParameterType {
     case .text: return String.decode(node, &context).map(PluginValue.text)
     case .secret:
       guard let secret = Secret.decode(node, &context) else { return nil }
-      // The plugin may print it.
+      // Masked in this process's output, because the plugin may print it.
       SecretMask.process.note(Array(secret.revealed.utf8))
       return .secret(secret)
     case .duration(let range):
       guard let span = TimeSpan.decode(node, &context) else { return nil }
-      // The common type knows only the lower bound.
+      // The built-in type checks only the lower bound.
       if let high = range?.upperBound, span.nanoseconds > high {
         context.badValue(
           node,

@@ -6,9 +6,9 @@ package struct PluginSpec: Sendable {
   /// One sentence with a full stop.
   package var summary: String
   package var components: [PluginComponentSpec]
-  /// Further files that the plugin is made of; relative paths count from the directory of its file.
+  /// Further files that the plugin consists of; relative paths start at the directory of its file.
   package var uses: [String] = []
-  /// The document that it was read from.
+  /// The document that the spec was read from.
   package var document: [UInt8]
 
   /// The newest contract between rxd and plugins, and the only one so far.
@@ -21,7 +21,7 @@ package struct PluginComponentSpec: Sendable {
   package enum Form: Sendable {
     /// A pure function of one event, called in its turn.
     case row
-    /// Answers come in later turns.
+    /// A stream of events, whose answers come in later turns.
     case stream
   }
 
@@ -33,9 +33,9 @@ package struct PluginComponentSpec: Sendable {
   package var form = Form.stream
   /// Whether a pure function may end its output before the input ends; any other operator may.
   package var finishes = false
-  /// The type of the events that it takes.
+  /// The type of its input events.
   package var input = ExpressionType.dyn
-  /// The type of its events.
+  /// The type of its output events.
   package var output = ExpressionType.dyn
   package var memory = ""
   /// The version of its saved state, from 1; 0: it has none.
@@ -45,9 +45,9 @@ package struct PluginComponentSpec: Sendable {
   package var hasClock = false
   package var recovery = SourceRecovery.never
   package var confirmation = SinkConfirmation.nothing
-  /// Where ``recovery`` or ``confirmation`` depends on a parameter; the first that applies counts.
+  /// The cases in which ``recovery`` or ``confirmation`` depends on a parameter; the first that applies counts.
   package var cases: [Case] = []
-  /// How many unanswered inputs it takes at once.
+  /// The maximum number of unanswered inputs.
   package var credit = 1024
   package var examples: [PluginExample] = []
   /// The behaviour on empty input, error, completion and disposal.
@@ -75,7 +75,7 @@ package struct PluginComponentSpec: Sendable {
     package var confirmation: SinkConfirmation?
   }
 
-  /// The same with the ``recovery`` and the ``confirmation`` that a component with these parameters has.
+  /// The spec with the ``recovery`` and the ``confirmation`` of a component with these parameters.
   package func resolved(_ arguments: PluginArguments) -> PluginComponentSpec {
     let found = cases.first { one in
       guard let given = arguments.values[one.parameter] else { return false }
@@ -109,16 +109,16 @@ package struct PluginComponentSpec: Sendable {
     return text
   }
 
-  /// The parameters whose results come with each event, in the order of the spec.
+  /// The parameters whose results are sent with each event, in the order of the spec.
   package var perEvent: [PluginParameter] { parameters.filter { $0.type.isPerEvent } }
 }
 
 /// An example of a plugin's component.
 package struct PluginExample: Sendable {
   package var title: String
-  /// The component as a pipeline file has it.
+  /// The component as it is written in a pipeline file.
   package var yaml: String
-  /// Of an operator: input and output; nil: the example is only checked.
+  /// The input and output of an operator; nil: the example is only checked.
   package var marbles: Marbles?
 
   /// Input and output as marble diagrams.
@@ -129,7 +129,7 @@ package struct PluginExample: Sendable {
     package var values: [(String, String)]
   }
 
-  /// The same for the reference.
+  /// The example as the reference shows it.
   var example: Example {
     guard let marbles else { return .snippet(title, yaml) }
     return Example(
@@ -172,7 +172,7 @@ package indirect enum PluginParameterType: Sendable {
   case expression(result: ExpressionType?)
   case template
 
-  /// Whether rxd evaluates it for each event.
+  /// Whether rxd evaluates the parameter for each event.
   package var isPerEvent: Bool {
     switch self {
     case .expression, .template: true
@@ -180,7 +180,7 @@ package indirect enum PluginParameterType: Sendable {
     }
   }
 
-  /// Whether ``PluginComponentSpec/Case`` can depend on it.
+  /// Whether ``PluginComponentSpec/Case`` can depend on a parameter of this type.
   var isComparable: Bool {
     switch self {
     case .boolean, .integer, .text, .choice: true

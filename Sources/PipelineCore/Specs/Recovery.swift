@@ -1,15 +1,15 @@
-/// How the events of a source come again after the process was killed before they were delivered. From the weakest to
-/// the strongest.
+/// How a source receives events again if the process was killed before they were delivered. From the weakest to the
+/// strongest.
 public enum SourceRecovery: Sendable, Equatable {
   /// Events do not come again: reading removes them, as with a pipe.
   case never
-  /// Their sender waits for an answer, and sends again what has none.
+  /// The sender waits for an answer, and sends again what is not answered.
   case sender
-  /// The source asks for them again, and may receive others, as with a poll.
+  /// The source requests them again, and may receive different ones, as with polling.
   case request
   /// The source reads them again from a saved position.
   case position
-  /// rxd makes them, of the time or of constants; its place in them is state.
+  /// rxd generates them from the time or from constants; the position in them is state.
   case made
 
   /// Whether no event is lost if the source continues from a checkpoint that is older than what it has sent.
@@ -20,7 +20,7 @@ public enum SourceRecovery: Sendable, Equatable {
     }
   }
 
-  /// The fate of the source's events after a crash, for the reference.
+  /// What happens to the source's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .never:
@@ -45,14 +45,14 @@ public enum SinkConfirmation: Sendable, Equatable {
   case dropped
   /// The event is an answer on the connection of a client, which repeats its request if no answer comes.
   case client
-  /// The system has the bytes of the event: they survive this process, but not a power cut.
+  /// The system has accepted the bytes of the event: they survive the end of this process, but not a power cut.
   case system
   /// The event is on the disk.
   case disk
   /// The receiver has acknowledged the event.
   case receiver
 
-  /// The fate of the sink's events after a crash, for the reference.
+  /// What happens to the sink's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .nothing: "Events may be lost: the sink does not know what arrives."

@@ -1,5 +1,6 @@
 extension SchemaWriter {
-  /// What the mapping of a parameter's component must be for the parameter to have an effect; nil: a schema cannot say it.
+  /// The schema that the component's mapping must match for the parameter to have an effect; nil: a schema cannot
+  /// express it.
   static func condition(_ condition: Applicability, among infos: [ParameterInfo]) -> JSONText? {
     func member(_ name: String, _ schema: JSONText, holdsByDefault: Bool) -> JSONText? {
       guard !name.hasPrefix("/") else { return nil }

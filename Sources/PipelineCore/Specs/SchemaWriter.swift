@@ -328,7 +328,7 @@ package struct SchemaWriter {
     ]
   }
 
-  /// The reserved keys beside a component key, except `from`, `chain`, `run` and `enabled`.
+  /// The reserved keys next to a component key, except `from`, `chain`, `run` and `enabled`.
   private func options(_ keys: [String]) -> Members {
     keys.filter { !["from", "chain", "run", "enabled"].contains($0) }.map { key in
       switch key {
@@ -397,7 +397,7 @@ package struct SchemaWriter {
     ]
   }
 
-  /// The parameters beside the key of a component, and the components that they belong to.
+  /// The parameters written next to a component's key, and the components that they belong to.
   private func parametersBeside(
     _ kind: ComponentKind
   ) -> [(name: String, components: [String], schema: JSONText)] {
@@ -497,7 +497,7 @@ package struct SchemaWriter {
       var named: Members = [("type", .string("object")), ("additionalProperties", input)]
       named.append(("minProperties", .int(entry.minimumInputs)))
       var beside: Members = [("signals", .bool(false))]
-      // A switch may stand beside the names; the names alone say nothing more.
+      // A switch may be combined with the names; listing the names alone adds nothing.
       for info in entry.parameters {
         switch info.shape {
         case .bool, .int: beside.append((info.name, Self.any([schema(info.shape), input])))

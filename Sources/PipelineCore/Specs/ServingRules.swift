@@ -1,5 +1,5 @@
-/// The decisions of an HTTP server without the pipeline: the same for a listening server and for an input of a test that
-/// stands for one.
+/// What an HTTP server decides without the pipeline: the same for a listening server and for a test's input that
+/// replaces one.
 public struct ServingRules: Sendable {
   /// Which component answers an accepted request, and when.
   package enum Answer: String, ChoiceParameter {
@@ -20,13 +20,14 @@ public struct ServingRules: Sendable {
   package var methods: [String]?
   /// The credentials that clients must present.
   package var auth: HTTPOptions.Auth = .none
-  /// The names that it answers to, and the pages that may send requests.
+  /// The host names that the server answers to, and the pages that may send requests.
   package var access = PageAccess()
-  /// The limit of a body in bytes, also after decompression.
+  /// The maximum size of a body in bytes, before and after decompression.
   package var maxBodyBytes = 1 << 20
-  /// The limit of bytes of all requests that come in, wait for the pipeline or are in its turn.
+  /// The maximum number of bytes of all requests that are being received, wait for the pipeline or are being handled by
+  /// it.
   package var maxBufferedBytes = 64 << 20
-  /// The limit of connections at this server; each has at most one request that waits for its answer.
+  /// The maximum number of connections at this server; each has at most one request that waits for its answer.
   package var maxConnections = 1024
   /// The time from the end of a request until the pipeline takes it.
   package var queueTimeout: TimeSpan = .seconds(5)
@@ -43,7 +44,7 @@ public struct ServingRules: Sendable {
     count > maxBodyBytes ? ServerAnswer(413) : nil
   }
 
-  /// The answer to a request that is not served; nil: it is. `path` has no query.
+  /// The answer to a request that is not served; nil: it is served. `path` has no query.
   package func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
     if !serves(path: path) { return ServerAnswer(404) }
     if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return .notAllowed(methods) }
@@ -71,13 +72,13 @@ public struct ServingRules: Sendable {
     return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(place)"
   }
 
-  /// Whether the others serve every request that these rules serve.
+  /// Whether the other rules serve every request that these rules serve.
   package func isCovered(by other: ServingRules) -> Bool {
     guard path == other.path, let others = other.methods else { return path == other.path }
     return methods.map { $0.allSatisfy(others.contains) } ?? false
   }
 
-  /// The same for texts.
+  /// The answer to a request that is not served; nil: it is served. `path` may have a query.
   package func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
     var path = path
     var method = method
@@ -105,7 +106,7 @@ public struct ServingRules: Sendable {
     let given = authorization ?? ""
     switch auth {
     case .none: return nil
-    // No parameter of a server makes these.
+    // No parameter of a server gives these.
     case .oauth2, .awsSigV4: return ServerAnswer(unauthorized: "Bearer")
     case .bearer(let token):
       return Self.isEqual(given, "Bearer " + token.revealed) ? nil : ServerAnswer(unauthorized: "Bearer")
@@ -122,7 +123,7 @@ public struct ServingRules: Sendable {
     connections >= maxConnections ? .busy : nil
   }
 
-  /// Takes the same time for any guess of the same length.
+  /// Compares in constant time for texts of the same length.
   package static func isEqual(_ a: String, _ b: String) -> Bool {
     let (a, b) = (Array(a.utf8), Array(b.utf8))
     var difference = a.count ^ b.count
@@ -149,7 +150,7 @@ package struct ServerAnswer: Sendable {
     self.init(401, [(name: "WWW-Authenticate", value: "\(scheme) realm=\"rxd\"")])
   }
 
-  /// The path is served, and the method is not.
+  /// The path is served, but the method is not.
   package static func notAllowed(_ methods: [String]) -> ServerAnswer {
     var known: [String] = []
     for method in methods where !known.contains(method) { known.append(method) }
@@ -159,13 +160,14 @@ package struct ServerAnswer: Sendable {
   package static let busy = ServerAnswer(503)
   /// The source takes no more input.
   package static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
-  /// The pipeline does not take the request soon, or there is no memory to queue it. It has not been taken.
+  /// The request was not taken: the pipeline is too slow, or there is no memory to queue it.
   package static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
   /// The content coding of the body is not supported.
   package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
-  /// Nothing is left that could answer.
+  /// Everything that could have answered is gone.
   package static let dropped = ServerAnswer(503)
-  /// What is stored before it is delivered has no room. The events have not been taken, or may come twice.
+  /// Events that must be stored before delivery have no room. They were not taken, or will be delivered twice if they
+  /// are sent again.
   package static let full = ServerAnswer(
     507, [(name: "Retry-After", value: "5")], error: "the file system of the state directory is full")
   /// No answer came in time.
@@ -174,10 +176,10 @@ package struct ServerAnswer: Sendable {
   package static let accepted = ServerAnswer(202)
   /// The body does not match its content coding.
   package static let damaged = ServerAnswer(400, error: "the body cannot be decompressed")
-  /// The body is not empty and has no event.
+  /// The body is not empty, but no event could be decoded from it.
   package static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 
-  /// For requests that wait until their events are written.
+  /// The answer to a request that waits until its events are written.
   package static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
     switch outcome {
     case .acknowledged: ServerAnswer(200)

@@ -1,4 +1,4 @@
-/// A signal inside a component: a name, or a whole inner signal, which is made anew each time.
+/// A signal inside a component: a name, or a whole inner signal, which is created anew for each use.
 package struct SignalParameter: ParameterValue {
   private var node: SignalNode?
   package private(set) var plan: SignalPlan?
@@ -32,7 +32,7 @@ package struct SignalParameter: ParameterValue {
   }
 }
 
-/// A chain of steps inside a component, whose input are events of the component.
+/// A chain of steps inside a component; its input is events of the component.
 package struct ChainParameter: ParameterValue {
   private var nodes: [ComponentNode] = []
   package private(set) var isGiven = false

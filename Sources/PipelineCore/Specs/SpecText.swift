@@ -8,7 +8,7 @@ package enum SpecText {
     .joined(separator: " ")
   }
 
-  /// The range of a parameter's values, one sentence; nil where the type says all.
+  /// The range of a parameter's values, one sentence; nil if the type says everything.
   package static func range(_ info: ParameterInfo) -> String? {
     guard let range = info.range else { return nil }
     switch info.shape {

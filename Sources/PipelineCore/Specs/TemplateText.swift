@@ -16,7 +16,7 @@ extension TemplateParameter {
     return try finished(frame, buffer, render(frame, into: buffer, inserted: &inserted))
   }
 
-  /// The text for logs, as ``text(_:inserted:)``.
+  /// Like ``text(_:inserted:)``, for logs.
   func shownText(_ frame: EventFrame, inserted: inout [Range<Int>]) throws(SignalFailure) -> [UInt8] {
     let buffer = OutputBuffer()
     return try finished(frame, buffer, program?.shown.render(frame.frame, into: buffer) { inserted.append($0) })

@@ -73,7 +73,7 @@ package final class Inotify {
 private final class InotifyMailbox: Sendable {
   private struct Pending {
     var events: [Inotify.Event] = []
-    /// The watches whose last pending event is a write that no close follows: a further write adds nothing.
+    /// The watches with a pending write that no close follows: a further write adds nothing.
     var written: Set<Int32> = []
     var isOverfull = false
   }
