@@ -2,7 +2,8 @@ package import PipelineCore
 import Synchronization
 internal import Transport
 
-/// Makes the real client at the first request: most pipelines send none, and libcurl takes milliseconds and megabytes.
+/// Creates the real client at the first request: most pipelines send none, and libcurl costs milliseconds and
+/// megabytes.
 package final class DeferredHTTPClient: HTTPClient {
   private let client = Mutex<CurlClient?>(nil)
   private let memory: MemoryBudget?

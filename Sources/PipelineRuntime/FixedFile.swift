@@ -2,8 +2,8 @@ package import PipelineCore
 
 /// `rxd check --fix` for one file: makes the replacements that its diagnostics propose.
 ///
-/// A replacement is kept only if the diagnostic offers no other one, and if the file then has fewer errors and none of a new kind: one that
-/// brings forth another error would put a new mistake in the place of the user's own.
+/// A replacement is kept only if the diagnostic offers no alternative, and if the file then has fewer errors and none
+/// of a new kind: otherwise a new mistake would replace the user's own.
 package struct FixedFile {
   private let loader: PipelineLoader
   package private(set) var loaded: PipelineLoader.Loaded
@@ -19,18 +19,18 @@ package struct FixedFile {
     self.loaded = loaded
   }
 
-  /// Makes one replacement after the other. A replacement may reveal errors, as an error in the YAML hides everything behind it; then further
-  /// replacements are made, and all are kept if together they make the file better.
+  /// Makes one replacement after another. A replacement may reveal errors, because an error in the YAML hides
+  /// everything after it; then further replacements are made, and all are kept if together they make the file better.
   package mutating func make() {
-    // The diagnostics whose replacements begin no improvement of the current text.
+    // The diagnostics from whose replacement no improvement of the current text has followed.
     var useless: Set<String> = []
     while let first = improve(except: useless) {
       if first.isEmpty { useless = [] } else { useless.insert(first) }
     }
   }
 
-  /// Makes replacements until the file is better, and keeps them. Returns nothing if none is left, an empty name if the file is better, and
-  /// otherwise the name of the diagnostic with which it began in vain.
+  /// Makes replacements until the file is better, and keeps them. Returns nil if no replacement is left, an empty name
+  /// if the file is better, and otherwise the name of the diagnostic that it started with in vain.
   private mutating func improve(except useless: Set<String>) -> String? {
     var useless = useless
     var first: String?
@@ -65,7 +65,7 @@ package struct FixedFile {
     return first
   }
 
-  /// The first diagnostic with a single fix; one of several would be a guess.
+  /// The first diagnostic with exactly one fix: choosing among several would be a guess.
   private static func next(
     _ loaded: PipelineLoader.Loaded, in source: SourceText, except useless: Set<String>
   ) -> (Diagnostic, Diagnostic.FixIt)? {
@@ -83,7 +83,7 @@ package struct FixedFile {
     "\(diagnostic.location.map { "\($0)" } ?? "") \(diagnostic.code.name) \(diagnostic.message)"
   }
 
-  /// Whether there are fewer errors, or as many errors and fewer warnings, and no error of a kind that was not there.
+  /// Whether there are fewer errors, or equally many errors and fewer diagnostics, and no error of a new kind.
   package static func isBetter(_ after: [Diagnostic], than before: [Diagnostic]) -> Bool {
     func errors(_ all: [Diagnostic]) -> [Diagnostic] { all.filter { $0.severity == .error } }
     let (old, new) = (errors(before), errors(after))

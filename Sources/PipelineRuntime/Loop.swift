@@ -17,19 +17,20 @@ package final class Loop: @unchecked Sendable {
   private var isStopped = false
   private var asked: UInt64 = 0
   private var answered: UInt64 = 0
-  /// The thread sleeps, perhaps until `waking`.
+  /// Whether the thread sleeps; until `waking` if that is set.
   private var isAsleep = false
   private var waking: Instant?
-  /// Another thread runs turns while the loop's thread sleeps.
+  /// Whether another thread runs turns while the loop's thread sleeps.
   private var isRunInline = false
   private var inlineRunCount = 0
 
   /// Members that received work since the last check, each once.
   private var signalled: [LoopMember] = []
-  // Used by the thread that runs turns, or under `mutex` while that thread sleeps. A member is in one of them at most; while it runs, in none.
+  // The rankings are used by the thread that runs turns, or under `mutex` while that thread sleeps. A member is in at
+  // most one of them; while it runs, in neither.
   /// Members with work, by the time that they have used.
   private var busy = LoopRanking(0)
-  /// The others that have timers, by the next deadline.
+  /// Members without work that have timers, by the next deadline.
   private var timed = LoopRanking(1)
 
   package init() {
@@ -77,7 +78,7 @@ package final class Loop: @unchecked Sendable {
   /// Makes `run` call `isDone` again. Callable from any thread.
   package func wake() { signal() }
 
-  /// Reports that there may be work, for `member`. Callable from any thread.
+  /// Notes that there may be work, for `member` if it is given, and wakes the thread. Callable from any thread.
   private func signal(_ member: LoopMember? = nil) {
     let mustWake = locked {
       if let member, !member.isSignalled {
@@ -87,7 +88,7 @@ package final class Loop: @unchecked Sendable {
       defer { isSignalled = true }
       return isAsleep && !isSignalled
     }
-    // Signalled without the lock, which the thread takes as soon as it is awake.
+    // Signalled after the lock is released, because the woken thread takes it at once.
     if mustWake { pthread_cond_signal(condition) }
   }
 
@@ -178,7 +179,7 @@ package final class Loop: @unchecked Sendable {
     if busy.has(member) { busy.remove(member) } else if timed.has(member) { timed.remove(member) }
   }
 
-  /// An idle member has work: it is ahead of the others by a quantum at most.
+  /// An idle member has work now. Its time is raised so that it is ahead of the others by one quantum at most.
   private func begin(_ member: LoopMember) {
     guard !busy.has(member) else { return }
     takeOut(member)
@@ -195,11 +196,12 @@ package final class Loop: @unchecked Sendable {
     var isStopped = false
   }
 
-  /// The least time used by a member with work at the last run.
+  /// The used time of the member that was chosen last, never decreasing.
   private var reached = TimeSpan.zero
 
-  /// Determines what to do, in a time that depends on the members with work and not on all. Takes the signal together with everything it may stand
-  /// for, so that later work signals the loop again. Members that leave are removed; their owners are released outside the lock.
+  /// Determines what to do next, in a time that depends on the number of members with work, not of all members. Clears
+  /// the signal and takes everything it may stand for in one step, so that later work signals the loop again. Removes
+  /// leaving members; their owners are released outside the lock.
   private func nextRound() -> Round {
     var released: [LoopMember] = []
     let now = SystemClock.shared.now
@@ -245,7 +247,7 @@ package final class Loop: @unchecked Sendable {
       pthread_mutex_unlock(mutex)
     }
     while isRunInline || !isSignalled && !isStopped {
-      // Woken while another thread runs turns: the loop must check for work after them.
+      // Woken while another thread runs turns: the loop must check for work when these are over.
       if isRunInline { isSignalled = true }
       guard let deadline, !isRunInline else {
         pthread_cond_wait(condition, mutex)

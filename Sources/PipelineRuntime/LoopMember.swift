@@ -3,17 +3,17 @@ import PipelineCore
 /// An executor of a ``Loop``.
 final class LoopMember: @unchecked Sendable {
   let executor: Executor
-  /// The object that the executor's turns need alive.
+  /// The object that must live as long as the executor's turns run.
   let owner: AnyObject
   // Guarded by the loop's mutex.
   /// The executor received work since the last check.
   var isSignalled = false
-  /// False: the loop has let it go.
+  /// False: the loop has removed the member.
   var isMember = true
   // Used by the thread that runs turns, or under the mutex while that thread sleeps.
-  /// The time used by its turns, as far as it counts.
+  /// The time used by its turns, raised when it was idle for long.
   var used = TimeSpan.zero
-  /// Its ranking, and its place there; -1: none.
+  /// The ranking that contains it, and its index there; -1: it is in none.
   fileprivate var ranking: UInt8 = 0
   fileprivate var place = -1
 
@@ -23,8 +23,8 @@ final class LoopMember: @unchecked Sendable {
   }
 }
 
-/// Members by a number, the least first, and of equal ones the one that came first. A binary heap: each change costs O(log n) and retains nothing. Whoever
-/// uses it keeps the members alive.
+/// Members ordered by a key, smallest first; of equal keys, the one inserted first. A binary heap: each change costs
+/// O(log n) and retains nothing. The user of a ranking must keep its members alive.
 struct LoopRanking {
   struct Entry {
     var key: Int64
@@ -36,7 +36,7 @@ struct LoopRanking {
   private var sequence: UInt64 = 0
   private let identity: UInt8
 
-  /// - Parameter identity: Distinguishes it from others that have the same members.
+  /// - Parameter identity: Distinguishes the ranking from others for the same members.
   init(_ identity: UInt8) { self.identity = identity }
 
   var first: Entry? { heap.first }

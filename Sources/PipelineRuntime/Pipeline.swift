@@ -17,9 +17,9 @@ internal import Transport
 public final class Pipeline: Sendable {
   /// The text has errors; nothing was started.
   public struct Invalid: Error, CustomStringConvertible {
-    /// Errors and warnings, each with its place.
+    /// Errors and warnings, each with its location.
     public let diagnostics: [Diagnostic]
-    /// As `rxd check` prints them.
+    /// The diagnostics as `rxd check` prints them.
     public var description: String { DiagnosticRenderer().text(diagnostics) }
   }
 
@@ -76,7 +76,7 @@ public final class Pipeline: Sendable {
     return outcome.withLock { $0 } ?? .completed
   }
 
-  /// Ends the sources; `run` returns when all events that they have sent are written. From any thread.
+  /// Ends the sources; `run` returns when all events that they have sent are written. Callable from any thread.
   public func stop() { launch.drain() }
 
   private func end(_ outcome: Execution.Outcome) {

@@ -18,7 +18,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let executor: Executor
   /// Used only in turns of `executor`.
   private let execution: Execution
-  /// The sinks whose destinations are down. Readable from any thread.
+  /// The sinks whose destinations are down; may be read on any thread.
   package let troubles: SinkTroubles
   private var state: [UInt8]?
   private let isMoved: Bool
@@ -29,7 +29,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   package private(set) var statistics: PipelineStatistics?
   /// The outcome of restoring the state.
   package struct Restored: Sendable {
-    /// The names of the steps that go on.
+    /// The names of the steps that continue from the state.
     package var kept: [String]
     /// The parts that could not be used, with the reasons.
     package var refusals: [Diagnostic]
@@ -38,10 +38,10 @@ package final class PipelineLaunch: @unchecked Sendable {
   package private(set) var restored: Restored?
 
   /// - Parameters:
-  ///   - state: the state of an earlier run, from which this one goes on.
-  ///   - isMoved: whether this run replaces that one at once, as in a reload.
+  ///   - state: the state of an earlier run, from which this run continues.
+  ///   - isMoved: whether this run immediately replaces the earlier one, as in a reload.
   ///   - isRestarted: whether another run follows a failure.
-  ///   - delivery: how its state is kept; nil: nothing is.
+  ///   - delivery: how its state is kept; nil: no state is kept.
   ///   - placement: where its work runs.
   package init(
     _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isMoved: Bool = false,
@@ -61,7 +61,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     if let delivery { execution.commit(with: delivery) }
   }
 
-  /// `report` is called on the loop's thread: `launched` at most once, then one of the others once.
+  /// Starts the run. `report` is called on the loop's thread: `launched` at most once, then exactly one other report.
   package func start(_ report: @escaping @Sendable (Report) -> Void) {
     loop.add(executor, owner: self)
     executor.post { [self] in
@@ -73,7 +73,7 @@ package final class PipelineLaunch: @unchecked Sendable {
           if outcome == .completed, let state = leftState {
             report(.suspended(state: state, execution.counters))
           } else if outcome == .completed, execution.isSuspended {
-            // A sink was given up: the next run goes on from an older commit.
+            // A sink was given up, so the next run continues from an older commit.
             report(.cancelled(execution.counters, state: nil))
           } else {
             report(.ended(outcome, execution.counters, state: leftState))
@@ -86,10 +86,10 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// The state to go on from; nil: there is none, or only that of an older commit.
+  /// The state to continue from; nil: there is none, or only that of an older commit.
   private var leftState: [UInt8]? { execution.hasLostEvents ? nil : execution.savedState }
 
-  /// Calls `report` in this turn or, where state is kept, in one after the last commit.
+  /// Calls `report` in this turn or, if state is kept, in a turn after the last commit.
   private func whenCommitted(_ report: @escaping @Sendable () -> Void) {
     count()
     guard commits else { return report() }
@@ -103,7 +103,7 @@ package final class PipelineLaunch: @unchecked Sendable {
 
   private func count() { statistics = execution.statistics }
 
-  /// Ends the sources; the effects of their events are completed.
+  /// Ends the sources; the events that they have sent are processed to the end.
   package func drain() {
     executor.post { [self] in
       if execution.outcome == nil { execution.drain() }
@@ -118,12 +118,12 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Hands over a copy of the state as it is, in a turn; nil: the run has ended or is about to.
+  /// Passes a copy of the current state to `done`, in a turn; nil: the run has ended or is about to.
   package func snapshot(_ done: @escaping @Sendable ([UInt8]?) -> Void) {
     executor.post { [self] in done(execution.outcome == nil ? execution.saveState() : nil) }
   }
 
-  /// Suspends without waiting for answers under way.
+  /// Suspends without waiting for outstanding answers.
   package func freeze() { executor.post { [self] in execution.freeze() } }
 
   /// Reports that the wall clock was set.
@@ -141,7 +141,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Calls `body` with the execution between two turns, on the thread that runs them, unless the run is retired before.
+  /// Calls `body` with the execution between two turns, on the thread that runs them, unless the run is retired first.
   package func inspect(_ body: @escaping @Sendable (Execution) -> Void) {
     executor.inspect { [self] in body(execution) }
   }

@@ -4,22 +4,22 @@ import Synchronization
 package import Transport
 
 /// Turns pipeline files of this machine into plans: reads them, finds the values of `${...}`, and passes both to the
-/// ``PipelineCore/FrontEnd``. `rxd check` is this; `rxd run` adds the launch.
+/// ``PipelineCore/FrontEnd``. That is all of `rxd check`; `rxd run` adds the launch.
 package struct PipelineLoader {
   /// The sources of `${...}` values.
   package struct Inputs: Sendable {
-    /// False: the environment is not read, and placeholders stand for values without a default.
+    /// If false, the environment is not read, and values without a default are replaced by placeholders.
     package var readsEnvironment = true
     /// Variables of `--env-file`; those of the process take precedence.
     package var variables: [String: [UInt8]] = [:]
-    /// Variables that take precedence over all others: those of a test.
+    /// Variables of a test, which take precedence over all others.
     package var overrides: [String: String] = [:]
-    /// Values that take the place of those in the files, each `PATH=VALUE`.
+    /// Values that replace those in the files, each `PATH=VALUE`.
     package var settings: [String] = []
-    /// Signals that are printed, and in which form.
+    /// The signals to print, and the format.
     package var printed: [String] = []
     package var printedFormat = EncoderFormat.ndjson
-    /// The directories of `${secret:NAME}`, besides the credentials directory.
+    /// The directories in which `${secret:NAME}` is looked up, besides the credentials directory.
     package var secretDirectories: [String] = []
     /// Finds the components of plugins.
     package var plugins: any PluginProvider = NoPlugins()
@@ -32,11 +32,12 @@ package struct PipelineLoader {
     /// The path as given on the command line.
     package var path: String
     package var compiled: FrontEnd.Result
-    /// A hash of the used secrets and files, and of the variables that expressions read from `env`; comparable within a process.
+    /// A hash of the secrets and files that were used, and of the variables that expressions read from `env`;
+    /// comparable within one process.
     package var values = 0
-    /// The file could not be opened, which has its own exit status.
+    /// Whether the file could not be opened, which has its own exit status.
     package var isUnreadable = false
-    /// The further files that its text refers to: schemas, secrets and plugins.
+    /// The other files that its text refers to: schemas, secrets and plugins.
     package var uses: [String] = []
 
     /// The result for a file that cannot be read.
@@ -67,7 +68,7 @@ package struct PipelineLoader {
 
   /// - Parameters:
   ///   - checksFiles: Whether to check the directories that sinks write to, because the pipelines run on this machine.
-  ///   - acceptsLibraries: Whether files may be there for others to include only.
+  ///   - acceptsLibraries: Whether files are accepted that exist only to be included by others.
   package init(
     _ inputs: Inputs = Inputs(), catalogue: Catalogue = .builtIn, checksFiles: Bool = false,
     acceptsLibraries: Bool = false
@@ -133,7 +134,7 @@ package struct PipelineLoader {
 
   // MARK: Files
 
-  /// Reads a whole file, at most one byte more than a pipeline file may have; `-` is standard input.
+  /// Reads a whole file, up to one byte more than the limit of a pipeline file; `-` is standard input.
   package static func read(_ path: String) throws(PosixError) -> SourceText {
     let limit = YAMLLimits.standard.fileBytes + 1
     if path == "-" || path == "/dev/stdin" { return try standardInput(limit) }
@@ -143,7 +144,7 @@ package struct PipelineLoader {
     return SourceText(name: path, bytes: try drain(file, limit: limit))
   }
 
-  /// Standard input can be read once: a reload compiles the same text again.
+  /// The text of standard input, which can be read only once: a reload compiles the same text again.
   private static func standardInput(_ limit: Int) throws(PosixError) -> SourceText {
     if let known = standardInputText.withLock({ $0 }) { return known }
     let text = SourceText(name: SourceText.standardInputName, bytes: try drain(.standardInput, limit: limit))
@@ -189,7 +190,8 @@ package struct PipelineLoader {
     }
   }
 
-  /// The files that pipeline files include: in the directory of the including file or below it, wherever links lead.
+  /// The files that pipeline files include. With all links resolved, they must be in the directory of the including
+  /// file or below it.
   private static func included(_ used: UsedValues) -> IncludedFiles {
     IncludedFiles { path, including in
       let directory = including.lastIndex(of: "/").map { String(including[...$0]) } ?? ""
@@ -205,7 +207,7 @@ package struct PipelineLoader {
       do throws(PosixError) {
         let text = try read(target)
         _ = used.note(place, .found(text.bytes))
-        // However a path is written, a file has one name.
+        // A file has one name, however its path is written.
         let name = directory + target.dropFirst(folder.hasSuffix("/") ? folder.count : folder.count + 1)
         return .found(name: name, bytes: text.bytes)
       } catch {
@@ -236,8 +238,8 @@ package struct PipelineLoader {
       secret: { name in used.note(name, Self.secret(name, inputs, used)) })
   }
 
-  /// Records the secrets, schemas and variables of expressions that were used, as a hash that reveals nothing, and the files that were
-  /// looked for.
+  /// Records the secrets, schemas and expression variables that were used, as a hash that reveals nothing, and the
+  /// files that were looked for.
   private final class UsedValues: Sendable {
     private let hasher = Mutex(Hasher())
     private let names = Mutex<[String]>([])
@@ -248,7 +250,8 @@ package struct PipelineLoader {
 
     var hash: Int { hasher.withLock { $0.finalize() } }
 
-    /// Records the variables that the expressions of a plan read from the environment: single ones, or all if a name is computed.
+    /// Records the variables that the expressions of a plan read from the environment: the named ones, or all of them
+    /// if a name is computed.
     func note(_ plan: Plan, _ environment: [String: String]) {
       let reads = plan.expressions.lazy.flatMap(\.checked.reads).filter { $0.variable == "env" }
       let names = reads.contains { $0.fields.isEmpty } ? Array(environment.keys) : reads.compactMap(\.fields.first)
@@ -276,14 +279,14 @@ package struct PipelineLoader {
       places.append((credentials, true))
     }
     places += inputs.secretDirectories.map { ($0, false) }
-    // Container runtimes mount it for this container alone, with their own modes.
+    // Container runtimes mount this directory for one container only, with modes of their own.
     places.append(("/run/secrets", true))
     for place in places {
       let path = "\(place.directory)/\(name)"
       used.note(file: path)
       do throws(PosixError) {
         let file = try FileDescriptor.openForReading(path)
-        // What is looked at is what is read, whatever has the path by now.
+        // Checks the open file, so that the file checked is the file read, whatever has its path by now.
         var status = stat()
         if !place.isPrivate, fstat(file.number, &status) == 0 {
           if status.st_mode & 0o007 != 0 {
