@@ -103,14 +103,14 @@ struct CheckSettings {
     if !missing.isEmpty || results.contains(where: \.isUnreadable) { throw ExitStatus.noInput }
   }
 
-  /// What the state directory keeps that none of the files delivers.
+  /// Events in the state directory that none of the files delivers.
   private func leftBehind(_ results: [PipelineLoader.Loaded]) throws -> [Diagnostic] {
     guard let stateDirectory else { return [] }
     guard access(stateDirectory, R_OK | X_OK) == 0 else {
       Console.printError(PosixError("read", stateDirectory).message)
       throw ExitStatus.noInput
     }
-    // A file with errors may have any pipeline.
+    // A file with errors may contain any pipeline, so nothing can be said.
     guard !results.contains(where: \.hasErrors) else { return [] }
     let plans = results.compactMap(\.plan)
     let takers = Dictionary(plans.map { ($0.name, $0.sinksOfStore) }) { $0.union($1) }
@@ -119,7 +119,7 @@ struct CheckSettings {
     }
   }
 
-  /// Rewrites the files, and shows the changed lines: on standard error if the report is for a program.
+  /// Rewrites the files, and shows the changed lines, on standard error if the report is for a program.
   private func makeFixes(_ paths: [String], _ front: PipelineLoader) throws {
     if !input.environment.set.isEmpty {
       throw ValidationError("--fix rewrites files, and --set puts values in their place.")

@@ -25,7 +25,7 @@ struct Completion: ParsableCommand {
     Console.print(Self.offeringFiles(Rxd.completionScript(for: known), shell))
   }
 
-  /// The script, extended by pipeline files in place of a verb: `rxd FILE` runs one.
+  /// The script, extended to offer pipeline files where a verb can stand: `rxd FILE` runs one.
   private static func offeringFiles(_ script: String, _ shell: Shell) -> String {
     func insert(_ text: String, below mark: String) -> String {
       let bytes = Array(script.utf8)
@@ -42,7 +42,7 @@ struct Completion: ParsableCommand {
     case .zsh:
       return insert("        _files -g '*.(yaml|yml)' && ret=0", below: "_describe -V subcommand subcommands && ret=0")
     case .fish:
-      // As the package writes it for the files of a verb.
+      // The same as the argument parser writes for the files of a verb.
       let files =
         #"(for p in (string match -e -- \'*/\' (commandline -t);or printf \n)*.{yaml,yml};printf %s\n $p;end;"#
         + #"__fish_complete_directories (commandline -t) \'\')"#

@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The process that a verb asks.
+/// The process to which a verb sends its request.
 struct ControlOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
@@ -27,10 +27,10 @@ extension ControlClient {
   /// Requests a streamed answer and reads it to its end.
   ///
   /// - Parameters:
-  ///   - idle: After such a time without bytes `take` is called without any, once.
-  ///   - opened: Called with the connection, which another thread may shut down to end this.
-  ///   - take: Called with the bytes of an answer with the status 200.
-  /// - Returns: The status; the body only with another one than 200.
+  ///   - idle: After this time without bytes, `take` is called once with none.
+  ///   - opened: Called with the connection, which another thread may shut down to end the call.
+  ///   - take: Called with the bytes of the answer if its status is 200.
+  /// - Returns: The status, with the body if the status is not 200.
   func stream(
     _ target: String, idle: TimeSpan?, opened: (FileDescriptor) -> Void = { _ in },
     take: (ArraySlice<UInt8>) -> Void
@@ -89,7 +89,7 @@ extension ControlClient {
   }
 }
 
-/// Takes the content out of a body in chunks.
+/// Decodes the content of a chunked body.
 private struct ChunkedBody {
   private var left = 0
   private var line: [UInt8] = []
@@ -113,7 +113,7 @@ private struct ChunkedBody {
       }
       let size = line.filter { $0 != 0x0D }
       line = []
-      // The line end behind a chunk.
+      // The line end after a chunk.
       if size.isEmpty { continue }
       left = Int(String(decoding: size, as: UTF8.self), radix: 16) ?? 0
       isOver = left == 0
@@ -143,11 +143,11 @@ extension ControlClient {
 }
 
 extension ControlClient.Answer {
-  /// Ends the program with the reason given in an answer of failure; a misspelt name is corrected.
+  /// Ends the program with the reason that an error answer gives; suggests a correction for a misspelt name.
   ///
   /// - Parameters:
-  ///   - pipeline: The pipeline that was asked for.
-  ///   - part: The edge or step that was asked for.
+  ///   - pipeline: The requested pipeline.
+  ///   - part: The requested edge or step.
   func refuse(asked pipeline: String, _ part: String) -> Never {
     let document = JSONView(body)
     var message = document?["error"]?.text ?? "the answer has the status \(status)"

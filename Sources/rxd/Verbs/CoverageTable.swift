@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineTesting
 
-/// The coverage of tests, as a table with a line for each file, and the uncovered points, a line each.
+/// Test coverage: a table with one line for each file, followed by one line for each uncovered point.
 struct CoverageTable {
   private let files: [(name: String, points: [TestCoverage.Point])]
 

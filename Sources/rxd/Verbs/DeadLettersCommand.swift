@@ -143,7 +143,7 @@ struct DeadLettersVerb: ParsableCommand {
       var shown: [[UInt8]] = []
       func show(_ line: [UInt8]) {
         guard let limit else { return Self.print(line) }
-        // Twice as many before half of them go, so that it costs little.
+        // Collects up to twice the limit before half is dropped, so that dropping costs little.
         if shown.count >= 2 * limit { shown.removeFirst(shown.count - limit) }
         shown.append(line)
       }
@@ -310,7 +310,7 @@ struct ReplayPlan {
   private(set) var removed: [Int64] = []
   /// The number of events that could only be printed.
   private(set) var unplaced = 0
-  /// Rejected events that are not known completely, and why.
+  /// Rejected events that cannot be replayed, and why.
   private(set) var kept: [(number: Int64, why: String)] = []
 
   init(prints: Bool) { self.prints = prints }
@@ -324,7 +324,7 @@ struct ReplayPlan {
       kept.append((letter.number, why))
       return
     }
-    // The request that an answer would be for is gone.
+    // A reply cannot be replayed: its request is gone.
     if let sink = document.sink, !document.isOfReply {
       do throws(StateFault) {
         rows.append(
@@ -345,7 +345,7 @@ struct ReplayPlan {
   }
 }
 
-/// The place of dead letters.
+/// The files and rows in which dead letters are kept.
 enum DeadLetterFiles {
   /// Calls `body` for each line of the files of a pipeline, without the line end.
   static func lines(_ pipeline: String, _ folder: StateFolder?, _ body: ([UInt8]) -> Void) {
@@ -369,7 +369,8 @@ enum DeadLetterFiles {
     }
   }
 
-  /// The dead letters with these numbers, or all, and how many are damaged. Throws if there is none of a number.
+  /// The dead letters with these numbers, or all, and how many are damaged. Throws if no dead letter has one of the
+  /// numbers.
   static func letters(
     of pipeline: String, _ numbers: [Int64], _ folder: StateFolder
   ) throws -> (letters: [NumberedDeadLetter], damaged: Int) {

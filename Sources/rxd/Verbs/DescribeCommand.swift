@@ -28,7 +28,7 @@ struct Describe: ParsableCommand {
 
   @OptionGroup var plugins: PluginOptions
 
-  /// All names with a page.
+  /// All names that have a page.
   static func known(_ catalogue: Catalogue) -> [String] {
     var seen: Set<String> = []
     let all =

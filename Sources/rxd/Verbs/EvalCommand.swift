@@ -83,7 +83,7 @@ struct Eval: ParsableCommand {
       return
     }
     let evaluation = Evaluation(checked, renderer, isText: text, isRaw: raw)
-    // On a terminal the command does not wait for input that the expression does not read.
+    // On a terminal, does not wait for input that the expression does not read.
     let isTerminal = input == nil && isatty(0) == 1
     if noInput || isTerminal && !checked.reads.contains(where: { $0.variable == "event" }) {
       evaluation.evaluate(.null, line: nil)
@@ -130,7 +130,7 @@ enum EvalExplanation {
     if !checked.reads.isEmpty {
       var seen: Set<String> = []
       let rows = checked.reads.filter { seen.insert($0.path).inserted }.map { first in
-        // Of several reads of a field one may be guarded, and another one fail.
+        // If a field is read several times, one read may be guarded and another may fail.
         let read = checked.reads.first { $0.path == first.path && $0.canBeMissing } ?? first
         let fails =
           read.neededPath == read.path ? "fails where it is missing" : "fails where \(read.neededPath) is missing"

@@ -184,7 +184,7 @@ final class EvalSession {
     return String(rest.dropFirst()).trimmed
   }
 
-  /// JSON literally, otherwise an expression on the current event.
+  /// Sets the event to the text itself if it is JSON, otherwise to the result of the expression on the current event.
   private func set(_ text: String) {
     let bytes = Array(text.utf8)
     let isDocument = bytes.withUnsafeBytes { JSONFailure(JSONParser().open($0, checking: .everything)) == nil }

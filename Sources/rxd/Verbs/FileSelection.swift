@@ -28,7 +28,7 @@ struct FileSelection {
     } else if argument.utf8.contains(where: { [0x2A, 0x3F, 0x5B].contains($0) }) {
       addPattern(argument)
     } else if argument == CommandLine.arguments.dropFirst().first, !Self.isPath(argument) {
-      // Without a verb before it, the word is most likely one.
+      // As the first argument, the word was most likely meant as a verb.
       miss(
         "there is neither a verb nor a file \(Printable.quote(argument))",
         help: Self.meant(by: argument) ?? "'rxd help' lists the verbs")
@@ -44,7 +44,7 @@ struct FileSelection {
     missing.append(Diagnostic(.unreadableFile, message, at: nil, help: help))
   }
 
-  /// The name that was probably meant by the name of a missing file.
+  /// Advice on the verb or file that was probably meant by the name of a missing file.
   private static func meant(by name: String) -> String? {
     let verbs = Rxd.configuration.subcommands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
     if verbs.contains(name) { return "A verb comes before its options and files: 'rxd \(name) ...'" }
@@ -97,7 +97,7 @@ struct FileSelection {
   }
 
   private mutating func addPattern(_ pattern: String) {
-    // Each part that ends at a slash matches directories.
+    // Each prefix of the pattern that ends at a slash matches directories.
     var end = pattern.utf8.lastIndex(of: UInt8(ascii: "/"))
     if end == nil { directories.insert(".") }
     while let slash = end {
@@ -121,7 +121,7 @@ struct FileSelection {
     if !paths.contains(path) { paths.append(path) }
   }
 
-  /// Test files beside a pipeline are no pipelines.
+  /// Test files next to a pipeline are not pipelines.
   private static func isPipelineFile(_ name: String) -> Bool {
     (name.hasSuffix(".yaml") || name.hasSuffix(".yml")) && !name.hasSuffix("_test.yaml")
       && !name.hasSuffix("_test.yml")
@@ -135,7 +135,7 @@ struct FileSelection {
     return status.st_mode & S_IFMT == S_IFDIR ? .directory : .file
   }
 
-  /// Whether the entry is a directory and no symbolic link, so that walking a tree ends.
+  /// Whether the entry is a directory and not a symbolic link, so that walking a tree ends.
   private static func isOwnDirectory(_ path: String) -> Bool {
     var status = stat()
     return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR

@@ -10,7 +10,7 @@ extension FixedFile {
     try Self.replace(loaded.path, with: source.bytes)
   }
 
-  /// Writes a file of the user anew, with its current permissions, following links.
+  /// Replaces a file of the user, keeping its permissions and following links.
   static func replace(_ path: String, with bytes: [UInt8]) throws {
     var status = stat()
     let mode = stat(path, &status) == 0 ? status.st_mode & 0o7777 : 0o644

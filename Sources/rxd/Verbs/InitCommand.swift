@@ -134,7 +134,7 @@ struct Initialize: ParsableCommand {
     }
   }
 
-  /// A line of standard input; nil: an empty one, or there is no terminal.
+  /// A line of standard input; nil: the line is empty, or there is no terminal.
   private func line(_ prompt: String) throws -> String? {
     guard isAsking else { return nil }
     do throws(PosixError) { try Console.ask(prompt) } catch {
@@ -176,7 +176,7 @@ struct Initialize: ParsableCommand {
     return formatted.bytes
   }
 
-  /// A value that was given does not fit.
+  /// Reports that a given value does not fit.
   private func refused(_ diagnostics: [Diagnostic]) -> ExitCode {
     Console.note(String(DiagnosticRenderer().text(diagnostics).dropLast()))
     return ExitStatus.configuration

@@ -1,9 +1,9 @@
 import PipelineCore
 import PipelineRuntime
 
-/// The conditions of `run` for files that compile.
+/// Further conditions that `run` sets for files that compile.
 extension PipelineLoader.Loaded {
-  /// Refused if the file requires more than a run without a state directory can promise.
+  /// With an error if the file requires more than a run without a state directory can guarantee.
   var withoutStateDirectory: Self {
     var result = self
     result.diagnostics += self.plan?.deliveryShortfalls(hasStateDirectory: false) ?? []
@@ -11,7 +11,7 @@ extension PipelineLoader.Loaded {
     return result
   }
 
-  /// Refused if the text itself has come from standard input, which a source is to read.
+  /// With an error if the text itself came from standard input and a source is to read that, too.
   var withOwnInput: Self {
     guard self.source?.name == SourceText.standardInputName else { return self }
     var result = self
@@ -22,7 +22,7 @@ extension PipelineLoader.Loaded {
     return result
   }
 
-  /// Refused if a source has no end.
+  /// With an error if a source has no end.
   var withEnds: Self {
     var result = self
     result.diagnostics += self.plan?.sourcesWithoutEnd ?? []
@@ -30,7 +30,7 @@ extension PipelineLoader.Loaded {
     return result
   }
 
-  /// The diagnostics with warnings as errors.
+  /// With warnings as errors.
   var withoutWarnings: Self {
     var result = self
     for index in result.diagnostics.indices where result.diagnostics[index].severity == .warning {

@@ -11,7 +11,7 @@ enum LogFormat: String, CaseIterable, ExpressibleByArgument { case text, json }
 
 extension Services.Level: ExpressibleByArgument {}
 
-/// The value of an option: from the command line, otherwise from the variable `RXD_...`, otherwise nil.
+/// The value of an option: from the command line, else from the variable `RXD_...`, else nil.
 func setting<Value: ExpressibleByArgument>(_ given: Value?, _ variable: String) throws -> Value? {
   if let given { return given }
   guard let text = ProcessEnvironment[variable], !text.isEmpty else { return nil }
@@ -45,7 +45,7 @@ func flag(_ given: Bool, _ variable: String) throws -> Bool {
   }
 }
 
-/// The files, and the environment of their `${...}`.
+/// The files, and the sources of their `${...}` values.
 struct InputOptions: ParsableArguments {
   @Argument(
     help: ArgumentHelp(
@@ -84,7 +84,7 @@ struct InputSettings {
   var directories: [String] = []
   var environment = EnvironmentSettings()
 
-  /// The paths that are named, no patterns.
+  /// The paths that are given literally, without patterns.
   var names: [String] {
     let given = files + configs
     let named =
@@ -128,7 +128,7 @@ struct PluginOptions: ParsableArguments {
     completion: .directory)
   var pluginDir: [String] = []
 
-  /// The given directories, else the one of the installation, `lib/rxd/plugins` beside `bin`. Absolute paths.
+  /// The given directories, or else the installation's, `lib/rxd/plugins` next to `bin`, as absolute paths.
   static func directories(_ given: [String]) -> [String] {
     if !given.isEmpty { return given.map(absolute) }
     if let variable = ProcessEnvironment["RXD_PLUGIN_DIR"] {
@@ -188,7 +188,7 @@ struct EnvironmentOptions: ParsableArguments {
   }
 }
 
-/// The environment of `${...}`, from any command line.
+/// The sources of `${...}` values, from any command line.
 struct EnvironmentSettings {
   var noEnvironment = false
   var envFile: [String] = []
@@ -201,7 +201,7 @@ struct EnvironmentSettings {
     (envFile.isEmpty ? ProcessEnvironment["RXD_ENV_FILE"].map { [$0] } ?? [] : envFile).filter { !$0.isEmpty }
   }
 
-  /// Prints why a file of variables cannot be read.
+  /// Like ``read(startsPlugins:)``, but prints why a file of variables cannot be read.
   /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
   func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
     do { return try read(startsPlugins: startsPlugins) } catch let error as PosixError {
@@ -210,7 +210,7 @@ struct EnvironmentSettings {
     }
   }
 
-  /// Throws a `PosixError` where a file of variables cannot be read.
+  /// Throws a `PosixError` if a file of variables cannot be read.
   func read(startsPlugins: Bool) throws -> PipelineLoader.Inputs {
     var inputs = PipelineLoader.Inputs()
     inputs.plugins = LocalPlugins(asks: startsPlugins, directories: PluginOptions.directories(pluginDir))

@@ -52,7 +52,7 @@ struct PipelineSketch {
   var steps = ["filter"]
   var sink = Chosen(name: "stdout", value: "")
 
-  /// Whether lines of the source are decoded as the format says.
+  /// Whether the format determines how the source is decoded.
   static func hasFormat(_ source: String) -> Bool { !["syslog", "interval"].contains(source) }
 
   /// An example of an event.

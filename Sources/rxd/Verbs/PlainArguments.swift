@@ -1,13 +1,13 @@
 import PipelineCore
 
-/// Parses the plain command lines of services and shells, `rxd run FILE` and `rxd check FILE` with their usual options,
-/// without the argument parser, which takes five milliseconds to build the tables of all verbs: as much as the rest of
-/// a start. The argument parser handles everything else, including errors and help.
+/// Parses the common command lines, `rxd run FILE` and `rxd check FILE` with their usual options, without the argument
+/// parser, which takes five milliseconds to build the tables of all verbs: as long as the rest of a start. The argument
+/// parser handles everything else, including errors and help.
 enum PlainArguments {
   case run(RunSettings)
   case check(CheckSettings)
 
-  /// Nil: the argument parser must parse.
+  /// Nil: the argument parser must parse the command line.
   init?(_ arguments: some Sequence<String>) {
     var rest = Array(arguments)[...]
     guard let first = rest.first else { return nil }
@@ -19,7 +19,7 @@ enum PlainArguments {
     var input = InputSettings()
     while let word = rest.popFirst() {
       guard word.hasPrefix("-"), word != "-" else {
-        // A verb, or a misspelt one; a file without a verb contains a dot or a slash.
+        // Another verb, or a misspelt one: without a verb, a file must contain a dot or a slash.
         if !hasVerb, input.files.isEmpty, !word.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) { return nil }
         input.files.append(word)
         continue
@@ -30,7 +30,7 @@ enum PlainArguments {
         name = String(word[..<equals])
         attached = String(word[word.index(after: equals)...])
       }
-      /// The value of an option; a word that looks like an option is none.
+      /// The value of an option; a word that looks like an option is not a value.
       func value() -> String? {
         if let attached { return attached.isEmpty ? nil : attached }
         guard let next = rest.first, !next.hasPrefix("-") else { return nil }

@@ -71,17 +71,18 @@ struct ControlClient {
 
   struct Failure: Error {
     var message: String
-    /// The process has taken the request and not answered yet.
+    /// Whether the process has taken the request but not answered in time.
     var isLate = false
   }
 
-  /// The limit of an answer, so that one without an end is an error.
+  /// The maximum size of an answer, so that an endless one is an error.
   private static let mostBytes = 2 << 30
   let path: String
 
   init(at path: String) { self.path = path }
 
-  /// Finds the socket: see ``ControlSocket/places(_:state:)``. If several processes of the user run, it says which.
+  /// Finds the socket: see ``ControlSocket/places(_:state:)``. If the user has several processes running, lists them
+  /// and ends.
   init(_ given: String?, state: String?) throws {
     let places = ControlSocket.places(given, state: state)
     if places.named == ["none"] { throw ValidationError("Name the control socket of the process with --socket.") }
@@ -108,7 +109,7 @@ struct ControlClient {
     path = found
   }
 
-  /// Several processes run: prints their sockets and pipelines.
+  /// Prints the sockets and pipelines of several running processes.
   private static func list(_ paths: [String]) {
     var text = "\(paths.count) rxd processes run here; say which:"
     for path in paths {
@@ -117,7 +118,7 @@ struct ControlClient {
         let answer = try ControlClient(at: path).ask("GET", "/status", within: .seconds(2))
         names = JSONView(answer.body)?["pipelines"]?.items.compactMap { $0["name"]?.text } ?? []
       } catch {
-        // The process has no answer; its socket is listed without pipelines.
+        // The process does not answer; its socket is listed without pipelines.
       }
       let shown = names.prefix(4).joined(separator: ", ") + (names.count > 4 ? ", ... (\(names.count) pipelines)" : "")
       text += "\n  --socket \(path)" + (shown.isEmpty ? "" : "  \(shown)")
@@ -138,7 +139,8 @@ struct ControlClient {
     }
   }
 
-  /// A process that starts has bound its socket a moment before it listens: who is refused tries again for a fifth of a second.
+  /// A starting process binds its socket a moment before it listens, so a refused connection is tried again for a fifth
+  /// of a second.
   private func connection() throws(PosixError) -> FileDescriptor {
     for _ in 0..<10 {
       do throws(PosixError) { return try LocalSocket.connect(to: path) } catch {

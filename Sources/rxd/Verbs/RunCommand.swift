@@ -192,7 +192,8 @@ struct RunSettings {
     Signals.endAtOnce()
     var noCore = rlimit(rlim_cur: 0, rlim_max: 0)
     setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
-    // A followed file and a connection need a descriptor each; the usual limit of 1,024 is for programs that call `select`.
+    // Each followed file and each connection needs a descriptor; the usual limit of 1,024 protects programs that call
+    // `select`.
     var files = rlimit()
     if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0, files.rlim_cur < files.rlim_max {
       files.rlim_cur = files.rlim_max
@@ -280,7 +281,7 @@ struct RunSettings {
       Console.printError(error.message)
       throw ExitStatus.failure
     }
-    // Threads of libraries may still run: nothing is torn down under them.
+    // Exits without tearing anything down, because threads of libraries may still run.
     let status = supervisor.run(loaded)
     options.trial.output?.close(within: .milliseconds(500))
     let left = LocalPlugins.waitForEnds()
@@ -293,7 +294,7 @@ struct RunSettings {
     (try? flag(trial.isDry, "RXD_DRY_RUN")) == true ? nil : StateDirectory.named(stateDirectory)
   }
 
-  /// The method that notices changes of the files; nil: none.
+  /// What notices changes to the files; nil: nothing does.
   private func watch(_ used: UsedFiles, _ log: LogWriter) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
@@ -328,7 +329,7 @@ struct RunSettings {
   private func page() throws -> PageGate? {
     let given = try setting(uiListen, "RXD_UI_LISTEN")
     guard try flag(ui, "RXD_UI") || given != nil else { return nil }
-    // The system chooses the port.
+    // Without a given address, the system chooses the port.
     guard let address = TCPAddress(given ?? "127.0.0.1:0") else {
       throw ValidationError("--ui-listen takes HOST:PORT or a port, such as 127.0.0.1:7931, not '\(given ?? "")'.")
     }
@@ -367,7 +368,7 @@ struct RunSettings {
     }
   }
 
-  /// The control socket, before anything starts: another process may have it.
+  /// The control socket. Opened before anything starts, because another process may have it.
   private func control(_ log: LogWriter) throws -> LocalSocket? {
     guard let (path, choice) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
       return nil
@@ -392,7 +393,7 @@ struct RunSettings {
     }
   }
 
-  /// Opened before anything is read: without storage for dead letters nothing must start.
+  /// Opened before anything is read: nothing may start without storage for dead letters.
   private func storage(_ log: LogWriter, _ memory: Int) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
       guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
@@ -437,7 +438,7 @@ struct RunSettings {
   }
 }
 
-/// The files of a process, to be watched.
+/// The files of a process that are watched for changes.
 private final class UsedFiles {
   private let input: InputSettings
   /// The schemas, secrets and plugins that the texts refer to.
@@ -447,13 +448,13 @@ private final class UsedFiles {
 
   func note(_ results: [PipelineLoader.Loaded]) {
     let found = Set(results.flatMap(\.uses))
-    // Compiling a text with errors may not have reached all of them.
+    // A text with errors may not have been compiled far enough to reach all of them.
     further = results.contains(where: \.hasErrors) ? further.union(found) : found
   }
 
   var files: ConfigWatch.Files {
     var files = ConfigWatch.Files(paths: further.union(input.environment.files))
-    // A named file that is missing appears by its name.
+    // A named file that is missing is watched by its name until it appears.
     files.paths.formUnion(input.names)
     if let selection = try? input.selection() {
       files.paths.formUnion(selection.paths.filter { $0 != "-" })
@@ -493,7 +494,7 @@ struct LogSettings {
   var verbose = 0
   var quiet = 0
 
-  /// No format was requested, so reports for people may be printed literally.
+  /// Whether no JSON was requested, so that reports for people may be printed unchanged.
   var isPlain: Bool { form != .json && ProcessEnvironment["RXD_LOG_FORMAT"] != "json" }
 
   func writer() throws -> LogWriter {

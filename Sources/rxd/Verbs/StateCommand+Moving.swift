@@ -30,9 +30,9 @@ extension StateVerb {
             "'\(newName)' keeps something already; 'rxd state export' saves that, 'rxd state delete' removes it")
           throw ExitStatus.failure
         }
-        // Closed in order, a store is one file.
+        // Opening and closing the store merges its log: a store that was closed properly is one file.
         try folder.edit(name) { _ in }
-        // The store last: until then another attempt finds everything.
+        // The store is renamed last: until then a second attempt finds everything.
         let stores = (folder.store(name), folder.store(newName))
         let letters = zip(folder.letterFiles(name), folder.letterFiles(newName))
         for (old, new) in Array(letters) + [(stores.0 + ".hand", stores.1 + ".hand"), stores]
@@ -64,7 +64,7 @@ extension StateVerb {
       try StateFolder.locked(folder.path) {
         let what = (try? PipelineState(name, folder))?.summary ?? "a store that cannot be read"
         try StateFolder.confirm("This removes all that '\(name)' keeps: \(what).", yes)
-        // The log of a store must not be left to another one.
+        // The longest names go first, so that a log is removed before its store: it must not be left for a later store.
         for path in folder.allFiles(name).sorted(by: { $0.utf8.count > $1.utf8.count })
         where unlink(path) != 0 && errno != ENOENT {
           Console.printError("cannot remove \(path): \(String(cString: strerror(errno)))")
@@ -78,7 +78,7 @@ extension StateVerb {
 }
 
 extension StateFolder {
-  /// The paths of the files of dead letters of a pipeline, whether there are any or not.
+  /// The paths of a pipeline's dead-letter files, whether they exist or not.
   fileprivate func letterFiles(_ pipeline: String) -> [String] {
     [".ndjson.1", ".ndjson"].map { "\(path)/\(DeadLetters.folder)/\(pipeline)\($0)" }
   }

@@ -69,7 +69,7 @@ struct StateVerb: ParsableCommand {
       if hasFailed { throw ExitStatus.inputOutput }
     }
 
-    /// What nothing delivers, as far as that is known.
+    /// The stored events that nothing delivers, as far as that is known.
     private static func left(_ state: PipelineState, _ takers: [String: Set<String>?]) -> [LeftBehind] {
       let sinks: Set<String>?
       switch takers[state.name] {

@@ -119,16 +119,16 @@ struct TapVerb: ParsableCommand {
 private struct TapOutput {
   private var marbles: TapMarbles?
   private var rest: [UInt8] = []
-  /// The answer is complete.
+  /// Whether the answer is complete.
   private(set) var isDone = false
   private(set) var report: String?
 
   init(_ marbles: TapMarbles?) { self.marbles = marbles }
 
-  /// How long a picture waits for further events.
+  /// How long to wait for further events before a picture is drawn.
   var patience: TimeSpan? { marbles?.span }
 
-  /// Takes bytes of the answer; none: a while without bytes.
+  /// Takes bytes of the answer; an empty slice means a while without bytes.
   mutating func take(_ bytes: ArraySlice<UInt8>) {
     if bytes.isEmpty { return flush() }
     rest += bytes

@@ -7,7 +7,7 @@ struct TapMarbles {
     var nanoseconds: Int
     var verdict: String?
     var moment: SignalHistory.Moment
-    /// The line is the verdict of an earlier event.
+    /// Whether the line is the verdict on an earlier event.
     var isChange: Bool
   }
 
@@ -17,10 +17,10 @@ struct TapMarbles {
   }
 
   let tick: TimeSpan
-  /// How many columns a line may have.
+  /// The maximum number of columns of a line.
   let columns: Int
   private var lanes: [Lane] = []
-  /// When the first event of the picture came, on the clock of the pipelines, and its time of day.
+  /// The time of the picture's first event, on the pipelines' clock and as time of day.
   private var start: (nanoseconds: Int, time: String)?
 
   init(tick: TimeSpan, columns: Int) {
@@ -29,7 +29,7 @@ struct TapMarbles {
   }
 
   private static let labelWidth = 26
-  /// The time of a picture.
+  /// The time span of a picture.
   var span: TimeSpan { TimeSpan(nanoseconds: Int64(max(10, columns - Self.labelWidth - 2)) &* tick.nanoseconds) }
   var isEmpty: Bool { start == nil }
 
@@ -92,7 +92,7 @@ struct TapMarbles {
     return text + "\n"
   }
 
-  /// The end of a long label says more than its beginning.
+  /// Cuts the beginning of a long label, because the end says more.
   private static func cut(_ label: String) -> String {
     let shown = Printable.cut(label, limit: 300)
     guard shown.unicodeScalars.count > labelWidth else { return shown }

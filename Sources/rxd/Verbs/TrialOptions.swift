@@ -43,7 +43,7 @@ struct TrialOptions: ParsableArguments {
   }
 }
 
-/// The same, from any command line.
+/// The settings for trying a pipeline out, from any command line.
 struct TrialSettings {
   var isDry = false
   var isOnce = false

@@ -61,7 +61,7 @@ struct UIVerb: ParsableCommand {
   }
 }
 
-/// Passes the page's requests on to a control socket, each on a thread of its own.
+/// Forwards the page's requests to a control socket, each on a thread of its own.
 final class PageRelay: Sendable {
   private static let mostThreads = 48
   private static let served: Set<String> = ["/tap", "/ui/feed", "/ui/graph", "/ui/test", "/why"]
@@ -70,7 +70,7 @@ final class PageRelay: Sendable {
 
   init(client: ControlClient) { self.client = client }
 
-  /// - Parameter use: That of the page's session, kept until the answer has ended.
+  /// - Parameter use: The use of the page's session, kept until the answer has ended.
   func pass(_ request: ServerRequest, _ use: PageSessions.Use?) {
     guard Self.served.contains(request.path) else { return refuse(request, 404, "there is no \(request.path)") }
     let isFree = threads.withLock { count in
@@ -109,7 +109,7 @@ final class PageRelay: Sendable {
     }
   }
 
-  /// Relays a streamed answer until one of both sides leaves.
+  /// Relays a streamed answer until either side closes.
   private func stream(_ request: ServerRequest) throws(ControlClient.Failure) {
     let connection = Mutex<FileDescriptor?>(nil)
     let type = request.path == "/tap" ? "application/x-ndjson" : "text/event-stream"
@@ -123,11 +123,12 @@ final class PageRelay: Sendable {
           body = request.stream(
             status: 200, headers: [("Content-Type", type), ("Cache-Control", "no-store")], room: PageFeed.room
           ) {
-            // The browser has left: so does the connection behind it.
+            // The browser has left, so the connection to the process is closed, too.
             connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
           }
         }
-        // A browser that does not keep up gets nothing more, rather than a part: it sends a new request.
+        // A browser that does not keep up gets nothing more rather than an incomplete answer; it then sends a new
+        // request.
         if body?.send(Array(bytes)) != true {
           connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
         }

@@ -30,7 +30,7 @@ struct PluginArgument: ParsableArguments {
   @Argument(help: ArgumentHelp("Arguments of the program.", valueName: "argument"))
   var arguments: [String] = []
 
-  /// Relative paths count from the working directory.
+  /// Relative paths start at the working directory.
   func plugin() throws -> PluginFile {
     var path = file
     if !path.contains("/"), access(path, F_OK) != 0 {

@@ -39,7 +39,7 @@ struct PluginNew: ParsableCommand {
     }
     for file in template.files(language) {
       let path = "\(name)/\(file.name)"
-      // The same directory as the file.
+      // Creates the directories on the way to the file.
       if let end = file.name.lastIndex(of: "/") {
         var folder = name
         for part in file.name[..<end].split(separator: "/") {
@@ -64,7 +64,7 @@ struct PluginNew: ParsableCommand {
     Console.print("Try it: cd \(name) && \(template.trial(language))")
   }
 
-  /// How the package of a plugin in Swift names RxdPlugin; nil: another language.
+  /// How the package of a Swift plugin refers to RxdPlugin; nil: the language is not Swift.
   private func swiftPackage() throws -> PluginTemplate.SwiftPackage? {
     guard language == .swift else {
       if package != nil { throw ValidationError("--package is for --language swift.") }

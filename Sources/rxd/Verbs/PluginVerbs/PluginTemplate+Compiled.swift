@@ -63,7 +63,7 @@ extension PluginTemplate {
 
   // MARK: Swift
 
-  /// The component's name as a type has it.
+  /// The component's name as a type name.
   var module: String { component.prefix(1).uppercased() + component.dropFirst() }
 
   func manifest(_ package: SwiftPackage?) -> String {

@@ -1,4 +1,4 @@
-/// The files of a plugin to begin with: an operator that adds a member to each event, and a pipeline whose test shows it.
+/// The files of a first plugin: an operator that adds a member to each event, and a pipeline whose test shows this.
 struct PluginTemplate {
   struct File {
     var name: String
@@ -14,7 +14,7 @@ struct PluginTemplate {
 
   let name: String
   private let package: SwiftPackage?
-  /// The name as a component has it: `parse-date` is `parseDate`.
+  /// The component's name: `parseDate` for `parse-date`.
   let component: String
 
   init(_ name: String, package: SwiftPackage? = nil) {
@@ -52,7 +52,7 @@ struct PluginTemplate {
     }
   }
 
-  /// The command that builds it and runs its test.
+  /// The command that builds the plugin and runs its test.
   func trial(_ language: PluginNew.Language) -> String {
     let file: String
     switch language {

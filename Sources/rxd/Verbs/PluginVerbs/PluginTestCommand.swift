@@ -81,7 +81,7 @@ struct PluginTest: ParsableCommand {
     }
   }
 
-  /// This program.
+  /// The path of this program.
   private static var program: String {
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
     let count = readlink("/proc/self/exe", &buffer, Int(PATH_MAX))
@@ -220,7 +220,7 @@ private struct ContractReport {
 }
 
 extension PluginFile {
-  /// The same from another working directory: arguments that name files have their whole path.
+  /// The plugin as it is started from any working directory: arguments that name files have absolute paths.
   fileprivate var withAbsoluteArguments: PluginFile {
     guard case .program(let arguments, let isInterpreter) = form else { return self }
     var found = self

@@ -1,9 +1,10 @@
 import Glibc
 
-/// The settings to restore when a signal ends the process; nil: the terminal is as it was. A handler reads it.
+/// The settings to restore when a signal ends the process; nil: the terminal is unchanged. Read by a signal handler.
 nonisolated(unsafe) private var settingsToRestore: UnsafeMutablePointer<termios>?
 
-/// A terminal that hands over each key at once, with a screen of its own. It is as before when the process ends, also by a signal.
+/// A terminal in raw mode, which delivers each key at once, on the alternate screen. It is restored when the process
+/// ends, even by a signal.
 struct RawTerminal {
   private static let ending = [SIGTERM, SIGINT, SIGHUP, SIGQUIT]
   private static let leaving: StaticString = "\u{1B}[?25h\u{1B}[?1049l"
@@ -29,7 +30,7 @@ struct RawTerminal {
     Console.draw("\(Self.leaving)")
   }
 
-  /// In a handler: only calls that are safe there. The process then ends by the signal.
+  /// Runs in a signal handler: only async-signal-safe calls. The process then ends by the signal.
   private static func end(with number: Int32) {
     if let saved = settingsToRestore {
       tcsetattr(0, TCSANOW, saved)

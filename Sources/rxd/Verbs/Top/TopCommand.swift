@@ -78,7 +78,7 @@ struct TopVerb: ParsableCommand {
     return statistics
   }
 
-  /// Rates with three digits behind the point.
+  /// The rates as JSON, rounded to whole numbers.
   private static func document(_ rates: LiveRates, _ filter: String) -> String {
     func number(_ rate: Double) -> JSONText { .int(Int(clamping: Int64(min(rate, 1e15).rounded()))) }
     let rows: [JSONText] = rates.rows.filter { filter.isEmpty || $0.name.contains(filter) }.map { row in

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// The loop of `rxd top`: readings, draws, reads keys.
+/// The loop of `rxd top`: takes readings, draws, reads keys.
 final class TopScreen {
   private let client: ControlClient
   private var table: TopTable
@@ -46,15 +46,15 @@ final class TopScreen {
     }
   }
 
-  /// Waits until the descriptor can be read, which it returns, or the time has come. A signal ends neither.
+  /// Waits until the descriptor is readable (true) or the time has come (false). A signal does not end the wait.
   @discardableResult
   static func wait(until end: Instant, readable descriptor: Int32? = nil) -> Bool {
-    // A descriptor below zero is left out.
+    // `poll` ignores a negative descriptor.
     var entry = pollfd(fd: descriptor ?? -1, events: Int16(POLLIN), revents: 0)
     while true {
       let left = (end - SystemClock.shared.now).nanoseconds
       if left <= 0 { return false }
-      // Rounded up, so that it does not end early and wait again.
+      // Rounded up, so that `poll` does not return early and have to be called again.
       if poll(&entry, 1, Int32(clamping: (left - 1) / 1_000_000 + 1)) > 0 { return true }
     }
   }
@@ -83,7 +83,7 @@ final class TopScreen {
       typed.map { "filter: \($0)_" }
       ?? (isPaused ? "paused; space goes on" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
     let hint = String(String.UnicodeScalarView(line.unicodeScalars.prefix(table.columns - 1)))
-    // Each line clears what is behind it; the rest of the screen is cleared at the end.
+    // Each line clears the rest of its row; the rest of the screen is cleared at the end.
     let lines = Console.shown(text).split(separator: "\n", omittingEmptySubsequences: false)
       .joined(separator: "\u{1B}[K\r\n")
     Console.draw("\u{1B}[H\(lines)\(Console.shown(hint))\u{1B}[K\u{1B}[J")
@@ -132,7 +132,7 @@ final class TopScreen {
     return .nothing
   }
 
-  /// Returns false if the person wants to end.
+  /// Reads and handles keys; returns false if the user wants to quit.
   private func readKeys() -> Bool {
     var bytes = [UInt8](repeating: 0, count: 64)
     let count = read(0, &bytes, bytes.count)

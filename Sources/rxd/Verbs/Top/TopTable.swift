@@ -11,14 +11,14 @@ struct TopTable {
   /// Only steps whose pipeline or name contains this.
   var filter = ""
   var columns = 80
-  /// How many lines there are; nil: as many as are needed.
+  /// The number of lines of the window; nil: as many as are needed.
   var lines: Int?
   var colors = false
   private static let mostSentences = 5
 
-  /// How many rows are above those that are shown; ``text(_:longer:history:)`` brings it into its bounds.
+  /// The number of rows scrolled out above; ``text(_:longer:history:)`` clamps it.
   var offset = 0
-  /// The rows that fit, as of the last text.
+  /// The number of rows that fitted in the last text.
   private(set) var room = Int.max
 
   /// A column of numbers.
@@ -28,7 +28,7 @@ struct TopTable {
     var text: (LiveRates.Row) -> String
   }
 
-  /// The columns that have room, in a window of so many.
+  /// The columns that fit into the window.
   private var shown: [Column] {
     let wide = columns >= 80
     var all = [
@@ -54,7 +54,7 @@ struct TopTable {
   ///
   /// - Parameters:
   ///   - rates: since the last reading.
-  ///   - longer: over a longer time, for the sentences.
+  ///   - longer: rates over a longer time, for the sentences.
   ///   - history: events a second of each step, the newest last.
   mutating func text(_ rates: LiveRates, longer: LiveRates, history: [String: [Double]]) -> String {
     var text: [String] = []
@@ -68,7 +68,7 @@ struct TopTable {
     for sentence in LiveRanking(longer).sentences.prefix(Self.mostSentences) {
       sentences += Self.wrap(sentence, columns)
     }
-    // The table has at least half of the window.
+    // The table gets at least half of the window.
     if let lines { sentences = Array(sentences.prefix(max(1, lines / 2 - 3))) }
     text += sentences + [""]
     let several = rates.now.pipelines.count > 1
@@ -137,7 +137,7 @@ struct TopTable {
       ? "\(tenths / 10).\(tenths % 10)\(unit)" : "\((tenths + 5) / 10)\(unit)"
   }
 
-  /// The newest rates, relative to the greatest of them.
+  /// The newest rates as bars, relative to the greatest of them.
   static func sparkline(_ rates: [Double], width: Int) -> String {
     let marks = Array("▁▂▃▄▅▆▇█")
     let shown = rates.suffix(width)
@@ -163,7 +163,7 @@ struct TopTable {
   static func wrap(_ sentence: String, _ columns: Int) -> [String] {
     var lines: [String] = []
     var line = " "
-    // A word that is longer than a line is taken apart.
+    // A word that is longer than a line is split.
     let words = Printable.cut(sentence, limit: 1000).split(separator: " ").flatMap {
       parts(of: $0, max(8, columns - 4))
     }
