@@ -5,9 +5,8 @@ import Transport
 
 /// Notices that the pipeline files, or files that they use, have changed.
 ///
-/// Identity, size and times of the files decide; events of the kernel only say when to
-/// check them. Changed files are loaded once they have been the same for ``quiet``, so that a
-/// file that is being written is not.
+/// Identity, size and times of the files decide; kernel events only say when to check them. Changed files are loaded
+/// when they have stayed the same for ``quiet``, so a file that is still being written is not loaded.
 final class ConfigWatch {
   enum Method: String, CaseIterable, ExpressibleByArgument { case auto, inotify, poll }
 
@@ -28,7 +27,7 @@ final class ConfigWatch {
       guard stat(path, &status) == 0 else { return }
       device = UInt64(status.st_dev)
       inode = UInt64(status.st_ino)
-      // Only the existence of a directory counts: its entries are looked up.
+      // Of a directory, only the existence counts: its entries are checked separately.
       guard status.st_mode & S_IFMT != S_IFDIR else { return }
       size = Int64(status.st_size)
       modified = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)
@@ -56,7 +55,7 @@ final class ConfigWatch {
   private(set) var checkAt: Instant?
 
   /// - Parameters:
-  ///   - polls: Called when `auto` turns to polling, with the reason, a clause.
+  ///   - polls: Called when `auto` switches to polling, with the reason, a clause.
   ///   - files: The files to watch; called at each check.
   init(
     _ method: Method, polls: @escaping (String) -> Void = { _ in }, _ files: @escaping () -> Files
@@ -81,12 +80,12 @@ final class ConfigWatch {
   /// Readable when something may have changed; -1 while a check is due anyway.
   var descriptor: Int32 { checkAt == nil ? inotify?.descriptor ?? -1 : -1 }
 
-  /// The descriptor is readable.
+  /// Called when the descriptor is readable.
   func noteEvent(at now: Instant) {
     if checkAt == nil { checkAt = now + Self.quiet }
   }
 
-  /// Called before the files are loaded: every later change counts.
+  /// Called before the files are loaded: every later change is noticed.
   func willLoad() {
     loaded = stamps(files())
     candidate = nil
@@ -102,11 +101,11 @@ final class ConfigWatch {
 
   /// Checks the files; returns whether to load them.
   func check(at now: Instant) -> Bool {
-    // Every later change makes an event.
+    // Clears the events first: every later change makes a new one.
     _ = inotify?.read()
     let files = files()
     watch(files)
-    // After `watch`, which may have turned to polling.
+    // Must follow `watch`, which may have switched to polling.
     checkAt = inotify == nil ? now + Self.pollInterval : nil
     let found = stamps(files)
     if found == loaded {
@@ -133,7 +132,7 @@ final class ConfigWatch {
     for path in files.paths { Self.addDirectories(of: path, to: &wanted) }
     var watches: [String: Int32] = [:]
     for directory in wanted {
-      // A missing file appears in the nearest directory that exists.
+      // A missing file, or a directory on the way to it, appears in the nearest directory that exists.
       var present = directory
       while true {
         if method == .auto, let name = NetworkFileSystem.name(of: present) {
@@ -153,7 +152,8 @@ final class ConfigWatch {
     self.watches = watches
   }
 
-  /// Adds the directories whose entries decide which file `path` is: its own, and those of each symbolic link on the way.
+  /// Adds the directories whose entries determine which file `path` leads to: its own, and that of each symbolic link
+  /// on the way.
   private static func addDirectories(of path: String, to directories: inout Set<String>) {
     var waiting = [path]
     var seen: Set<String> = []
@@ -162,7 +162,7 @@ final class ConfigWatch {
       let parent = directory(of: path)
       directories.insert(parent)
       if let target = link(path) { waiting.append(target.hasPrefix("/") ? target : "\(parent)/\(target)") }
-      // A link among the parents is an entry that can change, too.
+      // A symbolic link among the parent directories can change, too.
       if parent != "/", parent != "." {
         var above = parent
         while above != "/", above != "." {

@@ -24,8 +24,8 @@ enum ExitStatus {
   static let configuration = ExitCode(78)
 }
 
-/// The output streams of the verbs: the one way to a terminal, on which no text of a file, a name or an event can do anything but be read
-/// (``ControlEscaping/forTerminal(_:)``). What goes to a file or a pipe is not changed.
+/// The output streams of the verbs, and their only way to a terminal: there, text from a file, a name or an event can
+/// do nothing but be read (``ControlEscaping/forTerminal(_:)``). Output to a file or a pipe is not changed.
 enum Console {
   private static let isTerminal = (output: isatty(1) == 1, errors: isatty(2) == 1)
 
@@ -39,7 +39,7 @@ enum Console {
   /// Writes to a screen that the verb draws itself. Texts in it must have been made safe with ``shown(_:)``.
   static func draw(_ sequence: String) { put(Array(sequence.utf8)) }
 
-  /// A text for ``draw(_:)``.
+  /// The text, made safe for ``draw(_:)``.
   static func shown(_ text: String) -> String {
     String(decoding: ControlEscaping.forTerminal(Array(text.utf8)), as: UTF8.self)
   }
@@ -77,7 +77,7 @@ enum Console {
     return ioctl(1, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0 ? Int(size.ws_col) : 80
   }
 
-  /// Whether a stream shall be coloured.
+  /// Whether to colour a stream.
   static func colors(_ mode: ColorMode, on descriptor: Int32) -> Bool {
     mode.isEnabled(
       isTerminal: isatty(descriptor) == 1,

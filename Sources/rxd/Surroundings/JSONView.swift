@@ -1,31 +1,31 @@
 import PipelineCore
 import PipelineTesting
 
-/// A JSON document that can be looked into: one that was read, or one that is to be written.
+/// A JSON value whose members can be read: from a document that was parsed, or one that is to be written.
 protocol JSONReadable {
   /// The member of that name; nil: there is none.
   subscript(_ name: String) -> Self? { get }
-  /// The items of a list; of anything else none.
+  /// The items of a list; empty for any other value.
   var items: [Self] { get }
   var asText: String? { get }
   var int: Int? { get }
   var bool: Bool? { get }
-  /// The same to be written; numbers that are not whole are left out.
+  /// The value in the form for writing; numbers that are not whole are left out.
   var copied: JSONText { get }
 }
 
 extension JSONReadable {
-  /// A count or a time that another process has measured: never negative, and so bounded that the difference of two and the sum of a few are in the
-  /// range of `Int`.
+  /// A count or a time that another process has measured, clamped to 0 ... 2^60, so that differences of two and sums of
+  /// a few stay in the range of `Int`.
   var count: Int? { int.map { min(max($0, 0), 1 << 60) } }
 }
 
-/// A JSON document that another process has sent. It may be as large as memory allows: its reader has asked for it.
+/// A JSON document that another process has sent. Its size is not limited: this process has asked for it.
 struct JSONView: JSONReadable {
   private let arena: Arena
   let value: Value
 
-  /// Nil: it is not JSON.
+  /// Nil: the text is not JSON.
   init?(_ text: [UInt8]) {
     arena = Arena()
     // The parsed document points into the text.
@@ -76,7 +76,7 @@ struct JSONView: JSONReadable {
     return text.map(JSONText.string) ?? int.map(JSONText.int) ?? bool.map(JSONText.bool) ?? .null
   }
 
-  /// Any value as the tests of pipelines have it.
+  /// The value in the form that pipeline tests use.
   var testValue: TestValue { withExtendedLifetime(document) { TestValue(value) } }
 }
 

@@ -26,7 +26,7 @@ enum Layout {
     return line.isEmpty ? lines : lines + [line]
   }
 
-  /// Rows whose last column is wrapped.
+  /// Aligned rows; the last column is wrapped.
   static func table(_ rows: [[String]]) -> String {
     guard let columns = rows.first?.count, columns > 1 else { return "" }
     let widths = (0..<columns - 1).map { column in
@@ -41,7 +41,7 @@ enum Layout {
         line += cell + String(repeating: " ", count: max(0, width - cell.unicodeScalars.count)) + "  "
       }
       let room = max(30, width - indent)
-      // After a cell that is too wide, the help starts a new line.
+      // After a cell that is too wide, the last column starts on a new line.
       if line.unicodeScalars.count > indent {
         text += line + "\n"
         line = String(repeating: " ", count: indent)

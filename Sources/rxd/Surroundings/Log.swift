@@ -21,14 +21,14 @@ final class LogWriter: Sendable {
   }
 
   let form: Form
-  /// Lower levels are not written; nil: nothing is.
+  /// Records below this level are not written; nil: none are.
   let minimum: Logger.Level?
   private let limiter: Mutex<LogLimiter>
   /// Called on any thread when the first record of a window is suppressed.
   private let onHeldBack: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
   private let scratch = Mutex((line: OutputBuffer(capacity: 1024), shown: OutputBuffer(capacity: 1024)))
   private let output: LogOutput
-  /// Several pipelines run, so the lines at a terminal name theirs, too.
+  /// Whether several pipelines run, so that lines on a terminal also name their pipeline.
   let hasSeveral = Atomic(false)
 
   init(form: Form, minimum: Logger.Level?) {
@@ -44,10 +44,10 @@ final class LogWriter: Sendable {
     }
   }
 
-  /// Writes what standard error has not taken yet; stops when it takes nothing for `patience`.
+  /// Writes the buffered lines; gives up if standard error takes nothing for `patience`.
   func flush(patience: TimeSpan) { output.flush(patience: patience) }
 
-  /// The form for the target of standard error, unless `format` is given.
+  /// The form given by `format`, otherwise the one that suits the target of standard error.
   static func form(_ format: LogFormat?) -> Form {
     if let journal = ProcessEnvironment["JOURNAL_STREAM"], leadsTo(journal) {
       return format == .json ? .journalJSON : .journal
@@ -76,14 +76,14 @@ final class LogWriter: Sendable {
     return logger
   }
 
-  /// What a record is of: the process, a pipeline, or a component, under the names of metrics; an empty name: none.
+  /// What a record is about: the process, a pipeline or a component, with their names in metrics; an empty name: none.
   struct Subject: Hashable {
     var pipeline = ""
     var component = ""
   }
 
   /// - Parameters:
-  ///   - pipeline: The pipeline that the record is of; empty: it is of the process.
+  ///   - pipeline: The pipeline that the record is about; empty: the process.
   ///   - component: The component of the pipeline, by its name in metrics.
   func write(
     _ level: Logger.Level, _ pipeline: String, _ message: String, component: String = "",
@@ -176,7 +176,7 @@ final class LogWriter: Sendable {
     emit { line in Self.append(level, subject, message, fields, form, to: line) }
   }
 
-  /// `"pipeline":"tail","component_id":"large/filter",`, as far as there are names.
+  /// Appends `"pipeline":"tail","component_id":"large/filter",`, without the names that are empty.
   private static func append(_ subject: Subject, to line: OutputBuffer) {
     for (name, value) in [("pipeline", subject.pipeline), ("component_id", subject.component)] where !value.isEmpty {
       line.append("\"\(name)\":")
@@ -238,7 +238,8 @@ final class LogWriter: Sendable {
     scratch.withLock { scratch in
       scratch.line.clear()
       body(scratch.line)
-      // Masks every form: the text may come from events. In JSON, masks only inside texts.
+      // Escapes control sequences in every form, because the text may come from events; JSON has them only inside
+      // strings.
       scratch.shown.clear()
       ControlEscaping.append(scratch.line.bytes, to: scratch.shown)
       scratch.shown.append(0x0A)
@@ -342,7 +343,7 @@ struct LogLimiter {
 
   static let burst = 5
   static let window = TimeSpan.seconds(10)
-  /// The limit of watched kinds; further ones are always written.
+  /// The maximum number of kinds that are limited; records of further kinds are always written.
   static let maximumKinds = 1000
 
   private var windows: [Key: Window] = [:]

@@ -9,7 +9,7 @@ import Transport
 /// as soon as there is room. Lines that do not fit into the buffer are dropped and counted; a line in their place gives
 /// the number.
 final class LogOutput: Sendable {
-  /// Lines are buffered up to this many bytes.
+  /// The maximum number of buffered bytes.
   static let bound = 1 << 20
 
   private struct State {
@@ -17,7 +17,7 @@ final class LogOutput: Sendable {
     /// How many bytes of `waiting` have been written.
     var written = 0
     var dropped = 0
-    /// A thread is writing the buffer.
+    /// Whether a thread is writing the buffer.
     var hasThread = false
 
     var left: Int { waiting.count - written }
@@ -25,7 +25,7 @@ final class LogOutput: Sendable {
 
   private let state = Mutex(State())
   private let target: Target
-  /// Makes the line that gives the number of dropped lines.
+  /// Makes the line that reports the number of dropped lines.
   private let note: @Sendable (Int) -> [UInt8]
 
   init(_ note: @escaping @Sendable (Int) -> [UInt8]) {
@@ -53,7 +53,7 @@ final class LogOutput: Sendable {
     if mustStart { startThread() }
   }
 
-  /// Writes the buffer; stops when nothing is taken for `patience`.
+  /// Writes the buffer; gives up if nothing is taken for `patience`.
   func flush(patience: TimeSpan) {
     while write(), target.isWritable(within: patience) {}
   }
@@ -63,7 +63,7 @@ final class LogOutput: Sendable {
     state.dropped = 0
   }
 
-  /// Writes as much as is taken at once; returns whether something is left.
+  /// Writes as much as is taken at once; returns whether anything is left.
   private func write() -> Bool {
     state.withLock { state in
       while true {
@@ -104,12 +104,12 @@ final class LogOutput: Sendable {
         }
       }
     } catch {
-      // The next line tries again.
+      // No thread could be started; the next line tries again.
       state.withLock { $0.hasThread = false }
     }
   }
 
-  /// A descriptor that can be written without waiting, whatever mode it is shared in.
+  /// A descriptor that can be written without blocking, whatever the mode in which other processes share it.
   private struct Target: Sendable {
     private let descriptor: Int32
     private let isSocket: Bool
@@ -123,21 +123,21 @@ final class LogOutput: Sendable {
       let kind = fstat(shared, &status) == 0 ? status.st_mode & S_IFMT : S_IFREG
       isSocket = kind == S_IFSOCK
       guard kind == S_IFIFO || kind == S_IFCHR && isatty(shared) == 1 else {
-        // A file takes everything, and so does the null device.
+        // Writing to a file or the null device does not block.
         descriptor = shared
         most = .max
         asks = false
         return
       }
-      // A description of our own: its mode does not affect others.
+      // Opens the file again: the non-blocking mode of an own file description does not affect others.
       let own = open("/proc/self/fd/\(shared)", O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
       descriptor = own < 0 ? shared : own
-      // A pipe with room has room for this much.
+      // A pipe that is writable has room for PIPE_BUF bytes.
       most = own < 0 ? Int(PIPE_BUF) : .max
       asks = own < 0
     }
 
-    /// Writes as much as is taken at once; returns how much. Bytes that can never be read count as written.
+    /// Writes as much as is taken at once; returns how much. Bytes that nobody can ever read count as written.
     func write(_ bytes: UnsafeRawBufferPointer) -> Int {
       if bytes.count == 0 || asks && !isWritable(within: .zero) { return 0 }
       while true {
@@ -151,7 +151,7 @@ final class LogOutput: Sendable {
       }
     }
 
-    /// Whether writing is possible, or never will be; nil waits for ever.
+    /// Waits until writing is possible, or certain to fail; false: neither within `limit`. Nil waits for ever.
     func isWritable(within limit: TimeSpan?) -> Bool {
       var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
       let milliseconds = limit.map { Int32(clamping: $0.nanoseconds / 1_000_000) } ?? -1

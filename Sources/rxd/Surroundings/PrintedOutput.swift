@@ -2,12 +2,13 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Standard output for sinks that print instead of sending: whole events of all pipelines, in the order in which they came.
+/// Standard output for sinks that print instead of sending: whole events of all pipelines, in the order in which they
+/// were added.
 final class PrintedOutput: Sendable {
   private struct State {
     /// The output of the current turns.
     var pending: [UInt8] = []
-    /// How many blocks have been handed to the writer and are not written.
+    /// The number of blocks that the writer has and has not written.
     var blocks = 0
     var whenWritten: [@Sendable () -> Void] = []
     var whenFailed: [@Sendable (PosixError) -> Void] = []
@@ -19,7 +20,7 @@ final class PrintedOutput: Sendable {
   private let writer: FileWriter
   /// A block of this size is handed over before the turn ends.
   private static let largeBlock = 1 << 20
-  /// The most bytes that may wait; with more the reader is behind.
+  /// The maximum number of bytes that may wait; above it, the reader is behind.
   private static let most = 4 << 20
 
   init() throws(PosixError) { writer = try FileWriter(.descriptor(.standardOutput)) }
@@ -33,7 +34,7 @@ final class PrintedOutput: Sendable {
     if isLarge { flush() }
   }
 
-  /// Hands over the added events, in one block with those of other pipelines.
+  /// Passes the added events to the writer, in one block with those of other pipelines.
   func flush() {
     handingOver.withLock { _ in
       let bytes = state.withLock { state in
@@ -80,7 +81,7 @@ final class PrintedOutput: Sendable {
     if isDone { body() }
   }
 
-  /// Calls `body` once when nothing can be written any more; at once if that is so already.
+  /// Calls `body` once when nothing can be written any more; at once if that is already so.
   func whenFailed(_ body: @escaping @Sendable (PosixError) -> Void) {
     let failure = state.withLock { state in
       if state.failure == nil { state.whenFailed.append(body) }

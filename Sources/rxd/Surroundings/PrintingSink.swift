@@ -92,7 +92,7 @@ struct PrintingSink: SinkComponent {
       }
     }
 
-    /// A client whose request waits for a reply gets none from a sink that only prints.
+    /// Refuses the client whose request waits for a reply: a sink that only prints gives none.
     private func refuseClient(of event: Event) {
       event.origin.takeUnretainedValue().reply?.reply(
         status: 503, headers: [(name: "Content-Type", value: "text/plain; charset=utf-8")],

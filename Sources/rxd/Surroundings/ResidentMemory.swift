@@ -3,8 +3,8 @@ import PipelineCore
 
 /// The resident memory of processes, as the kernel reports it.
 enum ResidentMemory {
-  /// - Parameter process: Its ID; nil: this process.
-  /// - Returns: Bytes; nil: the process has ended, or the kernel does not report it.
+  /// - Parameter process: The process ID; nil: this process.
+  /// - Returns: The memory in bytes; nil: the process has ended, or the kernel does not report it.
   static func bytes(of process: Int32? = nil) -> Int? {
     guard let file = fopen("/proc/\(process.map(String.init) ?? "self")/statm", "r") else { return nil }
     defer { fclose(file) }
@@ -17,7 +17,7 @@ enum ResidentMemory {
 }
 
 extension PipelineStatistics {
-  /// The same with the memory of the processes of plugins.
+  /// These statistics with the memory of the plugins' processes filled in.
   var withPluginMemory: PipelineStatistics {
     guard steps.contains(where: { $0.plugin?.processes.isEmpty == false }) else { return self }
     var measured = self

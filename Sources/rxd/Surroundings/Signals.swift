@@ -16,9 +16,9 @@ struct Signals {
   /// Restores their default effect.
   static func release() { mask(SIG_UNBLOCK, handled) }
 
-  /// Until ``init()``, signals that ask the process to end do so at once: nothing has started, so there is nothing to
-  /// wait for. The others stay blocked. Signals ignored by the parent process stay ignored; the handler that prints
-  /// backtraces is not needed for signals sent by a person.
+  /// Lets signals that ask the process to end do so at once, until ``init()``: nothing has started, so there is nothing
+  /// to wait for. The others stay blocked. Signals that the parent process ignored stay ignored. The handler that
+  /// prints backtraces is replaced: signals sent by a person need none.
   static func endAtOnce() {
     for signal in ending where !rx_is_signal_ignored(signal) { rx_end_at_signal(signal) }
     mask(SIG_UNBLOCK, ending)

@@ -7,7 +7,7 @@ struct TCPAddress {
   var host: String
   var port: Int
 
-  /// `HOST:PORT`, `[IPV6]:PORT`, or a port alone, which is one of 127.0.0.1.
+  /// `HOST:PORT`, `[IPV6]:PORT`, or a port alone, which means 127.0.0.1.
   init?(_ text: String) {
     var port = Substring(text)
     host = "127.0.0.1"

@@ -2,10 +2,12 @@ import Glibc
 import PipelineRuntime
 import Transport
 
-/// Where a process has its control socket when no place is given, so that the verbs of the same user find it: `PID.sock` in
-/// `$XDG_RUNTIME_DIR/rxd`, or in `/run/rxd-root` for root. Only directories that nobody else can write to or look into count.
+/// Where a process puts its control socket if no path is given, so that the verbs of the same user find it: `PID.sock`
+/// in `$XDG_RUNTIME_DIR/rxd`, or in `/run/rxd-root` for root. Only directories that nobody else can write to or list
+/// are used.
 ///
-/// `/run/rxd` is the service manager's: it gives that directory to the user of the service, and removes it when the service stops.
+/// `/run/rxd` belongs to the service manager, which gives that directory to the user of the service and removes it when
+/// the service stops.
 enum UserSockets {
   static let variable = "XDG_RUNTIME_DIR"
   private static let ending = ".sock"
@@ -20,7 +22,7 @@ enum UserSockets {
     return found
   }
 
-  /// The path for this process, in a directory that is made if there is none; nil: there is no safe directory.
+  /// The path for this process, in a directory that is created if it does not exist; nil: there is no safe directory.
   static func own() -> String? {
     for (parent, path) in directories where isSafe(parent) {
       if mkdir(path, 0o700) != 0, errno != EEXIST { continue }
@@ -36,7 +38,7 @@ enum UserSockets {
     directories.filter { isSafe($0.path, isPrivate: true) }.flatMap { sockets(in: $0.path) }.map(\.path).filter(isLive)
   }
 
-  /// Whether a process listens at `path`, and this one may connect.
+  /// Whether a process listens at `path`, and this process may connect.
   static func isLive(_ path: String) -> Bool {
     do throws(PosixError) { _ = try LocalSocket.connect(to: path) } catch { return error.code == EAGAIN }
     return true
@@ -45,7 +47,7 @@ enum UserSockets {
   /// Removes the sockets of processes that ended without doing so.
   private static func sweep(_ directory: String) {
     for (pid, path) in sockets(in: directory) where kill(pid, 0) != 0 && errno == ESRCH {
-      // A process of another PID namespace may listen all the same.
+      // A process in another PID namespace may still be listening.
       do throws(PosixError) { _ = try LocalSocket.connect(to: path) } catch {
         if error.code == ECONNREFUSED { unlink(path) }
       }
@@ -62,7 +64,7 @@ enum UserSockets {
     return found.sorted { $0.pid < $1.pid }
   }
 
-  /// Whether `path` is a directory of this user, no link, that nobody else may write to, or even look into.
+  /// Whether `path` is a directory of this user, not a link, that nobody else may write to or, with `isPrivate`, list.
   private static func isSafe(_ path: String, isPrivate: Bool = false) -> Bool {
     let number = uninterrupted { open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) }
     guard number >= 0 else { return false }
