@@ -7,11 +7,11 @@ import Transport
 final class DeadLetterCounts: Sendable {
   /// What became of a dead letter.
   enum Fate: String, CaseIterable {
-    /// It is in the state directory, for `rxd deadletters`.
+    /// Stored in the state directory, for `rxd deadletters`.
     case kept
-    /// It went to the log alone, which writes the first of a kind and counts the others.
+    /// Written only to the log, which shows the first few of a kind and counts the others.
     case logged
-    /// It was kept, and made room for newer ones.
+    /// Stored, then removed to make room for newer ones.
     case dropped
   }
   private let counts = Mutex<[String: [Fate: UInt64]]>([:])
@@ -23,15 +23,15 @@ final class DeadLetterCounts: Sendable {
   func of(_ pipeline: String) -> [Fate: UInt64] { counts.withLock { $0[pipeline] ?? [:] } }
 }
 
-/// Stores rejected events without a reader: a file for each pipeline in the state directory; without one, or while the
-/// file cannot be written, the log.
+/// Stores rejected events that nothing reads: in a file for each pipeline in the state directory; in the log if there
+/// is no state directory, or while the file cannot be written.
 final class DeadLetters: Sendable {
   static let folder = "dead-letters"
-  /// The limit of a file in bytes; as much again may be in `NAME.ndjson.1`.
+  /// The maximum size of a file in bytes; as much again may be in `NAME.ndjson.1`.
   static let bound = 16 << 20
 
   private let log: LogWriter
-  /// Holds the lock as long as dead letters may come.
+  /// Holds the directory's lock as long as dead letters may come.
   private let state: StateDirectory?
   private let files: LineFiles?
   let counts = DeadLetterCounts()

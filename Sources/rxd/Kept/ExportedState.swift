@@ -23,7 +23,7 @@ struct ExportedState {
     self.contents = contents
   }
 
-  /// Whether a pipeline can have the name.
+  /// Whether the name is valid for a pipeline.
   static func isName(_ name: String) -> Bool {
     !name.isEmpty && name.utf8.count <= 200 && !name.hasPrefix(".") && !name.contains("/")
       && Printable.cut(name, limit: 300) == name
@@ -31,7 +31,7 @@ struct ExportedState {
 
   // MARK: Writing
 
-  /// Hands over the document in pieces.
+  /// Writes the document in pieces.
   func write(_ emit: ([UInt8]) -> Void) {
     let output = OutputBuffer()
     func flush(_ isLast: Bool = false) {

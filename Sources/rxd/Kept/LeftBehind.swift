@@ -44,10 +44,11 @@ struct LeftBehind {
 
   var line: String { "\(what): \(advice)" }
 
-  /// The sinks of each pipeline that deliver from a state directory; none: it delivers nothing from there.
+  /// The sinks of each pipeline that deliver from a state directory; empty: the pipeline delivers nothing from there.
   typealias Takers = [String: Set<String>]
 
-  /// What waits in a store of the name, with these sinks that deliver from it; nil: there is no pipeline of the name.
+  /// What waits in the store of a pipeline and is not delivered. `takers`: the sinks that deliver from the store; nil:
+  /// there is no pipeline of the name.
   static func find(_ pipeline: String, _ backlogs: [String: OutboxBacklog], _ takers: Set<String>?) -> [LeftBehind] {
     backlogs.sorted { $0.key < $1.key }.compactMap { sink, backlog in
       guard backlog.rows > 0, takers?.contains(sink) != true else { return nil }
@@ -56,7 +57,8 @@ struct LeftBehind {
     }
   }
 
-  /// What waits in the stores of a directory, except in those that are left out. A store that cannot be read is left out, too.
+  /// What waits in the stores of a directory and is not delivered, without the stores of `open`. A store that cannot be
+  /// read is left out, too.
   static func find(in folder: StateFolder, _ takers: Takers, except open: Set<String> = []) -> [LeftBehind] {
     let names = (try? folder.pipelines()) ?? []
     return names.filter { !open.contains($0) }.flatMap { name -> [LeftBehind] in

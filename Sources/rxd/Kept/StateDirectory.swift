@@ -2,7 +2,7 @@ import Glibc
 import PipelineRuntime
 import Transport
 
-/// The storage of a process between its runs. It belongs to one process at a time, and to one user.
+/// The storage that a process keeps between its runs. It belongs to one user, and to one process at a time.
 final class StateDirectory: Sendable {
   enum Refusal: Error {
     case unusable(String)
@@ -12,14 +12,14 @@ final class StateDirectory: Sendable {
 
   let path: String
   private let directory: FileDescriptor
-  /// Holds the lock while it is open.
+  /// Holds the directory's lock while it is open.
   private let lock: FileDescriptor
 
   /// Creates the directory if there is none, accessible to its owner only.
   init(_ path: String) throws(Refusal) {
     self.path = path
     if mkdir(path, 0o700) != 0, errno != EEXIST { throw Self.refusal("make the state directory", path) }
-    // The service manager's own directory is a symbolic link.
+    // Links are followed, because the directory that the service manager gives is one.
     directory = try Self.open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, path)
     try Self.check(directory)
     lock = try Self.open(directory.number, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, path + "/lock")
@@ -44,7 +44,8 @@ final class StateDirectory: Sendable {
     return folder
   }
 
-  /// The state directory of the command line, otherwise of `RXD_STATE_DIR`, otherwise of the service manager. Nil: none is given.
+  /// The state directory from the command line, else from `RXD_STATE_DIR`, else from the service manager. Nil: none is
+  /// given.
   static func named(_ given: String?) -> String? {
     // The service manager may name several directories; the first is the unit's.
     let managed = ProcessEnvironment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init)

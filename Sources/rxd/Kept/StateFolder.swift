@@ -38,7 +38,8 @@ struct StateFolder {
   /// The pipelines that have a store, by name.
   func pipelines() throws -> [String] { try names(in: Stores.folder, ending: ".db") }
 
-  /// The pipelines with a file at the last start or reload, and their sinks that deliver from the directory; nil: unknown.
+  /// The pipelines that had a file at the last start or reload, and their sinks that deliver from the directory; nil:
+  /// unknown.
   var takers: [String: Set<String>?]? {
     guard let text = try? ExportedState.read("\(path)/\(Stores.folder)/\(Stores.names)") else { return nil }
     var takers: [String: Set<String>?] = [:]
@@ -46,19 +47,19 @@ struct StateFolder {
       let fields = line.split(separator: UInt8(ascii: "\t"), omittingEmptySubsequences: false).map {
         String(decoding: $0, as: UTF8.self)
       }
-      // Without a tab, an earlier version has written it.
+      // A line without a tab was written by an earlier version, which did not record sinks.
       let sinks = Set(fields.dropFirst()).subtracting([""])
       takers.updateValue(fields.count > 1 ? sinks : nil, forKey: fields[0])
     }
     return takers
   }
 
-  /// Every file that a pipeline has in the directory.
+  /// All files of a pipeline in the directory.
   func allFiles(_ pipeline: String) -> [String] {
     ["", "-wal", "-shm", ".hand"].map { store(pipeline) + $0 }.filter { access($0, F_OK) == 0 } + files(pipeline)
   }
 
-  /// The pipelines that have files of dead letters, by name.
+  /// The pipelines that have dead-letter files, by name.
   func pipelinesWithFiles() throws -> [String] {
     Array(
       Set(
@@ -89,7 +90,7 @@ struct StateFolder {
 
   func store(_ pipeline: String) -> String { Stores.path(pipeline, in: path) }
 
-  /// The files of dead letters of a pipeline, the older one first.
+  /// The dead-letter files of a pipeline, the older one first.
   func files(_ pipeline: String) -> [String] {
     [".ndjson.1", ".ndjson"].map { "\(path)/\(DeadLetters.folder)/\(pipeline)\($0)" }.filter { access($0, F_OK) == 0 }
   }
@@ -111,9 +112,9 @@ struct StateFolder {
     }
   }
 
-  /// Runs `body` while this process has the directory for itself.
+  /// Runs `body` while this process holds the lock of the directory.
   ///
-  /// - Parameter makesStores: Make the directory and its folder of stores if there is none.
+  /// - Parameter makesStores: Whether to create the directory and its folder of stores if they do not exist.
   static func locked<T>(_ path: String, makesStores: Bool = false, _ body: () throws -> T) throws -> T {
     let lock: StateDirectory
     do throws(StateDirectory.Refusal) {
@@ -144,7 +145,7 @@ struct StateFolder {
     return result
   }
 
-  /// Runs `body`; a refusal is printed and ends the verb.
+  /// Runs `body`; prints a refusal and ends the verb.
   static func exits<T>(_ body: () throws(StoreRefusal) -> T) throws -> T {
     do throws(StoreRefusal) { return try body() } catch {
       Console.printError(error.message)
@@ -169,7 +170,7 @@ struct StateFolder {
 /// Text in columns.
 struct TextTable {
   private var rows: [[String]] = []
-  /// Columns whose cells end at the same place.
+  /// The right-aligned columns.
   var numbers: Set<Int> = []
 
   init(_ head: String..., numbers: Set<Int> = []) {

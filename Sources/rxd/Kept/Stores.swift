@@ -8,7 +8,7 @@ import Transport
 final class Stores: Sendable {
   static let folder = "pipelines"
 
-  /// Holds the lock as long as stores are open.
+  /// Holds the directory's lock as long as stores are open.
   private let state: StateDirectory
   private let directory: FileDescriptor
   /// The path of the state directory, as it was given.
@@ -20,7 +20,7 @@ final class Stores: Sendable {
   private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
   private let letters: DeadLetterCounts
 
-  /// - Parameter memory: That of all queues, in bytes: the pages of all stores have a sixteenth of it.
+  /// - Parameter memory: The memory of all queues in bytes; the page caches of all stores get a sixteenth of it.
   init(
     _ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts, memory: Int
   ) throws(StateDirectory.Refusal) {
@@ -32,7 +32,8 @@ final class Stores: Sendable {
     do throws(PosixError) { room = try StoreRoom("\(state.path)/room") } catch { throw .unusable(error.message) }
   }
 
-  /// Opens the stores of pipelines that are about to start, several at a time: most of it is waiting for the disk.
+  /// Opens the stores of pipelines that are about to start, several at a time, because most of the time is spent
+  /// waiting for the disk.
   func openAhead(_ pipelines: [String]) {
     guard pipelines.count > 1 else { return }
     let next = Atomic(0)
@@ -48,7 +49,7 @@ final class Stores: Sendable {
     }
     var threads: [OwnThread] = []
     for _ in 1..<min(16, pipelines.count) {
-      // Without a thread, the others do it.
+      // If a thread is refused, the others do the work.
       guard let thread = try? OwnThread("rxd open", work) else { break }
       threads.append(thread)
     }
@@ -56,7 +57,7 @@ final class Stores: Sendable {
     for thread in threads { thread.join() }
   }
 
-  /// Closes those that were not asked for.
+  /// Closes the stores that were opened ahead and not used.
   func closeAhead() {
     let left = ahead.withLock { ahead in
       defer { ahead = [:] }
@@ -65,14 +66,16 @@ final class Stores: Sendable {
     for case .success(let store) in left.values { store.close(within: .seconds(5)) }
   }
 
-  /// The path of a pipeline's store. The state directory may be a symbolic link, which SQLite refuses, so the path is resolved.
+  /// The path of a pipeline's store. It is resolved, because the state directory may be a symbolic link, which SQLite
+  /// refuses.
   static func path(_ pipeline: String, in state: String) -> String {
     let real = realpath(state, nil)
     defer { free(real) }
     return "\(real.map { String(cString: $0) } ?? state)/\(folder)/\(pipeline).db"
   }
 
-  /// The file with the names of the pipelines of this process, one per line, each with its sinks that deliver from the store behind a tab.
+  /// The file with the names of this process's pipelines, one per line; after each name, a tab and each of the sinks
+  /// that deliver from the store.
   static let names = "names"
 
   /// Records the pipelines that have files, for `rxd state ls`.
@@ -93,24 +96,24 @@ final class Stores: Sendable {
     if let failure { log.write(.debug, "", failure.message) }
   }
 
-  /// Says what the directory keeps that no pipeline delivers; of stores that no pipeline has open.
+  /// Logs which stored events no pipeline delivers, for the stores that no pipeline has open.
   func reportLeftBehind(_ takers: LeftBehind.Takers, except open: Set<String>) {
     let (folder, log) = (StateFolder(path: state.path), log)
     let look: @Sendable () -> Void = {
       for left in LeftBehind.find(in: folder, takers, except: open) { log.write(.warning, left.pipeline, left.line) }
     }
-    // The start does not wait for it.
+    // Runs on a thread, so that the start need not wait.
     if (try? OwnThread("rxd look", stackBytes: 512 << 10, look)) == nil { look() }
   }
 
-  /// What the store of a pipeline keeps that nothing delivers, of a pipeline that does not open it.
+  /// The stored events that nothing delivers, for a pipeline that does not open its store.
   func leftBehind(_ pipeline: String, _ takers: Set<String>) -> [LeftBehind] {
     let path = Self.path(pipeline, in: state.path)
     guard access(path, F_OK) == 0, let backlogs = try? StoreReader(path).backlogs() else { return [] }
     return LeftBehind.find(pipeline, backlogs, takers)
   }
 
-  /// Records which event the pipeline has in hand, in a file next to its store; nil: it cannot be recorded.
+  /// Records which event the pipeline is processing, in a file next to its store; nil: it cannot be recorded.
   func inHand(_ pipeline: String) -> InHand? {
     guard let found = InHand.beside(Self.path(pipeline, in: state.path)) else {
       log.write(
