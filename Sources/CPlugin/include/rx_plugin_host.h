@@ -1,4 +1,4 @@
-// The host's side: what Swift cannot say of rxd_plugin.h.
+// The host's side of rxd_plugin.h: what Swift cannot express.
 #ifndef RX_PLUGIN_HOST_H
 #define RX_PLUGIN_HOST_H
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct rxd_verdicts { void *target; };
 struct rxd_source { void *target; };
 struct rxd_instance { void *target; };
 
-/// Loads a shared object. Null: `*problem` says why, valid until the next call of the thread.
+/// Loads a shared object. Null on failure, with the reason in `*problem`, which is valid until the thread's next call.
 void *rx_load(const char *path, const char **problem);
 void *rx_symbol(void *library, const char *name);
 

@@ -1,21 +1,21 @@
 /* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Contract 1, version 1.1 of this header.
  *
  * A plugin is a shared object with two exported names: the data `rxd_plugin_magic` (RXD_PLUGIN_MAGIC below) and the
- * function `rxd_plugin_init`. It hands over its specs as one JSON document, the same as plugins of the line protocol
- * send, and a table of functions for each component. docs/plugins.md teaches it; docs/plugin-contract.md has every
- * promise.
+ * function `rxd_plugin_init`. It provides its specs as one JSON document, the same that plugins of the line protocol
+ * send, and a table of functions for each component. docs/plugins.md is the tutorial, docs/plugin-contract.md the
+ * complete contract.
  *
  * Rules that hold everywhere:
- * - Tables only grow at their end, and each begins with its size in bytes. What lies behind the size is not there:
- *   RXD_HOST_SIZE_1_0 and its like are the sizes that a version of this header had.
- * - A function returns RXD_OK or another rxd_status. Before it returns RXD_FAILED it says why with `fail`.
- * - What rxd hands over (values, texts, batches) is valid until the function that it was handed to returns.
- * - What a plugin hands over is copied before the function of rxd that takes it returns, but for texts and tables that
- *   rxd_plugin_init returns, which live as long as the process.
- * - Texts are UTF-8 with a length, and have no zero at the end.
- * - No exception of C++ or Swift, and no longjmp, passes a function of this header.
- * - Before the first `open` no function of the host is called but those without a scope that make values.
- * - Functions of one instance are called one at a time, `row` excepted. Different instances are independent.
+ * - Tables only grow at their end, and each begins with its size in bytes. Members beyond that size
+ *   do not exist: RXD_HOST_SIZE_1_0 and so on are the sizes in each version of this header.
+ * - A function returns RXD_OK or another rxd_status. Before returning RXD_FAILED it gives the reason with `fail`.
+ * - What rxd passes to a function (values, texts, batches) is valid until that function returns.
+ * - What a plugin passes to a function of rxd is copied before that function returns, except for the texts and tables
+ *   that rxd_plugin_init returns: they must live as long as the process.
+ * - Texts are UTF-8 with a length, not zero-terminated.
+ * - No C++ or Swift exception and no longjmp may leave a function of this header.
+ * - Before the first `open`, a plugin may call only those host functions that make values without a scope.
+ * - Functions of one instance are called one at a time, except `row`. Different instances are independent.
  */
 #ifndef RXD_PLUGIN_H
 #define RXD_PLUGIN_H
@@ -28,7 +28,7 @@ extern "C" {
 
 #define RXD_CONTRACT 1
 
-/* ---- What says that this is a plugin, and of which build ---- */
+/* ---- What identifies a plugin and its build ---- */
 
 typedef struct rxd_magic {
   char name[8];           /* "rxdplug" and a zero */
@@ -59,7 +59,7 @@ typedef struct rxd_magic {
 
 /* ---- Values ---- */
 
-/* A value of an event. What is inside is rxd's own; the functions of the host read it. */
+/* A value of an event. Opaque: read it with the functions of the host. */
 typedef struct rxd_value {
   uint64_t word[2];
 } rxd_value;
@@ -69,9 +69,9 @@ typedef struct rxd_text {
   size_t count;
 } rxd_text;
 
-/* Kinds may be added: treat one that you do not know as RXD_OTHER. */
+/* Kinds may be added: treat an unknown one as RXD_OTHER. */
 enum rxd_kind {
-  RXD_ABSENT = 0,    /* there is no such member or element */
+  RXD_ABSENT = 0,    /* no such member or element */
   RXD_NULL = 1,
   RXD_BOOL = 2,
   RXD_INT = 3,       /* fits int64_t */
@@ -89,37 +89,37 @@ enum rxd_kind {
 typedef enum rxd_status {
   RXD_OK = 0,
   RXD_DROP = 1,   /* of `row`: the event ends here */
-  RXD_FAILED = 2, /* said with `fail` */
-  RXD_RETRY = 3,  /* of `write`: the rest may be delivered later; said with `fail` */
-  RXD_STOP = 4,   /* of functions of the host: the pipeline stops, come to an end */
+  RXD_FAILED = 2, /* the reason was given with `fail` */
+  RXD_RETRY = 3,  /* of `write`: the rest may be delivered later; the reason was given with `fail` */
+  RXD_STOP = 4,   /* of functions of the host: the pipeline is stopping, so finish */
   /* Version 1.1. */
-  RXD_FINISH = 5, /* of `row`, with "finishes" in the spec: the event ends here, and the output completes; of `open` of an
-                     operator: the output completes before the first input */
-  RXD_LAST = 6,   /* of `row`, the same: the event goes on, and the output completes behind it */
+  RXD_FINISH = 5, /* of `row`, with "finishes" in the spec: the event ends here, and the output completes; of `open` of
+                     an operator: the output completes before the first input */
+  RXD_LAST = 6,   /* of `row`, likewise: the event passes, and the output completes after it */
 } rxd_status;
 
-/* Where values of one call live. */
+/* The memory of the values of one call. */
 typedef struct rxd_scope rxd_scope;
-/* What an operator has made of a batch. */
+/* Receives what an operator makes of a batch. */
 typedef struct rxd_output rxd_output;
-/* What has become of the events of a batch, at a sink. */
+/* Receives a sink's verdicts on the events of a batch. */
 typedef struct rxd_verdicts rxd_verdicts;
 /* The sending side of a source. */
 typedef struct rxd_source rxd_source;
-/* What belongs to one instance: its log and its counters. */
+/* One instance: its log and its counters. */
 typedef struct rxd_instance rxd_instance;
 
 enum rxd_input_kind {
   RXD_EVENT = 0,
-  RXD_TIMER = 1,    /* a timer that `timer` has set is due; `name` is its name */
-  RXD_COMPLETE = 2, /* the input has completed: the last one of the instance */
+  RXD_TIMER = 1,    /* a timer set with `timer` is due; `name` is its name */
+  RXD_COMPLETE = 2, /* the input has completed; the instance's last input */
 };
 
 typedef struct rxd_input {
   uint32_t kind;               /* enum rxd_input_kind */
   uint32_t argument_count;
   rxd_value event;             /* RXD_EVENT: the event */
-  const rxd_value *arguments;  /* of each parameter of type expression or template, in the order of the spec */
+  const rxd_value *arguments;  /* one for each parameter of type expression or template, in the order of the spec */
   rxd_text name;               /* RXD_TIMER: the name of the timer */
 } rxd_input;
 
@@ -132,10 +132,10 @@ typedef struct rxd_batch {
   int64_t monotonic_time;      /* nanoseconds; virtual in tests */
 } rxd_batch;
 
-/* An event of a source that has reached all sinks, or has not. */
+/* Whether a source's event has reached all sinks. */
 typedef struct rxd_ack {
-  uint64_t token;              /* that `add` was called with; never 0, which asks for nothing */
-  uint32_t is_failed;          /* 0: everything that it has caused is delivered, or kept on the disk */
+  uint64_t token;              /* the one passed to `add`; never 0, which requests no ack */
+  uint32_t is_failed;          /* 0: all that the event has caused is delivered, or stored on disk */
   uint32_t reserved;
 } rxd_ack;
 
@@ -153,72 +153,74 @@ typedef struct rxd_host {
   rxd_text (*text)(rxd_scope *, const rxd_value *value);       /* TEXT and BYTES; else empty */
   size_t (*count)(rxd_scope *, const rxd_value *value);        /* members or elements; else 0 */
   rxd_value (*member)(rxd_scope *, const rxd_value *object, rxd_text name);    /* ABSENT if there is none */
-  rxd_value (*element)(rxd_scope *, const rxd_value *list, size_t index);      /* ABSENT behind the end */
-  rxd_value (*entry)(rxd_scope *, const rxd_value *object, size_t index, rxd_text *name); /* by place */
+  rxd_value (*element)(rxd_scope *, const rxd_value *list, size_t index);      /* ABSENT after the end */
+  rxd_value (*entry)(rxd_scope *, const rxd_value *object, size_t index, rxd_text *name); /* by index */
   rxd_text (*json)(rxd_scope *, const rxd_value *value);       /* as JSON text, on one line */
 
-  /* Making values; they live as long as the call whose scope it is. */
+  /* Making values; they live as long as the call that the scope belongs to. */
   rxd_value (*make_null)(void);
   rxd_value (*make_bool)(int value);
   rxd_value (*make_int)(int64_t value);
   rxd_value (*make_double)(double value);
   rxd_value (*make_timestamp)(int64_t nanoseconds);            /* since 1970 */
   rxd_value (*make_duration)(int64_t nanoseconds);
-  rxd_value (*make_text)(rxd_scope *, rxd_text text);          /* bytes that are no UTF-8 are replaced by U+FFFD */
+  rxd_value (*make_text)(rxd_scope *, rxd_text text);          /* bytes that are not UTF-8 are replaced by U+FFFD */
   rxd_value (*make_bytes)(rxd_scope *, rxd_text bytes);
   rxd_value (*make_list)(rxd_scope *, const rxd_value *elements, size_t count);
   rxd_value (*make_object)(rxd_scope *, const rxd_text *names, const rxd_value *values, size_t count);
   rxd_value (*with_member)(rxd_scope *, const rxd_value *object, rxd_text name, const rxd_value *value);
-  int (*parse_json)(rxd_scope *, rxd_text json, rxd_value *value); /* RXD_FAILED: it is none, and nothing was said */
+  int (*parse_json)(rxd_scope *, rxd_text json, rxd_value *value); /* RXD_FAILED: not JSON; `fail` is not called */
 
-  /* Of any call with a scope: why it fails, one sentence without a full stop. `at`: the place in the parameters, such
-   * as "server.port", or empty. */
+  /* For any call with a scope: gives the reason of its failure, one sentence without a full stop. `at`: the location in
+   * the parameters, such as "server.port", or empty. */
   void (*fail)(rxd_scope *, rxd_text message, rxd_text at);
 
-  /* Of an instance; from any thread. Level: "debug", "info", "warning", "error". */
+  /* For an instance, on any thread. Level: "debug", "info", "warning", "error". */
   void (*log)(rxd_instance *, rxd_text level, rxd_text message);
-  void (*count_up)(rxd_instance *, rxd_text name, int64_t by); /* nothing, if `by` is below 1; at most 100 names */
+  void (*count_up)(rxd_instance *, rxd_text name, int64_t by); /* ignored if `by` is below 1; at most 100 names */
 
-  /* Operators, during `process`. What is sent for an input comes in the order of the calls, behind what was sent for
-   * earlier inputs. `index`: of the input. */
+  /* Operators, during `process`. What is sent for an input keeps the order of the calls, and follows what was sent
+   * for earlier inputs. `index`: the input's index in the batch. */
   void (*send)(rxd_output *, size_t index, const rxd_value *event);
   void (*reject)(rxd_output *, size_t index, rxd_text message);
-  void (*timer)(rxd_output *, rxd_text name, int64_t nanoseconds); /* from now on; below 0 cancels; one of a name. rxd
-                                                  keeps it with the state: `open` sets none again */
+  void (*timer)(rxd_output *, rxd_text name, int64_t nanoseconds); /* from now on; replaces one of the same name; below
+                                                  0 cancels. rxd saves timers: `open` must not set them again */
 
   /* Sinks, during `write`. */
   void (*delivered)(rxd_verdicts *, size_t count);             /* the first `count` of the batch */
-  void (*refuse)(rxd_verdicts *, size_t index, rxd_text message); /* for good: to the errors output */
+  void (*refuse)(rxd_verdicts *, size_t index, rxd_text message); /* permanently: to the errors output */
 
   /* Sources, on the thread of `run`. */
   rxd_scope *(*source_scope)(rxd_source *);                    /* for the values of the events; empty after `flush` */
-  int (*add)(rxd_source *, const rxd_value *event, uint64_t token); /* RXD_STOP: the event is taken, and is the last; the
-                                                                       1,025th flushes what is there first */
-  int (*add_json)(rxd_source *, rxd_text json, uint64_t token);/* the same; RXD_FAILED: no JSON, nothing was added */
-  int (*flush)(rxd_source *);                                  /* hands them over; waits while there is no credit */
-  void (*position)(rxd_source *, rxd_text position);           /* behind the last event added, of which there may be none; any bytes */
-  size_t (*acks)(rxd_source *, rxd_ack *acks, size_t most, int64_t wait_nanoseconds); /* below 0: for ever; a stop ends one wait */
+  int (*add)(rxd_source *, const rxd_value *event, uint64_t token); /* RXD_STOP: the event is taken, and is the last;
+                                                                       the 1,025th flushes those before it first */
+  int (*add_json)(rxd_source *, rxd_text json, uint64_t token);/* likewise; RXD_FAILED: not JSON, nothing was added */
+  int (*flush)(rxd_source *);                                  /* sends added events; waits while there is no credit */
+  void (*position)(rxd_source *, rxd_text position);           /* the position after the last event added, if any; any bytes */
+  size_t (*acks)(rxd_source *, rxd_ack *acks, size_t most, int64_t wait_nanoseconds); /* below 0: waits for ever; a stop ends one wait */
   int (*wake_descriptor)(rxd_source *);                        /* readable while acks wait, or the source is to stop */
-  int (*is_stopping)(rxd_source *);                            /* 1: send nothing more, settle, and return from `run`; 2: nothing
-                                                                  more becomes known: take what `acks` has, and return */
+  int (*is_stopping)(rxd_source *);                            /* 1: send no more, wait for acks, return from `run`;
+                                                                  2: no more acks come, take those of `acks`, return */
 
-  /* A value as bytes that `decode` reads again, also in another process and a later version: for `save`. Unlike JSON they keep times,
-   * durations, bytes, and numbers as they were written. */
+  /* A value as bytes that `decode` can read, even in another process and a later version; meant for `save`. Unlike
+   * JSON, they preserve times, durations, bytes, and the text of numbers. */
   rxd_text (*encode)(rxd_scope *, const rxd_value *value);
-  int (*decode)(rxd_scope *, rxd_text bytes, rxd_value *value); /* RXD_FAILED: they are no such bytes, and nothing was said */
+  int (*decode)(rxd_scope *, rxd_text bytes, rxd_value *value); /* RXD_FAILED: not such bytes; `fail` is not called */
 
-  /* Of a source: input that is no event, for the errors output. In the order of `add`. */
+  /* For a source: input that is not an event goes to the errors output, in order with `add`. */
   void (*reject_input)(rxd_source *, rxd_text input, rxd_text message, uint64_t token);
-  /* Of an instance, from any thread: 1 when nobody waits for what it does any more, so that a `process` or `write` under way
-   * may end early with RXD_RETRY or RXD_FAILED. The process waits 10 s for it before it exits. */
+  /* For an instance, on any thread: 1 when nobody waits for its work any more, so that a running `process` or `write`
+   * may end early with RXD_RETRY or RXD_FAILED. The process waits 10 s for the call before it exits. */
   int (*is_closing)(rxd_instance *);
 
-  /* Version 1.1. Operators, during `process`: behind what was sent for the input at `index` and for earlier ones, the output completes,
-   * and rxd closes the instance. Later inputs count as not taken, in this batch too: what is made of them is dropped. */
+  /* Version 1.1. Operators, during `process`: the output completes after what was sent for the input at `index` and for
+   * earlier ones, and rxd closes the instance. Later inputs, in this batch too, count as not taken: what is sent for
+   * them is dropped. */
   void (*finish)(rxd_output *, size_t index);
 } rxd_host;
 
-/* The size of the table by version of this header. A plugin refuses an rxd whose table is shorter than what it uses. */
+/* The size of the table by version of this header. A plugin must refuse an rxd whose table is too short for what it
+ * uses. */
 #define RXD_HOST_SIZE_1_0 offsetof(rxd_host, finish)
 #define RXD_HOST_SIZE_1_1 (offsetof(rxd_host, finish) + sizeof(void (*)(void)))
 
@@ -237,16 +239,16 @@ typedef struct rxd_opening {
   uint32_t is_test;            /* 1: in `rxd test`, time is virtual */
   rxd_instance *instance;
   rxd_scope *scope;            /* for `text`, `fail` ... during `open` */
-  rxd_value parameters;        /* an object of all that are given or have a default; durations as RXD_DURATION, sizes
-                                  as RXD_INT bytes; none of type expression or template */
+  rxd_value parameters;        /* an object of all parameters that are given or have a default; durations as
+                                  RXD_DURATION, sizes in bytes as RXD_INT; none of type expression or template */
   rxd_text step;               /* the name of the step: "out/geoip" */
-  rxd_text state;              /* that `save` made; `bytes` is NULL: none */
-  uint32_t state_version;      /* of the spec that it was saved under */
-  rxd_text position;           /* of a source: behind which it goes on; `bytes` is NULL: none */
+  rxd_text state;              /* made by `save`; `bytes` is NULL: none */
+  uint32_t state_version;      /* the version in the spec when it was saved */
+  rxd_text position;           /* the position after which a source continues; `bytes` is NULL: none */
   rxd_text pipeline;           /* the pipeline's name */
-  rxd_text component;          /* the name of the component that is opened */
-  const uint8_t *given;        /* of each parameter of type expression or template, in the order of the spec: 1 if the file gives
-                                  it; NULL: this rxd does not say */
+  rxd_text component;          /* the name of the component to open */
+  const uint8_t *given;        /* for each parameter of type expression or template, in the order of the spec: 1 if
+                                  the file gives it; NULL: this rxd does not say */
   size_t given_count;
 } rxd_opening;
 
@@ -255,28 +257,31 @@ typedef struct rxd_component {
   rxd_text name;               /* as in the spec */
   rxd_text kind;               /* "source", "operator", "sink" */
 
-  /* Makes an instance: one for each place in a running graph. Must not block for long. */
+  /* Makes an instance, one for each use in a running graph. Must not block for long. */
   int (*open)(const rxd_opening *, void **instance);
   void (*close)(void *instance);
 
-  /* A pure function of an event, its arguments and the parameters: called on any thread, several at once, in the turn
-   * of the event; must not block. `arguments`: of each parameter of type expression or template, ABSENT for one that is not
-   * given. RXD_OK: `*event` goes on, perhaps replaced. RXD_DROP, RXD_FAILED. With "finishes" in the spec also RXD_FINISH and RXD_LAST;
-   * then the calls of a place in a graph come in the order of the events, and none follows. */
+  /* A pure function of an event, its arguments and the parameters: called on any thread, concurrently, in the turn of
+   * the event; must not block. `arguments`: one for each parameter of type expression or template, ABSENT if it is not
+   * given. Returns RXD_OK if `*event`, perhaps replaced, passes, otherwise RXD_DROP or RXD_FAILED. With "finishes" in
+   * the spec also RXD_FINISH and RXD_LAST; the calls for one use in a graph then come in the order of the events, and
+   * no call follows these two. */
   int (*row)(void *instance, rxd_scope *, rxd_value *event, const rxd_value *arguments);
 
-  /* An operator with state, time or calls: on a thread of its own. The inputs come in order, each once. */
+  /* An operator with state, timers or blocking calls; called on a thread of its own. Inputs come in order, each once.
+   * */
   int (*process)(void *instance, rxd_scope *, const rxd_batch *, rxd_output *);
 
-  /* The state behind everything that `process` was given; called between two calls of it. */
+  /* The state after all inputs that `process` was given; called between two calls of `process`. */
   int (*save)(void *instance, rxd_scope *, rxd_bytes *state);
 
-  /* A source: on a thread of its own, until it has completed (RXD_OK), fails, or is to stop (RXD_OK, which then does not
-   * complete the signal). */
+  /* A source: runs on a thread of its own until it has completed (RXD_OK), fails, or is told to stop (RXD_OK, which
+   * then does not complete the signal). */
   int (*run)(void *instance, rxd_scope *, rxd_source *);
 
-  /* A sink: on a thread of its own. RXD_OK: all that was not refused is delivered. RXD_RETRY: what was not said to be
-   * delivered or refused comes again later. RXD_FAILED: nothing of it can ever be delivered with these parameters. */
+  /* A sink; called on a thread of its own. RXD_OK: all events that were not refused are delivered. RXD_RETRY: events
+   * that were neither reported as delivered nor refused come again later. RXD_FAILED: none of them can ever be
+   * delivered with these parameters. */
   int (*write)(void *instance, rxd_scope *, const rxd_batch *, rxd_verdicts *);
 } rxd_component;
 
@@ -288,8 +293,9 @@ typedef struct rxd_plugin {
   rxd_text spec;               /* the JSON document with the specs of all components */
 } rxd_plugin;
 
-/* Called once in a process, before everything else. `contract`: the newest that this rxd knows. Returns RXD_OK and the
- * plugin, or RXD_FAILED and a text why this rxd will not do. `host` lives as long as the process. */
+/* Called once in a process, before any other function. `contract`: the newest that this rxd supports. Returns RXD_OK
+ * and the plugin, or RXD_FAILED and the reason why the plugin cannot use this rxd. `host` lives as long as the process.
+ * */
 typedef int rxd_plugin_init_function(
   uint32_t contract, const rxd_host *host, const rxd_plugin **plugin, rxd_text *problem);
 RXD_C_NAME RXD_EXPORT rxd_plugin_init_function rxd_plugin_init;
