@@ -7,7 +7,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-// The functions of the libraries, by the types that their headers give them.
+// The functions of the libraries, with the types from their headers.
 static struct {
   __typeof__(&deflateInit2_) init;
   __typeof__(&deflateBound) bound;
@@ -84,7 +84,7 @@ rx_compressor *rx_compressor_new(int format, int level) {
   if (!made) return NULL;
   made->format = format;
   made->level = level;
-  // 16 beside the window's 15 bits asks for the frame of gzip, 8 is zlib's own measure of memory.
+  // 16 added to the 15 window bits requests gzip's frame; 8 is zlib's default memory level.
   if (format == RX_GZIP
         ? zlib.init(&made->stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, sizeof(z_stream)) == Z_OK
         : (made->context = zstd.create()) != NULL)
@@ -105,7 +105,7 @@ size_t rx_compress_bound(rx_compressor *compressor, size_t count) {
     const size_t bound = zstd.bound(count);
     return zstd.is_error(bound) ? 0 : bound;
   }
-  // zlib counts what it is given in 32 bits.
+  // zlib counts its input in 32 bits.
   return count > INT_MAX ? 0 : zlib.bound(&compressor->stream, count);
 }
 
@@ -141,7 +141,7 @@ rx_decompressor *rx_decompressor_new(int format) {
   made->format = format;
   if (format != RX_ZSTD) return made;
   made->context = zstd.create_reader();
-  // RFC 9659: what comes over HTTP needs no more than 8 MiB of what came before.
+  // RFC 9659: content sent over HTTP needs a window of at most 8 MiB.
   if (made->context && !zstd.is_error(zstd.set(made->context, ZSTD_d_windowLogMax, 23))) return made;
   rx_decompressor_free(made);
   return NULL;
@@ -164,7 +164,7 @@ static int inflate_step(rx_decompressor *one, const void *bytes, size_t count, s
     if (zlib.inflate_init(stream, bits, ZLIB_VERSION, sizeof(z_stream)) != Z_OK) return RX_DAMAGED;
     one->has_begun = true;
   } else if (one->is_whole) {
-    // Several members make one body (RFC 1952, 2.2); what else stands behind the end is not known.
+    // A body may have several members (RFC 1952, 2.2); anything else after the end is damage.
     if (count == 0) return RX_WHOLE;
     if (one->format != RX_GZIP || zlib.inflate_reset(stream) != Z_OK) return RX_DAMAGED;
     one->is_whole = false;

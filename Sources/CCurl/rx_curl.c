@@ -13,13 +13,13 @@
   each(multi_add_handle) each(multi_remove_handle) each(multi_perform) each(multi_poll) each(multi_wakeup) \
   each(multi_info_read) each(multi_setopt)
 
-// The functions of the library, by the types that its header gives them.
+// The functions of the library, with the types from its header.
 #define FIELD(name) __typeof__(&curl_##name) name;
 struct functions { FUNCTIONS(FIELD) };
 #undef FIELD
 static struct functions lib;
 
-// `loaded` is set once, when all of `lib` is; the lock is for whoever loads.
+// `loaded` is set once, after all of `lib`; the lock is held while loading.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool loaded;
 static bool initialized;
@@ -157,7 +157,7 @@ CURLMcode rx_curl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
   return multi ? lib.multi_setopt(multi, option, value) : CURLM_BAD_HANDLE;
 }
 
-// Who has a handle has the library.
+// A handle exists only if the library is loaded.
 
 CURLcode rx_curl_set_long(CURL *handle, CURLoption option, long value) {
   return lib.easy_setopt(handle, option, value);

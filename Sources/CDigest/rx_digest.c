@@ -14,8 +14,8 @@
 static const char *const names[RX_DIGESTS] = {"MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"};
 static _Atomic(EVP_MD *) known[RX_DIGESTS];
 
-// The functions of libcrypto, by the types that its headers give them. The library is loaded with the first digest:
-// its relocations alone are a tenth of a small process.
+// The functions of libcrypto, with the types from its headers. The library is loaded at the first digest, because its
+// relocations alone take a tenth of the memory of a small process.
 static struct {
   __typeof__(&EVP_MD_fetch) fetch;
   __typeof__(&EVP_MD_free) free;
@@ -30,11 +30,11 @@ static void load(void) {
   lib.free = (__typeof__(lib.free))dlsym(handle, "EVP_MD_free");
   lib.digest = (__typeof__(lib.digest))dlsym(handle, "EVP_Digest");
   lib.hmac = (__typeof__(lib.hmac))dlsym(handle, "HMAC");
-  // The last one, which says that all are there.
+  // Set last, only if all others were found: it shows that the library can be used.
   if (lib.free && lib.digest && lib.hmac) lib.fetch = (__typeof__(lib.fetch))dlsym(handle, "EVP_MD_fetch");
 }
 
-/// The algorithm, looked up once for the process; a second thread's copy is given back.
+/// The algorithm, looked up once per process; a copy that a second thread looked up is freed.
 static const EVP_MD *algorithm_at(int index) {
   if (index < 0 || index >= RX_DIGESTS) return NULL;
   EVP_MD *found = atomic_load_explicit(&known[index], memory_order_acquire);
@@ -73,7 +73,7 @@ uint64_t rx_xxh3(const void *bytes, size_t count) { return XXH3_64bits(count ? b
 uint32_t rx_crc32(const void *bytes, size_t count) {
   static _Atomic int ready;
   static uint32_t table[256];
-  // Every thread writes the same numbers.
+  // Needs no lock: every thread writes the same numbers.
   if (!atomic_load_explicit(&ready, memory_order_acquire)) {
     for (uint32_t i = 0; i < 256; i++) {
       uint32_t value = i;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The functions of the library, by the types that its header gives them.
+// The functions of the library, with the types from its header.
 static struct {
   __typeof__(&el_init) init;
   __typeof__(&el_end) end;
@@ -91,7 +91,7 @@ static unsigned char suspended(EditLine *line, int key) {
 
 rx_edit *rx_edit_create(const char *program, const char *text, rx_complete complete, void *context) {
   if (!load()) return NULL;
-  // Without a locale the library takes no letters beyond ASCII.
+  // Without a locale the library accepts no letters beyond ASCII.
   setlocale(LC_CTYPE, "");
   if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
   rx_edit *self = calloc(1, sizeof *self);

@@ -17,7 +17,7 @@ using namespace rx_json;
 namespace {
 
 constexpr uint32_t max_depth = 1024;
-/// Documents above this size do not leave their working memory behind.
+/// The working memory of documents above this size is freed.
 constexpr size_t kept_capacity = 4 << 20;
 constexpr size_t max_length = 0xFFFFFF00;
 
@@ -107,7 +107,7 @@ inline uint64_t mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-/// Differs from process to process, so that nobody can prepare keys that collide.
+/// Differs for each process, so that nobody can prepare colliding keys.
 uint64_t seed() {
   static const uint64_t value = [] {
     auto *somewhere = new uint64_t;
@@ -143,8 +143,8 @@ inline uint64_t hash(const rx_value &key) {
 /// Containers above this size are moved piece by piece.
 constexpr size_t piece = 1 << 20;
 
-/// Moves `size` bytes out of memory that nobody reads afterwards, and gives the pages back that are empty by then: a large
-/// document does not need room for all of its values twice.
+/// Moves `size` bytes out of memory that is not read afterwards, and returns each page once it is empty, so that a
+/// large document never needs room for all of its values twice.
 __attribute__((noinline)) void move_pieces(uint8_t *target, uint8_t *source, size_t size) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   uintptr_t empty = (reinterpret_cast<uintptr_t>(source) + page - 1) & ~(page - 1);
@@ -177,7 +177,8 @@ inline bool same(const rx_value &a, const rx_value &b) {
 
 }  // namespace
 
-/// Drops every member whose key came before; returns how many members remain. Members are pairs of values.
+/// Drops every member whose key occurred before; returns the number of members that remain. Members are pairs of
+/// values.
 uint32_t rx_json_parser::distinct(rx_value *members, uint32_t count) {
   uint32_t kept = 0;
   if (count <= 64) {
@@ -216,16 +217,16 @@ uint32_t rx_json_parser::distinct(rx_value *members, uint32_t count) {
     if (kept != i) memcpy(&members[2 * kept], &members[2 * i], 2 * sizeof(rx_value));
     table[slot] = ++kept;
   }
-  // A large one is not kept beside the values while they are moved.
+  // A large table is freed, so that it does not occupy memory while the values are moved.
   if (size > piece) std::vector<uint32_t>().swap(table);
   return kept;
 }
 
-/// Checks the grammar over the tokens that `index` found. Building, it gathers finished values in `scratch`
-/// and moves the children of a container to `memory` when it closes. Every element takes two tokens (its
-/// start, and the comma or bracket behind it) and every member four, so eight bytes a token suffice.
+/// Checks the grammar over the tokens that `index` found. When building, it gathers finished values in `scratch` and
+/// moves the children of a container to `memory` when the container closes. Every element takes two tokens (its start,
+/// and the comma or bracket after it) and every member four, so eight bytes per token suffice.
 ///
-/// Returns RX_JSON_OK or a reason; the place is found by reading again.
+/// Returns RX_JSON_OK or a reason; the position is found by reading the text again.
 template <bool building>
 uint32_t rx_json_parser::walk(
   const uint8_t *text, size_t length, rx_json_limits limits, uint8_t *memory, uint8_t *keys, rx_value &root
@@ -420,7 +421,7 @@ bool rx_json_open(
     return true;
   }
   if (size > max_length) return refuse(text, length, limits, RX_JSON_TOO_LARGE, failure);
-  // A scalar is short or rare: the careful reader judges it.
+  // A scalar is short, or rare: the byte-by-byte reader checks it.
   if (*start == '"' || *start == 't' || *start == 'f' || *start == 'n') {
     *failure = locate_failure(bytes(text), length, limits);
     if (failure->reason != RX_JSON_OK) return false;

@@ -16,21 +16,21 @@ const double powers_of_ten[] = {
 
 const uint64_t natural_powers_of_ten[] = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000};
 
-/// The number of eight digits, given as their values, the first one lowest.
+/// The number made of eight digit values, the first one in the lowest byte.
 inline uint64_t of_eight(uint64_t digits) {
-  // Neighbours together: digits to pairs, pairs to fours, fours to the eight.
+  // Combines neighbours: digits to pairs, pairs to fours, fours to all eight.
   digits = (digits * (1 + (10 << 8))) >> 8;
   digits = ((digits & 0x00FF00FF00FF00FFu) * (1 + (uint64_t{100} << 16))) >> 16;
   return ((digits & 0x0000FFFF0000FFFFu) * (1 + (uint64_t{10000} << 32))) >> 32;
 }
 
-/// Appends the digits at `at` to `number`, which wraps; returns the place behind them.
+/// Appends the digits at `at` to `number`, which wraps; returns the position after them.
 inline const uint8_t *read_digits(const uint8_t *at, const uint8_t *end, uint64_t &number) {
   while (end - at >= 8) {
     uint64_t bytes;
     memcpy(&bytes, at, 8);
     bytes ^= 0x3030303030303030u;
-    // The lowest high bit is that of the first byte that is not a digit; what carries goes to those behind it.
+    // The lowest set high bit is that of the first byte that is not a digit; carries only affect later bytes.
     const uint64_t others = (bytes | (bytes + 0x7676767676767676u)) & 0x8080808080808080u;
     if (others) {
       const int count = __builtin_ctzll(others) / 8;
@@ -44,8 +44,8 @@ inline const uint8_t *read_digits(const uint8_t *at, const uint8_t *end, uint64_
   return at;
 }
 
-/// What the standard library calls out of range: infinity, or zero. `integral` digits stand before the
-/// point, not counting leading zeros; `zeros` zeros follow the point at once.
+/// The value of a number that the standard library reports as out of range: infinity or zero. `integral`: the number of
+/// digits before the point, without leading zeros; `zeros`: the number of zeros directly after the point.
 double beyond(bool negative, int64_t integral, int64_t zeros, int64_t exponent) {
   const int64_t magnitude = integral > 0 ? integral + exponent : exponent - zeros;
   const double value = magnitude > 0 ? std::numeric_limits<double>::infinity() : 0.0;
@@ -104,7 +104,8 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
       uint64_t bits;
       memcpy(&bits, &number, sizeof bits);
       bits |= static_cast<uint64_t>(negative) << 63;
-      // The writer gives these very bytes, unless there is a zero too many, or an exponent: below 1e-6.
+      // The writer produces the same bytes, unless the text has an extra trailing zero, or the writer would use an
+      // exponent, below 1e-6.
       const bool is_usual = (at[-1] != '0' || at - fraction == 1) && (number >= 1e-6 || mantissa == 0);
       value = is_usual ? make(RX_DOUBLE, bits) : make_double(bits, start, at - start);
       return at;
@@ -142,7 +143,7 @@ const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &valu
       number = beyond(negative, none ? 0 : static_cast<int64_t>(integral), zeros, written);
     }
   }
-  // Neither its value nor its text could be kept: what is written later would be another value.
+  // Refused, because neither the value nor the text could be kept: writing it would give a different value.
   if (at - start > RX_TEXT_LIMIT && std::isinf(number)) return nullptr;
   uint64_t bits;
   memcpy(&bits, &number, sizeof bits);

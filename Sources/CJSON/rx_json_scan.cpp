@@ -1,4 +1,4 @@
-// Parts of documents, read from left to right without an index: strings, one member of an object, and the place of
+// Reads parts of documents from left to right without an index: strings, one member of an object, and the position of
 // the first fault.
 #include <simdjson.h>
 
@@ -54,7 +54,7 @@ char *put_scalar(uint32_t scalar, char *target) {
   return target;
 }
 
-/// The first quote or backslash at or behind `at`, or `end`.
+/// The first quote or backslash at or after `at`, or `end`.
 inline const uint8_t *quote_or_backslash(const uint8_t *at, const uint8_t *end) {
 #if defined(__SSE2__)
   const __m128i quote = _mm_set1_epi8('"');
@@ -71,7 +71,7 @@ inline const uint8_t *quote_or_backslash(const uint8_t *at, const uint8_t *end) 
   return at;
 }
 
-/// The closing quote of the string whose inside begins at `at`, or null.
+/// The closing quote of the string whose content begins at `at`, or null.
 inline const uint8_t *closing_quote(const uint8_t *at, const uint8_t *end, bool &escaped) {
   escaped = false;
   while (true) {
@@ -84,7 +84,7 @@ inline const uint8_t *closing_quote(const uint8_t *at, const uint8_t *end, bool 
   }
 }
 
-/// The byte behind the container that begins at `at`, or null.
+/// The byte after the container that begins at `at`, or null.
 const uint8_t *container_end(const uint8_t *at, const uint8_t *end) {
   int64_t depth = 0;
   bool escaped;
@@ -108,7 +108,7 @@ const uint8_t *container_end(const uint8_t *at, const uint8_t *end) {
         if (!quoted) return nullptr;
         next = quoted + 1;
         if (next >= at + 16) break;
-        // The string ended within this block: forget what lay inside it.
+        // The string ended within this block: ignores the marks inside it.
         mask &= ~0u << (next - at);
         next = at + 16;
         continue;
@@ -152,7 +152,7 @@ struct reader {
     return failed(at - start, reason, at == end);
   }
 
-  /// Reads one value and moves behind it. A value that is only skipped is not looked into.
+  /// Reads one value and moves past it. The content of a value that is only skipped is not checked.
   rx_value read(bool wanted) {
     if (at == end) return fail(RX_JSON_EXPECTED_VALUE);
     const uint8_t *const first = at;
@@ -230,7 +230,7 @@ bool valid_escapes(const uint8_t *at, const uint8_t *end) {
 
 namespace {
 
-/// The length of the UTF-8 sequence at `at`, or 0 if it is none.
+/// The length of the UTF-8 sequence at `at`, or 0 if there is none.
 size_t sequence_length(const uint8_t *at, const uint8_t *end) {
   const uint8_t c = *at;
   const auto follows = [&](size_t i, uint8_t low, uint8_t high) {
@@ -252,7 +252,7 @@ size_t sequence_length(const uint8_t *at, const uint8_t *end) {
   return 0;
 }
 
-/// Moves behind the string that begins at `at`. Returns a reason, `at` then being its place.
+/// Moves past the string that begins at `at`. On an error, returns the reason, and `at` is its position.
 uint32_t check_string(const uint8_t *&at, const uint8_t *end) {
   const uint8_t *const quote = at++;
   while (at < end) {

@@ -24,17 +24,17 @@ inline bool is_delimiter(uint8_t c) {
   }
 }
 
-/// Reads the number at `at`; returns the byte behind it, or null if it breaks the grammar. Does not look
-/// at what follows. What writing the number anew would not give again keeps its text (RX_TEXT_LIMIT).
+/// Reads the number at `at`; returns the byte after it, or null if it violates the grammar. Does not check what
+/// follows. A number that writing would not reproduce keeps its text (RX_TEXT_LIMIT).
 const uint8_t *read_number(const uint8_t *at, const uint8_t *end, rx_value &value);
-/// The same for true, false and null.
+/// Reads true, false or null in the same way.
 const uint8_t *read_literal(const uint8_t *at, const uint8_t *end, rx_value &value);
-/// Whether every backslash in a string's inside begins a legal escape.
+/// Whether every backslash in a string's content begins a valid escape.
 bool valid_escapes(const uint8_t *at, const uint8_t *end);
 /// Finds the first fault of a text by reading it byte by byte; RX_JSON_OK if there is none.
 rx_json_failure locate_failure(const uint8_t *text, size_t length, rx_json_limits limits);
 
-/// Writes a value as two words: whoever reads it a moment later reads whole words.
+/// Writes a value as two words, because readers a moment later read whole words.
 inline rx_value make(rx_kind kind, uint64_t payload, uint32_t length = 0, uint8_t flags = 0, uint16_t aux = 0) {
   const uint64_t words[2] = {
     payload, static_cast<uint64_t>(kind) | static_cast<uint64_t>(flags) << 8 | static_cast<uint64_t>(aux) << 16
@@ -48,7 +48,7 @@ inline rx_value make(rx_kind kind, const uint8_t *start, size_t length, uint8_t 
   return make(kind, reinterpret_cast<uintptr_t>(start), static_cast<uint32_t>(length), flags, aux);
 }
 
-/// A double with the text that it was read from, where that fits.
+/// A double with the text that it was read from, if the text fits.
 inline rx_value make_double(uint64_t bits, const uint8_t *text, size_t length) {
   const uint64_t address = reinterpret_cast<uintptr_t>(text);
   if (length > RX_TEXT_LIMIT || address >> 48) return make(RX_DOUBLE, bits);

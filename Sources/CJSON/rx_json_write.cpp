@@ -21,7 +21,7 @@ inline bool needs_escape(uint64_t word) {
     & ones * 0x80;
 }
 
-/// The digits of each number below 100.
+/// The two digits of each number below 100.
 struct pair_table {
   char digits[200] = {};
   constexpr pair_table() {
@@ -33,7 +33,7 @@ struct pair_table {
 };
 constexpr pair_table pairs;
 
-/// Writes eight digits of a number below 10^8, zeros in front.
+/// Writes a number below 10^8 as eight digits, with leading zeros.
 inline void write_eight(uint32_t number, char *target) {
   const uint32_t high = number / 10000;
   const uint32_t low = number % 10000;
@@ -43,7 +43,7 @@ inline void write_eight(uint32_t number, char *target) {
   memcpy(target + 6, pairs.digits + low % 100 * 2, 2);
 }
 
-/// Writes a number below 10^8 without zeros in front; returns how many digits.
+/// Writes a number below 10^8 without leading zeros; returns the number of digits.
 inline size_t write_few(uint32_t number, char *target) {
   char eight[8];
   write_eight(number, eight);
@@ -78,10 +78,11 @@ inline size_t write_digits(uint64_t number, char *target) {
   return count + 8;
 }
 
-/// Writes a number of at most fifteen digits, six of them behind the point, the way most are; 0 if it is another.
+/// Writes a number with at most fifteen digits, six of them after the point, as most numbers are; returns 0 for any
+/// other.
 ///
 /// Different decimals of up to fifteen digits are different doubles. So if a decimal reads back as `number`, no shorter
-/// one does, once its last zeros are gone.
+/// one does, apart from trailing zeros.
 inline size_t write_decimal(double number, char *target) {
   const double scaled = number * 1e6;
   if (!(scaled > -1e15 && scaled < 1e15)) return 0;
@@ -174,7 +175,7 @@ size_t rx_json_write_double(double number, char *target) {
   if (const size_t count = write_decimal(number, target)) return count;
   char digits[32];
   const auto written = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::scientific);
-  // "-d.ddde-xx": take the digits and the exponent apart.
+  // Splits "-d.ddde-xx" into digits and exponent.
   const char *at = digits;
   char *out = target;
   if (*at == '-') *out++ = *at++;
@@ -190,7 +191,7 @@ size_t rx_json_write_double(double number, char *target) {
     std::from_chars(at + 1, written.ptr, exponent);
     if (below) exponent = -exponent;
   }
-  // As JavaScript does: plain digits from 1e-6 up to 1e21.
+  // Like JavaScript: plain digits from 1e-6 up to 1e21.
   if (exponent >= 21 || exponent < -6) {
     *out++ = mantissa[0];
     if (count > 1) {

@@ -12,16 +12,16 @@
 
 using namespace rx_json;
 
-// One pass over a block finds, 64 bytes at a time, the quotes, brackets, colons and line feeds that count: those
-// outside of strings. Only brackets, colons and line feeds are kept: commas, strings and numbers are looked at
-// where somebody asks for them. That is a quarter of JSON's tokens, and enough to find any member: its key ends
-// before a colon, and its value begins behind it.
+// One pass over a block finds, 64 bytes at a time, the quotes, and the brackets, colons and line feeds outside strings.
+// Only brackets, colons and line feeds are kept: commas, strings and numbers are checked when they are requested. That
+// is a quarter of JSON's tokens, and enough to find any member: its key ends before a colon, and its value begins after
+// it.
 
 namespace {
 
 // MARK: The pass over the block
 
-/// What stands where among 64 bytes.
+/// The characters of interest among 64 bytes, as bit sets.
 struct marks {
   uint64_t quote;  ///< not escaped
   uint64_t backslash;
@@ -33,7 +33,7 @@ struct marks {
   uint64_t high;  ///< not ASCII
 };
 
-/// `escaped`: whether the first byte is; then, whether the first one behind the 64 is.
+/// `escaped`: on entry, whether the first byte is escaped; on return, whether the first byte after the 64 is.
 RX_INLINE marks look(const uint8_t *from, uint64_t &escaped) {
   block64 bytes;
   memcpy(&bytes, from, sizeof bytes);
@@ -67,7 +67,7 @@ inline unsigned sequence(const uint8_t *at) {
   return at[1] >= low && at[1] <= high && continues(at[2]) && continues(at[3]) ? 4 : 0;
 }
 
-/// One line while it is read.
+/// The state of the line being read.
 struct outline {
   uint32_t line = 0;   ///< where it begins
   uint32_t first = 0;  ///< its first token
@@ -75,7 +75,7 @@ struct outline {
   int32_t lows = 0;  ///< tokens that led out of everything: the last one only, if all is well
 };
 
-/// What lies between two line feeds, or more of a line.
+/// Follows the brackets between two line feeds, or of a part of a line.
 RX_INLINE void follow(outline &now, uint64_t open, uint64_t close) {
   const int closed = __builtin_popcountll(close);
   if (__builtin_expect(now.depth > closed, true)) {
@@ -96,7 +96,7 @@ RX_INLINE bool end_line(rx_lines &lines, outline &now, uint32_t place, uint32_t 
   uint32_t to = place;
   while (from < to && is_white(text[from])) from++;
   while (from < to && is_white(text[to - 1])) to--;
-  // Balanced, and nothing outside of the brackets.
+  // Sound: brackets balance, and nothing is outside them.
   if (from != now.line || to != place) lines.is_pass_through = false;
   const bool is_sound = now.lows == 1 && now.depth == 0 && lines.tokens[now.first] == from
     && lines.tokens[next - 2] == to - 1 && text[to - 1] == text[from] + 2;
@@ -106,8 +106,8 @@ RX_INLINE bool end_line(rx_lines &lines, outline &now, uint32_t place, uint32_t 
   return true;
 }
 
-/// Checks the UTF-8 of what is not ASCII in 64 bytes at `text`. Returns how many of the bytes behind belong to a
-/// sequence, as bits; all ones: there is a fault.
+/// Checks the UTF-8 of the non-ASCII bytes among the 64 at `text`. Returns, as bits, which bytes after the 64 belong to
+/// a sequence; all ones: there is a fault.
 uint64_t check(const uint8_t *text, uint64_t high) {
   while (high) {
     const int at = __builtin_ctzll(high);
@@ -205,8 +205,8 @@ finder finder_for(processor what) {
 std::atomic<finder> find{finder_for(this_processor())};
 std::atomic<bool> tries_pass_through{true};
 
-/// Tries the short way, unless it has failed for the blocks before: after failing it is left out for 1, 2, 4, ... 64
-/// blocks.
+/// Tries the pass-through scan, unless it has failed for recent blocks: after failures it is skipped for 1, 2, 4, ...
+/// 64 blocks.
 bool is_pass_through_block(rx_lines &lines, size_t length, bool keeps) {
   if (!tries_pass_through.load(std::memory_order_relaxed) || lines.text[length - 1] != '\n') return false;
   if (lines.skips > 0) {
@@ -328,7 +328,7 @@ const rx_line *rx_lines_rows(const rx_lines *lines, size_t *count) {
 size_t rx_count_feeds(const char *text, size_t length) {
   size_t count = 0;
   while (length > 0) {
-    // Sums of bytes fit into bytes for so long, and the compiler adds many at once.
+    // For this many bytes the sums fit into bytes, and the compiler vectorises the loop.
     const size_t part = length < 192 ? length : 192;
     uint8_t some = 0;
     for (size_t i = 0; i < part; i++) some += text[i] == '\n';

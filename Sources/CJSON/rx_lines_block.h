@@ -1,4 +1,4 @@
-// What the passes over a block of lines share: 64 bytes at a time, as sets of bits. Not part of the interface.
+// Shared by the passes over a block of lines, which work on 64 bytes at a time as bit sets. Not part of the interface.
 #ifndef RX_LINES_BLOCK_H
 #define RX_LINES_BLOCK_H
 #include <cstdint>
@@ -14,14 +14,14 @@ typedef uint8_t block64 __attribute__((vector_size(64)));
 typedef bool bits64 __attribute__((ext_vector_type(64)));
 
 #define RX_INLINE __attribute__((always_inline)) inline
-/// Bit n of the result: what holds of byte n.
+/// Bit n of the result: whether the mask holds for byte n.
 #define RX_BITS(mask) __builtin_bit_cast(uint64_t, __builtin_convertvector(mask, bits64))
 
-/// Which bytes a backslash before them hides: of each run of backslashes every second one, and what stands behind a run
-/// of an odd number. `escaped`: 1 if the first byte is hidden; then, if the first one behind the 64 is.
+/// The bytes that are escaped by a backslash before them: every second backslash of a run, and the byte after a run of
+/// odd length. `escaped`: on entry 1 if the first byte is escaped, on return 1 if the first byte after the 64 is.
 RX_INLINE uint64_t hidden(uint64_t backslash, uint64_t &escaped) {
   const uint64_t start = backslash & ~escaped;
-  // A run that begins at an even place, taken from the odd places behind it, borrows through the whole run.
+  // Subtracting a run that begins at an even position from the odd positions after it borrows through the whole run.
   const uint64_t odd = 0xAAAAAAAAAAAAAAAA;
   const uint64_t run = ((start << 1 | odd) - start) ^ odd;
   const uint64_t all = run ^ (backslash | escaped);
@@ -35,7 +35,7 @@ RX_INLINE uint64_t parity_by_shifts(uint64_t set) {
   return set;
 }
 
-/// Writes `base` + the place of each bit; may write `token_margin` places too many. Returns the end.
+/// Writes `base` + the index of each set bit; may write up to `token_margin` entries beyond the end, which it returns.
 RX_INLINE uint32_t *put_by_bits(uint32_t *out, uint32_t base, uint64_t set) {
   uint32_t *const end = out + __builtin_popcountll(set);
   do {
@@ -47,10 +47,10 @@ RX_INLINE uint32_t *put_by_bits(uint32_t *out, uint32_t base, uint64_t set) {
   return end;
 }
 
-/// Writing tokens may go so far beyond the last one.
+/// How many entries beyond the last token may be overwritten.
 constexpr size_t token_margin = 80;
 
-/// At which brackets the depth is not above 0, when it is `depth` before the first byte, at most 64.
+/// The brackets at which the depth is not above 0, if it is `depth`, at most 64, before the first byte.
 RX_INLINE uint64_t lows_by_bits(uint64_t open, uint64_t close, int32_t depth) {
   uint64_t lows = 0;
   for (uint64_t rest = open | close; rest; rest &= rest - 1) {
@@ -85,7 +85,7 @@ __attribute__((target(RX_AVX512))) RX_INLINE uint32_t *put_by_compression(uint32
   return out + count;
 }
 
-/// As `lows_by_bits`, by sums over all bytes at once: within 16, then over the 16 and the 32 before.
+/// Like `lows_by_bits`, by prefix sums over all bytes at once: within groups of 16, then over the groups before.
 __attribute__((target(RX_AVX512))) RX_INLINE uint64_t lows_by_sums(uint64_t open, uint64_t close, int32_t depth) {
   __m512i sum = _mm512_mask_mov_epi8(
     _mm512_maskz_mov_epi8(open, _mm512_set1_epi8(1)), close, _mm512_set1_epi8(-1));

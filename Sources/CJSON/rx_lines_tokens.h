@@ -1,4 +1,4 @@
-// What the finder of tokens and the reader of paths share; not part of the interface.
+// Shared by the code that finds tokens and the code that reads paths; not part of the interface.
 #ifndef RX_LINES_TOKENS_H
 #define RX_LINES_TOKENS_H
 #include <cstddef>
@@ -10,9 +10,9 @@
 struct rx_lines {
   const uint8_t *text = nullptr;
   uint32_t *tokens = nullptr;
-  /// Which bytes of the text are backslashes, 64 a word.
+  /// The bytes of the text that are backslashes, 64 per word.
   uint64_t *backslashes = nullptr;
-  /// Where the 64 bytes begin that hold something that is not ASCII, or may hold the end of it.
+  /// The offsets of the groups of 64 bytes that contain a non-ASCII sequence, or may contain the end of one.
   uint32_t *highs = nullptr;
   size_t token_capacity = 0;
   rx_line *rows = nullptr;
@@ -21,7 +21,7 @@ struct rx_lines {
   bool is_sound = true;     ///< every line has tokens
   bool is_pass_through = true;  ///< nothing but the lines and a line feed behind each
 
-  /// How often in a row blocks could not pass through, and how many more are not tried.
+  /// How many blocks in a row could not be passed through, and how many more are not tried.
   uint32_t failures = 0;
   uint32_t skips = 0;
 
@@ -35,7 +35,7 @@ struct rx_lines {
 
 namespace rx_json {
 
-/// How much deeper a token leads.
+/// By how much a token changes the depth.
 struct bracket_table {
   int8_t step[256] = {};
   constexpr bracket_table() {
@@ -45,22 +45,23 @@ struct bracket_table {
 };
 inline constexpr bracket_table brackets;
 
-/// The sets of instructions that the passes over a block are made for.
+/// The instruction sets that the passes over a block are compiled for.
 enum class processor { plain, avx2, avx512 };
 processor this_processor();
 
 /// False: no memory.
 bool grow_rows(rx_lines &lines);
-/// Room for what there is to find in `length` bytes; rows grow meanwhile. False: no memory.
+/// Reserves memory for everything that `length` bytes can contain, except rows, which grow during the pass. False: no
+/// memory.
 bool reserve(rx_lines &lines, size_t length);
 
-/// Whether the text, which ends with a line feed, is nothing but lines as `rx_lines_pass_through` says, and then how
-/// many: `row_count`. `keeps`: their tokens and rows, too. There is room (`reserve`).
+/// Whether the text, which ends with a line feed, consists only of lines as `rx_lines_pass_through` requires; if so,
+/// sets their number, `row_count`. `keeps`: also keeps their tokens and rows. Memory must be reserved (`reserve`).
 bool scan_pass_through(rx_lines &lines, size_t length, bool keeps);
-/// For tests: from now on with these instructions.
+/// For tests: selects the instruction set used from now on.
 void scan_pass_through_for(processor what);
 
-/// Finds the tokens of one document as if it were one line, whatever line feeds it holds; not limited in length.
+/// Finds the tokens of one document as if it were one line, even if it contains line feeds; its length is not limited.
 /// False: it has no sound outline.
 bool index_document(rx_lines &lines, const char *text, size_t length);
 

@@ -1,6 +1,6 @@
-// The lines of a block that is written as most programs write it: one object or array a line, a line feed behind each,
-// no white space around them, no other control character. Such a block needs fewer questions than any other, and it
-// may be handed on as it stands.
+// Reads blocks in the form that most programs write: one object or array per line, each followed by a line feed, no
+// white space around them, no other control character. Such a block needs fewer checks than any other, and may be
+// passed on unchanged.
 
 #include <simdjson.h>
 
@@ -13,19 +13,19 @@ using namespace rx_json;
 
 namespace {
 
-/// What a UTF-8 sequence that begins among 64 bytes demands of the bytes behind them, as bits.
+/// What a UTF-8 sequence that begins within 64 bytes requires of the bytes after them, as bits.
 struct utf8_debt {
   uint64_t second = 0;
   uint64_t third = 0;
   uint64_t fourth = 0;
-  /// The second byte must be at least 0xA0, below it, at least 0x90, below it.
+  /// The second byte must be at least 0xA0, below 0xA0, at least 0x90, or below 0x90.
   uint64_t from_a0 = 0;
   uint64_t below_a0 = 0;
   uint64_t from_90 = 0;
   uint64_t below_90 = 0;
 };
 
-/// Where the 64 bytes at `from` are not UTF-8.
+/// The bytes among the 64 at `from` that are not UTF-8.
 RX_INLINE uint64_t utf8_faults(const uint8_t *from, utf8_debt &debt) {
   block64 bytes;
   memcpy(&bytes, from, sizeof bytes);
@@ -60,7 +60,7 @@ RX_INLINE uint64_t utf8_faults(const uint8_t *from, utf8_debt &debt) {
   return faults | (due ^ (high & ~lead));
 }
 
-/// The 64 bytes of a text at `base`; at its end they are copied to `last`, with spaces behind.
+/// The 64 bytes of a text at `base`; at its end they are copied to `last` and padded with spaces.
 RX_INLINE const uint8_t *block_at(const uint8_t *text, size_t length, size_t base, uint8_t *last) {
   if (__builtin_expect(length - base >= 64, true)) return text + base;
   memset(last, ' ', 64);
@@ -68,7 +68,7 @@ RX_INLINE const uint8_t *block_at(const uint8_t *text, size_t length, size_t bas
   return last;
 }
 
-/// What is needed only where something is found, and so not in registers.
+/// State that is needed only when something is found, and is therefore not kept in registers.
 struct findings {
   rx_line *row;  ///< the next one to be written
   rx_line *rows_end;
@@ -79,9 +79,9 @@ struct findings {
   uint64_t was_feed = 1;  ///< 1: the byte before was a line feed
 };
 
-/// Defines `name`, which does what `scan_pass_through` says, and `name##_utf8`, which it ends with. The latter looks only where
-/// something is not ASCII, from places that were noted: the first pass so has nothing in it that depends on the text but
-/// what is done where lines end.
+/// Defines `name`, which implements `scan_pass_through`, and `name##_utf8`, its last step. The latter checks only the
+/// noted places with non-ASCII bytes, so that the first pass has no branch that depends on the text except at the ends
+/// of lines.
 #define RX_VERBATIM(name, attributes, parity, put, lows)                                                     \
   attributes bool name##_utf8(const uint8_t *text, size_t length, const uint32_t *at, const uint32_t *end) { \
     utf8_debt debt;                                                                                          \

@@ -26,19 +26,20 @@ struct node {
   int32_t first_child;
   int32_t child_count;
   bool presence_only;
-  /// Of an object: which of the children may be meant by a key with these last bytes, by `slot_of`; so many words for
-  /// each 64 children.
+  /// For an object: a table of `table_size` words for each 64 children. At `slot_of`, the children that a key with
+  /// these last bytes may match, as bits.
   const uint64_t *candidates;
-  /// The last eight bytes of the key in quotes, the closing one highest; `mask` tells how many of them there are.
+  /// The last eight bytes of the quoted key, the closing quote highest; `mask` covers those that exist.
   uint64_t tail;
   uint64_t mask;
-  /// The first eight bytes of the key in quotes, the opening one lowest; that of a shorter one is in its tail.
+  /// The first eight bytes of the quoted key, the opening quote lowest; a shorter key is entirely in its tail.
   uint64_t head;
 };
 
 constexpr size_t table_size = 64;
 
-/// A place in the table for the last two bytes before a key's closing quote; of a key of one byte, the quote is one.
+/// The index in the table for the last two bytes before a key's closing quote; for a key of one byte, the opening quote
+/// is one of them.
 inline size_t slot_of(uint8_t before, uint8_t last) { return (last ^ before * 5) % table_size; }
 
 }  // namespace
@@ -55,17 +56,16 @@ struct rx_paths {
 
 namespace {
 
-/// Walks the tokens of one document whose brackets are balanced: its last token is the one that closes it, and
-/// none before it does.
+/// Walks the tokens of one document whose brackets balance: only its last token closes it.
 struct walker {
   const uint8_t *const text;
   const node *const nodes;
   rx_value *const slots;
   const uint8_t *const stop;  ///< behind the document
   const uint64_t *const backslashes;
-  /// No backslash lies before it that has not been passed.
+  /// There is no unread backslash before this position.
   const uint8_t *slash;
-  /// The `aux` of JSON text in it.
+  /// The `aux` of JSON text in the document.
   const uint16_t checked = 0;
 
   const uint8_t *skip_white(const uint8_t *at) const {
@@ -73,7 +73,7 @@ struct walker {
     return at;
   }
 
-  /// From the token that opens a container to the one that closes it; null if they do not fit.
+  /// The token that closes the container opened by the token at `at`; null if the brackets do not match.
   const uint32_t *closing(const uint32_t *at) const {
     const uint8_t bracket = text[*at] + 2;
     for (int64_t depth = 1;;) {
@@ -82,7 +82,7 @@ struct walker {
     }
   }
 
-  /// The first backslash at `from` or behind it, or a place behind the document.
+  /// The first backslash at or after `from`, or a position after the document.
   const uint8_t *next_slash(const uint8_t *from) const {
     const size_t place = from - text;
     const uint64_t *word = backslashes + place / 64;
@@ -95,7 +95,7 @@ struct walker {
     return text + (word - backslashes) * 64 + __builtin_ctzll(found);
   }
 
-  /// Whether the key whose closing quote is at `quote` holds a backslash; nothing of it lies before `first`.
+  /// Whether the key whose closing quote is at `quote` contains a backslash; no part of the key is before `first`.
   RX_COLD bool is_escaped(const uint8_t *quote, const uint8_t *first) {
     if (slash < first) slash = next_slash(first);
     if (slash >= quote) return false;
@@ -106,7 +106,7 @@ struct walker {
     return false;
   }
 
-  /// The child that an escaped key means, among those in `missing`, or -1; -2: the key is none.
+  /// The child that an escaped key matches, among those in `missing`, or -1; -2: it is not a key.
   RX_COLD int escaped(const node *children, uint64_t missing, const uint8_t *quote, const uint8_t *first) const {
     const uint8_t *open = quote - 1;
     while (true) {
@@ -131,9 +131,9 @@ struct walker {
     return result;
   }
 
-  /// Reads the wanted members of the object that token `at` opens; returns the token behind the one that closes
-  /// it. With `last` nothing is wanted behind this object, and the result means nothing but success. Null: the
-  /// object is malformed where it was looked at.
+  /// Reads the wanted members of the object that token `at` opens; returns the token after its closing one. With
+  /// `last`, nothing after this object is wanted, and the result only says whether reading succeeded. Null: the object
+  /// is malformed in a part that was read.
   const uint32_t *object(const node &parent, const uint32_t *const open, bool last) {
     const uint32_t *end = nullptr;
     for (int group = 0; group < parent.child_count; group += 64) {
@@ -143,8 +143,8 @@ struct walker {
     return end;
   }
 
-  /// The child that a key means, among `few`, or -1; -2: what stands before the key is wrong. The key ends at `quote`;
-  /// nothing of it lies before `first`, where the object's members begin if `is_first`.
+  /// The child that a key matches, among `few`, or -1; -2: the text before the key is malformed. The key ends at
+  /// `quote`; no part of it is before `first`, where the object's members begin if `is_first`.
   __attribute__((noinline)) int meant(
     const node *children, uint64_t few, const uint8_t *quote, const uint8_t *first, bool is_first) const {
     for (uint64_t rest = few; rest; rest &= rest - 1) {
@@ -179,7 +179,7 @@ struct walker {
     const uint64_t *const candidates = parent.candidates + group / 64 * table_size;
     uint64_t missing = count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
     const uint32_t *at = open + 1;
-    const uint8_t *first = text + *open + 1;  // nothing of the next key lies before it
+    const uint8_t *first = text + *open + 1;  // no part of the next key is before it
     while (true) {
       const uint8_t *const colon = text + *at;
       if (__builtin_expect(*colon != ':', false)) return *colon == '}' ? at + 1 : nullptr;
@@ -211,7 +211,7 @@ struct walker {
         if (!at || (last && missing == 0)) return at;
         if (missing == 0) {
           if (text[*at] == '}') return at + 1;
-          // What follows is not looked at.
+          // The rest of the object is not checked.
           for (int64_t depth = 1;; at++) {
             depth += brackets.step[text[*at]];
             if (depth == 0) return text[*at] == '}' ? at + 1 : nullptr;
@@ -222,8 +222,8 @@ struct walker {
     }
   }
 
-  /// Reads the value that begins at `start`; `at` is the first token at or behind it. Returns the first token
-  /// behind the value.
+  /// Reads the value that begins at `start`; `at` is the first token at or after it. Returns the first token after the
+  /// value.
   __attribute__((noinline)) const uint32_t *value(const node &wanted, const uint32_t *at, const uint8_t *start, bool last) {
     const uint8_t c = *start;
     if (c == '{' || c == '[') {
@@ -265,7 +265,7 @@ struct walker {
     return *end == ',' || (*end == '}' && end == text + *at) ? at : nullptr;
   }
 
-  /// Reads a string, which is known to be closed.
+  /// Reads a string that is known to be closed.
   const uint8_t *string(const node &wanted, const uint8_t *start) const {
     const uint8_t *at = start + 1;
     uint8_t flags = 0;
@@ -327,7 +327,7 @@ rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count) {
       if (one.key_length) {
         row[slot_of(text[text.size() - 3], text[text.size() - 2])] |= bit;
       } else {
-        // What stands before the two quotes is not known.
+        // The byte before the two quotes is unknown.
         for (size_t place = 0; place < table_size; place++) row[place] |= bit;
       }
       const size_t kept = text.size() < 8 ? text.size() : 8;
@@ -355,12 +355,12 @@ bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value 
   static_assert(RX_ABSENT == 0);
   for (size_t i = 0; i < count; i++) {
     slots[i] = rx_value{};
-    // There are few, so that the stores are fewer than the instructions of a call of memset.
+    // Keeps the loop: there are few slots, so storing them takes fewer instructions than a call of memset.
     asm volatile("" ::: "memory");
   }
   const auto *const stop = reinterpret_cast<const uint8_t *>(row->payload) + row->length;
   const uint8_t *const text = row->lines->text;
-  // The next line begins behind this one, out of the first cache by now, and what is wanted of it stands near its beginning.
+  // The next line begins after this one and has left the L1 cache by now; the wanted members are near its beginning.
   for (int ahead = 1; ahead < 1 + 5 * 64; ahead += 64) __builtin_prefetch(stop + ahead);
   walker walk{text, paths->nodes, slots, stop, row->lines->backslashes, text};
   walk.slash = walk.next_slash(text + row->lines->tokens[row->token]);
@@ -378,7 +378,7 @@ bool rx_paths_read(
     walk.slash = walk.next_slash(lines->text + lines->tokens[row.token]);
     is_sound = walk.object(paths->nodes[root], lines->tokens + row.token, true) != nullptr;
   }
-  // A document of unusual size shall not keep its memory for ever.
+  // Frees the memory of an unusually large document.
   if (lines->token_capacity > 8u << 20) {
     free(lines->tokens);
     free(lines->backslashes);

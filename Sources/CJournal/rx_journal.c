@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-// What is used of libsystemd's stable interface (sd-journal.h): the headers are not needed to build.
+// The used part of libsystemd's stable interface (sd-journal.h), declared here so that its headers are not needed to
+// build.
 typedef rx_journal J;
 #define FUNCTIONS(X)                                                           \
   X(int, open, (J **, int))                                                    \

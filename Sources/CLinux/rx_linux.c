@@ -26,7 +26,7 @@ const int RX_O_TMPFILE = O_TMPFILE;
 const int RX_O_PATH = O_PATH;
 
 void rx_begin_writeback(int descriptor, long long offset, long long count) {
-  // A failure to write is told by the next sync.
+  // The next sync reports a failure to write.
   sync_file_range(descriptor, offset, count, SYNC_FILE_RANGE_WRITE);
 }
 
@@ -61,7 +61,8 @@ uint32_t rx_file_system(const char *path) {
 }
 
 int rx_has_writer(int descriptor) {
-  // Only a file without writers can be leased. Should one come before the lease is given back, the signal of that is ignored by default.
+  // Only a file without writers can be leased. If a writer comes before the lease is released, the signal that reports
+  // it is ignored by default.
   if (fcntl(descriptor, F_SETSIG, SIGURG) != 0) return -1;
   const int has = fcntl(descriptor, F_SETLEASE, F_RDLCK) == 0 ? 0 : errno == EAGAIN ? 1 : -1;
   if (has == 0) fcntl(descriptor, F_SETLEASE, F_UNLCK);
@@ -88,7 +89,7 @@ int64_t rx_birth_time(int descriptor) {
 int rx_processors(void) {
   cpu_set_t set;
   int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-  // More processors than the set has room for.
+  // There are more processors than the set has room for.
   if (count == 0) count = (int)sysconf(_SC_NPROCESSORS_ONLN);
   return count > 0 ? count : 1;
 }
@@ -144,7 +145,7 @@ void rx_end_at_signal(int signal) {
 static int exhausted_status;
 
 static void explain_exhaustion(int signal) {
-  // A program that cannot get a little more memory has most probably fallen over that.
+  // If no further memory is available, that is most probably what caused the fault.
   const size_t little = (size_t)64 << 20;
   void *probe = mmap(NULL, little, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED) {
@@ -155,7 +156,7 @@ static void explain_exhaustion(int signal) {
     _exit(exhausted_status);
   }
   munmap(probe, little);
-  // Otherwise the fault ends the program as ever, when it comes again.
+  // Otherwise the fault is repeated and ends the program as it would without this handler.
   struct sigaction action = {.sa_handler = SIG_DFL};
   sigaction(signal, &action, NULL);
 }
@@ -164,7 +165,7 @@ void rx_explain_exhaustion(int status) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   exhausted_status = status;
-  // The main thread's stack may be what cannot grow.
+  // A stack of its own, because the fault may be that the main thread's stack cannot grow.
   static char stack[16 << 10];
   const stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
   sigaltstack(&own, NULL);
@@ -175,7 +176,7 @@ void rx_explain_exhaustion(int status) {
   }
 }
 
-// A timer for a time that does not come, cancelled when the clock is set.
+// Sets a timer for a time that never comes; setting the clock cancels it.
 static void watch_clock(int descriptor) {
   const struct itimerspec never = {.it_value = {.tv_sec = (time_t)1 << 33}};
   timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
@@ -206,13 +207,13 @@ static int forget_text(struct dl_phdr_info *info, size_t size, void *unused) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-    // What can be written may have been, and what is not from the file is not in it.
+    // Skips writable segments, which may have been changed; and below, memory that does not come from the file.
     if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W)) continue;
     const uintptr_t start = (info->dlpi_addr + segment->p_vaddr + page - 1) & ~(page - 1);
     const uintptr_t end = (info->dlpi_addr + segment->p_vaddr + segment->p_filesz) & ~(page - 1);
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
   }
-  return 1;  // The program comes first, and libraries are shared with others.
+  return 1;  // Stops after the program, which comes first: libraries are shared with other processes.
 }
 
 void rx_forget_program_text(void) { dl_iterate_phdr(forget_text, NULL); }

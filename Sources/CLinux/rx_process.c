@@ -22,19 +22,20 @@ static void close_all(int pipes[3][2]) {
 static void limit(int resource, uint64_t value) {
   if (value == 0) return;
   struct rlimit was, wanted = {value, value};
-  // What is stricter already stays.
+  // A stricter existing limit stays.
   if (getrlimit(resource, &was) == 0 && was.rlim_max != RLIM_INFINITY && was.rlim_max < value)
     wanted.rlim_cur = wanted.rlim_max = was.rlim_max;
   setrlimit(resource, &wanted);
 }
 
-// Only calls that are allowed between fork and exec; it shares no memory with the parent.
+// Runs in the child between fork and exec, where only async-signal-safe calls are allowed; shares no memory with the
+// parent.
 static void become(
   const char *path, char *const *arguments, char *const *environment, const char *directory, const rx_limits *limits,
   int pipes[3][2], int report, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have gone before that.
+  // The parent may have ended before that call.
   if (getppid() != parent) _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   struct sigaction standard = {.sa_handler = SIG_DFL};
@@ -53,7 +54,7 @@ static void become(
   for (int i = 0; i < 3; i++)
     if (dup2(ends[i], i) < 0) goto failed;
   if (directory && chdir(directory) != 0) goto failed;
-  // All but the standard streams and the report, which closes with exec.
+  // Closes all descriptors but the standard streams and the report, which exec closes.
   if (report > 3) close_range(3, (unsigned)report - 1, 0);
   close_range((unsigned)report + 1, ~0u, 0);
   limit(RLIMIT_DATA, limits->memory);
@@ -61,7 +62,7 @@ static void become(
   limit(RLIMIT_NOFILE, limits->files);
   limit(RLIMIT_NPROC, limits->processes);
   limit(RLIMIT_CORE, 1);
-  // A file that was just written is busy as long as a process that was forked meanwhile has not closed what it inherited.
+  // A file that was just written is busy until a process that was forked meanwhile has closed its inherited descriptor.
   for (int attempt = 0; attempt < 250; attempt++) {
     execve(path, arguments, environment);
     if (errno != ETXTBSY) break;
@@ -122,7 +123,7 @@ int rx_start(
   descriptors[1] = pipes[1][0];
   descriptors[2] = pipes[2][0];
   for (int i = 0; i < 3; i++) fcntl(descriptors[i], F_SETFL, O_NONBLOCK);
-  // Fewer wakes of both sides; where it is not allowed, the usual size does.
+  // Larger pipes wake both sides less often; if that is not permitted, the default size will do.
   for (int i = 0; i < 2; i++) fcntl(descriptors[i], F_SETPIPE_SZ, 1 << 18);
   *process = child;
   return 0;

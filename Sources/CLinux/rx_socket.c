@@ -191,7 +191,7 @@ static int set_buffer(int descriptor, int bytes, int forced, int usual) {
   int size = 0;
   socklen_t length = sizeof size;
   getsockopt(descriptor, SOL_SOCKET, usual, &size, &length);
-  // The kernel counts its own overhead, too: it doubles what it was asked for.
+  // The kernel doubles the requested size for its own overhead.
   return size / 2;
 }
 
@@ -283,7 +283,7 @@ int rx_wait(int poller, rx_ready *out, int most, int milliseconds) {
 }
 
 int rx_wait_two(int first, int writable, int second, int milliseconds) {
-  // A descriptor of -1 is left out.
+  // `poll` ignores a descriptor of -1.
   struct pollfd both[2] = {
     {.fd = first, .events = writable == 1 ? POLLOUT : writable == 2 ? POLLIN | POLLOUT : POLLIN},
     {.fd = second, .events = POLLIN}};

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-// The functions of the library, by the types that its header gives them.
+// The functions of the library, with the types from its header.
 #define FUNCTIONS(X) \
   X(open_v2) X(close) X(exec) X(errmsg) X(errstr) X(changes) X(get_autocommit) X(system_errno) X(wal_checkpoint_v2) \
   X(prepare_v2) X(finalize) X(step) X(reset) X(bind_int64) X(bind_blob64) X(bind_text64) X(column_int64) \
@@ -34,10 +34,10 @@ bool rx_sqlite_load(char *why, size_t size) {
       FUNCTIONS(FIND)
     }
     is_loaded = !fault;
-    // Pages come one by one: a process may have a thousand stores, and most of them need a few. Refused where another part of the process
-    // uses the library already.
+    // Pages are allocated one by one: a process may have a thousand stores, most of which need only a few. SQLite
+    // refuses this if another part of the process already uses the library.
     if (is_loaded) lib.config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
-    // Nor has each a block of 120 KiB for small allocations.
+    // For the same reason, not every connection gets a block of 120 KiB for small allocations.
     if (is_loaded) lib.config(SQLITE_CONFIG_LOOKASIDE, 512, 32);
     if (fault && size) snprintf(why, size, "%s", fault);
   }
@@ -58,7 +58,7 @@ int rx_sqlite_open(const char *path, int *frames, sqlite3 **db) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
   int code = open_with(path, flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL, db);
   if (code != SQLITE_OK) return code;
-  // In place of checkpoints by itself.
+  // Replaces SQLite's automatic checkpoints.
   lib.wal_hook(*db, log_grew, frames);
   return lib.exec(*db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
 }
@@ -75,7 +75,7 @@ int rx_sqlite_open_foreign(const char *path, bool writable, bool creates, sqlite
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   flags |= writable ? SQLITE_OPEN_READWRITE | (creates ? SQLITE_OPEN_CREATE : 0) : SQLITE_OPEN_READONLY;
   int code = open_with(path, flags, NULL, db);
-  // No statement reaches another file.
+  // Statements cannot attach other files.
   if (code == SQLITE_OK) lib.limit(*db, SQLITE_LIMIT_ATTACHED, 0);
   return code;
 }
@@ -96,7 +96,7 @@ static int is_busy(void *context, int count) {
   rx_sqlite_limits *limits = context;
   if (!count) limits->busy_since = now();
   if (must_end(limits) || now() - limits->busy_since >= limits->busy) return 0;
-  // SQLite has no call that waits for a lock; this is what its own time-out does, but it can be stopped.
+  // SQLite has no call that waits for a lock. This polls as its own time-out does, but can be stopped.
   struct timespec pause = {0, count < 10 ? 1000000 : 10000000};
   nanosleep(&pause, NULL);
   return 1;
@@ -109,7 +109,7 @@ void rx_sqlite_limit(sqlite3 *db, rx_sqlite_limits *limits) {
 void rx_sqlite_stop(rx_sqlite_limits *limits) { __atomic_store_n(&limits->stop, 1, __ATOMIC_RELAXED); }
 
 int rx_sqlite_open_quiet(const char *path, sqlite3 **db) {
-  // A URI; what has a meaning in one is escaped.
+  // Builds a URI; characters that have a meaning in URIs are escaped.
   size_t length = strlen(path);
   char *uri = malloc(3 * length + sizeof "file:?immutable=1");
   if (!uri) return SQLITE_NOMEM;

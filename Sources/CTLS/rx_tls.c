@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// The functions of libssl and libcrypto, by the types that their headers give them. They are loaded with the first connection that
-// needs them: most pipelines have none.
+// The functions of libssl and libcrypto, with the types from their headers. Loaded at the first connection that needs
+// them: most pipelines have none.
 #define FUNCTIONS(X)                                                                                                   \
   X(TLS_server_method) X(TLS_client_method) X(SSL_CTX_new) X(SSL_CTX_free) X(SSL_CTX_ctrl) X(SSL_CTX_set_options)       \
   X(SSL_CTX_set_default_passwd_cb) X(SSL_CTX_use_certificate_chain_file) X(SSL_CTX_use_PrivateKey_file)                \
@@ -48,7 +48,7 @@ int rx_tls_is_available(void) {
   return lib.is_loaded;
 }
 
-/// The oldest error of this thread's queue, which then is empty.
+/// Describes the oldest error in this thread's queue, and empties the queue.
 static void explain(const char *what, char *error, int size) {
   unsigned long code = lib.ERR_get_error();
   const char *reason = code ? lib.ERR_reason_error_string(code) : NULL;
@@ -57,7 +57,7 @@ static void explain(const char *what, char *error, int size) {
   lib.ERR_clear_error();
 }
 
-/// A key that is encrypted is not asked for: there is nobody to answer.
+/// An encrypted key is refused: there is nobody to ask for its password.
 static int no_password(char *out, int size, int writes, void *context) {
   (void)out, (void)size, (void)writes, (void)context;
   return 0;
@@ -89,7 +89,7 @@ static SSL_CTX *new_shared(const SSL_METHOD *method, char *error, int size) {
   lib.SSL_CTX_ctrl(
     shared, SSL_CTRL_MODE, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS,
     NULL);
-  // Many senders close without a goodbye; what ends within a message is seen by its framing.
+  // Many senders close without a closing alert; a message cut short is noticed by its framing.
   lib.SSL_CTX_set_options(shared, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   lib.SSL_CTX_ctrl(shared, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
   return shared;
@@ -99,7 +99,7 @@ void *rx_tls_server(const char *certificate, const char *key, const char *ca, ch
   if (!rx_tls_is_available()) return NULL;
   SSL_CTX *shared = new_shared(lib.TLS_server_method(), error, size);
   if (!shared) return NULL;
-  // A ticket would let a client in whose certificate is not looked at again.
+  // With a ticket, a client could resume without its certificate being checked again.
   lib.SSL_CTX_set_options(shared, SSL_OP_NO_TICKET);
   if (!use_files(shared, certificate, key, error, size)) goto failed;
   if (*ca) {
@@ -137,7 +137,7 @@ void rx_tls_free(void *shared) {
   if (shared) lib.SSL_CTX_free(shared);
 }
 
-/// Says which side it is, and whom a client expects.
+/// Sets the side of the session and, for a client, the name to expect.
 static int set_side(SSL *session, int is_server, const char *host, int is_address) {
   if (is_server) {
     lib.SSL_set_accept_state(session);

@@ -1,7 +1,7 @@
-// libcurl, loaded when it is first used: it brings thirty libraries with it, which a process that makes no
-// requests shall neither map nor relocate. Its option setters are variadic, which Swift cannot call, so there is one
-// typed function for each kind of argument. Until the library is loaded, every function but the three below says so by
-// its type: null, or an error that `rx_curl_easy_strerror` names.
+// libcurl, loaded at its first use: it depends on thirty libraries, which a process without requests should neither map
+// nor relocate. Its option setters are variadic, which Swift cannot call, so there is one typed function for each kind
+// of argument. Until the library is loaded, every function but the three below fails: it returns null, or an error that
+// `rx_curl_easy_strerror` names.
 #ifndef RX_CURL_H
 #define RX_CURL_H
 #include <curl/curl.h>
@@ -9,29 +9,29 @@
 
 typedef enum {
   RX_CURL_READY,
-  /// The library is not installed, or is none that can be used: trying again is of no use.
+  /// The library is not installed or cannot be used: trying again is useless.
   RX_CURL_MISSING,
-  /// Something is lacking for the moment, such as descriptors or memory.
+  /// Descriptors, memory or the like are short at the moment.
   RX_CURL_BUSY,
 } rx_curl_state;
 
-/// Loads the library unless that has been done. False: it cannot be loaded now. Thread-safe.
+/// Loads the library if it is not loaded. False: it cannot be loaded now. Thread-safe.
 bool rx_curl_load(void);
 
-/// Loads the library and starts it, unless that has been done. Otherwise `why` gets the reason, `size` bytes at most with
-/// the closing 0. Thread-safe; every call that finds it not ready tries again.
+/// Loads and initialises the library if that has not been done. On failure, writes the reason to `why`, at most `size`
+/// bytes with the final 0. Thread-safe; after a failure, each call tries again.
 rx_curl_state rx_curl_prepare(char *why, size_t size);
 
-/// What a library of another name would be, for tests. It is not used.
+/// For tests: the state that loading a library with another name would give. That library is not used.
 rx_curl_state rx_curl_try(const char *name, char *why, size_t size);
 
-/// Whether what the dynamic loader says may pass without anybody doing something.
+/// Whether the dynamic loader's error is possibly temporary.
 bool rx_curl_may_pass(const char *why);
 
 CURL *rx_curl_easy_init(void);
 void rx_curl_easy_cleanup(CURL *handle);
 void rx_curl_easy_reset(CURL *handle);
-/// Goes on receiving after a data callback has returned CURL_WRITEFUNC_PAUSE; may call it at once.
+/// Resumes receiving after a data callback has returned CURL_WRITEFUNC_PAUSE; may call the callback at once.
 CURLcode rx_curl_easy_resume(CURL *handle);
 const char *rx_curl_easy_strerror(CURLcode code);
 void rx_curl_free(void *memory);
@@ -62,7 +62,7 @@ CURLcode rx_curl_set_string(CURL *handle, CURLoption option, const char *value);
 CURLcode rx_curl_set_list(CURL *handle, CURLoption option, struct curl_slist *value);
 CURLcode rx_curl_set_url(CURL *handle, CURLU *value);
 
-// The two data callbacks share this type: bytes, 1, how many bytes, the option's pointer.
+// The type of both data callbacks: bytes, 1, number of bytes, the option's pointer.
 typedef size_t (*rx_curl_data)(char *bytes, size_t one, size_t count, void *context);
 CURLcode rx_curl_set_data(CURL *handle, CURLoption option, rx_curl_data call);
 typedef curl_socket_t (*rx_curl_open)(void *context, curlsocktype purpose, struct curl_sockaddr *address);
@@ -75,6 +75,6 @@ CURLcode rx_curl_set_ready(CURL *handle, rx_curl_ready call);
 CURLcode rx_curl_get_long(CURL *handle, CURLINFO info, long *value);
 CURLcode rx_curl_get_offset(CURL *handle, CURLINFO info, curl_off_t *value);
 CURLcode rx_curl_get_string(CURL *handle, CURLINFO info, char **value);
-// The message's result, out of its union.
+// The result of the message, which Swift cannot read from the union.
 static inline CURLcode rx_curl_result(const CURLMsg *message) { return message->data.result; }
 #endif

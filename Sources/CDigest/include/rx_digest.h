@@ -7,16 +7,16 @@ extern "C" {
 #endif
 enum { RX_MD5, RX_SHA1, RX_SHA224, RX_SHA256, RX_SHA384, RX_SHA512, RX_DIGESTS };
 enum { RX_DIGEST_MAX = 64 };
-/// Writes the digest of `count` bytes to `out` (RX_DIGEST_MAX bytes); its length, or 0 where the
-/// library (libcrypto, loaded by the first call) does not offer the algorithm or is not installed. The first call for
-/// an algorithm looks it up.
+/// Writes the digest of `count` bytes to `out` (RX_DIGEST_MAX bytes). Returns its length, or 0 if the library
+/// (libcrypto, loaded by the first call) is not installed or does not offer the algorithm. The first call for an
+/// algorithm looks it up.
 size_t rx_digest(int algorithm, const void *bytes, size_t count, unsigned char *out);
-/// The same with a key (RFC 2104).
+/// The keyed digest, HMAC (RFC 2104).
 size_t rx_hmac(
   int algorithm, const void *key, size_t key_count, const void *bytes, size_t count, unsigned char *out);
 /// XXH3 with 64 bits and seed 0.
 uint64_t rx_xxh3(const void *bytes, size_t count);
-/// The same with a seed, for hash tables.
+/// XXH3 with a seed, for hash tables.
 uint64_t rx_xxh3_seeded(const void *bytes, size_t count, uint64_t seed);
 /// CRC-32 as in zip, gzip and PNG.
 uint32_t rx_crc32(const void *bytes, size_t count);

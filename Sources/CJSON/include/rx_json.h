@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/// Why a text is no JSON document, or none that the limits allow.
+/// Why a text is not a JSON document, or exceeds the limits.
 enum rx_json_reason {
   RX_JSON_OK = 0,
   RX_JSON_EMPTY = 1,
@@ -42,8 +42,8 @@ enum rx_json_reason {
   RX_JSON_NO_MEMORY = 18,
 };
 
-/// The `aux` of an RX_ERROR value that stands for a JSON failure; its payload is the offset in bytes,
-/// its length the reason, its flags 1 where the text ends there.
+/// The `aux` of an RX_ERROR value that represents a JSON failure: its payload is the offset in bytes, its length the
+/// reason, its flags 1 if the text ends there.
 #define RX_ERROR_JSON 0x4a53
 
 typedef struct rx_json_failure {
@@ -62,18 +62,17 @@ typedef struct rx_json_parser rx_json_parser;
 rx_json_parser *rx_json_parser_new(void);
 void rx_json_parser_free(rx_json_parser *parser);
 
-/// Checks a document completely, building nothing. False: `*failure` says why not.
+/// Checks a document completely and builds nothing. False: the reason is in `*failure`.
 bool rx_json_validate(
   rx_json_parser *parser, const char *text, size_t length, rx_json_limits limits, rx_json_failure *failure);
 
-/// The same answer from reading byte by byte, without an index: slower, and right by itself, so that tests
-/// can hold one against the other.
+/// The same check byte by byte, without an index: slower and independent, so that tests can compare the two.
 bool rx_json_validate_plainly(
   const char *text, size_t length, rx_json_limits limits, rx_json_failure *failure);
 
-/// Reads a scalar document whole; an object or an array becomes RX_JSON_MAP or RX_JSON_LIST over its exact
-/// range. Without `complete`, of an object or an array only the UTF-8, the closed strings, the absence of
-/// control characters in them, the balance of brackets and the end of the document are checked.
+/// Reads a scalar document completely; an object or an array becomes RX_JSON_MAP or RX_JSON_LIST over its exact range.
+/// Without `complete`, only these are checked of an object or an array: its UTF-8, that its strings are closed and
+/// contain no control characters, that brackets balance, and the end of the document.
 bool rx_json_open(
   rx_json_parser *parser, const char *text, size_t length, bool complete, rx_json_limits limits,
   rx_value *value, rx_json_failure *failure);
@@ -86,40 +85,41 @@ bool rx_json_build(
   rx_json_parser *parser, const char *text, size_t length, rx_json_limits limits, void *memory,
   rx_value *value, rx_json_failure *failure);
 
-/// One member of the JSON text of an object, the first of its name: RX_ABSENT if there is none, RX_ERROR if
-/// the text is malformed on the way there. Containers stay JSON text. Reads no byte behind the end.
+/// The first member of that name in the JSON text of an object: RX_ABSENT if there is none, RX_ERROR if the text before
+/// it is malformed. Containers stay JSON text. Reads no byte after the end.
 rx_value rx_json_find(const char *text, size_t length, const char *key, size_t key_length);
 /// One element of the JSON text of an array, from 0.
 rx_value rx_json_element(const char *text, size_t length, size_t index);
-/// The end of the document that begins at `start` (no white space before it), found by matching brackets
-/// and quotes only; 0 if it does not end within the text.
+/// The end of the document that begins at `start`, without white space before it; found by matching brackets and quotes
+/// only. 0 if the document does not end within the text.
 size_t rx_json_document_end(const char *text, size_t length, size_t start);
 
-/// Reads all of `text` as one JSON number. False: it is none.
+/// Reads all of `text` as one JSON number. False: it is not one.
 bool rx_json_number(const char *text, size_t length, rx_value *value);
-/// Resolves the escapes of the inside of a string literal; writes at most `length` bytes, returns how many.
-/// Escapes that JSON does not know stay as they are.
+/// Resolves the escapes of a string literal's content; writes at most `length` bytes, returns how many. Escapes that
+/// JSON does not know stay as they are.
 size_t rx_json_unescape(const char *text, size_t length, char *target);
 
-/// Where `needle` first begins in `text`, or -1.
+/// The offset of the first `needle` in `text`, or -1.
 long rx_find(const char *text, size_t length, const char *needle, size_t needle_length);
 /// Whether all of `text` is UTF-8.
 bool rx_json_is_utf8(const char *text, size_t length);
-/// The offset of the first byte that is no UTF-8, or `length`.
+/// The offset of the first byte that is not UTF-8, or `length`.
 size_t rx_json_utf8_error(const char *text, size_t length);
-/// Copies the bytes from the start that can stand in a string literal as they are; returns how many. May
-/// write all `length` bytes of `target`.
+/// Copies bytes from the start, as long as they need no escape in a string literal; returns how many. May write all
+/// `length` bytes of `target`.
 size_t rx_json_copy_plain(const char *text, size_t length, char *target);
-/// The least byte; of no bytes, 255.
+/// The smallest byte; 255 for an empty text.
 unsigned char rx_json_least_byte(const char *text, size_t length);
 /// Copies JSON text without the white space between tokens; writes at most `length` + 64 bytes.
 size_t rx_json_minify(const char *text, size_t length, char *target);
-/// Shortest digits that read back as `number`, always with '.' or 'e'; at most 32 bytes. Finite only.
+/// Writes the shortest digits that read back as `number`, which must be finite, always with '.' or 'e'; at most 32
+/// bytes.
 size_t rx_json_write_double(double number, char *target);
-/// At most 20 bytes each.
+/// Each writes at most 20 bytes.
 size_t rx_json_write_int(int64_t number, char *target);
 size_t rx_json_write_uint(uint64_t number, char *target);
-/// The bytes that an allocation holds, which may be more than were asked for; 0 for a null pointer.
+/// The usable size of an allocation, which may be more than was requested; 0 for a null pointer.
 size_t rx_memory_size(void *memory);
 
 #ifdef __cplusplus

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/// One field on the paths that are wanted; the children of a node are a run in the same array.
+/// One field on the wanted paths; the children of a node are consecutive in the same array.
 typedef struct rx_path_node {
   const char *key;  ///< UTF-8, unescaped; must live as long as the paths
   uint32_t key_length;
@@ -21,20 +21,22 @@ typedef struct rx_path_node {
   uint8_t presence_only;  ///< the slot needs the kind only: a container's range is not looked for
 } rx_path_node;
 
-/// Paths, made ready for reading; immutable. The first node is the document.
+/// Paths prepared for reading; immutable. The first node is the document.
 typedef struct rx_paths rx_paths;
 rx_paths *rx_paths_new(const rx_path_node *nodes, size_t count);
 void rx_paths_free(rx_paths *paths);
 
-/// Fills the slots of the paths from an object of an indexed block; all `count` slots are absent before, and those not
-/// found stay so. Of members with equal keys the first counts. Strings and containers point into the text.
+/// Fills the slots of the paths from an object of an indexed block; all `count` slots are absent before the call, and
+/// those not found stay absent. Of members with equal keys the first counts. Strings and containers point into the
+/// text.
 ///
-/// False: the object is malformed where it was looked at. Beside the outline these are the keys, colons and brackets
-/// up to the last wanted member, and what belongs to the wanted ones: their commas and values.
+/// False: the object is malformed in a part that is checked. Besides the outline, these are the keys, colons and
+/// brackets up to the last wanted member, and the commas and values of the wanted members.
 bool rx_paths_read_row(const rx_paths *paths, const rx_lines_row *row, rx_value *slots, size_t count);
 
-/// The same for the paths below `root` and one document by itself, with the slots as they are, and with `lines` to work in. It may have white space
-/// around it. False also where it is no object with a sound outline.
+/// Reads the paths below `root` from one separate document, which may have white space around it; other slots keep
+/// their values, and `lines` is used as working memory. False also if the document is not an object with a sound
+/// outline.
 bool rx_paths_read(
   const rx_paths *paths, rx_lines *lines, int32_t root, const char *text, size_t length, bool is_checked,
   rx_value *slots);

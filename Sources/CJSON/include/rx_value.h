@@ -24,15 +24,15 @@ enum rx_kind {
   RX_ERROR = 16,     ///< aux: error code; payload and length belong to the code
 };
 
-/// A double that was read from a text which writing it anew would not give (`1.50`, `1e3`, 30 digits) knows that text:
-/// `flags` is its length in bytes, `aux` the low 16 and `length` the high 32 bits of its address. All are 0 where there
-/// is none. A longer text than this is forgotten.
+/// A double that was read from a text which writing would not reproduce (`1.50`, `1e3`, 30 digits) keeps that text:
+/// `flags` is its length in bytes, `aux` the low 16 and `length` the high 32 bits of its address. All are 0 if there is
+/// none. A text longer than this is not kept.
 #define RX_TEXT_LIMIT 255
 
-/// A string whose bytes are the inside of a JSON string literal that contains backslashes.
+/// A string whose bytes are the content of a JSON string literal that contains backslashes.
 #define RX_ESCAPED 1
 
-/// The `aux` of a string that can stand in a JSON literal as it is; a hint for whoever writes it.
+/// The `aux` of a string that needs no escapes in a JSON literal; a hint for writers.
 #define RX_PLAIN 1
 
 /// The `aux` of JSON text whose whole grammar has been checked, or that is a part of such text.
@@ -47,16 +47,16 @@ typedef struct rx_value {
   uint32_t length;
 } rx_value;
 #else
-/// The same bytes as two words, which is how Swift sees them: a value stays in two registers, and what was
-/// written a moment ago is read with the same width. `Value.swift` has the parts of `head`.
+/// The value as two words, which is how Swift sees it: a value stays in two registers, and recent writes are read back
+/// with the same width. `Value.swift` defines the parts of `head`.
 typedef struct rx_value {
   uint64_t payload;
   uint64_t head;
 } rx_value;
 
-/// The same value, in two registers whatever comes before and behind: the compiler may not join the loads of its words
-/// to one of sixteen bytes. Two stores of a word that have not reached the cache hold such a load up for a dozen cycles;
-/// loads of the same words get what they wrote at once.
+/// The same value, forced into two registers: keeps the compiler from joining the loads of its words into one load of
+/// sixteen bytes. Such a load waits a dozen cycles for two stores of words that have not reached the cache, while loads
+/// of single words get the stored values at once.
 static inline rx_value rx_value_by_words(rx_value value) {
 #if defined(__GNUC__)
   __asm__("" : "+r"(value.payload), "+r"(value.head));

@@ -1,4 +1,4 @@
-// How programs are started and waited for.
+// Starting programs and waiting for their end.
 #ifndef RX_PROCESS_H
 #define RX_PROCESS_H
 #include <stdint.h>
@@ -12,9 +12,9 @@ typedef struct rx_limits {
   uint64_t processes; ///< of the user
 } rx_limits;
 
-/// Starts `path` in a process group of its own with three pipes as standard streams and no other descriptor. It gains no privileges, and
-/// dies with the calling thread. Returns 0, or the errno of what failed; `descriptors`: the other ends of standard input, output and
-/// error, close-on-exec, and not blocking.
+/// Starts `path` in a process group of its own, with three pipes as standard streams and no other descriptor. The
+/// process gains no privileges, and is killed when the calling thread ends. Returns 0, or the errno of the failed call;
+/// `descriptors`: the other ends of standard input, output and error, close-on-exec and non-blocking.
 int rx_start(
   const char *path, char *const *arguments, char *const *environment, const char *directory, const rx_limits *limits,
   pid_t *process, int descriptors[3]);
@@ -22,7 +22,7 @@ int rx_start(
 /// Whether the process has ended; then `*status` is that of `waitpid`, and it is gone. That of exit status 255 if somebody else has waited for it.
 int rx_has_ended(pid_t process, int *status);
 
-/// A descriptor that gets readable when the process ends, close-on-exec; -1 and errno on failure.
+/// A descriptor that becomes readable when the process ends, close-on-exec; -1 and errno on failure.
 int rx_end_watch(pid_t process);
 
 #endif
