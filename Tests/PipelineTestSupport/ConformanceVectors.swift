@@ -22,7 +22,7 @@ package struct ConformanceVector {
     }
   }
 
-  /// Nil where the vector passes, else what came instead.
+  /// Runs the vector; nil if it passes, otherwise the actual result.
   package func run() -> String? {
     var variables: [ExpressionScope.Variable] = []
     var declarations: [ExpressionScope.Declaration] = []
@@ -77,7 +77,7 @@ package struct ConformanceVector {
   }
 }
 
-/// Types as the vectors write them.
+/// Parses types in the notation of the vectors.
 private enum TypeReader {
   static func read(_ text: String) -> ExpressionType {
     if text.hasPrefix("param:") { return .param(String(text.dropFirst(6))) }
@@ -115,7 +115,7 @@ private enum TypeReader {
   }
 }
 
-/// Values as the vectors write them.
+/// Values in the notation of the vectors.
 enum TypedValue {
   static func read(_ any: Any, _ arena: Arena) -> Value {
     guard let object = any as? [String: Any], let (kind, content) = object.first else { return .null }

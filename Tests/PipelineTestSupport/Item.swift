@@ -1,4 +1,4 @@
-/// A test looked for something that did not come.
+/// A test expected an item that is missing.
 package struct MissingItem: Error, CustomStringConvertible {
   let index: Int
   let count: Int
@@ -6,7 +6,8 @@ package struct MissingItem: Error, CustomStringConvertible {
 }
 
 extension Collection {
-  /// The item with that number, from 0; an error if there is none. A test that finds less than it expects fails; indexing would end all tests.
+  /// The item at that index; throws if there is none, so that only this test fails: indexing would end the whole test
+  /// process.
   package func item(_ index: Int) throws -> Element {
     guard let found = dropFirst(index).first else { throw MissingItem(index: index, count: count) }
     return found

@@ -1,8 +1,8 @@
 import PipelineCore
 import PipelineTesting
 
-/// A sink that writes what it took two milliseconds later, like one with a writer of its own: until then it has receipts. What it has
-/// written stands in a recording; where it stops it writes the rest.
+/// A sink that writes its events two milliseconds after it took them, like a sink with its own writer, and holds their
+/// receipts until then. Written events are in a recording; when the sink stops, it writes the rest.
 package struct LateSink: SinkComponent {
   package static let spec = ComponentSpec<LateSink>("late", summary: "Writes late.")
 
@@ -14,7 +14,7 @@ package struct LateSink: SinkComponent {
 
   let recording: ProbeSink.Recording
   let turns: Turns
-  /// Whether it loses what it has not written when it is broken off.
+  /// Whether events that are not written are lost when the sink is aborted.
   let losesRest: Bool
 
   package init() { self.init(ProbeSink.Recording()) }

@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineTesting
 
-/// Marbles in, marbles out: one picture of what a pipeline does.
+/// Marbles in, marbles out: one marble diagram of what a pipeline does.
 package struct MarbleCase {
   /// One step, or a whole signal when `isSignal`.
   package var text: String
@@ -10,9 +10,9 @@ package struct MarbleCase {
   package var expected: SignalHistory
   package var letters: [(name: String, value: TestValue)]
   package var tick: TimeSpan
-  /// How long the longest picture is.
+  /// The duration of the longest diagram.
   package var length: TimeSpan
-  /// Whether the picture of the output ends with an end.
+  /// Whether the diagram of the output has no end, that is neither completion nor failure.
   package var isEndless: Bool
 
   package struct Mistake: Error, CustomStringConvertible {
@@ -73,7 +73,7 @@ package struct MarbleCase {
     return TestValue(value)
   }
 
-  /// The pipeline file that the case stands for.
+  /// The pipeline file of the case.
   package var yaml: String {
     var text = "name: example\nsources:\n"
     for input in inputs { text += "  \(input.name): { scripted: {} }\n" }
@@ -107,7 +107,7 @@ package struct MarbleCase {
     return try PipelineRun(yaml, sources: sources, options: options)
   }
 
-  /// What is wrong with the case: two pictures with the first difference marked; nil: nothing.
+  /// What is wrong with the case: the two diagrams with the first difference marked; nil if nothing is.
   package func verdict(hot: Bool = true) throws -> String? {
     let run = try run(hot: hot)
     guard

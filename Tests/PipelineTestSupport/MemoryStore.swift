@@ -1,7 +1,7 @@
 import PipelineCore
 import Synchronization
 
-/// A store in memory, whose disk takes a commit when the test says so.
+/// A store in memory, whose disk completes a commit when the test says so.
 package final class MemoryStore: PipelineStore {
   /// What survives a crash.
   package struct Disk: Sendable {
@@ -9,7 +9,7 @@ package final class MemoryStore: PipelineStore {
     package var rows: [Int64: OutboxRow] = [:]
     package var lastRow: Int64 = 0
     package var deadLetters: [StoredDeadLetter] = []
-    /// How many commits it has taken.
+    /// The number of completed commits.
     package var commits = 0
     package init() {}
 
@@ -41,7 +41,7 @@ package final class MemoryStore: PipelineStore {
   }
   private let state: Mutex<State>
   package let identity: UInt64 = 1
-  /// Whether commits are taken at once.
+  /// Whether commits complete at once.
   private let isImmediate: Bool
 
   package init(_ disk: Disk = Disk(), isImmediate: Bool = false) {
@@ -56,7 +56,7 @@ package final class MemoryStore: PipelineStore {
   package func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void) {
     state.withLock { $0.reportRoom = report }
   }
-  /// The store says what room it has.
+  /// Reports the store's room to the pipeline.
   package func has(_ room: RoomOfStore) { state.withLock(\.reportRoom)?(room) }
 
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
@@ -64,7 +64,7 @@ package final class MemoryStore: PipelineStore {
     if isImmediate { takeOne() }
   }
 
-  /// Takes the oldest commit that waits. `isHeard`: whether the process learns of it.
+  /// Completes the oldest waiting commit. `isHeard`: whether the process is notified.
   package func takeOne(isHeard: Bool = true) {
     let done = state.withLock { state -> (@Sendable () -> Void)? in
       guard !state.waiting.isEmpty else { return nil }

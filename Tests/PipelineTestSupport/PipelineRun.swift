@@ -3,7 +3,7 @@ import PipelineTesting
 
 /// A pipeline text, compiled by the real compiler and run on virtual time.
 package struct PipelineRun {
-  /// What each sink got.
+  /// What each sink received.
   package var sinks: [String: SignalHistory] = [:]
   /// The events of each sink as they are written.
   package var texts: [String: [String]] = [:]
@@ -14,11 +14,11 @@ package struct PipelineRun {
   package var deadLetters: [String] = []
   package var log: [String] = []
   package var counters = Execution.Counters()
-  /// What the last execution has counted of each step and edge.
+  /// What the last execution counted for each step and edge.
   package let statistics: PipelineStatistics
   package var turns: UInt64 = 0
-  /// Whether it would go on for ever by the ticks of `sample` or `absence`, with all sources at their end: an executing step waits for what
-  /// its command sends, and such a tick may always execute something.
+  /// Whether the pipeline would run for ever because of the ticks of `sample` or `absence`, although all sources have
+  /// ended: an executing step waits for what its command sends, and such a tick may always execute something.
   package var goesOnByTicks: Bool {
     func waits(_ keyword: String) -> Bool {
       statistics.steps.contains { $0.timers > 0 && plan.steps[$0.step.number].keyword == keyword }
@@ -26,20 +26,20 @@ package struct PipelineRun {
     return outcome == nil && (waits("sample") || waits("absence")) && !waits("scripted")
   }
   private let plan: Plan
-  /// Whether it stopped by itself within the limits.
+  /// Whether the pipeline became quiet within the limits.
   package var isQuiet = true
 
   /// What was saved at each cut.
   package var savedStates: [[UInt8]] = []
-  /// The steps, by keyword, that wrote something of their own, and the most bytes.
+  /// The maximum size in bytes of the state that steps saved, by keyword.
   package var savedSizes: [String: Int] = [:]
   /// How long the last saving and the last restoring took.
   package var saving = Duration.zero
   package var restoring = Duration.zero
-  /// What of it could not be used.
+  /// The parts of the saved state that could not be used.
   package var refusals: [Diagnostic] = []
 
-  /// What the sink `out` got.
+  /// What the sink `out` received.
   package var out: SignalHistory { sinks["out"] ?? SignalHistory() }
 
   package struct CompileFailure: Error, CustomStringConvertible {
@@ -63,7 +63,7 @@ package struct PipelineRun {
     return plan
   }
 
-  /// What may be varied.
+  /// What a test can vary.
   package struct Options {
     /// When to cancel everything.
     package var cancelAt: TimeSpan?
@@ -73,19 +73,19 @@ package struct PipelineRun {
     package var turnLimit = 100_000
     /// Named signals that stay subscribed from the beginning, whoever else subscribes: they are hot.
     package var hot: [String] = []
-    /// After which turns to save the state, drop everything and go on with what was saved; from 1.
+    /// The turns, counted from 1, after which to save the state, drop everything and continue from the saved state.
     package var cutAfter: (Int) -> Bool = { _ in false }
     /// Whether a cut suspends the pipeline, so that sinks finish what they hold, instead of dropping everything.
     package var suspends = false
-    /// Whether sinks write what they take later.
+    /// Whether sinks write events some time after taking them.
     package var writesLate = false
-    /// Sinks whose reader goes away with this many events.
+    /// Sinks whose reader goes away after this many events.
     package var closeAfter: [String: Int] = [:]
-    /// How much time goes by between saving and going on.
+    /// How much time passes between saving and continuing.
     package var pause = TimeSpan.zero
-    /// The pipeline that goes on; the same one if left out.
+    /// The plan that continues; by default the same one.
     package var laterPlan: Plan?
-    /// What becomes of saved bytes.
+    /// Changes the saved bytes before they are restored.
     package var damage: ([UInt8]) -> [UInt8] = { $0 }
     /// Called with each execution before it is launched.
     package var prepare: (Execution) -> Void = { _ in }
@@ -113,13 +113,13 @@ package struct PipelineRun {
     isQuiet = stage.advance(to: end.map { Instant(nanoseconds: $0.nanoseconds) } ?? .distantFuture)
     let running = stage.execution
     let executor = stage.executor
-    // Ending the turn would be too late to see what a cancellation leaves behind.
+    // Cancels in a turn of its own, so that what a cancellation leaves behind can be seen.
     if options.cancelAt != nil { stage.turn { running.cancel() } }
     pendingTimers = executor.pendingTimers
     isInputPaused = executor.isInputPaused
     outcome = running.outcome
     if outcome != nil, end == nil {
-      // Nothing may come any more, whatever still wants to happen.
+      // Nothing may be sent any more, even if work is left.
       stage.time.run(executor, turnLimit: 1000)
     }
     counters = running.counters
@@ -145,7 +145,7 @@ package struct PipelineRun {
     return String(decoding: buffer.bytes, as: UTF8.self)
   }
 
-  /// The execution that runs now, and what stays when another takes its place.
+  /// The current execution, and what is kept when another one replaces it.
   private final class Stage {
     final class Box: @unchecked Sendable {
       var deadLetters: [String] = []
@@ -220,7 +220,7 @@ package struct PipelineRun {
       }
     }
 
-    /// As ``VirtualTime/run(_:until:turnLimit:isDone:)``, with cuts.
+    /// Like ``VirtualTime/run(_:until:turnLimit:isDone:)``, with cuts.
     func advance(to end: Instant) -> Bool {
       var left = options.turnLimit
       while left > 0 {
@@ -240,7 +240,7 @@ package struct PipelineRun {
       return false
     }
 
-    /// Saves the state, drops everything and goes on with what was saved.
+    /// Saves the state, drops everything and continues from the saved state.
     private func cut() {
       let clock = ContinuousClock()
       let begin = clock.now
@@ -271,7 +271,7 @@ package struct PipelineRun {
   }
 }
 
-/// A client for pipelines that make no requests: a request ends the tests.
+/// A client for pipelines that make no requests: a request traps.
 package final class NoHTTPClient: HTTPClient {
   package init() {}
 

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension PipelineStatistics {
-  /// What was counted, without times: a line for each step and each edge.
+  /// The counts, without times: one line for each step and each edge.
   package var counts: [String] {
     steps.map { step in
       "\(step.step.number): \(step.received)+\(step.receivedInner)+\(step.made) in, \(step.sent) out, \(step.kept) kept, "
@@ -11,7 +11,7 @@ extension PipelineStatistics {
       + edges.map { "\($0.plan.from) to \($0.plan.to): \($0.events)" }
   }
 
-  /// What does not add up.
+  /// The counts that do not add up.
   package func faults(_ plan: Plan, received: UInt64) -> [String] {
     var faults: [String] = []
     var made: UInt64 = 0
@@ -32,7 +32,7 @@ extension PipelineStatistics {
       }
       if plan.isSource(step.step) { made &+= step.received }
     }
-    // A name sends to each of its readers what comes to it, while the reader is subscribed.
+    // A named signal sends what it receives to each of its readers while the reader is subscribed.
     for (number, named) in plan.named.enumerated() where !named.isCold && named.sharing == Sharing() {
       let came = edges.filter { $0.plan.to == .named(number) }.reduce(0) { $0 &+ $1.events }
       for edge in edges where edge.plan.from == .named(number) && edge.events > came &* edge.subscriptions {

@@ -13,9 +13,9 @@ package struct SplitMix: RandomNumberGenerator {
     return mixed ^ (mixed >> 31)
   }
 
-  /// From 0 up to, but without, `bound`, which is positive.
+  /// A number from 0 up to but not including `bound`, which must be positive.
   package mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
 
-  /// One of them; there must be some.
+  /// One of the choices, which must not be empty.
   package mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
 }

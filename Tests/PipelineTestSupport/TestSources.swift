@@ -33,7 +33,7 @@ package struct ValuesSource: SourceComponent {
   }
 }
 
-/// A cold signal drawn in the pipeline file: `marbles: -1-2|`, with templates.
+/// A cold signal given as marbles in the pipeline file: `marbles: -1-2|`, with templates.
 package struct MarblesSource: SourceComponent {
   var text = TemplateParameter()
   var tick = TimeSpan.milliseconds(1)
@@ -58,7 +58,7 @@ package struct MarblesSource: SourceComponent {
   }
 }
 
-/// Counts its subscriptions, then sends what marbles show.
+/// Counts its subscriptions, then sends what the marbles show.
 package struct CountedSource: SourceComponent {
   package final class Counts: @unchecked Sendable {
     package var begun = 0
