@@ -4,7 +4,7 @@ import Transport
 /// Waits for changes in a folder.
 package final class FolderWatch {
   private let inotify: Inotify
-  /// How long nothing may happen before it gives up, in milliseconds.
+  /// How long to wait without any change before giving up, in milliseconds.
   private static let limit: Int32 = 60_000
 
   package init(_ path: String) throws {
@@ -12,8 +12,8 @@ package final class FolderWatch {
     _ = try inotify.watch(path, Inotify.contentEvents)
   }
 
-  /// What `look` finds, now or after a change in the folder. Nil: it finds nothing, and nothing changes for a minute, or `end` can be read or
-  /// has been closed.
+  /// What `look` finds, now or after a change in the folder. Nil: it finds nothing, and nothing changes for a minute,
+  /// or the descriptor `end` becomes readable or is closed.
   package func first<Found>(before end: Int32 = -1, _ look: () throws -> Found?) rethrows -> Found? {
     while true {
       if let found = try look() { return found }

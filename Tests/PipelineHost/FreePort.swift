@@ -1,8 +1,8 @@
 import Glibc
 import Transport
 
-/// A port of the loopback address that nobody uses; kept from others until the tests end. The program under test can listen there: servers
-/// set SO_REUSEADDR, as this does.
+/// A free port of the loopback address, reserved until the tests end. The program under test can still listen there:
+/// servers set SO_REUSEADDR, as this does.
 package struct FreePort {
   package let number: Int
   private let descriptor: Int32
@@ -25,7 +25,7 @@ package struct FreePort {
     number = Int(UInt16(bigEndian: address.sin_port))
   }
 
-  /// Nobody else can listen there from now on.
+  /// Listens on the port, so that nobody else can.
   package func listen() throws {
     guard Glibc.listen(descriptor, 1) == 0 else { throw PosixError("listen on", "a port") }
   }

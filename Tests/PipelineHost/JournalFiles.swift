@@ -1,6 +1,7 @@
 import Foundation
 
-/// Journal files that Debian's systemd-journal-remote writes: where no journald runs, and for entries of any content.
+/// Journal files written by Debian's systemd-journal-remote: usable where no journald runs, and with entries of any
+/// content.
 package final class JournalFiles {
   private static func path(_ name: String) -> String? {
     ["/lib/systemd/", "/usr/lib/systemd/", "/usr/bin/", "/bin/"].map { $0 + name }.first { access($0, X_OK) == 0 }
@@ -9,7 +10,7 @@ package final class JournalFiles {
 
   package struct Entry {
     package var fields: [(name: String, value: [UInt8])]
-    /// In microseconds since 1970; nil: a second after the entry before.
+    /// In microseconds since 1970; nil: one second after the previous entry.
     package var time: UInt64?
 
     package init(_ fields: KeyValuePairs<String, String>, at time: UInt64? = nil) {
@@ -45,7 +46,7 @@ package final class JournalFiles {
     return text + [0x0A]
   }
 
-  /// Adds entries to the present file, which is made if need be. They stand in it some time later.
+  /// Adds entries to the current file, which is created if necessary. They appear in it some time later.
   package func write(_ entries: [Entry]) throws {
     if writer == nil { try start() }
     var text: [UInt8] = []
@@ -72,14 +73,14 @@ package final class JournalFiles {
     input = pipe.fileHandleForWriting
   }
 
-  /// Waits until everything stands in the file, which then is complete.
+  /// Waits until everything is in the file, and completes it.
   package func close() {
     try? input?.close()
     writer?.waitUntilExit()
     (writer, input) = (nil, nil)
   }
 
-  /// Completes the file and gives it the name of an archive, as journald does; the next entry begins a new one.
+  /// Completes the file and renames it to an archive, as journald does; the next entry starts a new file.
   package func rotate() throws {
     close()
     files += 1
@@ -91,7 +92,7 @@ package final class JournalFiles {
     try FileManager.default.moveItem(atPath: folder("system.journal"), toPath: folder(name))
   }
 
-  /// Removes archives but for so many, the oldest first.
+  /// Removes archives, the oldest first, until `count` are left.
   package func vacuum(keeping count: Int) throws {
     _ = try Self.run("journalctl", "-D", path, "--vacuum-files=\(count)")
   }
@@ -117,7 +118,7 @@ package final class JournalFiles {
   }
 }
 
-/// A journald of the test's own, in a namespace: it has its own sockets and files. Only root can start one.
+/// A journald in a namespace of its own, with its own sockets and files. Only root can start one.
 package final class JournalDaemon {
   package static var canRun: Bool {
     geteuid() == 0 && access("/lib/systemd/systemd-journald", X_OK) == 0 && access("/etc/machine-id", R_OK) == 0
@@ -136,14 +137,14 @@ package final class JournalDaemon {
 
   package var socket: String { "/run/systemd/journal.\(name)/socket" }
 
-  /// Where its files are.
+  /// The directory of its files.
   package var directory: String? {
     let machine = (try? String(contentsOfFile: "/etc/machine-id", encoding: .utf8))?.trimmingCharacters(in: .newlines)
     return ["/var/log/journal", "/run/log/journal"].map { "\($0)/\(machine ?? "").\(name)" }
       .first { access($0 + "/system.journal", F_OK) == 0 }
   }
 
-  /// Begins new files.
+  /// Makes it start new files.
   package func rotate() { kill(process.processIdentifier, SIGUSR2) }
 
   deinit {

@@ -3,12 +3,12 @@ import PipelineTesting
 import Sinks
 import Sources_
 
-/// Compiles pipeline texts with everything that the program has, and `probe` sinks beside.
+/// Compiles pipeline texts with all components of the program, and with `probe` sinks.
 package enum PipelineText {
   package static let catalogue = Catalogue.operators.adding(.sources).adding(.sinks)
     .adding(Catalogue([CatalogueEntry(sink: ProbeSink.self)]))
 
-  /// What a text was refused for.
+  /// Why a text was refused.
   package struct Refused: Error, CustomStringConvertible {
     package var diagnostics: [Diagnostic]
     package var description: String { DiagnosticRenderer().text(diagnostics) }
@@ -31,7 +31,7 @@ package enum PipelineText {
     FrontEnd(catalogue).compile(yaml).diagnostics.map(\.message)
   }
 
-  /// What a text is refused for, one `line:column: message` each; empty if it is not.
+  /// Why a text is refused, one `line:column: message` for each error; empty if it is accepted.
   package static func complaints(_ yaml: String, plugins: any PluginProvider = NoPlugins()) -> [String] {
     do {
       _ = try compile(yaml, plugins: plugins)

@@ -1,12 +1,12 @@
 import Foundation
 
-/// Looks again and again at what reports no change: a port, a file, an answer of another program. What can be waited for is waited for: a folder
-/// (``FolderWatch``), a turn (``RealPipeline/run(within:until:)``), a line of a program.
+/// Polls what cannot report a change: a port, a file, an answer of another program. Tests wait for everything that can:
+/// a folder (``FolderWatch``), a turn (``RealPipeline/run(within:until:)``), a line of a program.
 package enum Polling {
   /// Far more than a loaded machine needs, in seconds.
   package static let limit: TimeInterval = 240
 
-  /// What `look` finds; nil: nothing within the limit. `pause`: between two looks, in milliseconds.
+  /// What `look` finds; nil: it finds nothing within the limit. `pause`: the time between two polls, in milliseconds.
   package static func first<Found>(
     within limit: TimeInterval = limit, pause: UInt32 = 5, _ look: () throws -> Found?
   ) rethrows -> Found? {

@@ -1,6 +1,6 @@
 import Transport
 
-/// A client of a WebSocket that says exactly what a test wants.
+/// A WebSocket client that sends exactly the bytes that a test wants.
 package final class RawWebSocket: @unchecked Sendable {
   package let connection: Connection
 
@@ -29,7 +29,7 @@ package final class RawWebSocket: @unchecked Sendable {
 
   package func send(_ text: String) { send(1, Array(text.utf8)) }
 
-  /// Waits until the other side has read everything that was sent: it answers a ping.
+  /// Waits until the server has read everything that was sent: sends a ping and waits for the pong.
   package func sync() {
     send(9, [])
     while let frame = frame(), frame.opcode != 10 {}
@@ -47,7 +47,7 @@ package final class RawWebSocket: @unchecked Sendable {
     return (first & 0xF, payload)
   }
 
-  /// The code with which the other side closes; nil: it just ends.
+  /// The code with which the server closes; nil: the connection ends without a close frame.
   package var closeCode: Int? {
     while let frame = frame() {
       if frame.opcode == 8 {

@@ -5,7 +5,7 @@ import PipelineTesting
 import Synchronization
 import Transport
 
-/// A pipeline in the real world, its turns run by the thread of the test.
+/// A pipeline with real clocks and I/O, whose turns the thread of the test runs.
 package final class RealPipeline {
   package let executor: Executor
   package let execution: Execution
@@ -13,7 +13,7 @@ package final class RealPipeline {
   private let bell = Bell()
   private let loop: Loop?
   private let notes = Mutex(Notes())
-  /// How many batches had their turn on the thread that handed them over.
+  /// How many batches had their turn on the thread that delivered them.
   package var inlineRuns: Int { loop?.inlineRuns ?? 0 }
   private var probes: [String: ProbeSink.Recording] = [:]
 
@@ -26,7 +26,7 @@ package final class RealPipeline {
   package var deadLetters: [String] { notes.withLock { $0.deadLetters } }
   package var counters: Execution.Counters { execution.counters }
 
-  /// `state`: what another run has left, to go on from.
+  /// `state`: the state of an earlier run, to continue from.
   ///
   /// `before`: called on this thread, before the launch. `onLoop`: the program's own loop runs the turns, so that threads of
   /// sources run them while it waits; otherwise this runs one turn at a time.
@@ -48,7 +48,7 @@ package final class RealPipeline {
       http: http ?? ScriptedHTTP(),
       log: { level, step, message in
         weakSelf?.notes.withLock { $0.log.append("\(level.rawValue) \(step): \(message)") }
-        // Threads of sources and sinks log, too, and a test may wait for what they say.
+        // Threads of sources and sinks log, too, and a test may wait for such a line.
         weakSelf?.ring()
       },
       deadLetter: { bytes in
@@ -73,7 +73,7 @@ package final class RealPipeline {
     }
   }
 
-  /// Ends it so that another one can go on from what this returns.
+  /// Suspends the pipeline; returns the state from which another one can continue.
   package func suspend() -> [UInt8]? {
     inTurn { $0.execution.suspend() }
     runToEnd()
@@ -95,11 +95,11 @@ package final class RealPipeline {
     executor.post { if let pipeline { body(pipeline) } }
   }
 
-  /// What is written to a file, for one, rings no bell: a condition is looked at again after so long.
+  /// How often conditions are checked that nothing announces, such as writes to a file.
   private static let look = TimeSpan.milliseconds(50)
 
-  /// Runs turns until the condition holds; false if it does not within the limit. The condition is
-  /// looked at between turns, and again when `ring` was called.
+  /// Runs turns until the condition holds; false if it does not within the limit. The condition is checked between
+  /// turns, and whenever `ring` was called.
   @discardableResult
   package func run(within limit: TimeSpan = .seconds(300), until condition: () -> Bool) -> Bool {
     let end = SystemClock.shared.now + limit
@@ -123,14 +123,14 @@ package final class RealPipeline {
     }
   }
 
-  /// Runs to the end of the pipeline.
+  /// Runs until the pipeline has ended.
   @discardableResult
   package func runToEnd(within limit: TimeSpan = .seconds(300)) -> Execution.Outcome? {
     run(within: limit) { outcome != nil }
     return outcome
   }
 
-  /// Has `run` look at its condition again. From any thread.
+  /// Makes `run` check its condition again. Callable from any thread.
   package var ring: @Sendable () -> Void {
     let bell = bell
     return { [loop] in
@@ -139,7 +139,7 @@ package final class RealPipeline {
     }
   }
 
-  /// The port that its server has said it listens on; nil if it did not.
+  /// The port that its server has logged; nil if it has not.
   package func port() -> Int? {
     func found() -> Int? {
       log.lazy.compactMap { line in

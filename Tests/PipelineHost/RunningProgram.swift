@@ -1,13 +1,13 @@
 import Foundation
 
-/// The program itself as a process, its standard streams being pipes of the test.
+/// The program itself as a process, with pipes to the test as standard streams.
 package final class RunningProgram {
   package let input: FileHandle
   package let output: FileHandle
   package let errors: FileHandle
   private let process = Process()
 
-  /// Where the build has put it, next to the tests; nil if it was not built.
+  /// The path of the built program, next to the tests; nil if it was not built.
   package static let path: String? = {
     var folder = URL(fileURLWithPath: CommandLine.arguments.first ?? "").deletingLastPathComponent()
     for _ in 0..<6 {
@@ -21,7 +21,7 @@ package final class RunningProgram {
     return nil
   }()
 
-  /// Starts `rxd run` with a file of that text.
+  /// Starts `rxd run` with a file that contains the text.
   package init(_ yaml: String, in scratch: Scratch, errorsTo file: String? = nil) throws {
     let name = "pipeline-\(UInt32.random(in: 0 ... .max)).yaml"
     scratch.append(yaml, to: name)
@@ -45,7 +45,7 @@ package final class RunningProgram {
 
   package func send(_ text: String) { try? input.write(contentsOf: Data(text.utf8)) }
 
-  /// Reads what has come so far up to that text; the whole output if it ends before.
+  /// Reads the output until it contains the text; the whole output if that ends first.
   package func read(until text: String) -> String {
     var all = ""
     while !all.contains(text) {
@@ -60,7 +60,7 @@ package final class RunningProgram {
     String(decoding: output.readDataToEndOfFile(), as: UTF8.self)
   }
 
-  /// Its exit status; waits for the end.
+  /// Waits for the end; returns the exit status.
   package func wait() -> Int32 {
     process.waitUntilExit()
     return process.terminationStatus

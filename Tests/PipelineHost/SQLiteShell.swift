@@ -1,13 +1,13 @@
 import Foundation
 
-/// SQLite's own shell, as a user has it.
+/// SQLite's own command-line shell.
 package struct SQLiteShell: Sendable {
   package static let isInstalled = FileManager.default.isExecutableFile(atPath: "/usr/bin/sqlite3")
   package let path: String
 
   package init(_ path: String) { self.path = path }
 
-  /// Runs statements, and returns what the shell prints, and what it says on its standard error.
+  /// Runs statements; returns what the shell prints to its standard output and standard error.
   @discardableResult
   package func run(_ statements: String) throws -> String {
     let process = Process()
@@ -22,7 +22,7 @@ package struct SQLiteShell: Sendable {
     try input.fileHandleForWriting.close()
     let text = output.fileHandleForReading.readDataToEndOfFile()
     process.waitUntilExit()
-    // The first line is the answer of the pragma.
+    // Drops the first line, which is the pragma's result.
     return String(decoding: text, as: UTF8.self).split(separator: "\n").dropFirst().joined(separator: "\n")
   }
 }

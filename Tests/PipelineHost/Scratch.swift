@@ -1,6 +1,6 @@
 import Foundation
 
-/// A directory that goes with the test.
+/// A directory that is removed when the test ends.
 package final class Scratch: Sendable {
   package let path: String
 
@@ -13,7 +13,7 @@ package final class Scratch: Sendable {
 
   package func callAsFunction(_ name: String) -> String { path + "/" + name }
 
-  /// Adds to a file, made if need be, in one write.
+  /// Appends to a file, which is created if necessary, in one write.
   package func append(_ bytes: [UInt8], to name: String) {
     let file = open(self(name), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     defer { close(file) }
@@ -22,7 +22,8 @@ package final class Scratch: Sendable {
 
   package func append(_ text: String, to name: String) { append(Array(text.utf8), to: name) }
 
-  /// Makes a file so large that the file system lets it grow no more: for its writer, as if the disk were full. False: the file system has no such limit.
+  /// Makes a file as large as the file system permits: to its writer, the disk then looks full. False: the file system
+  /// has no such limit.
   package func makeFull(_ name: String) -> Bool {
     append("", to: name)
     var (fits, most) = (Int64(0), Int64.max)

@@ -1,11 +1,12 @@
 import PipelineCore
 import Synchronization
 
-/// An HTTP client that answers as a test says, without any network. For one thread, that of the test.
+/// An HTTP client that gives the answers that a test specifies, without any network. Used on the thread of the test
+/// only.
 package final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
   package typealias Answer = Result<HTTPResponse, HTTPFailure>
 
-  /// A request that nobody has answered yet.
+  /// A request that has not been answered yet.
   package final class Exchange: Cancellable, @unchecked Sendable {
     package let request: HTTPRequest
     package private(set) var isCancelled = false
@@ -40,14 +41,14 @@ package final class ScriptedHTTP: HTTPClient, @unchecked Sendable {
     }
   }
 
-  /// All requests, in their order.
+  /// All requests, in order.
   package private(set) var exchanges: [Exchange] = []
   /// When each request was made.
   package private(set) var times: [Instant] = []
-  /// Answers at once, by the number of the request; nil leaves it open.
+  /// Gives the immediate answer to a request, by its number; nil leaves it unanswered.
   package var script: ((Int, Exchange) -> Answer?)?
   var now: () -> Instant = { Instant(nanoseconds: 0) }
-  /// Runs when the present turn is over: a client never answers inside of `send`.
+  /// Runs a closure after the current turn: a client never answers within `send`.
   package var later: (@escaping @Sendable () -> Void) -> Void = { _ in }
 
   package init() {}

@@ -3,7 +3,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// An HTTP server on loopback that does what a test says, byte by byte: one thread per connection.
+/// An HTTP server on loopback that follows a test's script byte by byte, with one thread per connection.
 package final class ScriptedServer: Sendable {
   package let port: UInt16
   private let listener: Int32
@@ -31,7 +31,7 @@ package final class ScriptedServer: Sendable {
     try serve(script)
   }
 
-  /// The same on a Unix socket, which must not exist.
+  /// A server on a Unix socket, whose path must not exist.
   package init(path: String, _ script: @escaping @Sendable (Connection) -> Void) throws {
     let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
     self.listener = listener
@@ -67,7 +67,7 @@ package final class ScriptedServer: Sendable {
     }
   }
 
-  /// Accepts no more; connections go on.
+  /// Stops accepting; existing connections continue.
   package func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
 }
 
@@ -138,14 +138,14 @@ package final class Connection: @unchecked Sendable {
     return nil
   }
 
-  /// Up to the end of the stream.
+  /// Reads up to the end of the stream.
   package func readAll() -> String {
     while fill() {}
     defer { pending = [] }
     return String(decoding: pending, as: UTF8.self)
   }
 
-  /// A head up to its empty line and a body of as many bytes as it says; nil at the end.
+  /// A head up to its empty line, and a body of the length that the head gives; nil at the end.
   package func message(hasBody: Bool = true) -> (head: String, body: [UInt8])? {
     let end: [UInt8] = [13, 10, 13, 10]
     var from = 0
@@ -196,7 +196,7 @@ extension HTTPClient {
 }
 
 extension Connection {
-  /// Waits so long, or until the peer closes or sends; whether it did.
+  /// Waits until the peer closes or sends; false: it did neither in the time.
   package func waits(milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     return poll(&entry, 1, milliseconds) > 0

@@ -6,7 +6,7 @@ package struct SmallSystem {
   package let path: String
 
   package static func canBeMade(isDisk: Bool) -> Bool {
-    // The folder goes after the file system in it.
+    // Removed after the file system in it is unmounted.
     let folder = Scratch()
     return withExtendedLifetime(folder) {
       guard geteuid() == 0, let system = SmallSystem(folder, megabytes: 12, isDisk: isDisk) else { return false }

@@ -30,7 +30,7 @@ package final class SocketClient {
     guard rx_connect(descriptor, address) == 0 else { return nil }
   }
 
-  /// Sends all of it; false: the other side does not take it any more.
+  /// Sends all bytes; false: the peer does not accept them any more.
   @discardableResult
   package func send(_ bytes: [UInt8]) -> Bool {
     var at = 0
@@ -52,7 +52,7 @@ package final class SocketClient {
     return String(decoding: all, as: UTF8.self)
   }
 
-  /// What has come; empty at the end, nil after the limit.
+  /// The bytes that have come; empty at the end, nil after the limit.
   package func receive(within milliseconds: Int32 = 20_000) -> [UInt8]? {
     guard rx_wait_two(descriptor, 0, -1, milliseconds) > 0 else { return nil }
     var bytes = [UInt8](repeating: 0, count: 1 << 16)
@@ -60,7 +60,7 @@ package final class SocketClient {
     return count < 0 ? [] : Array(bytes.prefix(count))
   }
 
-  /// Sends nothing more; what was sent arrives.
+  /// Closes the sending side; what was sent still arrives.
   package func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
   /// Closes it with a reset.

@@ -1,7 +1,7 @@
 import PipelineCore
 import Synchronization
 
-/// A source whose batches a test sends, and that hears what becomes of each.
+/// A source whose batches a test sends, and that records the outcome of each.
 package struct TrackedSource: SourceComponent {
   package static let spec = ComponentSpec<TrackedSource>("tracked", summary: "Sends what a test says.")
   package let feed = Feed()
@@ -17,15 +17,15 @@ package struct TrackedSource: SourceComponent {
   package final class Feed: @unchecked Sendable {
     package fileprivate(set) weak var node: Node?
     private let reported = Mutex<[Int: Ack.Outcome]>([:])
-    /// Called on whichever thread hears of an outcome, before it is in `outcomes`.
+    /// Called on the thread that reports an outcome, before it is in `outcomes`.
     package var hears: @Sendable (Int) -> Void = { _ in }
-    /// Called when it is.
+    /// Called after an outcome was added to `outcomes`.
     package var ring: @Sendable () -> Void = {}
 
-    /// What has become of the batches, by their numbers.
+    /// The outcomes of the batches, by number.
     package var outcomes: [Int: Ack.Outcome] { reported.withLock { $0 } }
 
-    /// Posts a batch. `steps`: how many steps it puts off, one after the other.
+    /// Posts a batch. `steps`: how many further steps it defers, one after another.
     package func send(_ number: Int, _ values: [Int64], steps: Int = 0) {
       guard let node else { return }
       nonisolated(unsafe) let sender = node
@@ -52,7 +52,7 @@ package struct TrackedSource: SourceComponent {
   }
 }
 
-/// A sink that has a receipt for what it took in each turn, and acknowledges it when a test says so.
+/// A sink that holds a receipt for the events of each turn, and acknowledges it when a test says so.
 package struct HoldingSink: SinkComponent {
   package static let spec = ComponentSpec<HoldingSink>("holding", summary: "Holds.")
   package let held = Held()
@@ -96,7 +96,7 @@ package struct HoldingSink: SinkComponent {
     }
     override func cancel() { held.receipts = [] }
 
-    /// It is through when everything is acknowledged.
+    /// The sink has finished when everything is acknowledged.
     fileprivate func end() {
       guard isFinishing, held.receipts.allSatisfy({ $0.left == 0 }) else { return }
       nonisolated(unsafe) let node = self

@@ -12,7 +12,7 @@ package final class VirtualPipeline {
   private let notes = Notes()
   private var probes: [String: ProbeSink.Recording] = [:]
 
-  /// What the pipeline says to the world; written on the test's thread.
+  /// What the pipeline logs and reports; written on the test's thread.
   final class Notes: @unchecked Sendable {
     var log: [String] = []
     var deadLetters: [String] = []
@@ -24,12 +24,12 @@ package final class VirtualPipeline {
   package var counters: Execution.Counters { execution.counters }
 
   /// - Parameters:
-  ///   - wallTime: the time of day at the start, in seconds since 1970.
-  ///   - random: the number that jitter is made of.
-  ///   - worker: who works beside the turns; if left out, everything is done in them.
-  ///   - workers: makes a worker for each who asks for one, instead of `worker`.
-  ///   - state: what another run saved, to go on from; `isMoved`: a moment ago.
-  ///   - delivery: how its state is kept; nil: nothing is. `keepsDeadLetters`: whether dead letters are.
+  ///   - wallTime: the wall-clock time at the start, in seconds since 1970.
+  ///   - random: the random number used for jitter.
+  ///   - worker: does the work off the pipeline thread; if left out, everything is done in turns.
+  ///   - workers: makes a worker for each component that requests one, instead of `worker`.
+  ///   - state: the state of an earlier run, to continue from; `isMoved`: this run replaces that one at once.
+  ///   - delivery: how its state is kept; nil: no state is kept. `keepsDeadLetters`: whether dead letters are kept.
   package init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
     workers: (@Sendable (String) -> any Worker)? = nil, restoring state: [UInt8]? = nil, isMoved: Bool = false,
@@ -77,7 +77,7 @@ package final class VirtualPipeline {
     executor.post { if let pipeline { body(pipeline) } }
   }
 
-  /// Runs everything that happens up to that time since the start, or until nothing is left.
+  /// Runs everything that happens until that time after the start, or until nothing is left.
   @discardableResult
   package func run(until end: TimeSpan? = nil) -> Bool {
     time.run(
@@ -85,7 +85,7 @@ package final class VirtualPipeline {
       turnLimit: 1_000_000)
   }
 
-  /// Runs what is due now, without letting time go on.
+  /// Runs what is due now, without advancing the time.
   package func settle() { run(until: TimeSpan(nanoseconds: time.now.nanoseconds)) }
 
   package func drain() {
@@ -93,7 +93,8 @@ package final class VirtualPipeline {
     settle()
   }
 
-  /// Ends it so that another one can go on from what this returns, without waiting for answers under way.
+  /// Suspends the pipeline without waiting for outstanding answers; returns the state from which another one can
+  /// continue.
   package func suspend() -> [UInt8]? {
     inTurn { $0.execution.suspend() }
     settle()
@@ -115,10 +116,10 @@ package final class VirtualPipeline {
 }
 
 extension VirtualPipeline {
-  /// One whose `http` sink, `shop`, sends a list of events.
+  /// A pipeline whose `http` sink, `shop`, sends a list of events.
   ///
   /// - Parameters:
-  ///   - parameters: of the sink, beside its URL, as YAML on one line.
+  ///   - parameters: of the sink, besides its URL, as YAML on one line.
   ///   - events: a list in YAML, one event every `pace` (all at once if nil).
   package static func sending(
     _ parameters: String, to url: String = "http://h.example/in", events: String, pace: String? = nil,

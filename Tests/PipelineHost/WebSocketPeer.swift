@@ -1,7 +1,7 @@
 import Foundation
 import Transport
 
-/// A program with Debian's python3-websockets at the other end. It reads commands, a line each, and writes what happens.
+/// A program with Debian's python3-websockets as the peer. It reads commands, one per line, and writes what happens.
 package final class WebSocketPeer {
   package static let isThere: Bool = {
     let process = Process()
@@ -32,7 +32,7 @@ package final class WebSocketPeer {
 
   package func say(_ command: String) { try? input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8)) }
 
-  /// The next line that it writes; nil: it has ended.
+  /// The next line that the program writes; nil: it has ended.
   package func line() -> String? {
     while true {
       if let end = pending.firstIndex(of: 0x0A) {
@@ -48,14 +48,14 @@ package final class WebSocketPeer {
     }
   }
 
-  /// Whether it has written something that was not read, or has ended.
+  /// Whether the program has written something that was not read, or has ended.
   package var isReadable: Bool {
     if pending.contains(0x0A) { return true }
     var entry = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
     return poll(&entry, 1, 0) > 0
   }
 
-  /// Ends it without a word to the other side.
+  /// Kills the program, so that no close frame is sent.
   package func kill() {
     Glibc.kill(process.processIdentifier, SIGKILL)
     process.waitUntilExit()
