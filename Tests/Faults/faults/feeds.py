@@ -1,4 +1,4 @@
-"""Generators: they send numbered events at a rate, and tell the judge what they were promised."""
+"""Generators: they send numbered events at a rate, and tell the judge which must be delivered."""
 import collections
 import os
 import random
@@ -35,7 +35,7 @@ class Feed:
     def _guarded(self):
         try:
             self.run()
-        except Exception as error:  # Raised again by `stop`.
+        except Exception as error:  # `stop` raises it again.
             self.failure = error
 
     def _due(self, rate, tick=0.005):
@@ -44,7 +44,7 @@ class Feed:
         done = 0
         while not self.stopped.wait(tick):
             due = int((time.monotonic() - start) * rate) - done
-            if due > rate:  # After a pause of the machine: no burst beyond a second.
+            if due > rate:  # After a pause of the machine, catches up at most one second.
                 done += due - int(rate)
                 due = int(rate)
             if due > 0:
@@ -85,7 +85,7 @@ class FileFeed(Feed):
                 self.turn()
 
     def write(self, count=1):
-        """Appends events; the number of the last one."""
+        """Appends events; returns the number of the last one."""
         with self.lock:
             first, last = self.n + 1, self.n + count
             data = b"".join(line(self.name, n, self.pad) for n in range(first, last + 1))
@@ -137,7 +137,7 @@ class FileFeed(Feed):
             return self.rotated.wait_for(lambda: self.rotations > count, seconds)
 
     def fresh(self, seconds):
-        """Sends an event of the same source, within the time; its number, or None."""
+        """Sends an event of the same source within the time; returns its number, or None."""
         return self.write(1)
 
     def close(self):
@@ -145,7 +145,7 @@ class FileFeed(Feed):
 
 
 class HTTPFeed(Feed):
-    """Posts batches of events, each on one connection after the other. What was not acknowledged is not sent again."""
+    """Posts batches of events, one after another on each connection. Unacknowledged batches are not sent again."""
 
     def __init__(self, judge, name, port, rate=20_000, batch=50, pad=b"", path="/"):
         super().__init__(judge, name)
@@ -171,7 +171,7 @@ class HTTPFeed(Feed):
                     break  # Refused: the next tick tries again.
 
     def post(self, count):
-        """Posts a batch; its status, or None if there was no answer."""
+        """Posts a batch; returns the status, or None if there was no answer."""
         with self.lock:
             try:
                 if self.connection is None:
@@ -226,7 +226,7 @@ class HTTPFeed(Feed):
             self.connection = None
 
     def fresh(self, seconds):
-        """Posts one event until it is acknowledged; its number, or None."""
+        """Posts one event until it is acknowledged; returns its number, or None."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.post(1) == 200:

@@ -1,7 +1,7 @@
 """The oracle: events that can be recognised, and the judge of what was delivered.
 
 An event is `{"src":"a","n":7,"pad":"...","sum":C}`. The numbers of a source are consecutive and begin with 1; `sum` is
-the CRC-32 of the other members. A feed says what it sends and what it was promised; a sink hands over what it received.
+the CRC-32 of the other members. A feed reports what it sends and what must be delivered; a sink what it received.
 """
 import dataclasses
 import json
@@ -22,12 +22,12 @@ def line(source, n, pad=b""):
 
 
 class Source:
-    """What is known of one source."""
+    """What the judge knows about one source."""
 
     def __init__(self):
-        self.sent = 0  # Highest number that may have left the feed.
-        self.owed = []  # [first, last] of numbers whose delivery is promised.
-        self.counts = bytearray(1)  # Deliveries of each number, up to 255.
+        self.sent = 0  # The highest number that the feed may have sent.
+        self.owed = []  # Ranges [first, last] of numbers whose delivery is promised.
+        self.counts = bytearray(1)  # How often each number was delivered, up to 255.
         self.highest = 0
         self.previous = 0
         self.run = 0
@@ -102,7 +102,7 @@ class Verdict:
 
 
 class Judge:
-    """Used by feeds and sinks of several threads at the same time."""
+    """Judges what was delivered. Used by feeds and sinks on several threads at the same time."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -115,18 +115,18 @@ class Judge:
             return self.sources.setdefault(name, Source())
 
     def sending(self, name, last):
-        """Before the first byte is sent: numbers up to `last` may be delivered from now on."""
+        """Called before the first byte is sent: from now on numbers up to `last` may be delivered."""
         with self.changed:
             source = self.sources.setdefault(name, Source())
             source.sent = max(source.sent, last)
 
     def promised(self, name, first, last):
-        """`first` to `last` are in a file, or were acknowledged."""
+        """Notes that `first` to `last` are in a file or were acknowledged, so they must be delivered."""
         with self.changed:
             self.sources.setdefault(name, Source()).owe(first, last)
 
     def deliver(self, data):
-        """A body or a file of events, one a line. A line may be an event or contain events in lists and members."""
+        """Takes a body or a file of events, one per line: an event itself, or a value that contains events."""
         with self.changed:
             for text in data.split(b"\n"):
                 if text:
@@ -185,7 +185,7 @@ class Judge:
             return sum(last - first + 1 for source in self.sources.values() for first, last in source.owed)
 
     def verdict(self, ignore_loss_before=None):
-        """The counts. `ignore_loss_before`: by name, the number before which nothing is owed."""
+        """Returns the counts. `ignore_loss_before`: by source name, the number before which losses are ignored."""
         with self.changed:
             result = Verdict(damaged=self.damaged, examples=list(self.examples))
             for name, source in sorted(self.sources.items()):

@@ -1,4 +1,4 @@
-"""Children, temporary directories and mounts: what is made here ends with the test, also after a failure."""
+"""Child processes, temporary directories and mounts: all are removed when the test ends, even after a failure."""
 import atexit
 import ctypes
 import os
@@ -17,7 +17,7 @@ _children = set()
 
 
 def at_end(action):
-    """Runs `action` at the end of the test, the newest first. Returns it, for `undo`."""
+    """Registers `action` to run at the end of the test, the newest first. Returns it, for `undo`."""
     _cleanup.append(action)
     return action
 
@@ -67,7 +67,7 @@ class Directory:
 
 
 def mount(*arguments):
-    """Mounts, and unmounts at the end; the action that unmounts. OSError if the machine does not allow it."""
+    """Mounts, and unmounts at the end; returns the action that unmounts. OSError if the machine does not allow it."""
     target = arguments[-1]
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
     if done.returncode:
@@ -82,7 +82,7 @@ def free_port():
 
 
 def wait_until(condition, seconds, pause=0.005):
-    """Whether the condition became true within the time. For conditions that nothing announces."""
+    """Polls until the condition is true; False if it is not within the time. For conditions that nothing announces."""
     end = time.monotonic() + seconds
     while True:
         if condition():
@@ -93,14 +93,14 @@ def wait_until(condition, seconds, pause=0.005):
 
 
 class Rxd:
-    """A running rxd as a service manager runs it: with a state directory, notified when it is ready."""
+    """An rxd process, run as a service manager does: with a state directory, and notified when it is ready."""
 
     #: The program, and whether its log is printed after a failure; set by the command line.
     program = None
 
     def __init__(self, pipelines, state=None, directory=None, environment=None, before=(), log=None, stdin=None,
                  options=(), user=None, limits=()):
-        """`before`: words in front of the command, e.g. strace. `user`: a numeric user id to run as."""
+        """`before`: words before the command, such as strace. `user`: a numeric user id to run as."""
         self.pipelines = [pipelines] if isinstance(pipelines, str) else list(pipelines)
         self.state = state
         self.directory = directory
@@ -127,7 +127,7 @@ class Rxd:
         user, limits = self.user, self.limits
 
         def prepare():
-            _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it does not outlive the test.
+            _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: rxd does not outlive the test.
             for limit, value in limits:
                 import resource
                 resource.setrlimit(limit, (value, value))
@@ -158,7 +158,7 @@ class Rxd:
         return self.child.poll() is None
 
     def ready(self, seconds=10):
-        """Seconds from the start until it was ready; None if it ended or takes longer."""
+        """Waits until rxd is ready; returns the seconds since the start, or None if it ended or takes longer."""
         if self.readied is not None:
             return self.readied
         end = time.monotonic() + seconds
@@ -175,7 +175,7 @@ class Rxd:
                 return None
 
     def run_for(self, seconds):
-        """Lets it run so long from now; seconds from its start until it was ready, if it is."""
+        """Lets rxd run for this time; returns the seconds from its start until it was ready, or None if it is not."""
         end = time.monotonic() + seconds
         ready = self.ready(seconds)
         if self.alive and (rest := end - time.monotonic()) > 0:
@@ -187,7 +187,7 @@ class Rxd:
             self.child.send_signal(number)
 
     def kill(self):
-        """SIGKILL; whether the process was still running."""
+        """Sends SIGKILL; returns whether the process was still running."""
         hit = self.alive
         if hit:
             self.child.kill()
@@ -196,7 +196,7 @@ class Rxd:
         return hit and code == -signal.SIGKILL
 
     def wait(self, seconds):
-        """The exit status, negative for a signal; nil if it still runs."""
+        """The exit status, negative for a signal; None if the process still runs."""
         try:
             code = self.child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -205,7 +205,7 @@ class Rxd:
         return code
 
     def stop(self, seconds=20):
-        """SIGTERM and its exit status; a process that does not end is killed, and None."""
+        """Sends SIGTERM; returns the exit status, or None if the process does not end and had to be killed."""
         self.signal(signal.SIGTERM)
         code = self.wait(seconds)
         if code is None:
@@ -220,7 +220,7 @@ class Rxd:
             self.notify.close()
 
     def resident(self):
-        """Bytes; 0 after its end."""
+        """The resident memory in bytes; 0 after the process has ended."""
         try:
             with open(f"/proc/{self.pid}/status") as file:
                 return int(re.search(r"^VmRSS:\s+(\d+)", file.read(), re.M)[1]) * 1024

@@ -5,7 +5,7 @@ import time
 
 @dataclasses.dataclass
 class Check:
-    """A figure and whether it is good enough."""
+    """A figure, and whether it meets its limit."""
     name: str
     value: object
     bound: str
@@ -13,7 +13,7 @@ class Check:
 
 
 class Report:
-    """Of one case: figures, checks, and what helps to find the cause of a failure."""
+    """The report of one case: figures, checks, and notes that help to find the cause of a failure."""
 
     def __init__(self, case, seed):
         self.case = case
@@ -45,7 +45,7 @@ class Report:
         self.skipped = why
 
     def verdict(self, verdict, repeated=None, reordered=0):
-        """The oracle's counts; lost, invented and damaged must be 0."""
+        """Adds the oracle's counts; lost, invented and damaged must be 0."""
         self.figure("owed", verdict.owed)
         self.most("lost", verdict.lost, 0)
         self.most("invented", verdict.invented, 0)
@@ -93,6 +93,6 @@ def shown(value):
 
 
 def percentile(values, share):
-    """Of a list of numbers; None if it is empty."""
+    """The percentile of a list of numbers; None if the list is empty."""
     values = sorted(values)
     return values[min(len(values) - 1, int(len(values) * share))] if values else None

@@ -1,4 +1,4 @@
-"""Proves that the judge finds what is planted."""
+"""Proves that the judge finds planted faults."""
 import random
 
 from .feeds import HTTPFeed
@@ -39,7 +39,7 @@ def _tell(name, problem):
 
 
 def _diamond():
-    """Outputs without a gap are whole; a missing, a repeated and an impossible one are counted."""
+    """Outputs without a gap are accepted; a missing, a repeated and an impossible one are counted."""
     def output(k, b, c):
         return b'{"k":%d,"b":%s,"c":%s}\n' % (k, line(b"a", b)[:-1], line(b"a", c)[:-1])
     whole = [output(k, 4_999 + k, 5_000) for k in range(1, 101)]
@@ -55,7 +55,7 @@ def _diamond():
         found = (verdict.lost, verdict.repeated, verdict.invented)
         if found != expected:
             return f"{found} instead of {expected}"
-    # A run that begins anew may begin earlier, but not send later events before earlier ones.
+    # A run that starts over may start earlier, but must not send later events before earlier ones.
     late, early = [output(k, 5_100 + k, 5_000) for k in range(1, 50)], [output(k, 5_050 + k, 5_000) for k in range(1, 100)]
     for outputs, expected in ((late + early, 0), (late + early[:10] + early[11:12] + early[10:11] + early[12:], 1)):
         judge = DiamondJudge()
@@ -78,7 +78,7 @@ def _server():
         if answers != wanted:
             return f"{answers} instead of {wanted}"
         delivered = {n for n in range(1, 22) if judge.has(b"a", n)}
-        expected = {1, 2, 3, 19, 20, 21}  # Those of `200` and of `partial`.
+        expected = {1, 2, 3, 19, 20, 21}  # The events answered with `200` and `partial`.
         return None if delivered == expected else f"delivered {sorted(delivered)} instead of {sorted(expected)}"
     finally:
         feed.close()
@@ -86,7 +86,7 @@ def _server():
 
 
 def _refused():
-    """A server that is down refuses, and answers again when it is up."""
+    """A server that is down refuses connections, and answers again when it is up."""
     judge = Judge()
     server = Server(judge)
     feed = HTTPFeed(judge, "a", server.port)

@@ -1,4 +1,4 @@
-"""A scripted HTTP server on loopback: it answers as it is told, and hands what it accepts to the judge."""
+"""A scripted HTTP server on loopback: it answers by its script, and passes what it accepts to the judge."""
 import random
 import socket
 import struct
@@ -18,7 +18,7 @@ class Server:
     """`script`: an answer for all requests, a list of answers whose last one repeats, or a mapping of answers to
     weights.
 
-    `reset` reads `reset_after` bytes of the request and resets the connection. `partial` takes the events, sends half a
+    `reset` reads `reset_after` bytes of the request and resets the connection. `partial` keeps the events, sends half a
     response and closes: the sender cannot know. `hang` reads and never answers. `down()` refuses connections.
     """
 
@@ -31,7 +31,7 @@ class Server:
         self.lock = threading.RLock()
         self.closed = threading.Condition(self.lock)
         self.connections = set()
-        self.arrivals = []  # (monotonic seconds, body) if `keeps` is set.
+        self.arrivals = []  # (monotonic seconds, body) of each request, if `keeps` is set.
         self.keeps = False
         self.keys = set()
         self.requests = self.same_key = self.accepted = 0
@@ -45,7 +45,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}/"
 
     def up(self, script=None):
-        """Listens, from now on with this script."""
+        """Listens, and follows this script from now on."""
         if script is not None:
             self.script, self.step = script, 0
         if self.listener:
@@ -69,7 +69,7 @@ class Server:
             _reset(one)
 
     def settle(self, seconds=5):
-        """Waits until everything that an ended sender has sent is with the judge: its connections are closed."""
+        """Waits until the judge has everything from a sender that has ended: until its connections are closed."""
         end = time.monotonic() + seconds
         with self.closed:
             while self.connections and (rest := end - time.monotonic()) > 0:
@@ -117,7 +117,7 @@ class Server:
                 self.closed.notify_all()
 
     def _request(self, connection, buffer):
-        """Reads a request and answers it; whether the connection goes on."""
+        """Reads a request and answers it; returns whether the connection stays open."""
         while (end := buffer.find(b"\r\n\r\n")) < 0:
             piece = connection.recv(1 << 16)
             if not piece:

@@ -1,4 +1,4 @@
-"""A world of a test: a directory, a state directory, feeds, a sink, the judge, and one rxd at a time."""
+"""The world of a test: a directory, a state directory, feeds, a sink, the judge, and one rxd at a time."""
 import os
 
 from .feeds import FileFeed, HTTPFeed, PipeFeed
@@ -43,7 +43,7 @@ class World:
         self.peeked = 0
 
     def start(self, pipelines=None, **options):
-        """Starts rxd; not yet ready."""
+        """Starts rxd, and does not wait until it is ready."""
         if isinstance(self.feeds[0], PipeFeed):
             options.setdefault("stdin", self.feeds[0].reader)
         if self.server:
@@ -63,7 +63,7 @@ class World:
             one.stop()
 
     def fresh(self, seconds=5):
-        """Whether an event that is sent now is delivered within the time; in seconds, or None."""
+        """Sends an event and waits for its delivery; returns the seconds that took, or None."""
         import time
         begun = time.monotonic()
         feed = self.feeds[0]
@@ -88,11 +88,11 @@ class World:
             return False
 
     def drain(self, seconds=60):
-        """Waits until all that was sent has had its turn: an event sent now arrives behind it."""
+        """Waits until everything sent so far has been processed: sends an event, which arrives after it."""
         return self.fresh(seconds) is not None
 
     def judged(self):
-        """Hands the file to the judge, after rxd has ended."""
+        """Passes the file to the judge, after rxd has ended."""
         if not self.server:
             try:
                 with open(self.out, "rb") as file:
@@ -126,7 +126,7 @@ class World:
         self.close()
 
     def logged(self, text):
-        """In how many lines of the log the text is."""
+        """The number of log lines that contain the text."""
         with open(self.log, errors="replace") as file:
             return sum(text in line for line in file)
 

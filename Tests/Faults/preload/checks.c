@@ -1,5 +1,6 @@
-// Reports which thread checks a path: writes a line to standard error for each call of faccessat with a path that ends with CHECKED. On the thread
-// 'rxd aside' the call does not return, as that of a disk that does not answer, as long as the file exists that HANG_WHILE names.
+// Reports which thread checks a path: writes a line to standard error for each call of faccessat with a path that ends
+// with CHECKED. On the thread 'rxd aside' the call does not return, as on a disk that does not answer, while the file
+// named by HANG_WHILE exists.
 // cc -O2 -shared -fPIC -o checks.so checks.c -ldl; CHECKED=/log LD_PRELOAD=./checks.so rxd ...
 #define _GNU_SOURCE
 #include <dlfcn.h>

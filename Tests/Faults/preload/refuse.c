@@ -1,5 +1,6 @@
-// Refuses system calls as a kernel without room does: REFUSE is a list NAME:ERRNO:FIRST with commas between; from the FIRST call of NAME on, counted
-// from 1, each fails with that number. cc -O2 -shared -fPIC -o refuse.so refuse.c -ldl; REFUSE=epoll_ctl:12:3 LD_PRELOAD=./refuse.so rxd ...
+// Makes system calls fail as a kernel short of resources does. REFUSE is a comma-separated list of NAME:ERRNO:FIRST:
+// from the FIRST call of NAME on, counted from 1, each call fails with ERRNO.
+// cc -O2 -shared -fPIC -o refuse.so refuse.c -ldl; REFUSE=epoll_ctl:12:3 LD_PRELOAD=./refuse.so rxd ...
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-"""Ready soon although much waits, after a kill and after a stop."""
+"""Starts with a large backlog, after a kill and after a stop: ready soon."""
 import time
 
 from ..report import Report
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 
 def run(options):
-    """Fills the store while the sink is dead, and starts anew."""
+    """Fills the store while the sink is down, then restarts."""
     for case in CASES:
         if not options.wants(case):
             continue
@@ -27,7 +27,7 @@ def run(options):
             while size(world.state) < wanted and time.monotonic() < end and world.rxd.alive:
                 world.rxd.run_for(0.5)
                 if size(world.state) == before and before > wanted // 4:
-                    break  # At the limit of the store.
+                    break  # The store has reached its limit.
                 before = size(world.state)
             world.stop_feeds()
             report.figure("state MiB", round(size(world.state) / MIB))

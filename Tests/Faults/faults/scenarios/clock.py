@@ -1,4 +1,4 @@
-"""Steps of the wall clock while timers pend, and while rxd is down."""
+"""Steps of the wall clock while timers are pending, and while rxd is down."""
 import json
 import os
 import shutil
@@ -47,7 +47,7 @@ def run(options):
 
 
 def stepped(world, compiler):
-    """The environment with the clock that `step` steps."""
+    """The environment that preloads the clock which `step` steps."""
     library = world.directory / "step.so"
     source = os.path.join(HERE, "preload", "step.c")
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
@@ -63,7 +63,7 @@ def step(world, seconds):
 
 
 def steps(options, compiler):
-    """All timers keep their pace through the steps."""
+    """All timers keep their intervals through the steps."""
     report = Report("clock/steps", options.seed)
     pause = 0.6 if options.quick else 2.0
     with World("clock", "http", "http", options.seed, judge=Kinds()) as world:
@@ -92,7 +92,7 @@ def steps(options, compiler):
 
 
 def down(options, compiler):
-    """A timer that pends when rxd is killed runs out after its remaining time, whatever the clock did meanwhile."""
+    """A timer that is pending when rxd is killed fires after its remaining time, whatever the clock did meanwhile."""
     report = Report("clock/down", options.seed)
     worst = []
     for seconds in ([-HOUR, DAY] if options.quick else STEPS):

@@ -1,4 +1,4 @@
-"""Without a state directory a SIGKILL repeats and loses events: the tests reach what they are after."""
+"""The control: without a state directory, SIGKILL repeats and loses events, which the tests must notice."""
 import random
 
 from ..report import Report

@@ -1,4 +1,4 @@
-"""Ten times overload with a dead sink: memory flat under 128 MiB, and everything drained in order when it is back."""
+"""Tenfold overload while the sink is down: memory stays below 128 MiB, and all is delivered in order afterwards."""
 import os
 import time
 
@@ -10,13 +10,13 @@ MIB = 1 << 20
 
 
 def run(options):
-    """Sends as fast as rxd takes it, while the sink refuses connections."""
+    """Sends as fast as rxd accepts events, while the sink refuses connections."""
     seconds = options.seconds or (4 if options.quick else 600)
     for case, source in CASES.items():
         if not options.wants(case):
             continue
         report = Report(f"deadsink/{case}", options.seed)
-        # Ten times what the other tests offer; a file is written at a rate that fits the disk.
+        # Ten times the rate of the other tests; a file is written at a rate that the disk can take.
         rate = options.rate * 10 if source == "http" else options.rate * 10 if options.quick else options.rate
         more = {"batch": 500, "pad": b"x" * 180} if source == "http" else {"pad": b"x" * 180}
         with World(case, source, "http", options.seed, rate, keep=options.keep, **more) as world:

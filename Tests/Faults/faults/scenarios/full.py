@@ -21,7 +21,7 @@ def run(options):
 
 
 def tmpfs(report, world, name, size):
-    """A small file system; its path and the action that unmounts it, or None."""
+    """Mounts a small file system; returns its path and the action that unmounts it, or None."""
     path = world.directory / name
     os.makedirs(path, 0o700, exist_ok=True)
     try:
@@ -32,7 +32,7 @@ def tmpfs(report, world, name, size):
 
 
 def state(options, report):
-    """The state directory fills while the sink is dead: no exit, no acknowledgement without room; then all goes on."""
+    """The state directory fills while the sink is down: no exit, no acknowledgement without room; then all resumes."""
     with World("overload", "http", "http", options.seed, options.rate, pad=b"x" * 180, keep=options.keep) as world:
         path, unmount = tmpfs(report, world, "small", 8 * MIB)
         if not path:
@@ -43,7 +43,7 @@ def state(options, report):
             report.require("starts", world.rxd.ready() is not None)
             world.server.down()
             world.feed()
-            # Full from outside first, then by what waits.
+            # Filled from outside first, then by waiting events.
             filler = os.path.join(path, "filler")
             for round_ in range(2 if options.quick else 6):
                 full = fill(filler, path, room=0 if round_ % 2 else MIB // 2)
@@ -75,7 +75,7 @@ def state(options, report):
 
 
 def sink(options, report):
-    """The disk of a `file` sink fills and is freed: it waits, no line is torn, nothing is lost."""
+    """The disk of a `file` sink fills and is freed: the sink waits, no line is torn, nothing is lost."""
     with World("server-delay-file", "http", "file", options.seed, 5_000, keep=options.keep) as world:
         path, unmount = tmpfs(report, world, "small", 64 * MIB)
         if not path:
@@ -144,7 +144,7 @@ def read_only(options, report):
 
 
 def second(options, report):
-    """A second process with the same state directory exits with 75; the first goes on; a kill frees the directory."""
+    """A second process with the same state directory exits with 75, the first continues; a kill frees the directory."""
     with World("server-http", "http", "http", options.seed, 5_000) as world:
         first = world.start()
         report.require("starts", first.ready() is not None)
@@ -161,7 +161,7 @@ def second(options, report):
 
 
 def refused(report, world, rxd, status):
-    """The process ends soon, with this status and a line that names the directory."""
+    """Checks that the process ends soon, with this status and a line that names the directory."""
     code = rxd.wait(5)
     if code is None:
         rxd.kill()
@@ -194,7 +194,7 @@ def sum_statuses(feeds):
 
 
 def unique(report):
-    """Each failed check once, each other one once."""
+    """Reports each check once, as failed if it failed at any time."""
     seen = {}
     for check in report.checks:
         key = check.name

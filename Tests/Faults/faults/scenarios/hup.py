@@ -1,4 +1,4 @@
-"""A thousand SIGHUPs in ten seconds, with edits and broken files: the last file runs, nothing is lost."""
+"""A thousand SIGHUPs in ten seconds, with edits and broken files: the last file runs in the end, nothing is lost."""
 import json
 import os
 import random
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 SOURCES = {"file": '{file: {path: "${IN}", follow: true, decode: json}}',
            "http": '{httpServer: {address: "127.0.0.1:${PORT}", decode: ndjson}}'}
-# One flow mapping: cut anywhere, it is not YAML. The file of versions shows which one runs, with a dead sink too.
+# One flow mapping, which is not YAML if it is cut. The file of versions shows which one runs, even if the sink is down.
 FORM = """{name: hup, sources: {%(sources)s, tick: {interval: 20ms}}, signals: {in: {merge: [%(names)s]}},
  sinks: {version: {from: tick, chain: [{map: %(serial)d}], file: {path: "${OUT}", mode: replace}},
   out: {from: in, chain: [{map: {v: %(serial)d, e: event}}],
@@ -34,7 +34,7 @@ FORM = """{name: hup, sources: {%(sources)s, tick: {interval: 20ms}}, signals: {
 
 
 class Versions(Judge):
-    """Of outputs `{"v": version, "e": event}`."""
+    """Judges outputs `{"v": version, "e": event}`."""
 
     def __init__(self):
         super().__init__()
@@ -78,7 +78,7 @@ def run(options):
             world.start(path)
             report.require("starts", world.rxd.ready() is not None)
             world.feed()
-            # The first reload, and the first request, start what stays.
+            # The first reload and the first request start what then stays in use.
             serial += 1
             write(path, text(source, serial))
             verdict, first = reload(world)
@@ -109,7 +109,7 @@ def run(options):
             report.figure("first reload, in s", first)
             report.most("last reload, in s", took if verdict.get("result") == "reloaded" else None, 5)
             pipelines = verdict.get("pipelines") or [{}]
-            # Nothing is to be seen of the last edit if a signal before it had read it.
+            # An earlier signal may already have read the last edit, which then changes nothing.
             report.require("state goes on", pipelines[0].get("result") == "unchanged"
                            or any(name.endswith("/file") or "httpServer" in name or name.startswith("tick")
                                   for name in pipelines[0].get("kept", [])), pipelines[0])
@@ -129,7 +129,7 @@ def run(options):
             report.most("more MiB", round(more[2] / MIB, 1), 24)
             report.require("exit status 0", world.rxd.stop() == 0)
             report.verdict(world.judged(), None)
-            # Two versions that ran at the same time would be seen in turns.
+            # If two versions ran at the same time, their events would alternate.
             report.most("events of an older version behind a newer", judge.backwards, 0)
             report.notes += world.tail(8)
         yield report.end()
@@ -204,7 +204,7 @@ class Arrivals(Judge):
         return super().deliver(*arguments, **options)
 
     def watch(self, path):
-        """Looks at the size of a file from now on."""
+        """Watches the size of a file from now on."""
         self.watching = threading.Thread(target=self._look, args=(path,), daemon=True)
         self.watching.start()
 
@@ -229,7 +229,7 @@ class Arrivals(Judge):
 
 
 def reload(world):
-    """`rxd reload --wait`; its verdict, and how long it took in seconds."""
+    """Runs `rxd reload --wait`; returns its verdict, and how long it took in seconds."""
     begin = time.monotonic()
     done = subprocess.run(
         [world.rxd.program, "reload", "--wait", "--format", "json", "--timeout", "20", "--state-dir", world.state],
@@ -276,7 +276,7 @@ def write(path, text):
 
 
 def edit(path, text, generator):
-    """One of the ways a file changes; whether it is broken afterwards."""
+    """Changes the file in one of several ways; returns whether it is broken afterwards."""
     way = generator.randrange(6)
     if way == 0:
         write(path, text.replace("from: in", "from: nowhere"))
@@ -284,7 +284,7 @@ def edit(path, text, generator):
         with open(path, "w") as file:
             file.write(text[:generator.randrange(10, len(text) - 2)])
     elif way == 2:
-        pass  # As it is.
+        pass  # Leaves the file unchanged.
     elif way == 3:
         with open(path, "w") as file:
             cut = generator.randrange(len(text))

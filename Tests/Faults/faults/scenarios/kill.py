@@ -21,9 +21,9 @@ CASES = {
     "server-window-http": ("http", "http", 4_000),
     "flaky": ("http", "http", 4_000),
 }
-#: What the web service of `flaky` answers.
+#: The answers of the web service in `flaky`.
 ANSWERS = {"200": 80, "503": 5, "500": 5, "429": 3, "reset": 4, "partial": 2, "hang": 1}
-#: Kills of one process after the other before everything is drained and judged.
+#: The number of successive processes that are killed before everything is drained and judged.
 SERIES = 50
 
 
@@ -49,7 +49,7 @@ def run(options):
                     break
                 world.feed()
                 for _ in range(count):
-                    # One in five comes while it starts: recovery is killed, too.
+                    # One kill in five comes during the start, so that recovery is killed, too.
                     ready = world.rxd.run_for(
                         generator.uniform(0, 0.08 if generator.random() < 0.2 else 0.5))
                     if ready is not None:
@@ -91,8 +91,8 @@ def run(options):
 
 
 class DiamondJudge(Judge):
-    """Of outputs `{"k": count, "b": event, "c": event}`: `b` runs through all events from the first output on, and `k`
-    counts the outputs without a gap."""
+    """Judges outputs `{"k": count, "b": event, "c": event}`: `b` runs through all events from the first output on, and
+    `k` counts the outputs without a gap."""
 
     def __init__(self):
         super().__init__()
@@ -113,11 +113,11 @@ class DiamondJudge(Judge):
             return
         every = self.sources[b["src"].encode()]
         if self.first is None or b["n"] < self.first:
-            # Killed before its first commit, rxd begins anew, and the first `c`, which comes by the clock, may come at an
+            # Killed before its first commit, rxd starts over, and the first `c`, which the clock causes, may come at an
             # earlier `b` than before.
             self.first = b["n"]
             every.highest = 0
-        # An output for each `b`, and one more when `c` changes: so `b` alone says nothing of repeats.
+        # There is an output for each `b`, and one more when `c` changes, so `b` alone does not show repeats.
         if not self.has(b["src"].encode(), b["n"]):
             every.take(b["n"])
         outputs = self.sources.setdefault(b"outputs", Source())

@@ -10,12 +10,12 @@ from ..report import Report, percentile
 from ..world import World
 
 CASES = ["killed", "stopped"]
-#: Bytes of a page of the store.
+#: The size of a page of the store in bytes.
 PAGE = 4_096
 
 
 def run(options):
-    """Makes a store with events that wait, and starts rxd with damaged copies of it."""
+    """Makes a store with waiting events, and starts rxd with damaged copies of it."""
     for case in CASES:
         if options.wants(case):
             yield mutate(options, case, options.rounds or (12 if options.quick else 5_000))
@@ -99,13 +99,13 @@ def mutate(options, case, rounds):
 
 
 def ends_early(kind):
-    """A log that ends early looks as after a power cut, and a directory without a store as a new one: nothing can tell."""
+    """Whether nothing can notice the damage: a truncated log (as after a power cut), a missing store (as if new)."""
     action, _, name = kind.partition(" of ")
     return action == "missing" or action == "cut" and name.endswith("-wal")
 
 
 def one(world, judge, feed, times):
-    """Starts rxd and lets it drain: ran, refused, hung or crashed."""
+    """Starts rxd and lets it drain; returns whether it ran, refused, hung or crashed."""
     world.start()
     begin = time.monotonic()
     ready = world.rxd.ready(10)
@@ -113,7 +113,7 @@ def one(world, judge, feed, times):
     if ready is None:
         code = world.rxd.wait(0.5)
         if code is None:
-            # Running, and not ready: a pipeline that waits for its store says so in the log.
+            # Running but not ready: a pipeline that waits for its store logs that.
             outcome = "refused" if " error " in world.rxd.log() or " warning " in world.rxd.log() else "hung"
     else:
         with judge.changed:
@@ -135,8 +135,8 @@ def one(world, judge, feed, times):
 
 
 def change(directory, files, generator):
-    """Damages one of the files; what was done."""
-    # Large files are the store; small ones get their turn, too.
+    """Damages one of the files; returns what was done."""
+    # The store's files are the largest; small files are chosen often enough, too.
     weights = [max(os.path.getsize(os.path.join(directory, name)), PAGE) for name in files]
     name = generator.choices(files, weights)[0]
     path = os.path.join(directory, name)

@@ -10,7 +10,7 @@ import time
 from ..process import Directory, Rxd, free_port, wait_until
 from ..report import Report, percentile
 
-#: By how the clients of a source send.
+#: The sources, by how their clients send.
 SOURCES = {"whole": '{httpServer: {address: "127.0.0.1:%(port)d", decode: ndjson}}',
            "parts": '{httpServer: {address: "127.0.0.1:%(port)d", decode: ndjson}}',
            "tcp": '{tcp: {address: "127.0.0.1:%(port)d", decode: ndjson}}',
@@ -37,13 +37,13 @@ SINKS = {"discard": "{from: q, discard: {}}",
          "webSocket": '{from: q, webSocket: {listen: "127.0.0.1:%(listen)d"}}',
          "exporter": '{from: q, chain: [{map: "{\'name\': \'n_total\', \'type\': \'counter\', \'value\': 1}"}], prometheusExporter: {listen: "127.0.0.1:%(listen)d"}}'}
 MODES = {"none": None, "light": "light", "durable": "durable"}
-#: The clients of these wait for what never comes, with and without a reload.
+#: Sinks with which clients wait for an answer that never comes, with and without a reload.
 UNANSWERED = ("dead",)
 CASES = [f"{source}-{sink}" for source in SOURCES for sink in SINKS]
 QUICK = ["whole-file", "parts-http", "whole-slow", "whole-dead", "tcp-tcp", "file-http", "interval-exec", "tcp-plugin"]
-#: Of the 99th percentile of all reloads of a pair.
+#: The limit for the 99th percentile of all reloads of a pair.
 LIMIT_MS = 50
-#: In each of three modes: more than a hundred reloads of a pair.
+#: Reloads in each of three modes: more than a hundred per pair.
 ROUNDS, QUICK_ROUNDS = 34, 4
 PLUGIN = """from rxd_plugin import Plugin, Sink
 plugin = Plugin("p", "1.0.0", "Takes events.")
@@ -78,7 +78,7 @@ def run(options):
 
 
 class Receiver:
-    """Takes events by HTTP, after a while at `/slow`, and notes their numbers; reads and forgets what comes by TCP and UDP."""
+    """Accepts events over HTTP, late at `/slow`, and notes their numbers; discards what comes over TCP and UDP."""
 
     def __init__(self, socket_path):
         self.numbers = {}
@@ -140,14 +140,14 @@ class Receiver:
         self.web.shutdown()
         self.web.server_close()
         for listener in (self.stream, self.local):
-            # Its thread waits for a connection.
+            # Wakes the thread, which waits for a connection.
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
         self.datagrams.close()
 
 
 class Client(threading.Thread):
-    """Posts one event after the other on a connection that it keeps; `gap`: between the head and the body, in seconds."""
+    """Posts events one after another on a kept connection; `gap`: the pause between head and body, in seconds."""
 
     def __init__(self, port, first, gap):
         super().__init__(daemon=True)
@@ -222,7 +222,7 @@ class Control(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
     def reload(self):
-        """How long it took, in milliseconds; a minute if it is refused, or there is no answer."""
+        """Reloads; returns how long that took in milliseconds, or a minute if it is refused or not answered."""
         try:
             self.request("POST", "/reload")
             verdict = json.loads(self.getresponse().read() or b"{}")

@@ -1,4 +1,4 @@
-"""Power cuts on a loop device: what was acknowledged is there afterwards, and the store opens."""
+"""Power cuts on a loop device: what was acknowledged survives, and the store opens."""
 import os
 import random
 import shutil
@@ -20,7 +20,7 @@ CASES = {
 
 
 class Disk:
-    """An ext4 file system on a loop device with direct I/O: the image holds exactly what the device was given."""
+    """An ext4 file system on a loop device with direct I/O: the image holds exactly what was written to the device."""
 
     def __init__(self, directory):
         self.image, self.cut_image = directory / "image", directory / "cut"
@@ -34,7 +34,7 @@ class Disk:
         self.unmount = mount(self.device, self.path)
 
     def cut(self):
-        """Copies what is on the device now, without a sync, and mounts the copy; the action that unmounts it."""
+        """Copies the device's content as it is, unsynced, and mounts the copy; returns the action that unmounts it."""
         _run("cp", "--sparse=always", self.image, self.cut_image)
         return mount("-o", "loop", self.cut_image, self.cut_path)
 
@@ -51,7 +51,7 @@ def _run(*command):
 
 
 def run(options):
-    """Cuts the power under load; the judge's acknowledgements lie outside of the disk."""
+    """Cuts the power under load; the judge keeps the acknowledgements outside the disk."""
     rounds = options.rounds or (3 if options.quick else 200)
     for case, (source, sink) in CASES.items():
         if options.wants(case):
@@ -80,18 +80,18 @@ def cuts(options, report, case, source, sink, disk, rounds):
             if sink == "file":
                 world.out = os.path.join(disk.path, "out.ndjson")
                 world.environment["OUT"] = world.out
-            # What exists before the test is on the disk.
+            # Everything that exists before the test is synced to the disk.
             _sync(disk.path)
             world.start()
             if world.rxd.ready() is None:
                 report.note("did not start")
                 report.notes += world.tail(3)
             world.feed()
-            # In half of the cuts nothing leaves the store.
+            # In half of the cuts the sink is down, so nothing leaves the store.
             if world.server and generator.random() < 0.5:
                 world.server.down()
                 dead += 1
-            # The control: a write that nobody syncs, which a cut must drop now and then.
+            # The control: a write that is never synced, which cuts must lose now and then.
             with open(os.path.join(disk.path, "control"), "wb", buffering=0) as control:
                 control.write(b"x" * 10_000)
             world.rxd.run_for(generator.uniform(0.05, 0.7))
@@ -146,7 +146,7 @@ def cuts(options, report, case, source, sink, disk, rounds):
 
 
 def _sync(path):
-    """All of the file system of `path`."""
+    """Syncs the whole file system of `path`."""
     _run("sync", "-f", path)
 
 

@@ -1,4 +1,4 @@
-"""Rotations of a followed file: by rename, also compressed, with a SIGKILL in each; by copy and truncation."""
+"""Rotations of a followed file: by rename, also with compression, with a SIGKILL in each; by copy and truncation."""
 import random
 
 from ..oracle import Verdict
@@ -55,7 +55,7 @@ def rename_kill(options, rounds, case="rename-kill"):
     while done < rounds:
         count = min(25, rounds - done)
         generator = random.Random(f"{options.seed}/{case}/{done}")
-        # At least one rotation in each life of 0.1 to 0.2 s: the file is short.
+        # The file is short, so that each life of 0.1 to 0.2 s has at least one rotation.
         with World("file-http", "file", "http", options.seed + done, 20_000, lines=1_000, old=1_000,
                    rotate="gzip" if case == "gzip" else "rename", keep=options.keep) as world:
             world.start()
@@ -88,7 +88,7 @@ def rename_kill(options, rounds, case="rename-kill"):
     report.least("hit", min(hits, rotations), done * 9 // 10)
     if case == "gzip":
         report.least("compressed files read on", compressed, done // 4)
-    # Some lives are shorter than the time between two checkpoints: no bound for repeats.
+    # Some lives are shorter than the time between two checkpoints, so repeats have no limit.
     report.verdict(totals)
     report.most("fresh event, in s", max(fresh, default=99), 5)
     return report.end()
@@ -110,7 +110,7 @@ def copytruncate(options, rounds):
         fresh = world.fresh() if world.drain() else None
         report.require("exit status 0", world.rxd.stop() == 0)
         verdict = world.judged()
-        # What rxd had not read when the file was cut.
+        # The events that rxd had not read when the file was truncated.
         lost = [n for n in world.judge.source(feed.name).missing()]
         outside = [n for n in lost if not any(first <= n <= last for first, last in feed.windows)]
         report.figure("lost in the copier's window", len(lost) - len(outside))

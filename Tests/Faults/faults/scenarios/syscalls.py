@@ -1,4 +1,4 @@
-"""SIGKILL, and every error, at every file system call at the state directory: start, recovery, commit and stop."""
+"""SIGKILL and every error in every file system call on the state directory: start, recovery, commit and stop."""
 import collections
 import os
 import random
@@ -16,7 +16,7 @@ CALLS = ("openat", "pread64", "read", "pwrite64", "write", "fdatasync", "fsync",
          "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "lseek", "newfstatat", "fstat", "fcntl",
          "flock")
 ACTIONS = {"kill": "signal=KILL", "EIO": "error=EIO", "ENOSPC": "error=ENOSPC", "EINTR": "error=EINTR"}
-#: Where each error can occur.
+#: The calls in which each error can occur.
 WRITES = {"pwrite64", "write", "fdatasync", "fsync", "ftruncate", "fallocate", "rename", "renameat", "renameat2",
           "openat", "mkdir", "mkdirat"}
 BLOCKING = {"pread64", "read", "pwrite64", "write", "openat", "fdatasync", "fsync", "ftruncate", "fallocate"}
@@ -24,7 +24,7 @@ BLOCKING = {"pread64", "read", "pwrite64", "write", "openat", "fdatasync", "fsyn
 
 def sensible(action, call):
     if action == "EIO":
-        # No local file system reports it for a lock, or for what is known without the disk.
+        # Local file systems do not report EIO for locks, or for what is known without the disk.
         return call not in ("fcntl", "flock", "lseek", "fstat", "newfstatat")
     if action == "ENOSPC":
         return call in WRITES
@@ -66,7 +66,7 @@ class Sweep:
         self.world.close()
 
     def prepare(self):
-        """A store with a backlog, and how often each call happens; a problem, or None."""
+        """Makes a store with a backlog, and counts the calls; returns a problem, or None."""
         world = self.world
         world.start()
         if world.rxd.ready() is None:
@@ -84,7 +84,7 @@ class Sweep:
         outcome = self.one([], "-e", "trace=" + ",".join(CALLS))
         if outcome.code != 0 or outcome.verdict.lost:
             return f"an undisturbed run ends well ({outcome.code}, {outcome.verdict})"
-        # By thread: strace counts the calls of each.
+        # Counted per thread, as strace does.
         counts = collections.Counter(re.findall(r"^(\d+) +(\w+)\(", outcome.trace, re.M))
         self.counts = {}
         for (_, call), count in counts.items():
@@ -93,7 +93,7 @@ class Sweep:
         return None if self.counts else "calls at the state directory"
 
     def one(self, injection, *more):
-        """A start with the base, three posts, and a stop, with `injection`; then a start without, and the verdict."""
+        """With `injection`: start from the base, three posts, a stop. Then a start without it; returns the verdict."""
         world, outcome = self.world, Outcome()
         directory = Directory()
         world.state = directory / "state"
@@ -149,7 +149,7 @@ class Sweep:
         report.figure("points", len(points))
         most = self.options.rounds or (5 if self.options.quick else len(points))
         if most < len(points):
-            # Counts vary from run to run: the later ones may not be reached.
+            # Counts vary from run to run, so later calls may not be reached.
             points = [(call, n) for call, n in points if n <= self.counts[call] // 2 + 1]
             points = sorted(random.Random(f"{self.options.seed}/{case}").sample(points, min(most, len(points))))
         hits, crashed, hung, lost, damaged, stuck, exits = 0, 0, 0, 0, 0, 0, collections.Counter()
@@ -180,14 +180,14 @@ class Sweep:
         report.most("damaged or invented", damaged, 0)
         report.most("not usable afterwards", stuck, 0)
         if case == "EINTR":
-            # Nothing has failed: the call is repeated.
+            # EINTR is no failure: the call is repeated.
             report.most("ended by it", sum(exits.values()), 0)
         elif exits:
             report.figure("exit statuses", dict(exits))
 
 
 class Outcome:
-    """Of one run."""
+    """The verdict on one run."""
     code = ready = fresh = end = verdict = None
     unready = False
     log = trace = ""

@@ -17,7 +17,7 @@ CASES = {
     "dead-sink": ("http", "http"),
 }
 SERIES = 25
-#: Seconds for a stop; the sinks are alive, so it needs a fraction.
+#: The limit for a stop in seconds; as the sinks are up, it needs a fraction of this.
 LIMIT = 20
 
 
@@ -38,7 +38,7 @@ def run(options):
                     world.server.down()
                 world.feed()
                 for _ in range(count):
-                    # One in ten comes while it starts.
+                    # One stop in ten comes during the start.
                     if generator.random() < 0.9:
                         world.rxd.ready()
                     world.rxd.run_for(generator.uniform(0, 0.4))
@@ -49,7 +49,7 @@ def run(options):
                     code = world.rxd.wait(LIMIT)
                     stops.append(time.monotonic() - before)
                     if code == -signal.SIGTERM and age < 0.1:
-                        early += 1  # The program had not begun: nothing could catch the signal.
+                        early += 1  # The program had not started, so nothing could catch the signal.
                     elif code != 0:
                         wrong += 1
                         report.note(f"exit status {code} after a signal at {age:.3f} s")
