@@ -30,7 +30,7 @@ const char *services[] = {
   "checkout", "search", "catalogue", "login", "payments", "caf\xC3\xA9-menu", "media", "api-gateway", "mail",
   "inventory", "reports", "admin"};
 const char *methods[] = {"GET", "GET", "GET", "POST", "PUT", "DELETE"};
-// Escapes and UTF-8, as paths, agents and referrers have them.
+// Escapes and UTF-8, as in real paths, agents and referrers.
 const char *paths[] = {
   "/", "/index.html", "/api/v2/orders", "/api/v2/orders/\\u00fcbersicht", "/static/app.9f3c1d.js",
   "/search?q=caf\xC3\xA9+\\\"noir\\\"", "/\xE6\x96\x87\xE6\xA1\xA3/\xE7\xB4\xA2\xE5\xBC\x95",
@@ -39,13 +39,13 @@ const char *agents[] = {
   "Mozilla/5.0 (X11; Linux) Gecko",
   "curl/7.88.1", "monitor \\\"probe\\\" 1.4 (J\xC3\xBCrgen)",
   "Mozilla/5.0 (Macintosh) WebKit"};
-// Of twenty answers one is a server error.
+// One answer in twenty is a server error.
 const int statuses[] = {
   200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 204, 301, 302, 304, 400, 404, 404, 500};
 
 constexpr uint64_t clients = 100000;
 
-/// Thousandths as the shortest decimal number with a point.
+/// A number of thousandths, written as the shortest decimal with a point.
 struct decimal {
   char text[24];
   explicit decimal(uint64_t thousandths) {
@@ -65,7 +65,7 @@ void events(uint64_t count) {
     // The events of a service come in bursts of four.
     if (random.below(4) == 0) service = random.pick(services);
     const decimal took(random.below(1000)), latency(1 + random.below(1000000));
-    // Each number is drawn in a statement of its own: the order of arguments is the compiler's choice.
+    // Each number is drawn in a statement of its own, because compilers may evaluate arguments in any order.
     const uint64_t id = random.next() >> 1;
     const char *host = random.pick(hosts);
     const int upstream = random.below(8) ? 200 : 502;
@@ -74,8 +74,8 @@ void events(uint64_t count) {
     const char *agent = random.pick(agents), *audience = random.below(2) ? "public" : "internal";
     const uint64_t version = random.below(9);
     const char *secure = random.below(4) ? "true" : "false";
-    // The members of `upstream` are not those of the answer: whoever looks at the wrong depth, or only
-    // searches for the text, gets other events.
+    // The members of `upstream` differ from those of the answer: a program that looks at the wrong depth, or only
+    // searches for the text, selects different events.
     const int length = snprintf(
       text, sizeof text,
       "{\"time\":\"2026-01-%02" PRIu64 "T%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%03" PRIu64
@@ -95,7 +95,7 @@ void events(uint64_t count) {
   fwrite(out.data(), 1, out.size(), stdout);
 }
 
-/// Bids as the auctions of Nexmark have them: half of them on four channels, the others on ten thousand.
+/// Bids as in Nexmark's auctions: half of them on four channels, the others on ten thousand.
 void bids(uint64_t count) {
   numbers random{20260214};
   static const char *const busy[] = {"Apple", "Google", "Facebook", "Baidu"};

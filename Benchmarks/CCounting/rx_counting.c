@@ -1,5 +1,5 @@
-// A program that links this counts what its threads take from the heap: the definitions of malloc here come
-// before the C library's.
+// A program that links this counts the heap allocations of its threads: these definitions of malloc take precedence
+// over the C library's.
 #include "rx_counting.h"
 #include "rx_references.h"
 

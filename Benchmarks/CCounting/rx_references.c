@@ -1,8 +1,8 @@
 // Counts retains and releases. A program linked with `--wrap=swift_retain` calls __wrap_swift_retain wherever
 // swift_retain is written, in the runtime's own library too, if that is linked statically.
 //
-// Callers of these functions rely on registers that a C function may change, so what counts is one
-// instruction, and the jump behind it leaves everything as it was.
+// Callers of these functions rely on registers that a C function may change, so counting is a single instruction, and
+// the jump after it preserves all registers.
 #include "rx_references.h"
 
 #include "rx_counting.h"

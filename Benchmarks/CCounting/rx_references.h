@@ -1,7 +1,7 @@
 #ifndef RX_REFERENCES_H
 #define RX_REFERENCES_H
 
-/// Retains and releases of the calling thread since it began.
+/// The number of retains and releases of the calling thread since it started.
 extern __thread unsigned long rx_references;
 
 #endif

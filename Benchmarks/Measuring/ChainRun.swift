@@ -1,7 +1,7 @@
 import CCounting
 import PipelineCore
 
-/// A chain of steps in a real graph, fed with the same JSON events again and again.
+/// A chain of steps in a real graph, fed with the same JSON events repeatedly.
 package struct ChainRun {
   private let plan: Plan
 
@@ -18,8 +18,8 @@ package struct ChainRun {
     self.plan = plan
   }
 
-  /// Sends `turns` batches of `count` events, each of `events` in turn; what the last one did, and nanoseconds for
-  /// each event of all but the first tenth. `received` is how many events came out in all.
+  /// Sends `turns` batches of `count` events, cycling through `events`. Returns the counts of the last batch, and the
+  /// nanoseconds per event without the first tenth. `received`: how many events came out in all.
   package func run(_ events: [String], count: Int, turns: Int) -> (counts: Counts, nanoseconds: Double, received: Int) {
     let time = VirtualTime()
     let executor = Executor(clock: time)
@@ -35,8 +35,8 @@ package struct ChainRun {
     return (task.last, task.nanoseconds, Int(execution.counters.sent))
   }
 
-  /// What each event does beyond the code itself: the difference between batches of two sizes, which may
-  /// come down to nothing, for `count` events.
+  /// The allocations and references caused by `count` events: the difference between batches of two sizes, which may be
+  /// zero.
   package func countsPerBatch(_ events: [String], count: Int = 64) -> Counts {
     run(events, count: 2 * count, turns: 32).counts - run(events, count: count, turns: 32).counts
   }

@@ -1,7 +1,7 @@
 import CCounting
 import PipelineCore
 
-/// One expression over one event, again and again, as a running step does it.
+/// Evaluates one expression over one event repeatedly, as a running step does.
 package final class ExpressionLoop {
   package let frame: EvaluationFrame
   private let program: Program
@@ -38,10 +38,10 @@ package final class ExpressionLoop {
     return projection.fill(event, frame)
   }
 
-  /// The outcome of a condition over the slots as they are.
+  /// The outcome of a condition over the current slots.
   package func condition() -> Bool { program.evaluateBool(frame) == .yes }
 
-  /// The value; what it took of memory is given back.
+  /// Evaluates the value, and frees the memory that it took.
   @discardableResult
   package func value() -> Value {
     let value = program.evaluate(frame)
@@ -49,7 +49,7 @@ package final class ExpressionLoop {
     return value
   }
 
-  /// What `count` rounds of `body` do beyond the code itself, after some rounds to warm up.
+  /// The allocations and references of `count` rounds of `body`, after some rounds to warm up.
   package static func counts(_ count: Int = 1000, _ body: () -> Void) -> Counts {
     for _ in 0..<16 { body() }
     rx_counting_start()

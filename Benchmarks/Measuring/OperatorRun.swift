@@ -1,7 +1,7 @@
 import CCounting
 import PipelineCore
 
-/// A pipeline over integers that are made in memory, so that nothing but the graph costs anything.
+/// A pipeline over integers that are generated in memory, so that only the graph costs anything.
 ///
 /// Its sources are `numbers`, which sends consecutive integers, and `one`, which sends a single one and completes;
 /// its sink is `counting`.
@@ -20,25 +20,25 @@ package struct OperatorRun {
     self.plan = plan
   }
 
-  /// A chain behind one source.
+  /// A chain after one source.
   package init?(chain: String) {
     self.init(
       "sources: { events: { numbers: {} } }\nsignals: { result: { from: events, chain: \(chain) } }")
   }
 
-  /// What was found.
+  /// The results of a run.
   package struct Figures {
-    /// For each event of all sources, without the first tenth of the turns.
+    /// Per event of all sources, without the first tenth of the turns.
     package var nanoseconds: Double
-    /// What the last turn did.
+    /// The counts of the last turn.
     package var counts: Counts
-    /// Allocations for each event, in the last turn.
+    /// Allocations per event, in the last turn.
     package var allocations: Double
     /// Events that reached the sink.
     package var received: Int
   }
 
-  /// Each source sends `count` integers in each of `turns` turns.
+  /// Runs `turns` turns, in each of which each source sends `count` integers.
   package func run(count: Int = 1000, turns: Int = 200) -> Figures {
     let time = VirtualTime()
     let executor = Executor(clock: time)
@@ -56,19 +56,18 @@ package struct OperatorRun {
       received: Int(execution.counters.sent))
   }
 
-  /// What each event does beyond the code itself: the difference between turns of two sizes, for `count` events of
-  /// each source.
+  /// The allocations and references caused by `count` events of each source: the difference between turns of two sizes.
   package func countsPerTurn(_ count: Int = 64) -> Counts {
     run(count: 2 * count, turns: 32).counts - run(count: count, turns: 32).counts
   }
 
-  /// Nanoseconds for each event of several runs, sorted.
+  /// Nanoseconds per event in several runs, sorted.
   package func samples(_ samples: Int = 7, count: Int = 1000, turns: Int = 200) -> [Double] {
     (0..<samples).map { _ in run(count: count, turns: turns).nanoseconds }.sorted()
   }
 }
 
-/// Consecutive integers, so many in each turn.
+/// Sends consecutive integers, a given number in each turn.
 struct Numbers: SourceComponent {
   final class Task: @unchecked Sendable {
     let count: Int
@@ -76,7 +75,7 @@ struct Numbers: SourceComponent {
     var sources = 0
     var finished = 0
     var began = 0.0
-    /// For one turn of all sources.
+    /// The time of one turn of all sources.
     var nanoseconds = 0.0
     var counts = Counts(allocations: 0, references: 0)
 
@@ -169,8 +168,8 @@ package final class TimerRun: TimerTarget {
 
   package func woke(_ token: Int) { fired += 1 }
 
-  /// Nanoseconds for setting, cancelling and firing each of `count` timers with scattered deadlines that are all
-  /// pending at once; half of them are cancelled.
+  /// Nanoseconds per timer for setting, cancelling and firing `count` timers with scattered deadlines, all pending at
+  /// the same time; half of them are cancelled.
   package func run(_ count: Int) -> (set: Double, cancel: Double, fire: Double) {
     let executor = Executor(clock: time)
     var state: UInt64 = 1

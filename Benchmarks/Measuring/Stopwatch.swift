@@ -1,8 +1,8 @@
 import Glibc
 
-/// Time, for measuring only.
+/// Clocks for measuring.
 package enum Stopwatch {
-  /// Nanoseconds that this thread has run: a busy machine takes turns, and they do not count.
+  /// The processor time of this thread in nanoseconds: time that other threads of a busy machine take does not count.
   package static var now: Double {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

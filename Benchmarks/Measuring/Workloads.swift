@@ -1,6 +1,6 @@
-/// The events and expressions that the tests count and the benchmark times.
+/// The events and expressions that tests count and benchmarks time.
 package enum Workloads {
-  /// 200 bytes.
+  /// An event of 200 bytes.
   package static let event =
     #"{"id":81985529216486895,"time":"2026-01-31T12:00:00.125Z","method":"GET","path":"/catalogue/books/42","host":"shop.example","status":503,"bytes":18731,"agent":"curl/7.88.1","user":{"name":"ann","plan":"x"}}"#
 
@@ -13,7 +13,7 @@ package enum Workloads {
   package static let fourReads =
     "event.id != 0 && event.status != 0 && event.host != '' && event.user.name != ''"
 
-  /// Functions, and expressions that call them with the same written out.
+  /// Functions, and pairs of expressions: one calls them, the other has their bodies written out.
   package static let functions = """
     functions:
       failed: { parameters: { status: dyn, method: dyn }, value: status >= 500 && method == 'GET' }
@@ -35,17 +35,17 @@ package enum Workloads {
   package static let longChain =
     "[ { filter: \"\(twoTerms)\" }, { map: { id: event.id, bytes: event.bytes } }, { scan: { start: 0, next: running + event.bytes } } ]"
 
-  /// Four events of two hosts and two statuses, each other than the one before.
+  /// Four events of two hosts and two statuses; no two neighbours are equal.
   package static let events = [(503, "shop"), (200, "shop"), (503, "news"), (200, "news")].map { status, host in
     #"{"id":81985529216486895,"time":"2026-01-31T12:00:00.125Z","method":"GET","host":"\#(host).example","status":\#(status),"bytes":18731,"user":{"name":"ann","plan":"x"}}"#
   }
 
-  /// A chain whose events neither allocate nor count references, but for what is known.
+  /// A chain whose events neither allocate nor retain and release, apart from the known exceptions.
   package struct Counted: Sendable {
     package var name: String
     /// The YAML of the chain.
     package var text: String
-    /// Retains and releases of each event that are known of and ought not to be.
+    /// The known number of retains and releases per event, which should be 0.
     package var references = 0
 
     init(_ name: String, _ text: String, references: Int = 0) {

@@ -27,11 +27,11 @@ class Duel:
         outputs = [bench.file(f"{workload.name}.{who}") for who in ("A", "B")]
         builds = [(bench.rxd, {}), (other, environment)]
         programs = [runner(*build, output) for build, output in zip(builds, outputs)]
-        for program in programs:  # Not counted: it warms both alike.
+        for program in programs:  # Not counted: warms both up.
             program()
         self.writes_the_same = subprocess.run(["cmp", "-s", *outputs]).returncode == 0
         remove(*outputs)
-        # Both write to the same place, which is empty before each.
+        # Both write to the same file, which is removed before each run.
         self.pairs = Pairs(*(runner(*build, bench.file(workload.name + ".out")) for build in builds), **by_the_clock(cores))
 
     def seconds(self, by):

@@ -9,9 +9,9 @@ import subprocess
 from .machine import HERE, Fault, remove, say
 from .throughput import reference
 
-# Two sizes of the input; what is counted is the difference, so the start of a program does not count.
+# Two sizes of the input. Only the difference is used, so the start of a program does not count.
 FEW, MANY = 4_000, 24_000
-# Events that do not pass are kept at so many in a period of time, which is not part of what is counted.
+# rxd keeps events that do not pass, at a rate limited by time; this must not be part of the count.
 KEEPS_NONE = {"RXD_WHY_MEMORY": "0B"}
 
 
@@ -25,7 +25,7 @@ class Counter:
         if not self.by_perf and not shutil.which("valgrind"):
             raise Fault("instructions cannot be counted: perf may not read the processor's counters, and valgrind "
                         "is not installed; install it with `apt-get install valgrind`")
-        # valgrind 3.19 gives up over the debug information of Swift 6.
+        # valgrind 3.19 fails on the debug information of Swift 6.
         self.slow_clock = bench.program("slow-clock.so")
         if not self.by_perf:
             source = os.path.join(HERE, "load", "slow-clock.c")
@@ -51,7 +51,8 @@ class Counter:
         return int(found[1].replace(",", ""))
 
     def count(self, command, environment=None):
-        # Under valgrind a program takes many times as long, so what it does by the clock would be counted as often.
+        # Under valgrind a program runs many times as long, so what it does by the clock would be counted that many
+        # times.
         slowed = {} if self.by_perf else {"LD_PRELOAD": self.slow_clock}
         done = subprocess.run(
             self.counted(command), env={**os.environ, **KEEPS_NONE, **slowed, **(environment or {})},
@@ -85,7 +86,7 @@ class Counter:
 def table(bench, chosen, programs):
     """`programs`: by their names, what else is counted: it takes the bench and a `Counter`."""
     counter = Counter(bench)
-    for workload in chosen:  # Made before several ask for it at once.
+    for workload in chosen:  # Made first, because several would otherwise make it at once.
         for events in (FEW, MANY):
             bench.generate(workload.input, events * (4 if workload.input == "ints" else 1))
     with concurrent.futures.ThreadPoolExecutor(len(bench.cores)) as pool:

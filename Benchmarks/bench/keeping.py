@@ -26,7 +26,7 @@ def in_turn(bench, name, events):
                 remove(output)
                 shutil.rmtree(state, ignore_errors=True)
                 os.mkdir(state)
-                os.sync()  # What the run before has left to the kernel.
+                os.sync()  # Writes what the previous run has left to the kernel.
                 runs[promise].append(Run(
                     bench, [bench.rxd, "--quiet", "--state-dir", state, os.path.join(PIPELINES, name + ".yaml")],
                     bench.cores, {"BENCH_INPUT": data, "BENCH_OUTPUT": output, "BENCH_DELIVERY": promise}))

@@ -101,7 +101,7 @@ def follow(bench, other=None, environment=None, rounds=9, tries=16, seconds=1, p
         for follower in followers:  # Not counted.
             follower.write(1, pace)
         for i in range(tries):
-            # In turn, each at another place: those that wait cost nothing.
+            # In alternating order; followers that wait cost nothing.
             for follower in (followers, followers[::-1])[i % 2]:
                 if follower.rounds.rounds < rounds:
                     follower.round(seconds, pace)
@@ -328,7 +328,7 @@ def counted_requests(bench, counter, seconds=5, connections=64):
     return (busy - idle) / requests
 
 
-# Events a request, events, requests at once, compression, milliseconds that the server takes, rounds.
+# Events per request, events, concurrent requests, compression, the server's delay in milliseconds, rounds.
 SENDING = (
     (1, 5_000, 1, "none", 0, 3),
     (1, 5_000, 8, "none", 0, 3),
@@ -423,5 +423,5 @@ def nanoseconds(timestamp):
 
 ALL = {"w6-follow": follow, "w7-poll": poll, "w8-wait": wait, "w9-ingest": ingest, "w10-send": send,
        "w11-requests": requests, "w12-share": share}
-#: Only where they are named.
+#: Run only if they are named.
 LONG = {"w9-fluent-bit": ingest_peer}

@@ -65,7 +65,7 @@ def looking(bench, rounds=5, seconds=4):
                         [bench.program("post"), str(port), data, "1000", "2", str(seconds), output],
                         capture_output=True, text=True, check=True)
                     events = json.loads(done.stdout)["events"]
-                    # The first round warms all ways alike.
+                    # The first round only warms up.
                     if number > 0:
                         found[way].append((daemon.cpu - cpu) / events * 1e9)
                         sent[way] += sum(reader.bytes for reader in readers)
@@ -132,7 +132,8 @@ def browsing(bench, blocks=20, seconds=30):
     return found
 
 
-#: Milliseconds between two refreshes of a page with 1,000 steps, the median. Two quiet cores, the browser on them, take 320.
+#: The limit for the median time between two refreshes of a page with 1,000 steps, in milliseconds. Two quiet cores that
+#also run the browser take 320.
 LIMIT_OF_REFRESH = 500
 
 
@@ -173,5 +174,5 @@ def refreshing(bench, seconds=12):
 
 
 ALL = {"looking": looking}
-#: Only where they are named.
+#: Run only if they are named.
 LONG = {"browsing": browsing, "refreshing": refreshing}

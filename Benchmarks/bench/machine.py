@@ -81,7 +81,7 @@ class Bench:
             with open(path + ".new", "wb") as out:
                 subprocess.run([self.program("generate"), kind, str(count)], stdout=out, check=True)
             os.rename(path + ".new", path)
-        with open(path, "rb") as file:  # Into the page cache.
+        with open(path, "rb") as file:  # Reads it into the page cache.
             while file.read(1 << 20):
                 pass
         return path

@@ -8,7 +8,7 @@ from .living import verdict
 from .machine import PIPELINES, Fault, Run, say
 from .peers import STATUS
 
-# Runs of each; the figures are medians.
+# The number of runs of each program; the figures are medians.
 ROUNDS = 5
 
 SERVICES = ["checkout", "search", "catalogue", "login", "payments", "caf\u00e9-menu", "media", "api-gateway", "mail",

@@ -4,12 +4,12 @@ import statistics
 import time
 from dataclasses import dataclass
 
-# Fewer rounds have no interval of 95 %.
+# With fewer rounds there is no interval of 95 %.
 FEWEST = 6
-# So that one workload that never settles does not take all the time there is.
+# Limits a workload that never settles, so that it does not take all the time.
 MOST = 60
-# A round of which the host of a virtual machine took more is not one of what is measured: as a part of its time, and
-# seconds that may be rounding.
+# A round does not count if the host of a virtual machine took more of it than this: a share of its time, and seconds
+# that may be due to rounding.
 STOLEN, ROUNDING = 0.02, 0.01
 
 
@@ -71,11 +71,11 @@ class Rounds:
     def __init__(self, stolen=lambda: 0.0):
         self.stolen = stolen
         self.made = []
-        # (how much of its time was taken, what it gave) of each such round.
+        # (the share of its time that was taken, its result) of each disturbed round.
         self.disturbed = []
-        # Some of those that are made were disturbed.
+        # Whether disturbed rounds are among those that count.
         self.is_disturbed = False
-        # Spent on the rounds until now.
+        # The time spent on rounds so far.
         self.seconds = 0.0
 
     @property
@@ -172,7 +172,8 @@ def spend(pairs, until, unsettled, fewest=FEWEST, clock=time.monotonic):
             if one.rounds < fewest:
                 open_ones.append((math.inf, -one.tries, one))
             elif (estimate := unsettled(one)) is not None:
-                # The interval narrows with the root of the rounds, so by half of a round's part of all of them.
+                # The interval narrows with the square root of the number of rounds: one more round of n narrows it by
+                # half of 1/n.
                 open_ones.append((estimate.spread / one.seconds, 0, one))
         if not open_ones:
             break

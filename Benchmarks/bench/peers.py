@@ -9,7 +9,7 @@ from .workloads import ALL
 
 PEERS = os.path.join(HERE, "peers")
 
-# Text that only the member `status` of the event itself has before it: these programs do not read JSON.
+# The text before the event's own member `status`, and before no other: these programs do not parse JSON.
 STATUS = '"client":"[^"]*","status":'
 
 JQ = {

@@ -15,7 +15,7 @@ from .pairs import Estimate
 EVENTS = 300_000
 ROUNDS = 6
 PROMISES = ("bestEffort", "light", "durable")
-#: How long each promise may take beside `bestEffort`.
+#: The limit for the time with each guarantee, relative to `bestEffort`.
 BARS = {"light": 1.1, "durable": 2.5}
 
 
@@ -66,7 +66,8 @@ def nothing(bench, events):
     return contextlib.nullcontext("")
 
 
-#: Sinks by name: the receiver, how many events of the input, and the parameters with its place and the directory of outputs.
+#: Sinks by name: the receiver, the number of input events, and the parameters, with its address and the directory for
+#outputs.
 SINKS = {
     "file": (nothing, EVENTS, "file: {{ path: '{directory}/out', encode: ndjson }}"),
     "file, 12 by name": (

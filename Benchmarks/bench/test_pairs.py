@@ -17,7 +17,8 @@ class Run:
 
 class IntervalTests(unittest.TestCase):
     def test_leaves_out_what_the_tables_of_the_sign_test_say(self):
-        # From printed tables of the sign test, two sides, 5 %: the values that may be left out at each end.
+        # From published tables of the two-sided sign test at 5 %: the number of values that may be left out at each
+        # end.
         for count, left_out in ((6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (20, 5), (25, 7), (30, 9), (50, 17)):
             self.assertEqual(pairs.interval(range(count)), (left_out, count - 1 - left_out), count)
 
@@ -28,7 +29,7 @@ class IntervalTests(unittest.TestCase):
                 pairs.interval([1.0] * count)
 
     def test_holds_the_median_nineteen_times_of_twenty(self):
-        # Skewed, with outliers, as runs on a busy machine are; the median of what is drawn is 1.
+        # Skewed and with outliers, like runs on a busy machine; the median of the distribution is 1.
         chance, held = random.Random(1), 0
         for _ in range(2000):
             held += self.holds(1, [chance.lognormvariate(0, 0.3) for _ in range(12)])
@@ -39,7 +40,8 @@ class IntervalTests(unittest.TestCase):
         return low <= median <= high
 
     def test_stopping_when_it_is_narrow_costs_little(self):
-        # A round is added until the interval is a tenth wide: then it holds the median less often, but not much.
+        # Rounds are added until the interval is a tenth wide, after which it contains the median only slightly less
+        # often.
         chance, held = random.Random(2), 0
         for _ in range(1000):
             values = [chance.lognormvariate(0, 0.1) for _ in range(pairs.FEWEST)]
@@ -182,7 +184,7 @@ class ThresholdTests(unittest.TestCase):
     def test_a_share_is_worse_or_fine_only_with_all_of_its_interval(self):
         self.assertEqual(self.share(85, 80, 90)[0], thresholds.FINE)
         self.assertEqual(self.share(70, 60, 79)[0], thresholds.WORSE)
-        # Lucky or unlucky medians of a machine that is too busy to tell.
+        # Medians that chance made good or bad, on a machine too busy to tell.
         for estimate in ((85, 70, 99), (75, 60, 90)):
             status, text = self.share(*estimate)
             self.assertEqual(status, thresholds.UNDECIDED)

@@ -19,7 +19,7 @@ def least_share(name, bounds=None):
     return None if recorded is None else recorded * (1 - bounds["tolerance"]["share"])
 
 
-# What a check can end with, as the exit status of `run`.
+# The results of a check, which are exit statuses of `run`.
 FINE, WORSE, UNDECIDED = 0, 1, 75
 
 

@@ -39,7 +39,7 @@ def check(workload, ours, theirs):
         raise Fault(f"{workload.name}: the outputs differ, so nothing was timed: {found.stdout}{found.stderr}")
 
 
-# Runs of which the start is the median.
+# The number of runs whose median is the start time.
 STARTS = 7
 
 
@@ -61,7 +61,7 @@ class Row:
     def __init__(self, bench, workload, events, cores):
         self.workload, self.cores = workload, len(cores)
         self.count = workload.count(events)
-        # All of them on one core; with several the beginning says the same of how threads share the work.
+        # All events on one core; with several cores, the first quarter suffices to show how threads share the work.
         compared = self.count if len(cores) == 1 else self.count // 4
         compare(bench, workload, bench.generate(workload.input, compared), cores)
         data, output = bench.generate(workload.input, self.count), bench.file(workload.name + ".out")
@@ -81,7 +81,7 @@ class Row:
             remove(output)
             return run
 
-        # What the programs take without events, which is not what is compared.
+        # The times of the programs without events, which are not part of the comparison.
         self.starts = [Start([program(empty) for _ in range(STARTS)]) for program in (ours, theirs)]
         self.pairs = Pairs(*(
             (lambda program=program, start=start: program(data).without(start))

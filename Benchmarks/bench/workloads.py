@@ -6,19 +6,20 @@ from dataclasses import dataclass
 class Workload:
     # The pipeline's file in `pipelines`, without `.yaml`.
     name: str
-    # What `generate` makes.
+    # The kind of input, as `generate` names it.
     input: str
-    # The probe whose output must be the same, byte for byte.
+    # The probe whose output must be identical, byte for byte.
     same: str
-    # What the share is taken of: a work of the probe, or `cat`.
+    # The reference for the share: a job of the probe, or `cat`.
     reference: str
-    # The least share of the reference on one core, in percent.
+    # The lower bound for the share of the reference on one core, in percent.
     bar: float
-    # Whether outputs are also compared with that of the reference, both in one form of strings and numbers.
+    # Whether the output is also compared with the reference's, after bringing strings and numbers of both into one
+    # form.
     canonical: bool = False
-    # Whether one core says all.
+    # Whether measuring on one core suffices.
     brief: bool = False
-    # How much of the events it gets.
+    # The fraction of the events that it gets.
     part: float = 1
     # How often it reads its input.
     readings: int = 1
@@ -30,7 +31,7 @@ class Workload:
         return int(events * self.part) * (4 if self.input == "ints" else 1)
 
 
-# A round is as short as it can be without being mostly start, so that there can be many.
+# A round is as short as possible without consisting mostly of the start, so that there can be many.
 ALL = [
     Workload("w1-filter", "events", "filter", "filter", 70, part=0.5),
     Workload("w1-two", "events", "filters", "filters", 70, part=0.5, writes_two=True),
@@ -41,14 +42,14 @@ ALL = [
     Workload("w3j-set", "events", "set", "serialise", 60, part=0.25, canonical=True),
     Workload("w4-groups", "events", "groups", "groups", 60, part=0.5),
     Workload("w5-changes", "events", "changes", "changes", 70, part=0.5),
-    # All of them, since it works otherwise when it has seen most clients.
+    # All events, because it works differently once it has seen most clients.
     Workload("w5d-distinct", "events", "distinct", "distinct", 60),
-    # All of them, since memory is for 100,000 clients.
+    # All events, because the memory is meant for 100,000 clients.
     Workload("w14-windows", "events", "windows", "windows", 0),
     Workload("w15-statistics", "bids", "statistics", "statistics", 0),
-    # A million events, for it reads half as many twice.
+    # A million events, because it reads half a million twice.
     Workload("w13-join", "events", "join", "join", 0, part=0.5, readings=2),
-    # A quarter of them, as long as the others: lines are taken apart by patterns.
+    # A quarter of the events takes as long as the others: lines are parsed by patterns.
     Workload("w16-grok", "access", "access", "access", 0, part=0.25),
     Workload("w16-regex", "access", "access", "access", 0, part=0.25),
     Workload("scan-distinct-ints", "ints", "ints", "ints", 0, part=0.5),

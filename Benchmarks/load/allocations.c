@@ -1,4 +1,4 @@
-// Preloaded: counts what a program takes from the heap and says so on standard error when it ends.
+// Preloaded library: counts a program's heap allocations and prints the count to standard error when it ends.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Time, for measuring only.
+// Clocks for measuring.
 #pragma once
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-// Takes what an HTTP client sends: `collect [MILLISECONDS]` listens on a port of 127.0.0.1 (printed), keeps connections,
-// answers each request with 200 so long after its body has come (at once if left out), and on the end of its input prints
-// how many requests, lines and bytes of bodies came over how many connections, and how many bytes these were on the way:
-// bodies in gzip are inflated, and must be whole.
+// Receives what an HTTP client sends: `collect [MILLISECONDS]` listens on a port of 127.0.0.1 (printed), keeps
+// connections open, and answers each request with 200, at once or that long after its body has come. At the end of its
+// input it prints the numbers of requests, lines, body bytes and connections, and of body bytes on the wire: gzip
+// bodies are inflated, and must be complete.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,17 +21,17 @@ enum { most = 1024, head_limit = 8192 };
 struct connection {
   char head[head_limit + 1];
   int length;
-  /// Bytes of the body that are still to come; -1: the head is.
+  /// The number of body bytes still to come; -1: the head is still to come.
   long rest;
-  /// The body that is coming is in gzip.
+  /// Whether the current body is in gzip, and whether it is complete.
   int inflates, is_whole;
   z_stream stream;
 };
 static struct connection *connections[most];
 static long requests, lines, bytes, wire, taken_in;
-/// How long an answer waits, in nanoseconds.
+/// The delay of an answer in nanoseconds.
 static int64_t delay;
-/// Answers that wait, oldest first: all wait equally long.
+/// Waiting answers, oldest first: all have the same delay.
 static struct {
   int file;
   int64_t due;
@@ -76,7 +76,7 @@ static void inflate_part(struct connection *one, const char *text, ssize_t part)
 
 static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// Gives the answers that are due; returns how many milliseconds the next one waits, -1 if there is none.
+/// Sends the answers that are due; returns the milliseconds until the next one is, -1 if there is none.
 static int answer_late(void) {
   for (; first_late != last_late; first_late++) {
     const int64_t left = late[first_late % most].due - now();
@@ -86,7 +86,7 @@ static int answer_late(void) {
   return -1;
 }
 
-/// Takes what has come of a body; returns how much of it that is.
+/// Takes received bytes of a body; returns how many of them belong to it.
 static ssize_t body(struct connection *one, int file, const char *text, ssize_t got) {
   const ssize_t part = got < one->rest ? got : one->rest;
   if (one->inflates && part > 0) inflate_part(one, text, part);
@@ -107,7 +107,7 @@ static ssize_t body(struct connection *one, int file, const char *text, ssize_t 
   return part;
 }
 
-/// Takes what has come of a head; returns how much of it that is.
+/// Takes received bytes of a head; returns how many of them belong to it.
 static ssize_t head(struct connection *one, int file, const char *text, ssize_t got) {
   for (ssize_t at = 0; at < got; at++) {
     if (one->length == head_limit) refuse("the head is too long");

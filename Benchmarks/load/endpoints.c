@@ -1,6 +1,6 @@
-// Serves one JSON document on many loopback addresses: `endpoints FIRST_PORT COUNT` listens on 127.0.1.1 and so
-// on, COUNT addresses, port FIRST_PORT (0: any; printed), with connections kept alive. Prints the port and then, on
-// the end of its input, how many requests it answered and how many connections it took.
+// Serves one JSON document on many loopback addresses: `endpoints FIRST_PORT COUNT` listens on COUNT addresses from
+// 127.0.1.1 on, port FIRST_PORT (0: any), and keeps connections alive. Prints the port and, at the end of its input,
+// how many requests it answered and how many connections it accepted.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
-// The least that a program can do that follows one file and appends to another: `floor INPUT OUTPUT` waits for the
-// kernel's news of INPUT, reads what has come since the start and appends every second line of it, which it does not
-// look into, to OUTPUT. Both files are there already. It ends by a signal.
+// The lower bound for a program that follows one file and appends to another: `floor INPUT OUTPUT` waits for kernel
+// events of INPUT, reads what was added since the start and appends every second line, without parsing it, to OUTPUT.
+// Both files must exist. Ends by a signal.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
   if (argc != 3) return 64;
   const int watch = inotify_init1(IN_CLOEXEC);
   const int input = open(argv[1], O_RDONLY), output = open(argv[2], O_WRONLY | O_APPEND);
-  // The watch is there before the end is looked for: what is written later is told.
+  // Watches before it looks for the end, so that everything written later causes an event.
   if (watch < 0 || input < 0 || output < 0 || inotify_add_watch(watch, argv[1], IN_MODIFY) < 0
       || lseek(input, 0, SEEK_END) < 0) {
     perror("floor");
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         line = next;
       }
       if (length && write(output, kept, length) != (ssize_t)length) return 74;
-      // Less than was asked for is all there is; what comes now is told.
+      // A short read means the end; whatever is written now causes an event.
     } while (count == sizeof text);
   }
 }

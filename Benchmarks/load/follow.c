@@ -1,8 +1,8 @@
-// Appends lines to a file at a fixed pace and measures when what comes of them is visible in another:
-// `follow INPUT OUTPUT LINES_PER_SECOND SECONDS`. Both files are there already, a program follows the first and
-// appends every second line to the second. Prints JSON: milliseconds from before the write to after the read.
+// Appends lines to a file at a fixed rate and measures when the results become visible in another: `follow INPUT OUTPUT
+// LINES_PER_SECOND SECONDS`. Both files must exist, and a program must follow the first and append every second line to
+// the second. Prints JSON: milliseconds from before the write to after the read.
 //
-// The reader waits with inotify, as a program does that follows the output, so its own wake-up is included.
+// The reader waits with inotify, like a program that follows the output, so its own wake-up is included.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@ static size_t lines, seen, expected;
 static int output, watch;
 static volatile int is_over;
 
-/// Takes the numbers out of what was added: each line begins with `{"n":`.
+/// Reads the numbers of added lines: each line begins with `{"n":`.
 static void *observe(void *unused) {
   (void)unused;
   static char text[1 << 20];

@@ -1,6 +1,6 @@
-// Sends one event a request over kept connections, each the next as soon as the last is answered, from one thread:
-// `kept PORT CONNECTIONS SECONDS`. Prints JSON: requests that were answered with 2xx, other answers, and percentiles of
-// the time of a request.
+// Sends one event per request over kept connections, the next one on a connection as soon as the last is answered, from
+// one thread: `kept PORT CONNECTIONS SECONDS`. Prints JSON: requests that were answered with 2xx, other answers, and
+// percentiles of the time of a request.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ static void fail(const char *what) {
 
 static void send_next(int file, int64_t *when) {
   *when = now();
-  // A request fits into an empty socket's buffer.
+  // A request fits into an empty socket buffer, so it is written whole.
   if (write(file, request, length) != (ssize_t)length) fail("kept: write");
 }
 

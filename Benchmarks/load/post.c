@@ -1,7 +1,7 @@
-// Sends the lines of a file over HTTP, so many a request, over several kept connections, again and again for some
-// seconds: `post PORT FILE LINES CONNECTIONS SECONDS OUTPUT [MEDIA-TYPE]`. Prints JSON: events and requests that were answered
-// with 2xx, other answers, percentiles of the time of a request, and how often the file OUTPUT was at the moment of
-// an answer shorter than all that had been answered until then.
+// Sends the lines of a file over HTTP, LINES per request, over several kept connections, repeatedly for some seconds:
+// `post PORT FILE LINES CONNECTIONS SECONDS OUTPUT [MEDIA-TYPE]`. Prints JSON: events and requests that were answered
+// with 2xx, other answers, percentiles of the time of a request, and how often, at the moment of an answer, the file
+// OUTPUT was shorter than everything answered until then.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Preloaded: the clocks go at a fiftieth of their speed, for a program that is counted by valgrind and runs about fifty times as long.
-// What it does by time, such as taking the time of some events every 50 ms, then happens as often for each event as otherwise.
+// Preloaded library: slows the clocks to a fiftieth, for a program that runs about fifty times as long under valgrind.
+// What it does by time, such as timing some events every 50 ms, then happens as often per event as without valgrind.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 enum { clocks = 16, factor = 50 };
 static const int64_t second = 1000000000;
 
-/// When each clock was read first, in nanoseconds; 0: not yet.
+/// The first reading of each clock in nanoseconds; 0: not read yet.
 static _Atomic int64_t began[clocks];
 
 int clock_gettime(clockid_t clock, struct timespec *time) {

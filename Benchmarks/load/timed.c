@@ -1,8 +1,8 @@
-// Runs one program and tells what it took: `timed FIGURES OUTPUT CORES PROGRAM ARGUMENT...` writes wall seconds,
-// user seconds, system seconds and the peak of resident bytes to the file FIGURES. CORES is a list such as `0,1`
-// of those the program may use, OUTPUT a file for its standard output, or `-`.
+// Runs one program and reports its use of resources: `timed FIGURES OUTPUT CORES PROGRAM ARGUMENT...` writes wall
+// seconds, user seconds, system seconds and the peak of resident bytes to the file FIGURES. CORES is the list of cores
+// that the program may use, such as `0,1`, OUTPUT a file for its standard output, or `-`.
 //
-// Small on purpose: a program's peak counts what the process held that made it.
+// Small on purpose: a program's peak includes what the process that started it held.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 import Measuring
 
-/// The operators over integers, beside their bars.
+/// Measures the operators over integers against their limits.
 @MainActor func measureOperators() {
   /// `measure --only TEXT` runs those whose names begin with it, for a profiler.
   let arguments = CommandLine.arguments
@@ -39,7 +39,7 @@ import Measuring
     run(
       "groups: \(groups)",
       OperatorRun(chain: "[ { groupBy: { key: event % \(groups), chain: [ \(scan) ] } } ]"),
-      // So many events that making the groups is less than a hundredth of the work.
+      // Enough events that creating the groups is less than a hundredth of the work.
       turns: 2000)
   }
   if let only, !"timers".hasPrefix(only) { return }

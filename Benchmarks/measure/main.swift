@@ -1,11 +1,11 @@
-// Times expressions and counts what they allocate, retain and release: `measure` prints a table,
-// `measure --count` only the counts. Fails where what should do none of it does.
+// Times expressions and counts their allocations, retains and releases: `measure` prints a table, `measure --count`
+// only the counts. Fails if code that should do none of these does.
 import Glibc
 import Measuring
 
 var failures = 0
 
-/// `references`: how many retains and releases are known of and allowed.
+/// `references`: the number of retains and releases that is known and allowed.
 @MainActor func count(_ name: String, _ counts: Counts, references: Int = 0) {
   let fine = counts.allocations == 0 && counts.references <= references
   if !fine { failures += 1 }
@@ -29,7 +29,8 @@ if CommandLine.arguments.contains("--only") {
   exit(0)
 }
 
-/// Expressions with functions beside the same without, in turns: the ratio of each pair, over slots and with the scan.
+/// Compares expressions with functions to the same without, alternating: the ratio of each pair, over slots and with
+/// the scan.
 func measureFunctions() {
   print("call and written out, ns (medians of 41 pairs), and min/median/max of the ratios")
   for (name, call, written) in Workloads.calls {
@@ -65,7 +66,7 @@ let six = loop(Workloads.sixTerms)
 let four = loop(Workloads.fourFields)
 let pattern = loop(#"event.agent.matches('^curl/[0-9]+\\.[0-9]+')"#)
 
-/// An object that a closure takes and gives back.
+/// An object for the control, which allocates one and retains it in each round.
 final class Kept {}
 var kept: [Kept] = []
 let control = ExpressionLoop.counts(100) {
@@ -77,7 +78,7 @@ if control.allocations < 100 || Counts.countsReferences && control.references < 
   print("FAIL the counters do not count: \(control)")
 }
 
-// So few that what a turn makes fits into the first piece of its memory.
+// Few enough that everything a turn makes fits into the first block of its memory.
 let batch = 16
 print("counted over 1,000 evaluations, or \(batch) events of a chain")
 count("two terms over slots", ExpressionLoop.counts { _ = two.condition() })

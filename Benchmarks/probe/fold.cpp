@@ -1,4 +1,4 @@
-// Probes that keep something from line to line.
+// Probes with state from line to line.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -57,8 +57,8 @@ void groups(int input, output &out) {
   }
 }
 
-/// How many events each `client` has in each second of `time`, second by second, in the order of the first events. The
-/// input is in the order of time.
+/// The number of events of each `client` in each second of `time`, second by second, in the order of the first events.
+/// The input is ordered by time.
 void windows(int input, output &out) {
   struct group {
     std::string client;
@@ -88,7 +88,7 @@ void windows(int input, output &out) {
       for (int i = at; i < at + count; i++) sum = 10 * sum + (time[i] - '0');
       return sum;
     };
-    // Days since 1970 by the civil calendar.
+    // Days since 1970 of a Gregorian date.
     const int64_t month = number(5, 2), year = number(0, 4) - (month <= 2);
     const int64_t day = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + number(8, 2) - 1;
     const int64_t days = year / 400 * 146097 + year % 400 * 365 + year % 400 / 4 - year % 400 / 100 + day - 719468;
@@ -152,10 +152,10 @@ void statistics(int input, output &out) {
   }
 }
 
-/// How many pairs the events make with themselves by `id`, and the sum of `bytes` of the one and `status` of the other:
-/// a table of all of one reading, looked up by another.
+/// Joins the events with themselves by `id`: the number of pairs, and the sum of `bytes` of the one and `status` of the
+/// other. One reading fills a table, a second looks events up in it.
 void join(int input, output &out) {
-  // Open addressing; the text of an event is kept, as whoever makes pairs of them must.
+  // Open addressing; the text of an event is kept, which any program that forms pairs must do.
   struct kept {
     int64_t id;
     char *text;
@@ -199,7 +199,7 @@ void join(int input, output &out) {
   out.add("}\n");
 }
 
-/// The running sum of integers, wherever it changes.
+/// The running sum of integers, at each change.
 void ints(int input, output &out) {
   int64_t sum = 0;
   int64_t before = -1;

@@ -1,4 +1,4 @@
-// What the machine itself can do with the bytes of the input. They write one line: how much they saw.
+// The limits of the machine itself for the bytes of the input. Each writes one line: how much it has seen.
 #include "probe.hpp"
 
 namespace probe {
@@ -12,7 +12,7 @@ void report(output &out, size_t count) {
 
 }  // namespace
 
-/// Copies every block once more than reading does.
+/// Copies every block eight times, in addition to reading it.
 void copies(int input, output &out) {
   std::vector<char> from(block), to(block);
   size_t sum = 0;
@@ -32,7 +32,7 @@ void line_ends(int input, output &out) {
   report(out, count);
 }
 
-/// Finds one field of each line and does nothing with it.
+/// Finds one field of each line, and nothing else.
 void one_field(int input, output &out) {
   size_t count = 0;
   each_document(input, [&](auto &document, std::string_view) {
@@ -50,7 +50,7 @@ void reads(int input, output &out) {
   report(out, sum);
 }
 
-/// Reads once and writes as often as it has read.
+/// Reads the input once and writes all of it.
 void writes(int input, output &out) {
   std::vector<char> memory(block);
   for (ssize_t count; (count = read(input, memory.data(), block)) > 0;) {

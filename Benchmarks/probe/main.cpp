@@ -1,5 +1,5 @@
-// What the machine can do: the work of the pipelines beside, as plain loops over the same simdjson On-Demand,
-// on one thread. `probe WORK INPUT OUTPUT`.
+// What the machine can do: the work of the pipelines next to this, as plain loops over the same simdjson On-Demand, on
+// one thread. `probe WORK INPUT OUTPUT`.
 #include <fcntl.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Probes that write every line, unchanged or made anew.
+// Probes that write every line, copied with changes or rebuilt.
 #include "probe.hpp"
 
 namespace probe {
@@ -9,7 +9,7 @@ void lines(int input, output &out) {
   each_line(input, [&](const char *line, size_t length) { out.add(line, length); });
 }
 
-/// An object of four fields: two as they stand, one computed, one put together from two texts.
+/// An object of four fields: two copied, one computed, one concatenated from two texts.
 void map(int input, output &out) {
   each_document(input, [&](auto &document, std::string_view) {
     std::string_view id, service, method, path;
@@ -35,8 +35,8 @@ void map(int input, output &out) {
   });
 }
 
-/// Every line with its `status` one higher; the rest is copied as it stands. What a program could do that
-/// knows what it will change.
+/// Every line with its `status` increased by one, the rest copied unchanged: what a program can do that knows in
+/// advance what it will change.
 void set(int input, output &out) {
   each_document(input, [&](auto &document, std::string_view line) {
     std::string_view token;
@@ -128,7 +128,7 @@ bool write(ondemand::value value, output &out) {
 
 namespace {
 
-/// Parses every event, its strings unescaped and its numbers read, and writes it anew.
+/// Parses every event, with its strings unescaped and its numbers read, and writes it again.
 template <bool increases>
 void write_all(int input, output &out) {
   each_document(input, [&](auto &document, std::string_view) {
@@ -158,13 +158,13 @@ void write_all(int input, output &out) {
 
 }  // namespace
 
-/// As `set`, but everything is parsed and written.
+/// Like `set`, but everything is parsed and written again.
 void serialise(int input, output &out) { write_all<true>(input, out); }
 
-/// The events in one form, to compare what differs in the form of strings and numbers only.
+/// The events in a canonical form, to compare outputs that differ only in the form of strings and numbers.
 void canonical(int input, output &out) { write_all<false>(input, out); }
 
-/// The fields of lines in the combined log format, all of them texts: what a pattern finds that was written for nothing else.
+/// The fields of lines in the combined log format, all as texts, found by code written for this format only.
 void access(int input, output &out) {
   each_line(input, [&](const char *line, size_t length) {
     const std::string_view text(line, length - 1);

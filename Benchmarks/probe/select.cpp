@@ -1,4 +1,4 @@
-// Probes that pass some of the lines on: no byte of a line is copied that is not written.
+// Probes that pass on some of the lines: only bytes that are written are copied.
 #include <fcntl.h>
 
 #include <string>
@@ -32,7 +32,7 @@ void filters(int input, output &out) {
   second.flush();
 }
 
-/// The lines whose `service` is not that of the line before.
+/// The lines whose `service` differs from the line before.
 void changes(int input, output &out) {
   char before[256];
   size_t length = SIZE_MAX;

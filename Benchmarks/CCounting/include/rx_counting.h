@@ -3,19 +3,19 @@
 
 /// What one thread did.
 typedef struct {
-  /// Calls of malloc and its kin.
+  /// Calls of malloc and related functions.
   unsigned long allocations;
-  /// Calls of the Swift runtime that retain or release an object, of whatever strength; 0 where not counted.
+  /// Calls of the Swift runtime that retain or release an object, strongly or not; 0 if they are not counted.
   unsigned long references;
 } rx_counts;
 
-/// Whether references are counted: in programs linked with `--wrap` for each function of rx_references.c.
+/// Whether references are counted: only in programs linked with `--wrap` for each function of rx_references.c.
 int rx_counting_references(void);
 
-/// Begins to count what the calling thread does, from zero.
+/// Starts counting for the calling thread, from zero.
 void rx_counting_start(void);
 
-/// Ends the counting of the calling thread.
+/// Stops counting for the calling thread, and returns the counts.
 rx_counts rx_counting_stop(void);
 
 #endif
