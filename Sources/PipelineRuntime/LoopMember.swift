@@ -6,7 +6,7 @@ final class LoopMember: @unchecked Sendable {
   /// The object that must live as long as the executor's turns run.
   let owner: AnyObject
   // Guarded by the loop's mutex.
-  /// The executor received work since the last check.
+  /// Whether the executor received work since the last check.
   var isSignalled = false
   /// False: the loop has removed the member.
   var isMember = true

@@ -42,7 +42,7 @@ public struct CatalogueEntry: Sendable {
   public let kind: ComponentKind
   /// The key that names it in files.
   public let name: String
-  /// The least number of inputs of a combination.
+  /// The minimum number of inputs of a combination.
   package let minimumInputs: Int
   /// Whether a combination sends lists whose elements `reduce` sees by name.
   let makesTuple: Bool

@@ -181,7 +181,7 @@ package protocol CommandComponent: OperatorComponent {
 
 /// Combines the signals that its key lists; starts a signal and is not a step: `merge: [a, b]`.
 package protocol CombiningOperator: OperatorComponent {
-  /// The least number of inputs.
+  /// The minimum number of inputs.
   static var minimumInputs: Int { get }
   /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
   static var makesTuple: Bool { get }

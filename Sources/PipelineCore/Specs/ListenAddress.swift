@@ -159,7 +159,7 @@ public struct TargetAddress: Sendable {
       isWebSocket: target.scheme.hasPrefix("ws"))
   }
 
-  /// The address of a template; nil: a part of it is not known yet.
+  /// The address in a URL template; nil: a part of it is not known yet.
   package init?(_ url: TemplateParameter, method: String) {
     guard let template = url.template, template.isConstant, !template.literalPrefix.contains("${") else { return nil }
     self.init(url: template.literalPrefix, method: method, at: url.location)

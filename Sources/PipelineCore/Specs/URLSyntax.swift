@@ -5,7 +5,7 @@ enum URLSyntax {
     /// One sentence without a full stop. It quotes nothing that may be a password.
     var message: String
     var help: String?
-    /// The URL contains a user name or a password. How to give them depends on the component, so `help` is nil.
+    /// Whether the URL contains a user name or a password. How to give them depends on the component, so `help` is nil.
     var isCredentials = false
   }
 

@@ -67,7 +67,7 @@ package final class DirectoryWatcher: Sendable {
     package var known: [String: DirectoryEntry]?
     /// At the first start: whether existing entries are reported as created.
     package var reportsExisting = false
-    /// Ends after the first scan.
+    /// Whether to end after the first scan.
     package var once = false
     package var watch = WatchMethod.auto
     /// The name of a path's file system if the kernel does not report all its changes; replaced in tests.

@@ -8,7 +8,7 @@ import Synchronization
 package struct JournalFailure: Error, Sendable, Equatable {
   /// A sentence without a full stop.
   package var message: String
-  /// libsystemd is not there: trying again does not help.
+  /// Whether libsystemd is missing: trying again does not help.
   package var isMissingLibrary = false
 }
 

@@ -59,7 +59,7 @@ struct LineAssembler {
   /// How many bytes of the line at hand were dropped because it is too long; its start is held. -1: the line is not too
   /// long.
   private var discarded: Int64 = -1
-  /// The bytes up to the next newline belong to a line that started before the first offset.
+  /// Whether the bytes up to the next newline are skipped, because their line started before reading did.
   private var skipping = false
   /// Whether the last line was delivered without its newline: if the newline comes now, it is not an empty line.
   private var awaitsNewline = false

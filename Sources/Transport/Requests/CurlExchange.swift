@@ -18,7 +18,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   /// `host:port`, for messages.
   var peer = ""
   var origin = Origin()
-  /// The host is an address, or `localhost`, or the pipeline file allows private addresses.
+  /// Whether private addresses are allowed: the host is an address or `localhost`, or the pipeline file allows them.
   var mayBePrivate = false
   var started: Int64 = 0
   /// The number of connections made for the current transfer that have been counted.

@@ -10,7 +10,7 @@ final class AcceptGate: ChannelInboundHandler {
 
   private let pause: TimeSpan
   private let notify: @Sendable (HTTPServer.Notice) -> Void
-  /// `accept` is not called before the end of the pause.
+  /// Whether `accept` is paused: it is not called before the end of the pause.
   private var isPaused = false
   private var shortage = AcceptShortage()
 

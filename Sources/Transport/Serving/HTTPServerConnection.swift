@@ -48,7 +48,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// The time of its last answer.
   @exclusivity(unchecked) private(set) var idleSince = NIODeadline.now()
   @exclusivity(unchecked) private var closesAfterAnswer = false
-  /// The client has closed its side.
+  /// Whether the client has closed its side of the connection.
   @exclusivity(unchecked) private var isInputClosed = false
   /// Bytes that have not been parsed: a piece of a head, or requests that came before the answer to an earlier one.
   /// Counted against the budget.
@@ -56,7 +56,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   /// The budget that `pending` is counted against.
   @exclusivity(unchecked) private var pendingBudget: ByteBudget
   @exclusivity(unchecked) private var isConsuming = false
-  /// The channel wants to read, but `pending` comes first.
+  /// Whether the channel wants to read, but must wait, because `pending` comes first or a speaker has no room.
   @exclusivity(unchecked) private var isReadHeld = false
   @exclusivity(unchecked) private var request: RequestHead?
   /// Accounts for the memory of the request.
@@ -69,7 +69,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var coding: Decompressor.Format?
   /// The maximum size of the body in bytes.
   @exclusivity(unchecked) private var mostBytes = 0
-  /// The request is complete and waits for the server that replaces its own.
+  /// Whether the request is complete and waits for the server that replaces its own.
   @exclusivity(unchecked) private var isComplete = false
   /// The answer to send at the end of the request, whatever its body.
   @exclusivity(unchecked) private var verdict: ServerAnswer?
@@ -77,7 +77,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   @exclusivity(unchecked) private var stream: ResponseStream?
   /// Handles the connection's bytes after an upgrade.
   @exclusivity(unchecked) private var speaker: (any UpgradedSpeaker)?
-  /// The stream is sent in chunks, and an empty chunk ends it.
+  /// Whether the stream is sent in chunks, ended by an empty one.
   @exclusivity(unchecked) private var isChunking = false
   /// The deadline for an answer.
   @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture

@@ -16,7 +16,7 @@ package struct AcceptShortage: Sendable {
   /// The pause between two attempts.
   package static let pause = TimeSpan.milliseconds(250)
 
-  /// No connection has been accepted since the last failure.
+  /// Whether no connection has been accepted since the last failure.
   private var isShort = false
 
   package init() {}

@@ -56,7 +56,6 @@ package final class SocketSender: Sendable {
   private struct State {
     var queue: [Entry] = []
     var bytes = 0
-    /// The messages that were not sent when the thread ended.
     var isClosing = false
     var isCancelled = false
     var hasEnded = false

@@ -73,7 +73,7 @@ package enum WebSocketClient {
     package var status: Int?
     /// The pause that the server asks for.
     package var pause: TimeSpan?
-    /// Further attempts would fail as well.
+    /// Whether further attempts would fail as well.
     package var isFinal = false
 
     init(_ message: String, isFinal: Bool = false) {
@@ -332,9 +332,9 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   private var key = ""
   private var stream: ResponseStream?
   private var isOpen = false
-  /// Until then, another address of the same name may be tried.
+  /// Whether the TCP connection is established; until then, another address of the same name may be tried.
   private var isConnected = false
-  /// The attempt goes on with another connection.
+  /// Whether the attempt goes on with another connection.
   private var isLeft = false
   private var isWriting = false
   private var written = 0

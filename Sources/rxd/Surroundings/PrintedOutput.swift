@@ -18,7 +18,7 @@ final class PrintedOutput: Sendable {
   /// Locked while blocks are handed to the writer, so that they keep their order.
   private let handingOver = Mutex(())
   private let writer: FileWriter
-  /// A block of this size is handed over before the turn ends.
+  /// A block of this size is passed to the writer before the turn ends.
   private static let largeBlock = 1 << 20
   /// The maximum number of bytes that may wait; above it, the reader is behind.
   private static let most = 4 << 20

@@ -62,7 +62,7 @@ struct Reload: ParsableCommand {
   }
 }
 
-/// Asks a running process over its control socket.
+/// Sends requests to a running process over its control socket.
 struct ControlClient {
   struct Answer {
     var status: Int

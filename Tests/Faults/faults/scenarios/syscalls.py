@@ -109,7 +109,7 @@ class Sweep:
         paths = [world.state]
         for path, directories, names in os.walk(world.state):
             paths += [os.path.join(path, name) for name in directories + names]
-        # SQLite makes these later.
+        # Also the files that SQLite creates only later.
         paths += [path + end for path in paths for end in ("-wal", "-journal", "-shm")
                   if os.path.isfile(path) and not path.endswith(("-wal", "-journal", "-shm"))]
         selected = [word for path in dict.fromkeys(paths) for word in ("-P", path)]
