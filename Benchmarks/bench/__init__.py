@@ -1,1 +1,1 @@
-"""Measures rxd; `Benchmarks/run --help` tells how."""
+"""Measures rxd; see `Benchmarks/run --help`."""

@@ -1,4 +1,4 @@
-"""Two builds of rxd in turn: the same pipelines, the same input, the same cores."""
+"""Two builds of rxd, alternating: the same pipelines, the same input, the same cores."""
 import dataclasses
 import statistics
 import subprocess
@@ -10,7 +10,7 @@ from .throughput import by_the_clock, left_out, percent
 
 
 class Duel:
-    """One workload on some cores, by two builds."""
+    """One workload on some cores, run by two builds."""
 
     def __init__(self, bench, other, environment, workload, events, cores):
         self.workload, self.cores = workload, len(cores)
@@ -35,7 +35,7 @@ class Duel:
         self.pairs = Pairs(*(runner(*build, bench.file(workload.name + ".out")) for build in builds), **by_the_clock(cores))
 
     def seconds(self, by):
-        """((least, median) of A, (least, median) of B)."""
+        """((minimum, median) of A, (minimum, median) of B)."""
         return tuple((min(values), statistics.median(values)) for values in (
             [getattr(run, by) for run in runs] for runs in self.pairs.runs))
 
@@ -66,7 +66,7 @@ def line(duel):
 
 
 def table(bench, other, environment, workloads, events, cores, spread, fewest, seconds):
-    """Prints and returns the rounds of `bench.rxd`, which is A, and `other` in that environment, which is B."""
+    """Prints and returns the rounds of A, `bench.rxd`, and B, `other` in that environment."""
     word = "one core" if len(cores) == 1 else f"{len(cores)} cores"
     say(f"\n{word}, {events:,} events, fewer where less says as much, A and B in turn\n"
         f"  A = {bench.rxd}\n  B = {' '.join([f'{name}={value}' for name, value in environment.items()] + [other])}")

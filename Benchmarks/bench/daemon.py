@@ -1,4 +1,4 @@
-"""A running program that is watched from outside."""
+"""A running program, measured from outside."""
 import os
 import re
 import signal
@@ -7,7 +7,7 @@ import time
 
 
 class Watched:
-    """Started at `with`, stopped by SIGTERM behind it."""
+    """Started on entering `with`, stopped by SIGTERM on leaving it."""
 
     def __init__(self, command, environment=None):
         self.command = command
@@ -30,7 +30,7 @@ class Watched:
 
     @property
     def cpu(self):
-        """CPU seconds of all its threads until now, to the nanosecond."""
+        """The CPU seconds of all its threads so far, to the nanosecond."""
         return time.clock_gettime_ns((~self.child.pid << 3) | 2) / 1e9
 
     @property
@@ -47,13 +47,13 @@ class Watched:
             return int(re.search(r"^VmRSS:\s+(\d+)", file.read(), re.M)[1]) * 1024
 
     def over(self, seconds):
-        """What `seconds` of waiting take: (share of a core, wake-ups)."""
+        """The cost of waiting for `seconds`: (share of a core, wake-ups)."""
         return self.meanwhile(lambda: time.sleep(seconds))[:2]
 
     def meanwhile(self, body):
-        """What it takes while `body` runs: (share of a core, wake-ups, what `body` returns).
+        """The program's cost while `body` runs: (share of a core, wake-ups, the result of `body`).
 
-        The share is its CPU time, of user and system, by the time of the clock between the same two instants."""
+        The share is its user and system CPU time divided by the wall time."""
         wakeups, start, cpu = self.wakeups, time.monotonic(), self.cpu
         outcome = body()
         cpu, took = self.cpu - cpu, time.monotonic() - start

@@ -11,9 +11,9 @@ from .workloads import ALL
 
 
 def events(bench, sizes, names):
-    """Nanoseconds of CPU for each event and the peak of memory, from few events to many.
+    """CPU nanoseconds per event and the peak of memory, from few events to many.
 
-    The events come through a pipe as they are made, so that there may be any number of them."""
+    The events come through a pipe as they are generated, so there can be any number of them."""
     cores = bench.cores[-1:]
     say("\ngrowth with the number of events from a pipe, one core: CPU ns an event without the start; peak MB")
     say(f"{'workload':<19}" + "".join(f"{f'10^{len(str(size)) - 1}':>20}" for size in sizes))
@@ -46,7 +46,7 @@ def events(bench, sizes, names):
 
 
 def many_pipelines(bench, count=1000, seconds=3):
-    """So many pipelines in one process: time to start, memory and idle CPU."""
+    """Many pipelines in one process: time to start, memory and idle CPU."""
     directory = bench.file("many")
     os.makedirs(directory, exist_ok=True)
     files = []
@@ -78,7 +78,7 @@ sinks:
 
 
 def settle(bench, files, seconds):
-    """Starts the pipelines, waits until nothing happens, and looks."""
+    """Starts the pipelines, waits until they are idle, and measures."""
     begin = time.monotonic()
     with Daemon(bench, *files) as daemon:
         last, calm, started = -1.0, 0, None
@@ -102,7 +102,7 @@ def settle(bench, files, seconds):
 
 
 def many_operators(bench, count=2000):
-    """One pipeline with so many operators: what compiling takes beyond an empty one."""
+    """One pipeline with many operators: the time to compile it, beyond that of a pipeline with one."""
     path, output, data = bench.file("deep.yaml"), bench.file("deep.out"), bench.file("one.ndjson")
     with open(data, "w") as file:
         file.write("1\n")
@@ -131,7 +131,7 @@ def many_operators(bench, count=2000):
 
 
 def fan_out(bench, branches=100, events=100_000):
-    """What one more branch costs, beside what its work costs alone."""
+    """The cost of one more branch, compared with the cost of its work alone."""
     data, path, output = bench.generate("ints", events), bench.file("fan.yaml"), bench.file("fan.out")
     cores = bench.cores[-1:]
 

@@ -38,13 +38,13 @@ class Counter:
         return "perf" if self.by_perf else "valgrind"
 
     def counted(self, command):
-        """The command that runs another one and says on standard error how many instructions it took."""
+        """The command that runs `command` and prints its number of instructions to standard error."""
         if self.by_perf:
             return ["perf", "stat", "-x,", "-e", "instructions:u", *command]
         return ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *command]
 
     def found(self, command, code, noise):
-        """Instructions of a counted run that has ended, of the program itself, not of the kernel."""
+        """The instructions of a counted run that has ended: those of the program, without the kernel's."""
         found = re.search(r"^(\d+)," if self.by_perf else r"I\s+refs:\s+([\d,]+)", noise, re.M)
         if code != 0 or not found:
             raise Fault(f"{command[0]} could not be counted: {noise[-500:]}")
@@ -60,13 +60,13 @@ class Counter:
         return self.found(command, done.returncode, done.stderr)
 
     def of_events(self, program):
-        """Instructions of rxd for each event; `program` gives its arguments and environment for so many events."""
+        """Instructions of rxd per event; `program` gives its arguments and environment for a number of events."""
         few, many = (self.count([self.rxd, "--quiet", *arguments], environment)
                      for arguments, environment in map(program, (FEW, MANY)))
         return (many - few) / (MANY - FEW)
 
     def per_event(self, workload):
-        """(rxd, reference) instructions for each event; the reference is None for `cat`."""
+        """(rxd, reference) instructions per event; the reference is None for `cat`."""
         scale = 4 if workload.input == "ints" else 1
         ours, theirs = [], []
         for events in (FEW, MANY):

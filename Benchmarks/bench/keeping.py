@@ -1,4 +1,4 @@
-"""What it costs to lose nothing: the same pipelines with each promise, in turn, on a disk."""
+"""The cost of losing nothing: the same pipelines with each guarantee, alternating, on a disk."""
 import os
 import shutil
 import statistics
@@ -12,7 +12,7 @@ PROMISES = ("bestEffort", "light", "durable")
 
 
 def in_turn(bench, name, events):
-    """Runs of the pipeline by promise, all with the same output."""
+    """Runs the pipeline with each guarantee; all must give the same output."""
     data = bench.generate("events", events)
     surroundings = Surroundings()
     # A file system in memory has no sync.
@@ -53,12 +53,12 @@ def in_turn(bench, name, events):
 
 
 def delivery(bench):
-    """W20: events that are changed, from file to file."""
+    """W20: events from file to file, changed on the way."""
     return in_turn(bench, "w20-delivery", 1_000_000)
 
 
 def state(bench):
-    """W21: a state of as many keys as there are events."""
+    """W21: a state with as many keys as there are events."""
     return in_turn(bench, "w21-state", 1_000_000)
 
 

@@ -1,4 +1,4 @@
-"""Pipelines that wait for the world: following, polling, waiting, taking in. Loopback only, each bounded."""
+"""Pipelines that wait for the outside: following, polling, waiting, receiving. Loopback only, each bounded."""
 import contextlib
 import json
 import os
@@ -37,7 +37,7 @@ def wait_for_port(port, daemon):
 
 
 def verdict(bars):
-    """`bars`: what, measured, the bar, whether less is better; an estimate may leave open whether a bar is met."""
+    """`bars`: (what, the measured value, the limit, whether less is better); an estimate may leave the verdict open."""
     def met(value, bar, less):
         if isinstance(value, Estimate):
             return value.at_most(bar) if less else value.at_least(bar)
@@ -50,7 +50,7 @@ class Follower:
     """A program that follows one file and appends every second line to another."""
 
     def __init__(self, bench, name, command):
-        """`command`: takes the two files, gives the command and its environment."""
+        """`command`: takes the two files, returns the command and its environment."""
         self.name, self.bench = name, bench
         label = name.replace(" ", "-")
         self.files = [bench.file(f"w6-{label}.{what}") for what in ("log", "out")]
@@ -81,8 +81,8 @@ class Follower:
 
 
 def follow(bench, other=None, environment=None, rounds=9, tries=16, seconds=1, pace=2000):
-    """W6: a followed file, each line parsed, half of them written; from write to visible. Beside the least that any
-    program can do, and by another rxd if there is one."""
+    """W6: a followed file, each line parsed, half of them written: the time from write to visible. Compared with a
+    minimal program and, if given, with another rxd."""
     def by(rxd, environment=None):
         return lambda log, output: (
             bench.pipeline("w6-follow", rxd), {**(environment or {}), "BENCH_INPUT": log, "BENCH_OUTPUT": output})
@@ -125,7 +125,7 @@ def follow(bench, other=None, environment=None, rounds=9, tries=16, seconds=1, p
 
 
 def poll(bench, seconds=5, count=200):
-    """W7: so many HTTP endpoints, each asked once a second."""
+    """W7: many HTTP endpoints, each polled once a second."""
     path, output = bench.file("w7.yaml"), bench.file("w7.out")
     with subprocess.Popen(
             [bench.program("endpoints"), "0", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -160,7 +160,7 @@ def poll(bench, seconds=5, count=200):
 
 
 def wait(bench, seconds=5, rounds=20):
-    """W8: start to the first event, then nothing to do."""
+    """W8: the time from the start to the first event, then idle."""
     done = subprocess.run(
         [bench.program("first"), str(rounds), bench.rxd, "--quiet", pipeline("first-event")],
         capture_output=True, text=True, check=True)
@@ -269,7 +269,7 @@ def beside_peer(bench, program, folder, seconds, lines, connections, rounds):
 
 
 def requests(bench, seconds=3, connections=64, rounds=3):
-    """W11: one event a request over kept connections, beside a C server that only answers."""
+    """W11: one event per request over kept connections, compared with a C server that only answers."""
 
     def ask(port):
         done = subprocess.run(
@@ -310,7 +310,7 @@ def requests(bench, seconds=3, connections=64, rounds=3):
 
 
 def counted_requests(bench, counter, seconds=5, connections=64):
-    """Instructions for each request of W11, beyond those of a server that nobody asks."""
+    """Instructions per request of W11, without those of an idle server."""
     def run(seconds):
         output, port = bench.file("w11.counted"), free_port()
         command = counter.counted([counter.rxd, "--quiet", pipeline("w9-ingest")])
@@ -344,7 +344,7 @@ SENDING = (
 
 
 def send(bench):
-    """W10: NDJSON from a file, sent over HTTP in batches: one request after the other, or several at once."""
+    """W10: NDJSON from a file, sent over HTTP in batches: one request after another, or several at once."""
     figures = {}
     for batch, events, concurrent, compress, delay, rounds in SENDING:
         data = bench.generate("events", events)
@@ -378,7 +378,7 @@ def send(bench):
 
 
 def share(bench, seconds=10, neighbours=3):
-    """W12: a clock that ticks each ten milliseconds beside pipelines that are busy all the time, on two cores."""
+    """W12: a clock that ticks every ten milliseconds next to pipelines that are always busy, on two cores."""
     data, output = bench.generate("events", 2_000_000), bench.file("w12.out")
     folder = bench.file("w12.d")
     os.makedirs(folder, exist_ok=True)

@@ -1,5 +1,5 @@
-"""What it costs to be looked at: CPU of a busy pipeline for each event while nobody looks, while the live page is open, and while the lanes of a
-step are open in it; the same with a browser that stays open for ten minutes."""
+"""The cost of viewers: CPU per event of a busy pipeline without a viewer, with the live page open, and with the lanes
+of a step open in it; the same with a browser that stays open for ten minutes."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ from .machine import PIPELINES, Fault, remove, say
 
 
 class Reader:
-    """Asks the control socket for an answer that does not end, and reads what comes."""
+    """Requests an endless answer from the control socket, and reads what comes."""
 
     def __init__(self, path, target):
         self.connection = socket.socket(socket.AF_UNIX)
@@ -47,7 +47,7 @@ WAYS = {"nobody looks": [], "the page is open": [FEED], "and the lanes of a step
 
 
 def looking(bench, rounds=5, seconds=4):
-    """Rounds of all ways in turn in one process; prints the CPU for each event, and its share of that while nobody looks."""
+    """Rounds of all modes, alternating, in one process; prints CPU per event, and its ratio to that of no viewer."""
     data, output, port = bench.generate("events", 200_000), bench.file("looked.out"), free_port()
     open(output, "w").close()
     control = os.path.join(bench.data, "c.sock")
@@ -83,10 +83,10 @@ def looking(bench, rounds=5, seconds=4):
 
 
 def browsing(bench, blocks=20, seconds=30):
-    """The live page in Chromium for ten minutes under full load, between two minutes of nobody before and behind.
+    """The live page in Chromium for ten minutes under full load, with two minutes without a viewer before and after.
 
-    The browser is on this machine, where it takes time from rxd and from the feed, so what counts is the CPU of rxd for each event. It gets
-    what time is left over, as on a machine of its own it would not.
+    The browser runs on this machine, where it takes time from rxd and the feed, so only the CPU of rxd per event counts.
+    It gets the time that is left over, unlike on a machine of its own.
     """
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         say("browsing       needs chromium and chromium-driver")
@@ -138,7 +138,7 @@ LIMIT_OF_REFRESH = 500
 
 
 def refreshing(bench, seconds=12):
-    """How often the live page in Chromium shows new counts of 1,000 steps, on the cores of rxd."""
+    """How often the live page in Chromium refreshes the counts of 1,000 steps, on the cores of rxd."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         say("refreshing     needs chromium and chromium-driver")
         return {}

@@ -1,4 +1,4 @@
-"""The machine, the programs that are built for measuring, and one timed run of one program."""
+"""The machine, the programs built for measuring, and one timed run of one program."""
 import os
 import platform
 import re
@@ -12,7 +12,7 @@ PIPELINES = os.path.join(HERE, "pipelines")
 
 
 class Fault(Exception):
-    """Something that makes the figures worthless."""
+    """A fault that makes the figures worthless."""
 
 
 def describe():
@@ -30,7 +30,7 @@ def executable(rxd):
 
 
 class Bench:
-    """Where programs and inputs lie, and which cores may be used."""
+    """The places of programs and inputs, and the cores to use."""
 
     def __init__(self, rxd, directory=None):
         self.rxd = executable(rxd)
@@ -43,7 +43,7 @@ class Bench:
         self.build()
 
     def roomy(self):
-        """In memory where there is room, so that no disk is measured."""
+        """A place in memory if there is room, so that no disk is measured."""
         memory = "/dev/shm"
         if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30:
             return os.path.join(memory, f"rxd-bench-{os.getpid()}")
@@ -56,7 +56,7 @@ class Bench:
         return os.path.join(self.data, name)
 
     def build(self):
-        """Compiles what is older than its sources."""
+        """Compiles programs that are older than their sources."""
         probe = [os.path.join("probe", name) for name in sorted(os.listdir(os.path.join(HERE, "probe")))]
         for name, sources, options in (
             ("generate", ["generate.cpp"], ["-std=c++17"]),
@@ -75,7 +75,7 @@ class Bench:
             subprocess.run([compiler, "-O3", "-Wall", "-Wextra", *inputs, "-o", program, *options], check=True)
 
     def generate(self, kind, count):
-        """The path of `count` lines of `kind`, made if they are not there."""
+        """The path of a file with `count` lines of `kind`, which is generated if it does not exist."""
         path = self.file(f"{kind}-{count}.ndjson")
         if not os.path.exists(path):
             with open(path + ".new", "wb") as out:
@@ -87,7 +87,7 @@ class Bench:
         return path
 
     def pipeline(self, name, rxd=None):
-        """The command that runs the pipeline, by another rxd than the one measured if that is given."""
+        """The command that runs the pipeline, with `rxd` instead of the measured one if it is given."""
         return [rxd or self.rxd, "--quiet", os.path.join(PIPELINES, name + ".yaml")]
 
     def clear(self):
@@ -95,20 +95,20 @@ class Bench:
 
 
 def stolen():
-    """Seconds that the host of this virtual machine has given to others while it had something to do."""
+    """Steal time: seconds that this virtual machine's host has given to others although the machine had work."""
     with open("/proc/stat") as file:
         return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 class Surroundings:
-    """What other programs, and the host of a virtual machine, take of the cores from its making on."""
+    """The share of the cores that other programs, and a virtual machine's host, have taken since this was created."""
 
     def __init__(self):
         self.before = self.look()
 
     @staticmethod
     def look():
-        """Seconds: by the clock; of all cores at work; of this program and its children that have ended; stolen."""
+        """Seconds: by the clock; all cores at work; this program and its ended children; stolen."""
         with open("/proc/stat") as file:
             user, nice, system, _, _, interrupts, soft, stolen = (
                 int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in file.readline().split()[1:9])
@@ -120,7 +120,7 @@ class Surroundings:
         return max(0, busy - own) / clock, stolen / clock
 
     def told(self, host_counts=True):
-        """In words. `host_counts`: what the host took is in the figures."""
+        """The shares in words. `host_counts`: whether the host's share is part of the figures."""
         others, host = self.taken()
         text = f"meanwhile other programs took {100 * others:.0f}% of a core, the host {100 * host:.0f}%"
         return text + (": too much to rely on figures by the clock" if others + host * host_counts > 0.25 else "")
@@ -146,14 +146,14 @@ class Run:
         self.peak = int(peak)
 
     def without(self, start):
-        """This run without the times of another."""
+        """This run with the times of another subtracted."""
         self.wall -= start.wall
         self.cpu -= start.cpu
         return self
 
 
 def remove(*paths):
-    """Removes files, and the second ones of workloads that write two."""
+    """Removes files, and the second outputs of workloads that write two."""
     for path in paths:
         for one in (path, path + ".2"):
             if os.path.exists(one):

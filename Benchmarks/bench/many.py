@@ -1,4 +1,4 @@
-"""Many at once: small files in one pipeline, filters on one input, pipelines in one process. Each beside what else does it."""
+"""Many at once: small files in a pipeline, filters on an input, pipelines in a process; each compared with peers."""
 import os
 import shutil
 import statistics
@@ -17,7 +17,7 @@ STATUSES = [200, 204, 301, 302, 304, 400, 404, 500]
 
 
 def split(bench, events, lines):
-    """A directory of files of so many lines each, together the events of `generate`."""
+    """A directory of files with a given number of lines each; together, the events of `generate`."""
     data = bench.generate("events", events)
     directory = bench.file(f"split-{events}-{lines}")
     if not os.path.isdir(directory):
@@ -35,7 +35,7 @@ def fresh(bench, name):
 
 
 def read(directory):
-    """What the files of a directory hold, by their names."""
+    """The contents of a directory's files, by name."""
     held = {}
     for name in sorted(os.listdir(directory)):
         with open(os.path.join(directory, name), "rb") as file:
@@ -102,7 +102,7 @@ def files(bench):
 
 
 def fan_pipeline(bench):
-    """The pipeline file of W18, and of each sink its name, its condition and that of mawk."""
+    """The pipeline file of W18, and for each sink its name, its condition and the same condition for mawk."""
     path = bench.file("w18-fan.yaml")
     conditions = [(f"service-{at}", f"event.service == '{service}'", f'"service":"{service}","upstream"')
                   for at, service in enumerate(SERVICES)]
@@ -134,7 +134,7 @@ def fan(bench):
 
 
 def pipeline_files(bench, directory):
-    """For each file of a directory a pipeline of its own: their names, and the directory of the pipelines."""
+    """Makes a pipeline for each file of a directory; returns the names, and the directory of the pipelines."""
     names = sorted(os.listdir(directory))
     sources = fresh(bench, "w19-pipelines")
     for name in names:

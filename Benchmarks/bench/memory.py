@@ -1,4 +1,4 @@
-"""Calls of malloc and its kin for each event."""
+"""Calls of malloc and related functions per event."""
 import os
 import re
 import subprocess
@@ -7,7 +7,7 @@ from .machine import Fault, remove, say
 
 
 def allocations(bench, workload):
-    """Beyond the first 100,000 events: there are some per block, so what counts is the difference."""
+    """Allocations per event beyond the first 100,000 events: the difference of two runs, since some are per block."""
     counts = []
     for events in (100_000, 200_000):
         data = bench.generate(workload.input, events)

@@ -1,4 +1,4 @@
-"""Two programs that take turns: how fast one is beside the other, and how far that can be trusted."""
+"""Two programs that alternate: how fast one is relative to the other, and how far that can be trusted."""
 import math
 import statistics
 import time
@@ -32,7 +32,7 @@ def interval(values):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median and the bounds of its interval."""
+    """A median and the limits of its confidence interval."""
 
     median: float
     low: float
@@ -44,25 +44,25 @@ class Estimate:
 
     @property
     def spread(self):
-        """The width of the interval as a part of the median."""
+        """The width of the interval as a fraction of the median."""
         return (self.high - self.low) / self.median if self.median else math.inf
 
     def at_least(self, bar):
-        """Whether the median is not below `bar`; None where the interval does not tell."""
+        """Whether the median is at least `bar`; None if the interval does not tell."""
         return True if self.low >= bar else False if self.high < bar else None
 
     def at_most(self, bar):
-        """Whether the median is not above `bar`; None where the interval does not tell."""
+        """Whether the median is at most `bar`; None if the interval does not tell."""
         return True if self.high <= bar else False if self.low > bar else None
 
 
 def verdict(holds):
-    """The word for what `at_least` and `at_most` say of a bar."""
+    """The word for a result of `at_least` or `at_most`."""
     return {True: "met", False: "missed", None: "open"}[holds]
 
 
 class Rounds:
-    """What each of some rounds gave.
+    """The results of rounds.
 
     `stolen` gives the seconds that the host has taken from this machine until now. A round from which it took some is
     kept apart, in `disturbed`: whether it did does not depend on what is measured.
@@ -87,7 +87,7 @@ class Rounds:
         return self.rounds + len(self.disturbed)
 
     def add(self, make, clock=time.monotonic):
-        """One more round, which gives what `make` returns."""
+        """Runs one more round, whose result is that of `make`."""
         start, before = clock(), self.stolen()
         made = make()
         seconds, stolen = clock() - start, self.stolen() - before
@@ -98,7 +98,7 @@ class Rounds:
             self.made.append(made)
 
     def settle_for(self, fewest):
-        """Takes in those that were disturbed least where there are not so many rounds, or not half of those that were run."""
+        """Counts the least disturbed rounds, too, until there are `fewest` and at least half of those that were run."""
         self.disturbed.sort(key=lambda one: one[0])
         while self.rounds < max(fewest, self.tries // 2) and self.disturbed:
             self.made.append(self.disturbed.pop(0)[1])
@@ -106,12 +106,12 @@ class Rounds:
 
     @property
     def told(self):
-        """How many there are, with `~` where some of them were disturbed."""
+        """The number of rounds, with `~` if some of them were disturbed."""
         return f"{self.rounds}{'~' if self.is_disturbed else ''}"
 
 
 class Pairs(Rounds):
-    """Rounds of two programs, one behind the other, so that a busy minute hits both alike.
+    """Rounds of two programs, one after the other, so that a busy minute affects both alike.
 
     `ours` and `theirs` run their program once and return what has `wall` and `cpu` in seconds. Who begins changes from
     round to round.
@@ -134,7 +134,7 @@ class Pairs(Rounds):
         return self.ours, self.theirs
 
     def run(self, clock=time.monotonic):
-        """One more round."""
+        """Runs one more round."""
         def both():
             made = [None, None]
             for which in ((0, 1), (1, 0))[self.tries % 2]:

@@ -1,4 +1,4 @@
-"""Other programs, as far as they are installed, with the same work over the same input."""
+"""Other programs that are installed, with the same work over the same input."""
 import os
 import shlex
 import shutil
@@ -51,7 +51,7 @@ DUCKDB = {
 
 
 def commands(workload, data, output):
-    """(name, command) of each peer that is installed and can do it; `output` is where it writes."""
+    """(name, command) of each installed peer that can do the work; `output` is the file that it writes."""
     name, found = workload.name, []
 
     def add(program, *arguments, label=None):
@@ -86,7 +86,7 @@ def commands(workload, data, output):
 
 
 def same(bench, ours, theirs):
-    """Whether two outputs hold the same events, whatever the form of strings and numbers."""
+    """Whether two outputs contain the same events, ignoring the form of strings and numbers."""
     forms = []
     for path in (ours, theirs):
         form = path + ".canonical"

@@ -1,4 +1,4 @@
-"""What each promise costs at each sink of the catalogue: the same events with each promise, in turn."""
+"""The cost of each guarantee for each sink of the catalogue: the same events with each guarantee, alternating."""
 import contextlib
 import json
 import os
@@ -21,7 +21,7 @@ BARS = {"light": 1.1, "durable": 2.5}
 
 @contextlib.contextmanager
 def collector(bench, events):
-    """A server that takes what comes over HTTP, and counts it."""
+    """A server that accepts requests over HTTP and counts the events."""
     with subprocess.Popen(
             [bench.program("collect")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         yield server.stdout.readline().strip()
@@ -92,7 +92,7 @@ SINKS = {
 
 
 def promises(bench):
-    """W22: events from a file to each sink, with each promise. A disk holds the state and the outputs."""
+    """W22: events from a file to each sink, with each guarantee. State and outputs are on a disk."""
     figures = {}
     surroundings = Surroundings()
     say(f"\nw22-sinks: seconds by the clock, two cores, a disk, {ROUNDS} rounds in turn; medians, and the interval of the ratios to bestEffort, by the "

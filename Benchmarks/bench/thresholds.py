@@ -1,4 +1,4 @@
-"""What may not get worse: `thresholds.json` beside `run`, checked by `make bench-check`."""
+"""Thresholds for regressions: `thresholds.json` next to `run`, checked by `make bench-check`."""
 import json
 import os
 
@@ -13,7 +13,7 @@ def read():
 
 
 def least_share(name, bounds=None):
-    """Percent of the reference that the workload may not fall below, None where none is recorded."""
+    """The lower bound for the workload's percentage of the reference, None if none is recorded."""
     bounds = bounds or read()
     recorded = bounds["shares"].get(name)
     return None if recorded is None else recorded * (1 - bounds["tolerance"]["share"])
@@ -24,7 +24,7 @@ FINE, WORSE, UNDECIDED = 0, 1, 75
 
 
 def check(report, bounds=None):
-    """Prints what is worse than it may be, or may be; FINE, WORSE or UNDECIDED.
+    """Prints what is or may be worse than allowed; returns FINE, WORSE or UNDECIDED.
 
     `report["shares"]` has estimates: a share is worse where all of its interval is below what is allowed, and fine
     where none of it is. Between the two the machine was too busy to tell, which neither fails a build nor passes it.
@@ -68,7 +68,7 @@ def check(report, bounds=None):
 
 
 def record(report, spread):
-    """Writes what was measured as the new thresholds; not shares whose interval is wider than `spread`."""
+    """Writes the measured values as the new thresholds, except shares whose interval is wider than `spread`."""
     bounds = read() if os.path.exists(PATH) else {
         "countedBy": "", "tolerance": {"instructions": 0.05, "share": 0.15, "allocations": 0.05},
         "instructions": {}, "shares": {}, "allocations": {}}

@@ -1,4 +1,4 @@
-"""Events per second of whole pipelines beside plain loops that do the same work."""
+"""Events per second of whole pipelines, compared with plain loops that do the same work."""
 import dataclasses
 import os
 import statistics
@@ -10,7 +10,7 @@ from .pairs import Pairs, spend, verdict
 
 
 def reference(bench, name, data, output):
-    """The command, and where its standard output goes."""
+    """The command, and the target of its standard output."""
     if name == "cat":
         return ["cat", data], output
     return [bench.program("probe"), name, data, output], "-"
@@ -44,19 +44,19 @@ STARTS = 7
 
 
 class Start:
-    """What runs without input take, the median of each."""
+    """The median times of runs without input."""
 
     def __init__(self, runs):
         self.wall, self.cpu = (statistics.median(getattr(run, by) for run in runs) for by in ("wall", "cpu"))
 
 
 def by_the_clock(cores):
-    """For `Pairs`: what the host takes spoils what is told by the clock, on several cores, not CPU time on one."""
+    """For `Pairs`: steal time spoils measurements by the clock, on several cores, but not CPU time on one."""
     return {"stolen": stolen} if len(cores) > 1 else {}
 
 
 class Row:
-    """One workload on some cores: rxd and its reference in turn."""
+    """One workload on some cores: rxd and its reference, alternating."""
 
     def __init__(self, bench, workload, events, cores):
         self.workload, self.cores = workload, len(cores)
@@ -89,11 +89,11 @@ class Row:
 
     @property
     def by(self):
-        """What the share is formed of: threads that overlap show by the clock only, on several cores."""
+        """The time from which the share is formed: on several cores, overlapping threads show only by the clock."""
         return "cpu" if self.cores == 1 else "wall"
 
     def rate(self, runs):
-        """Median of events per second by the clock."""
+        """The median of events per second by the clock."""
         return statistics.median(self.count / run.wall for run in runs)
 
     def figures(self):
@@ -116,7 +116,7 @@ def percent(estimate):
 
 
 def left_out(all_pairs):
-    """How many rounds do not count, in words."""
+    """The number of rounds that do not count, in words."""
     pairs = list(all_pairs)
     out = sum(len(one.disturbed) for one in pairs)
     text = f"{out} of {sum(one.tries for one in pairs)} rounds are left out: the host took more than 2% of their time"

@@ -27,7 +27,7 @@ class Workload:
     writes_two: bool = False
 
     def count(self, events):
-        """How many lines it gets where the others get `events`."""
+        """The number of lines that it gets if the others get `events`."""
         return int(events * self.part) * (4 if self.input == "ints" else 1)
 
 
