@@ -216,7 +216,7 @@ def ingest(bench, seconds=4, lines=1000, connections=4):
 
 
 def ingest_peer(bench, seconds=4, lines=1000, connections=4, rounds=4):
-    """W9 with a commit before each answer, in turn with Fluent Bit, which keeps events in memory and answers before it has written.
+    """W9 with a commit before each answer, alternating with Fluent Bit, which answers before it has written its events.
 
     FLUENT_BIT names its program, with the input `http` and the output `file`.
     """

@@ -52,8 +52,8 @@ def line(name, what, figures):
 
 
 def beside(bench, name, programs, count=ROUNDS):
-    """Runs the programs in turn on one core and on two; compares what they write first. `programs`: for each what it is
-    called, and what gives the command and the environment for a directory to write to."""
+    """Runs the programs alternately on one core and on two, after comparing their outputs. `programs`: for each its
+    name, and a function that returns the command and the environment for an output directory."""
     figures, outputs = {}, {}
     for cores in [bench.cores[-number:] for number in (1, 2) if number <= len(bench.cores)]:
         runs = {what: [] for what, _ in programs}

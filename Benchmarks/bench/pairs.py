@@ -14,9 +14,9 @@ STOLEN, ROUNDING = 0.02, 0.01
 
 
 def interval(values):
-    """Two of the values, between which the median of all that could have been measured lies, 19 times of 20.
+    """The two values between which the median of the distribution lies in 19 of 20 cases.
 
-    By order statistics: of n values that depend on nothing but the same distribution, whichever it is, fewer than k lie
+    By order statistics: of n independent values of one distribution, whichever it is, fewer than k lie
     on one side of its median as often as fewer than k of n coins fall on one side. Raises ValueError for fewer values
     than six.
     """
@@ -64,8 +64,8 @@ def verdict(holds):
 class Rounds:
     """The results of rounds.
 
-    `stolen` gives the seconds that the host has taken from this machine until now. A round from which it took some is
-    kept apart, in `disturbed`: whether it did does not depend on what is measured.
+    `stolen` returns the seconds that the host has taken from this machine so far. A round from which it took some is
+    kept separately, in `disturbed`: whether that happens does not depend on what is measured.
     """
 
     def __init__(self, stolen=lambda: 0.0):
@@ -113,8 +113,8 @@ class Rounds:
 class Pairs(Rounds):
     """Rounds of two programs, one after the other, so that a busy minute affects both alike.
 
-    `ours` and `theirs` run their program once and return what has `wall` and `cpu` in seconds. Who begins changes from
-    round to round.
+    `ours` and `theirs` run their program once and return a value with `wall` and `cpu` in seconds. Which one begins
+    changes from round to round.
     """
 
     def __init__(self, ours, theirs, stolen=lambda: 0.0):
@@ -143,7 +143,7 @@ class Pairs(Rounds):
         self.add(both, clock)
 
     def shares(self, by):
-        """What is theirs of ours in each round, in percent: 100 where both took the same, more where ours took less.
+        """Their time as a percentage of ours in each round: 100 if both took the same, more if ours took less.
 
         `by` is "wall", the clock, or "cpu".
         """
@@ -154,10 +154,10 @@ class Pairs(Rounds):
 
 
 def spend(pairs, until, unsettled, fewest=FEWEST, clock=time.monotonic):
-    """Runs `fewest` rounds of each of the pairs, in turn; then, until the clock shows `until`, rounds of those that are
-    `unsettled`, where a further second narrows the interval most; before that, of those of which too many were disturbed.
+    """Runs `fewest` rounds of each pair, alternating; then, until the clock shows `until`, rounds of those that are
+    `unsettled`, where one more second narrows the interval most; first of those with too many disturbed rounds.
 
-    `unsettled` takes one of the pairs and returns the estimate that is to be narrower, or None.
+    `unsettled` takes a pair and returns the estimate that should be narrower, or None.
     """
     fewest = max(fewest, FEWEST)
     for _ in range(fewest):
@@ -183,7 +183,7 @@ def spend(pairs, until, unsettled, fewest=FEWEST, clock=time.monotonic):
 
 
 def wider_than(spread, by):
-    """For `spend`: what is unsettled are shares, by the clock or by CPU, whose interval is wider than `spread`."""
+    """For `spend`: shares, by the clock or by CPU, are unsettled while their interval is wider than `spread`."""
     def unsettled(pairs):
         estimate = pairs.share(by)
         return estimate if estimate.spread > spread else None

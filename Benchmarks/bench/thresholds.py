@@ -26,8 +26,8 @@ FINE, WORSE, UNDECIDED = 0, 1, 75
 def check(report, bounds=None):
     """Prints what is or may be worse than allowed; returns FINE, WORSE or UNDECIDED.
 
-    `report["shares"]` has estimates: a share is worse where all of its interval is below what is allowed, and fine
-    where none of it is. Between the two the machine was too busy to tell, which neither fails a build nor passes it.
+    `report["shares"]` has estimates: a share is worse if its whole interval is below the threshold, and fine
+    if none of it is. In between, the machine was too busy to tell, which neither fails a build nor passes it.
     """
     bounds = bounds or read()
     worse, undecided = [], []

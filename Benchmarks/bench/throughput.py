@@ -142,8 +142,8 @@ neither met nor missed"""
 
 
 def table(bench, workloads, events, cores, unsettled, fewest, seconds):
-    """`unsettled`: which shares of a row are to be narrower, see `spend`; it takes the row. `seconds`: for all of it,
-    as far as `fewest` rounds of each leave some."""
+    """`unsettled`: takes a row and returns the shares that should be narrower, see `spend`. `seconds`: for the whole
+    table, unless `fewest` rounds of each take longer."""
     workloads = [one for one in workloads if len(cores) == 1 or not one.brief]
     if not workloads:
         return []

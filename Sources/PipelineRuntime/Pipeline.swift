@@ -13,7 +13,7 @@ internal import Transport
 /// let outcome = pipeline.run()
 /// ```
 ///
-/// A process that writes to pipes ignores SIGPIPE itself; this library changes no signal handling.
+/// A process that writes to pipes must ignore SIGPIPE itself: this library changes no signal handling.
 public final class Pipeline: Sendable {
   /// The text has errors; nothing was started.
   public struct Invalid: Error, CustomStringConvertible {

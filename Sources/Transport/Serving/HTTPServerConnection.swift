@@ -699,7 +699,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     } else if let number = exchange.number, server?.queue.withdraw(number, isOverdue: !isInputClosed) == true {
       write(.overloaded)
     } else {
-      // The pipeline has taken the request.
+      // The pipeline has taken the request: waits for its answer.
       limit(until: answerDeadline)
     }
   }
