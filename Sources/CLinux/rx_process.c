@@ -133,7 +133,7 @@ int rx_has_ended(pid_t process, int *status) {
   pid_t found;
   do found = waitpid(process, status, WNOHANG);
   while (found < 0 && errno == EINTR);
-  // Somebody else in the process has taken the status, so nobody may take it for a success.
+  // Other code in this process has reaped the child, so its status is unknown and must not look like a success.
   if (found < 0) *status = 255 << 8;
   return found != 0;
 }

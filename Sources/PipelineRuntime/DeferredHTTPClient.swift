@@ -8,7 +8,7 @@ package final class DeferredHTTPClient: HTTPClient {
   private let client = Mutex<CurlClient?>(nil)
   private let memory: MemoryBudget?
 
-  /// - Parameter memory: The memory of the process, in which answers count; nil: they do not.
+  /// - Parameter memory: The memory budget of the process, against which answers are counted; nil: they are not.
   package init(memory: MemoryBudget? = nil) { self.memory = memory }
 
   package func send(

@@ -19,7 +19,8 @@ int rx_start(
   const char *path, char *const *arguments, char *const *environment, const char *directory, const rx_limits *limits,
   pid_t *process, int descriptors[3]);
 
-/// Whether the process has ended; then `*status` is that of `waitpid`, and it is gone. That of exit status 255 if somebody else has waited for it.
+/// Whether the process has ended; if so, it is reaped and `*status` is that of `waitpid`, or of exit status 255 if
+/// other code in this process has reaped it.
 int rx_has_ended(pid_t process, int *status);
 
 /// A descriptor that becomes readable when the process ends, close-on-exec; -1 and errno on failure.

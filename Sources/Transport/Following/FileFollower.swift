@@ -49,12 +49,14 @@ extension FileBlock {
 ///
 /// - A file is identified by device and inode. A renamed file is read to its end, until nothing has been added for
 ///   `rotateWait`; then its last line is delivered even without a newline.
-/// - A file that has become shorter and not the same again, or starts with other bytes, is read from its start, and reported: data written
-///   between the last read and the truncation is lost (`copytruncate`), unless that was while nobody followed it and a
-///   copy is there.
-/// - A file that was renamed and compressed (gzip, zstd) before it was read to its end is read on in the compressed one.
-/// - A file at the path of a saved position, or of a file that was followed, that is another one, and has the same content up to the
-///   position, was restored: it is read on there. So is a file that was written anew.
+/// - A file that has become shorter and does not get its old content back, or starts with other bytes, is reported and
+///   read from its start: data written between the last read and the truncation is lost (`copytruncate`), unless nobody
+///   followed the file at that time and a copy exists.
+/// - If a file was renamed and compressed (gzip, zstd) before it was read to its end, reading continues in the
+///   compressed file.
+/// - If the path of a saved position, or of a followed file, leads to another file with the same content up to the
+///   position, the file was restored: reading continues at the position. The same holds for a file that was rewritten
+///   with that content.
 /// - Files that appear later are read from their start.
 /// - A file with two names is read once.
 /// - If symbolic links lead to a file, the directories of the links and their targets are watched, too: a file that is
@@ -107,9 +109,11 @@ package final class FileFollower: Sendable {
     var pollInterval: TimeSpan = .seconds(1)
     /// The pause before asking again for watches that the system has refused.
     var rewatchInterval: TimeSpan = .seconds(60)
-    /// How long a file that is shorter than before, and the same as far as it goes, is waited for after it last grew.
+    /// How long to wait, after it last grew, for a file that is shorter than before and has the same bytes as far as it
+    /// goes.
     var rewriteWait: TimeSpan = .milliseconds(500)
-    /// How long a closed file must not have grown for its last line; a file whose writers are unknown; and when the wait is reported.
+    /// For how long a closed file must not have grown before its last line is delivered; the same for a file whose
+    /// writers are unknown; and after how long such a wait is reported.
     var closedWait: TimeSpan = .seconds(2)
     var unknownWait: TimeSpan = .seconds(600)
     var unendedNotice: TimeSpan = .seconds(10)
@@ -140,8 +144,8 @@ package final class FileFollower: Sendable {
     case recovered(path: String)
     /// Reading cannot continue in the file of a position in `resume`.
     case gone(FilePosition, Absence)
-    /// The file of a position in `resume`, or of one that was followed, is another one now, with the same content up to the position: it is
-    /// read on there. The same file: it was written anew, with that content.
+    /// The path of a position in `resume`, or of a followed file, has another file now, with the same content up to the
+    /// position, or the same file was rewritten with that content: reading continues there.
     case restored(FilePosition, FilePosition)
     /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
     /// read to its end first, from the second position on.

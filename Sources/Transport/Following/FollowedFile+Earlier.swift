@@ -1,40 +1,41 @@
 import Glibc
 import PipelineCore
 
-/// What a file had before it was written anew, or the file that had its name before.
+/// The content that a file had before it was rewritten, or that of the file that had its name before.
 ///
-/// As long as a file is shorter and has the same bytes as far as it goes, it may become the same again: a program writes it anew. Nothing of it
-/// is read until that is decided.
+/// While a file is shorter and has the same bytes as far as it goes, a program may be rewriting it with the same
+/// content. It is not read until that is decided.
 struct EarlierContent {
-  /// How far that was read.
+  /// The position up to which that content was read.
   var position: FilePosition
-  /// Its first bytes, those of the position's fingerprint.
+  /// The first bytes of that content, which the position's fingerprint covers.
   var head: [UInt8]
   /// When the position was reached, in nanoseconds since 1970.
   var readAt: Int64
-  /// The other file, as long as it is followed; nil: it is the same one.
+  /// The file that had the name before, as long as it is followed; nil: the same file was rewritten.
   weak var file: FollowedFile?
-  /// A file that does not grow for this long is another one, in nanoseconds.
+  /// A file that does not grow for this long, in nanoseconds, has other content.
   var wait: Int64
 
-  /// The size when it last changed, when that was, and when the wait began, on the monotonic clock.
+  /// The size after the last change, and the times of that change and of the start of the wait, on the monotonic clock.
   var size: Int64 = -1
   var since: Int64 = 0
   private let begun = monotonicNow()
 
-  /// A file that has not become as long within this time is another one.
+  /// A file that has not reached the old length within this time has other content.
   static let limit: Int64 = 10_000_000_000
-  /// How often a file that waits is looked at.
+  /// How often a waiting file is checked, in nanoseconds.
   static let look: Int64 = 50_000_000
 
   enum Verdict {
     case waits
-    /// It has the same content up to the position. `isAll`: that is all that was read of the other file.
+    /// The file has the same content up to the position. `isAll`: that is everything that was read of the earlier
+    /// content.
     case same(FilePosition, isAll: Bool)
     case other
   }
 
-  /// - Parameter now: The first bytes of the file as it is.
+  /// - Parameter now: The present first bytes of the file.
   mutating func compare(_ descriptor: FileDescriptor, startingAs now: [UInt8]) throws(PosixError) -> Verdict {
     let status = try descriptor.status()
     let known = file?.position ?? position
@@ -50,7 +51,7 @@ struct EarlierContent {
       if status.size != size { (size, since) = (status.size, time) }
       if time &- since < wait, time &- begun < Self.limit { return .waits }
     }
-    // What came later to the other file, its writer had added there.
+    // The position at the rename counts, too: later data was only added to the renamed file.
     return known.offset > position.offset && holds(position) ? .same(position, isAll: false) : .other
   }
 }

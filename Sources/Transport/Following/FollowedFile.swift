@@ -39,9 +39,9 @@ final class FollowedFile {
   var lastChange = monotonicNow()
   private(set) var lines: LineAssembler
   private let rewriteWait: TimeSpan
-  /// What it may become again; nil: it is read as it is.
+  /// The earlier content that the file may get back; nil: the file is read normally.
   var earlier: EarlierContent?
-  /// The file has been read to its end.
+  /// Whether the file has been read to its end.
   private var isCaughtUp = false
   /// The decompressed content; nil: the file is read as it is.
   private let content: CompressedContent?
@@ -109,12 +109,12 @@ final class FollowedFile {
   /// Starts at this offset.
   func seek(to offset: Int64) { lines.reset(offset: offset) }
 
-  /// The content that was read, for a file that may have the same one.
+  /// The content that was read, to compare with a file that may have the same content.
   ///
-  /// - Parameter file: The file itself, if it is another one.
+  /// - Parameter file: This file, if another file is compared with it; nil: the file itself was changed.
   func content(of file: FollowedFile? = nil) -> EarlierContent? {
     guard !isCompressed, lines.offset > 0 else { return nil }
-    // What is gone of a line would be looked for again and again in a file that is shorter.
+    // In a shorter file, the lost part of a line would be looked for again and again.
     if file == nil, tail?.end != lines.offset || lines.isWithinLostLine { return nil }
     var now = timespec()
     clock_gettime(CLOCK_REALTIME, &now)
@@ -124,14 +124,14 @@ final class FollowedFile {
       wait: rewriteWait.nanoseconds)
   }
 
-  /// What it has of a line is not read on.
+  /// Drops the incomplete line, and skips its rest.
   func skipHeldLine() {
     guard lines.held > 0 else { return }
     lines.reset(offset: lines.readOffset)
     lines.skipToLineStart()
   }
 
-  /// Whether it is, or may become, what it was: nil if it is read from its start.
+  /// Compares the file with its earlier content; nil: there is none.
   private func earlierProgress() throws(PosixError) -> Progress? {
     guard earlier != nil else { return nil }
     let now = file.head()
@@ -207,13 +207,14 @@ final class FollowedFile {
 
   enum Progress {
     case read, end
-    /// It may become what it was, and is looked at again.
+    /// The file may get its earlier content back; it is checked again later.
     case waits
-    /// It has the content up to this position, which was all that was read of that other file; nil: of itself, or the other one had more.
+    /// The file has the earlier content up to this position. The file is the one that had the name before, if that is
+    /// all that was read of it; nil: this file was rewritten, or more was read of the other.
     case same(FilePosition, FollowedFile?)
-    /// It has other content than the file that had its name before.
+    /// The file has other content than before, or than the file that had its name.
     case other
-    /// The file has been read up to its end at that moment; the kernel reports later data.
+    /// The file has been read up to its present end; the kernel reports later data.
     case caughtUp
     /// The file had been read up to this offset when it was replaced or truncated.
     case truncated(Int64)
@@ -282,7 +283,7 @@ final class FollowedFile {
     return .read
   }
 
-  /// It has become shorter, or has other bytes at its beginning.
+  /// Handles a file that has become shorter, or starts with other bytes.
   private func changed(_ deliver: (LineBlock, _ isNewest: Bool) -> Void) throws(PosixError) -> Progress {
     earlier = content()
     let progress = try earlierProgress() ?? .other
@@ -290,7 +291,7 @@ final class FollowedFile {
     return progress
   }
 
-  /// Starts the replaced file from its beginning.
+  /// Starts again at the beginning of a file that was replaced or truncated.
   private func startAgain(_ deliver: (LineBlock, _ isNewest: Bool) -> Void) -> Progress {
     let reached = lines.readOffset
     isCaughtUp = false

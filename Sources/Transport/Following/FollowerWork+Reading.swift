@@ -41,7 +41,7 @@ extension FollowerWork {
           case .waits: break reading
           case .same(let earlier, let former): restored(file, from: earlier, of: former)
           case .other: notice(.opened(file.position))
-          // Later data causes an event; without events it must be polled for.
+          // Later data causes an event; if there are no events, this file must be polled.
           case .caughtUp where file.watch >= 0:
             found = true
             break reading
@@ -87,9 +87,10 @@ extension FollowerWork {
     }
   }
 
-  // MARK: Files that are written anew
+  // MARK: Rewritten files
 
-  /// What the file has that has just lost this path, as far as it was read; nil: none has, or nothing was read of it.
+  /// The content read from the file that has just lost this path; nil: there is no such file, or nothing was read of
+  /// it.
   func earlierContent(at path: String, _ named: Set<Key>) -> EarlierContent? {
     guard let file = files.last(where: { $0.path == path && !named.contains($0.key) }) else { return nil }
     return file.content(of: file)
@@ -98,10 +99,10 @@ extension FollowerWork {
   /// Whether another file waits for the content of this one.
   func isAwaited(_ file: FollowedFile) -> Bool { files.contains { $0.earlier?.file === file } }
 
-  /// The file is read on where its earlier content ended.
+  /// Reports that reading continues in the file where its earlier content ended.
   func restored(_ file: FollowedFile, from earlier: FilePosition, of former: FollowedFile?) {
     notice(.restored(earlier, file.position))
-    // Its writer may still have it open. What it has of a line, the other file has, too.
+    // The former file's incomplete line is in this file, too, and its writer may still add to it.
     former?.skipHeldLine()
   }
 

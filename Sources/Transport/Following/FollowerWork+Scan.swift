@@ -232,7 +232,7 @@ extension FollowerWork {
     files.append(file)
     byKey[file.key] = file
     watch(file)
-    // Otherwise it is not known yet where it is read on.
+    // A file that may get earlier content back is reported later, when its position is known.
     if file.earlier == nil { notice(.opened(file.position)) }
   }
 

@@ -46,7 +46,7 @@ package final class JournalReader: Sendable {
     package var maxField = 64 << 10
     /// The maximum size of all values of an entry in bytes.
     package var maxEntry = 16 << 20
-    /// The limit of the blocks of all readers of this process together, as in ``BlockReader/Options/allBlocks``.
+    /// The limit on the sum of the block sizes of all readers of this process, as in ``BlockReader/Options/allBlocks``.
     package var allBlocks = 4 << 20
     package init() {}
   }
@@ -57,7 +57,7 @@ package final class JournalReader: Sendable {
     package var rows: DecodedBlock?
     /// The cursor of each entry, with the offset of its row.
     package var entries: [(number: Int64, cursor: String)] = []
-    /// Its memory.
+    /// The memory of the piece in bytes.
     package var bytes = 0
     /// Set in the last piece.
     package var end: End?
@@ -237,7 +237,7 @@ package final class JournalReader: Sendable {
       offset &+= Int64(slab.count)
       ranges.removeAll(keepingCapacity: true)
       buffer.count = 0
-      // An unusually large entry does not keep its memory.
+      // The memory of an unusually large entry is freed.
       if buffer.capacity > 2 * JournalReader.mostBytes { rx_journal_free(&buffer) }
       return deliver(piece)
     }

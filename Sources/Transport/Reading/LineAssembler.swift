@@ -193,10 +193,10 @@ struct LineAssembler {
     return [UInt8](UnsafeRawBufferPointer(start: slab.start, count: held))
   }
 
-  /// The memory of the start of an incomplete line, as long as nothing is read.
+  /// The memory that an incomplete line occupies between two reads.
   var capacity: Int { slab?.capacity ?? 0 }
 
-  /// Frees unused memory, unless it is about as much as the start of a line needs.
+  /// Frees unused memory, unless little more is allocated than the incomplete line needs.
   mutating func release() {
     guard let full = slab else { return }
     if held == 0 {

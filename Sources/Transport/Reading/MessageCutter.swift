@@ -153,10 +153,10 @@ package struct MessageCutter {
     UnsafeRawBufferPointer(start: slab.start + start, count: skipped == nil ? end - start : 0)
   }
 
-  /// The memory of the start of an incomplete message, as long as nothing is read.
+  /// The memory that an incomplete message occupies between two reads.
   package var capacity: Int { slab.capacity }
 
-  /// Frees unused memory, unless it is about as much as the start of a message needs.
+  /// Frees unused memory, unless little more is allocated than the incomplete message needs.
   package mutating func release() {
     let held = end - start
     guard slab.capacity > (held == 0 ? 0 : 2 * held + Self.spare) else { return }

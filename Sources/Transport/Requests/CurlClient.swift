@@ -13,10 +13,10 @@ package final class CurlClient: HTTPClient {
   private let library: @Sendable () -> HTTPFailure?
   private let tokens: AccessTokens
 
-  /// - Parameter memory: The memory of the process, in which answers count; nil: they do not.
+  /// - Parameter memory: The memory budget of the process, against which answers are counted; nil: they are not.
   package convenience init(memory: MemoryBudget? = nil) { self.init(memory: memory, library: Self.prepareLibrary) }
 
-  /// A client with a library that may be missing, for tests.
+  /// For tests: a client whose library may be missing.
   init(memory: MemoryBudget? = nil, library: @escaping @Sendable () -> HTTPFailure?) {
     self.library = library
     let loop = CurlLoop(memory, library)

@@ -31,9 +31,9 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   var headerLines = 0
   var inHeaders = false
   var body: [UInt8] = []
-  /// Counts the body in the memory of the process.
+  /// Counts the body against the memory budget of the process.
   private(set) var bodyCharge: MemoryCharge?
-  /// The caller needs no more of the response than has come.
+  /// Whether the caller needs no more of the response than has been received.
   var isCut = false
   /// Why a callback ended the exchange.
   var failure: HTTPFailure?
@@ -93,7 +93,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   private let underWay = Atomic<Int>(0)
   /// Whether libcurl has paused the answer.
   private let isPaused = Atomic<Bool>(false)
-  /// Less while the memory of the process is used up.
+  /// The maximum number of unhandled bytes; less while the memory of the process is used up.
   private static let room = 256 << 10
 
   convenience init(
@@ -109,7 +109,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     let most = loop.memory.map { max(MemoryBudget.leastOfInput, $0.room(min(Self.room, $0.limit / 8))) } ?? Self.room
     if underWay.load(ordering: .acquiring) >= most {
       isPaused.store(true, ordering: .sequentiallyConsistent)
-      // A call of `handled` in between has not seen the flag.
+      // Checks again, because a call of `handled` in between did not see the flag.
       if underWay.load(ordering: .sequentiallyConsistent) >= most { return false }
       isPaused.store(false, ordering: .sequentiallyConsistent)
     }
@@ -121,7 +121,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     return true
   }
 
-  /// What has been passed on and not handled, as it counts in the memory of the process, until the exchange is cancelled.
+  /// The unhandled bytes that are counted against the memory budget of the process, until the exchange is cancelled.
   private let counted = Mutex((bytes: 0, isOver: false))
 
   private func count(_ more: Int) {
@@ -140,7 +140,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     }
   }
 
-  /// Passes on the head when it is complete: an answer may be silent for long afterwards.
+  /// Passes on the head as soon as it is complete: the body may come much later.
   private func passHead() {
     guard !hasHead, !isCompleted else { return }
     var status = 0
@@ -188,7 +188,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
 
   enum Taken { case taken, later, ended }
 
-  /// Takes a part of the body: `later` if it must come again when there is room, `ended` if the exchange ends.
+  /// Takes a part of the body: `later` if it must be offered again when there is room, `ended` if the exchange ends.
   func receive(_ bytes: UnsafeRawBufferPointer) -> Taken {
     if body.count + bytes.count <= request.options.maxResponseBytes, !loop.mayGrow(self, by: bytes.count) {
       return .later
@@ -200,7 +200,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     return .taken
   }
 
-  /// Forgets the body: another answer comes.
+  /// Discards the body, because another answer follows.
   func clearBody() {
     body = []
     bodyCharge = nil

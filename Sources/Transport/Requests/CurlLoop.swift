@@ -24,12 +24,12 @@ final class CurlLoop: @unchecked Sendable {
   /// the connections that the next requests need.
   private var kept = 0
   private let library: @Sendable () -> HTTPFailure?
-  /// In which answers count; nil: they do not.
+  /// The memory budget against which answers are counted; nil: they are not.
   let memory: MemoryBudget?
 
   /// - Parameters:
-  ///   - memory: That of the process; nil: answers count nowhere.
-  ///   - library: Loads libcurl, or says why it cannot; called for each exchange until it succeeds.
+  ///   - memory: The memory budget of the process; nil: answers are not counted.
+  ///   - library: Loads libcurl, or returns why it cannot; called for each exchange until it succeeds.
   init(_ memory: MemoryBudget?, _ library: @escaping @Sendable () -> HTTPFailure?) {
     self.memory = memory
     self.library = library
@@ -121,21 +121,22 @@ final class CurlLoop: @unchecked Sendable {
         else { continue }
         finish(exchange, rx_curl_result(message))
       }
-      // libcurl shortens the wait to its own timers; with nothing under way it has none.
+      // libcurl shortens the wait if it has a timer; it has none if no exchange is under way.
       rx_curl_multi_poll(multi, nil, 0, waiting.isEmpty ? Int32.max : Self.look, nil)
     }
   }
 
   // MARK: Answers while the memory of the process is used up
 
-  /// The exchange whose answer may grow then: one at a time, so that answers that have come in part do not wait for each other.
+  /// The one exchange whose answer may still grow then. There is only one, so that partial answers do not block each
+  /// other.
   private var growing: CurlExchange?
-  /// Those whose answers wait.
+  /// The exchanges whose answers are paused until there is room.
   private var waiting: [CurlExchange] = []
-  /// How often they look for room, in milliseconds.
+  /// How often paused exchanges check for room, in milliseconds.
   private static let look: Int32 = 100
 
-  /// Whether the body of an answer may become larger; false: it comes again later.
+  /// Whether the body of an answer may grow; false: the exchange is paused, and the bytes come again later.
   func mayGrow(_ exchange: CurlExchange, by count: Int) -> Bool {
     guard let memory, exchange.body.count + count > MemoryBudget.leastOfInput, count > memory.room(.max) else {
       return true

@@ -36,7 +36,7 @@ enum CurlSetup {
       && set(CURLOPT_NOPROXY, "")
       && set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connectTimeout))
       && set(CURLOPT_TIMEOUT_MS, exchange.isStreaming ? 0 : max(1, milliseconds(options.timeout) - Int(elapsed)))
-      // An address is kept for as long, and so is a connection: neither outlives a change of the name by more than both together.
+      // Addresses and connections are both kept this long, so a change of the name takes effect within twice this time.
       && set(CURLOPT_DNS_CACHE_TIMEOUT, seconds(options.connectionLife))
       && set(CURLOPT_MAXLIFETIME_CONN, seconds(options.connectionLife))
       && set(CURLOPT_TCP_KEEPALIVE, 1)

@@ -15,12 +15,13 @@ package final class ResponseStream: Sendable {
     var isOpen = true
     /// The number of bytes accepted so far.
     var taken = 0
-    /// How much of the process's reserve the waiting bytes have.
+    /// How much of the process's memory reserve the waiting bytes occupy.
     var reserved = 0
   }
   private let state = Mutex(State())
   private let most: Int
-  /// In which the waiting bytes count. While it is full, `least` may wait, and up to `mostReserved` as far as its reserve has room.
+  /// The budget against which waiting bytes are counted. While it is full, `least` bytes may wait, and up to
+  /// `mostReserved` if its reserve has room.
   private let memory: MemoryBudget?
   private static let least = 4 << 10
   private static let mostReserved = 32 << 10

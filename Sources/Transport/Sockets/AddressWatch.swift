@@ -2,12 +2,13 @@ import CLinux
 import PipelineCore
 import Synchronization
 
-/// Looks the name of a kept connection up again and again, beside its work, and says when it has other addresses than the one that is used.
+/// Looks up the host name of a kept connection regularly, on another thread, and reports when the name no longer has
+/// the address in use.
 ///
-/// A name that cannot be looked up, or that has the address among others, changes nothing.
+/// A failed lookup changes nothing, and neither does a name that has the address among others.
 package final class AddressWatch: Sendable {
   package struct Options: Sendable, Equatable {
-    /// How long a connection may be used without a look at the name.
+    /// The time between two lookups.
     package var every = AddressWatch.interval
     /// The addresses of a host; replaced in tests.
     var lookUp: @Sendable (_ host: String, _ port: Int, _ isDatagram: Bool) throws(SocketFailure) -> [rx_address] = {
@@ -15,19 +16,19 @@ package final class AddressWatch: Sendable {
     }
     package init() {}
 
-    /// Always true: what a connection is does not depend on how its name is looked up.
+    /// Always true, so that comparing the options of connections ignores how names are looked up.
     package static func == (a: Options, b: Options) -> Bool { true }
   }
 
-  /// The same for all kept connections, those of requests included.
+  /// The default for all kept connections, including those of requests.
   package static let interval = TimeSpan.seconds(30)
 
-  /// A look may block for as long as the servers of names please.
+  /// A lookup may block for as long as name servers take to answer.
   private static let threads = SharedThreads("rxd names", usual: 1, most: 16)
 
   private struct State {
     var used: String?
-    /// When the name is looked at, on the monotonic clock.
+    /// When to look up the name next, on the monotonic clock.
     var due: Int64 = 0
     var hasMoved = false
     var isOver = false
@@ -36,8 +37,8 @@ package final class AddressWatch: Sendable {
   private let work = Mutex<SerialWork?>(nil)
   private let every: Int64
 
-  /// - Parameter moved: The address in use is no longer one of the name; called on a thread of its own.
-  /// - Returns: Nil if the host is an address, or there is no thread.
+  /// - Parameter moved: Called on another thread when the address in use is no longer one of the name's.
+  /// - Returns: Nil if the host is an address, or no thread can be started.
   package init?(
     _ host: String, _ port: Int, isDatagram: Bool, _ options: Options, moved: @escaping @Sendable () -> Void
   ) {
@@ -51,7 +52,7 @@ package final class AddressWatch: Sendable {
       guard state.withLock({ $0.used != nil && !$0.hasMoved }) else { return .whenWoken }
       if let found = try? options.lookUp(host, port, isDatagram), !found.isEmpty {
         let isNews = state.withLock { state in
-          // Another connection may have been made meanwhile.
+          // The lookup is void if another connection was made meanwhile.
           guard let used = state.used, !state.isOver, state.due == due, !found.map(SocketPeer.text).contains(used)
           else {
             return false
@@ -70,10 +71,10 @@ package final class AddressWatch: Sendable {
 
   deinit { stop() }
 
-  /// Whether the address in use is no longer one of the name.
+  /// Whether the address in use is no longer one of the name's.
   package var hasMoved: Bool { state.withLock(\.hasMoved) }
 
-  /// The connection has this address, `HOST:PORT`, from now on; nil: there is none.
+  /// Notes that the connection uses this address, `HOST:PORT`, from now on; nil: there is no connection.
   package func uses(_ address: String?) {
     state.withLock {
       $0.used = address

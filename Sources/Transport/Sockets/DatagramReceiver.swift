@@ -13,7 +13,7 @@ package final class DatagramReceiver: Sendable {
     package var maxMessage = 64 << 10
     /// In bytes; nil: the system chooses.
     package var receiveBuffer: Int?
-    /// The limit of the blocks of all readers of this process together, as in ``BlockReader/Options/allBlocks``.
+    /// The limit on the sum of the block sizes of all readers of this process, as in ``BlockReader/Options/allBlocks``.
     package var allBlocks = 4 << 20
     package init() {}
   }
@@ -150,7 +150,7 @@ package final class DatagramReceiver: Sendable {
       }
       hasFailed = false
       counted.withLock { $0.received += UInt64(count) }
-      // Large ones are handed over in parts.
+      // Large datagrams are delivered in several parts, which bounds memory.
       let reader = ActiveReader()
       let most = max(ActiveReader.leastBlock, ActiveReader.share(of: options.allBlocks))
       var rest = datagrams.prefix(count)

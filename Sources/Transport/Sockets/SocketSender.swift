@@ -16,7 +16,8 @@ package final class SocketSender: Sendable {
     package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     package var keepAlive = true
     package var watch = AddressWatch.Options()
-    /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
+    /// Whether a datagram that is too long is sent as the descriptor of a sealed file in memory, which journald
+    /// accepts.
     package var sendsLargeAsFiles = false
     package init() {}
   }
@@ -43,7 +44,7 @@ package final class SocketSender: Sendable {
     case ended(String)
     /// The system refuses an option of a connection.
     case fault(String)
-    /// The name of the receiver has other addresses now, and the next message goes to one of these.
+    /// The receiver's name has other addresses now; the next message goes to one of these.
     case moved
   }
 
@@ -65,7 +66,7 @@ package final class SocketSender: Sendable {
   private let options: Options
   private let state: Guarded<State>
   private let wake: WakeEvent
-  /// Nil: the place has no name.
+  /// Watches the receiver's name; nil: it has none.
   private let watch: AddressWatch?
   private let counted = Guarded(PipelineStatistics.Connections())
   private let notify: @Sendable (Notice) -> Void
@@ -200,7 +201,8 @@ package final class SocketSender: Sendable {
       disconnect()
     }
 
-    /// The name has other addresses. What is on the way is confirmed first; what is not after a while goes to the new place.
+    /// Leaves a connection whose name has other addresses now. Waits a while for messages on the way to be confirmed;
+    /// the rest go to a new address.
     private func moveOn() {
       let end = monotonicNow() &+ Self.farewell
       while descriptor >= 0, !unconfirmed.isEmpty, !isCancelled, monotonicNow() < end {

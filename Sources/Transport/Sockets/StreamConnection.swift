@@ -58,7 +58,7 @@ extension StreamReceiver {
 extension StreamReceiver.Connection {
   /// Bytes of an incomplete message.
   var held: Int { max(lines.held, cutter.rest.count) }
-  /// The memory of an incomplete message, as long as nothing is read.
+  /// The memory that an incomplete message occupies between two reads.
   var capacity: Int { lines.capacity + cutter.capacity }
 
   /// Frees memory that the incomplete message does not need.

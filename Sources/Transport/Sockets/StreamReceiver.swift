@@ -215,7 +215,7 @@ package final class StreamReceiver: Sendable {
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
         let reads = !waitsForRoom()
-        // As long as a block waits for its turn, too.
+        // Lives until the blocks have been delivered.
         let reader = ActiveReader()
         for event in ready.prefix(max(count, 0)) where goesOn && reads {
           handle(event)
@@ -237,8 +237,9 @@ package final class StreamReceiver: Sendable {
       return min(readBytes * 4, max(leastRead, ActiveReader.share(of: memory.ofReaders)))
     }
 
-    /// Whether nothing is read for now: the memory of the process is used up, and unfinished messages have more of it than any receiver may have
-    /// then. Their senders wait. If that lasts, the largest message is given up: what is full may be full of such messages.
+    /// Whether reading pauses, because the memory of the process is used up and this receiver's unfinished messages
+    /// occupy more than its minimum share. Senders wait meanwhile. If that lasts, the largest message is given up,
+    /// because memory may be full of such messages.
     private func waitsForRoom() -> Bool {
       guard let memory = options.memory, memory.isFull, unfinished.total > MemoryBudget.leastOfInput else {
         fullSince = 0
@@ -251,15 +252,15 @@ package final class StreamReceiver: Sendable {
         giveUpUnfinished(largest)
         return false
       }
-      // Ends, and ends of joined events, come by this.
+      // Wakes also when the receiver is to end, or a joined event ends.
       if rx_wait_two(-1, 0, owner.wake.descriptor, Self.look) & 2 != 0 { owner.wake.clear() }
       waited &+= monotonicNow() &- time
       return true
     }
-    /// Since when ``waitsForRoom()`` holds; 0: it does not.
+    /// Since when ``waitsForRoom()`` has been true; 0: it is not.
     private var fullSince: Int64 = 0
     private static let patience = TimeSpan.seconds(10)
-    /// In milliseconds.
+    /// How often room is checked while reading pauses, in milliseconds.
     private static let look: Int32 = 100
 
     private func endEvents() {

@@ -14,7 +14,7 @@ struct UnfinishedMessages<Connection: Hashable> {
   }
   private let charge: MemoryCharge?
 
-  /// - Parameter memory: Of the process; nil: they count elsewhere.
+  /// - Parameter memory: The memory budget of the process; nil: the bytes are counted elsewhere.
   init(of memory: MemoryBudget? = nil) { charge = memory.map { MemoryCharge(0, of: $0) } }
 
   /// - Parameter bytes: 0: no message is incomplete.

@@ -1,14 +1,14 @@
 import PipelineCore
 import Synchronization
 
-/// A budget of bytes that several holders share, as a part of that of the process. While that is full, it has at least
-/// ``MemoryBudget/leastOfInput``, and a part of the process's reserve. Thread-safe.
+/// A budget of bytes that several holders share, within the budget of the process. While that is full, this one still
+/// has ``MemoryBudget/leastOfInput``, and a part of the process's reserve. Thread-safe.
 final class ByteBudget: Sendable {
   let limit: Int
   /// The budget of the process; nil: the bytes are counted nowhere else.
   let memory: MemoryBudget?
   private let used = Atomic<Int>(0)
-  /// How much of the reserve it has.
+  /// How much of the process's reserve this budget has taken.
   private let reserved = Atomic<Int>(0)
 
   init(limit: Int, of memory: MemoryBudget? = nil) {
@@ -21,7 +21,7 @@ final class ByteBudget: Sendable {
   /// The bytes in use.
   var held: Int { used.load(ordering: .relaxed) }
 
-  /// Whether nothing more should come for now.
+  /// Whether no further input should be taken for now.
   var isFull: Bool { held >= limit || memory?.isFull ?? false }
 
   /// Whether `count` more bytes are free now.
@@ -42,7 +42,7 @@ final class ByteBudget: Sendable {
     return true
   }
 
-  /// What is free again goes to the reserve first.
+  /// Returns bytes, first to the reserve.
   private func giveMemory(_ count: Int) {
     guard let memory else { return }
     memory.add(-count)

@@ -560,7 +560,7 @@ extension String {
 }
 
 extension SocketPeer {
-  /// As the text of an address that a name has; nil: it is none of a network.
+  /// The address in the form in which names are resolved, to compare the two; nil: it is not a network address.
   static func text(_ address: SocketAddress) -> String? {
     guard let host = address.ipAddress, let port = address.port else { return nil }
     return host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]:\(port)" : "\(host):\(port)"

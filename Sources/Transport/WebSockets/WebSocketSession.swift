@@ -6,7 +6,8 @@ import Synchronization
 /// cleanly. Sending and closing work from any thread.
 package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   package struct Options: Sendable, Equatable {
-    /// The memory of the process, in which messages to a client count; those to a server count in its budget.
+    /// The memory budget of the process, against which a client's incoming messages are counted; a server's are counted
+    /// against its own budget.
     package var memory: MemoryBudget?
     package var maxMessage = 1 << 20
     package var maxFrame = 1 << 20
@@ -35,7 +36,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     package var isClean: Bool
     /// This side closed, and the peer did not answer in time: bytes on the way are lost.
     package var isCut = false
-    /// This side has ended it because the name of the server has other addresses now: the next connection may follow at once.
+    /// Whether this side closed because the server's name has other addresses now: the next connection may follow at
+    /// once.
     package var hasMoved = false
 
     package init(code: Int?, message: String, isClean: Bool) {
@@ -91,7 +93,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private var unfinished = 0
   private weak var unfinishedAt: HTTPServer?
   private let isPaused = Atomic<Bool>(false)
-  /// Of a client; used on the network thread.
+  /// Watches the name of a client's server; used on the network thread.
   private var watch: AddressWatch?
 
   package init(isServer: Bool, _ options: Options, _ listener: Listener) {
@@ -116,7 +118,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   /// Sends a client's message. Returns the total number of bytes that this side will have sent when the message ends;
   /// nil: it was refused.
   func sendCounted(isText: Bool, _ bytes: some Collection<UInt8>) -> Int? {
-    // Nothing follows the end.
+    // Nothing may follow the close frame.
     if hasSentClose { return nil }
     return link.withLock { $0 }?.stream.sendCounted(WebSocketFrame.bytes(isText ? .text : .binary, bytes, mask: mask))
   }
@@ -139,13 +141,14 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Ends the connection, in the same way, when the name of the server has other addresses than the one in use. On the network thread.
+  /// Keeps the watch on the server's name, which calls ``leave()`` when the address in use is no longer one of the
+  /// name's. Call on the network thread.
   func watches(_ watch: AddressWatch?, _ address: String) {
     self.watch = watch
     watch?.uses(address)
   }
 
-  /// The name of the server has other addresses now.
+  /// Closes the connection cleanly, because the server's name has other addresses now.
   func leave() {
     link.withLock { $0 }?.inLoop { [self] in
       var moved = End(code: 1001, message: "the name of the server has another address now", isClean: true)
@@ -155,7 +158,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
+  /// Closes like ``close(_:_:)``. If the connection never was ready, and so its listener is not called, `nothing` is
+  /// called on the network thread.
   package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
     NetworkLoop.execute { [self] in
       guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
@@ -221,7 +225,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   // MARK: - On the network thread
 
-  /// That of a client.
+  /// A client's own budget for incoming messages.
   private var ownBudget: ByteBudget? {
     options.memory.map { ByteBudget(limit: options.room + 2 * options.maxMessage, of: $0) }
   }
