@@ -11,7 +11,7 @@ package enum MessageFraming: Sendable, Equatable {
   case length(bytes: Int, isLittle: Bool)
   /// Before each message comes its length, in decimal digits and a space (RFC 6587, 3.4.1).
   case octets
-  /// Each has that many bytes.
+  /// Each message has that many bytes.
   case fixed(Int)
   /// The whole stream is one message.
   case whole

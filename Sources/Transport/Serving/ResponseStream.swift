@@ -123,7 +123,7 @@ package final class ResponseStream: Sendable {
     }
   }
 
-  /// The connection is gone.
+  /// Called when the connection is gone.
   func disconnect() {
     let wasOpen = state.withLock { state in
       defer {

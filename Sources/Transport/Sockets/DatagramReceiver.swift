@@ -141,7 +141,7 @@ package final class DatagramReceiver: Sendable {
           _ = deliver([])
           return
         }
-        // ECONNREFUSED tells of an earlier answer that was not received, not of a fault of the socket.
+        // ECONNREFUSED reports that an earlier answer was not received; the socket is not at fault.
         if ![0, EAGAIN, EINTR, ECONNREFUSED].contains(code) {
           if !hasFailed { notify(.failed(PosixError.text(code))) }
           hasFailed = true

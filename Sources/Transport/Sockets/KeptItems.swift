@@ -19,10 +19,10 @@ package final class KeptItems<Item: Sendable>: Sendable {
   /// Whether items of a key are kept.
   package func has(_ key: String) -> Bool { items.withLock { $0[key] != nil } }
 
-  /// Removes the items of a key, in the order in which they were kept.
+  /// Removes and returns the items of a key, in the order in which they were kept.
   package func take(_ key: String) -> [Item] { items.withLock { $0.removeValue(forKey: key) } ?? [] }
 
-  /// Removes the item of a key that was kept first.
+  /// Removes and returns the item of a key that was kept first.
   package func takeFirst(_ key: String) -> Item? {
     items.withLock { items in
       guard var entries = items[key], !entries.isEmpty else { return nil }
