@@ -148,253 +148,92 @@ package struct SQLiteSink: SinkComponent {
     return text + " ON CONFLICT(\(key.map(Database.quoted).joined(separator: ", "))) DO \(change)"
   }
 
-  package func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(self, nodeContext) }
+  package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    DeliverySink(Connector(self, nodeContext), nodeContext)
+  }
 
-  final class Node: RunningSink, TimerTarget {
-    private struct Item {
-      var row: [DatabaseValue]
-      var bytes: Int
-      var event: OwnedEvent
-      var receipt: Receipt
-      var since: Instant
-    }
+  /// A batch is a transaction.
+  final class Connector: DeliveryConnector {
+    typealias Batch = DeliveryBatch<[DatabaseValue], Never>
 
+    let traits: DeliveryTraits
     private let parameters: SQLiteSink
+    private let nodeContext: NodeContext
     private let writer: DatabaseWriter
-    private lazy var worker = execution.services.worker("sqlite")
-    private lazy var frame = makeFrame()
-    private var waiting: [Item] = []
-    private var bytes = 0
-    /// The transaction under way.
-    private var group: [Item] = []
-    private var isWriting = false
-    private var receipt: Receipt?
-    private var timer = Wake.none
-    private var isRetry = false
-    private var attempts: Attempts
-    private var isFinishing = false
-    /// The pipeline ends while a sender may wait: no transaction waits for more rows.
-    private var isHurried = false
-    private var isOver = false
-
-    /// The memory of a waiting event beside its values.
-    private static let bytesOfItem = 256
+    private lazy var worker = nodeContext.execution.services.worker("sqlite")
+    private lazy var frame = EventFrame.make(nodeContext)
 
     init(_ parameters: SQLiteSink, _ nodeContext: NodeContext) {
       self.parameters = parameters
+      self.nodeContext = nodeContext
       var options = DatabaseWriter.Options()
       options.path = parameters.path.text
       options.sql = parameters.sql
       options.create = parameters.create
       options.busyTimeout = parameters.busyTimeout
       writer = DatabaseWriter(options)
-      attempts = Attempts(parameters.retry.delay, most: parameters.retry.maxDelay)
-      super.init(nodeContext)
+      var traits = DeliveryTraits(
+        DeliveryWords(
+          "the database", recovered: "the database takes rows again", failure: "failed attempt",
+          left: "the database had not committed"))
+      traits.count = parameters.batch.count
+      traits.age = parameters.batch.every
+      traits.queue = parameters.queue
+      traits.retry = parameters.retry.attempts
+      traits.handsOver = true
+      self.traits = traits
     }
 
     /// Writes an empty transaction, so that errors of the file are reported before the first event.
-    override func open() { write() }
-
-    override func receive(_ event: Event) {
-      guard !isOver else { return }
-      switch row(event) {
-      case .failure(let failure): reject(event, failure.message)
-      case .success(let row):
-        let size = row.reduce(0) { $0 + $1.size }
-        let event = OwnedEvent(event)
-        let memory = size + event.byteCount + row.count * MemoryLayout<DatabaseValue>.stride + Self.bytesOfItem
-        let receipt = take(1, bytes: memory, joining: receipt)
-        self.receipt = receipt
-        bytes += size
-        waiting.append(Item(row: row, bytes: size, event: event, receipt: receipt, since: executor.now))
-        bound(waiting.count, parameters.queue)
-      }
+    func open(_ answer: DeliveryAnswer) -> Bool {
+      write([], answer)
+      return false
     }
 
-    private struct Fault: Error { var message: String }
-
-    private func row(_ event: Event) -> Result<[DatabaseValue], Fault> {
-      if let failure = frame.load(event) { return .failure(Fault(message: EventFrame.message(of: failure))) }
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<[DatabaseValue], Never> {
+      if let failure = frame.load(event) { throw DeliveryRefusal(EventFrame.message(of: failure)) }
       var row: [DatabaseValue] = []
       row.reserveCapacity(parameters.columns.entries.count)
       for column in parameters.columns.entries {
-        guard let program = column.value.program else { return .failure(Fault(message: "")) }
+        guard let program = column.value.program else { throw DeliveryRefusal("") }
         let value = program.evaluate(frame.frame)
         if value.isError {
-          return .failure(Fault(message: "the column '\(column.name)': \(program.failureMessage(value, frame.frame))"))
+          throw DeliveryRefusal("the column '\(column.name)': \(program.failureMessage(value, frame.frame))")
         }
         do throws(DatabaseValue.Refusal) {
           row.append(try DatabaseValue(value, frame))
         } catch {
-          return .failure(Fault(message: "the value of the column '\(column.name)' \(error.message)"))
+          throw DeliveryRefusal("the value of the column '\(column.name)' \(error.message)")
         }
       }
-      return .success(row)
+      let bytes = row.reduce(0) { $0 + $1.size }
+      return DeliveryPiece(row, bytes: bytes, memory: bytes + row.count * MemoryLayout<DatabaseValue>.stride)
     }
 
-    override func turnEnded() { writeNext() }
+    func deliver(_ batch: Batch, _ answer: DeliveryAnswer) { write(batch.items.map(\.piece), answer) }
 
-    private func writeNext() {
-      guard !isOver, !isWriting else { return }
-      // Also where the file could not be opened yet.
-      if waiting.isEmpty, group.isEmpty, isFinishing { return over() }
-      guard !isRetry, !waiting.isEmpty else { return }
-      guard
-        waiting.count >= parameters.batch.count || isFinishing || isHurried || parameters.batch.every == .zero || isDue
-          || waitsForRoom
-      else {
-        if !timer.isSet { timer = executor.schedule(at: waiting[0].since + parameters.batch.every, self, 0) }
-        return
-      }
-      if timer.isSet { executor.unschedule(timer) }
-      timer = .none
-      let count = min(waiting.count, parameters.batch.count)
-      group = Array(waiting[..<count])
-      waiting.removeFirst(count)
-      bytes -= group.reduce(0) { $0 + $1.bytes }
-      bound(waiting.count, parameters.queue)
-      write()
-    }
-
-    private var isDue: Bool { executor.now >= waiting[0].since + parameters.batch.every }
-
-    private func write() {
-      isWriting = true
-      let rows = group.map(\.row)
-      let writer = writer
-      let executor = executor
-      let node = Weak(self)
+    private func write(_ rows: [[DatabaseValue]], _ answer: DeliveryAnswer) {
+      let (writer, worker, location) = (writer, worker, nodeContext.location)
       worker.enqueue {
-        let outcome = writer.write(rows)
-        executor.post { node.object?.wrote(outcome) }
-      }
-    }
-
-    private func wrote(_ outcome: DatabaseWriter.Outcome) {
-      isWriting = false
-      guard !isOver else { return }
-      switch outcome {
-      case .committed(let refused):
-        let failures = attempts.succeed()
-        if failures > 0 {
-          trouble.ends()
-          log(.info, "the database takes rows again, after \(Printable.count(failures, "failed attempt"))")
+        switch writer.write(rows) {
+        case .committed(let refused):
+          answer.put(
+            .answered(refused: refused.map { .init($0.row, "the database refused the row: \($0.reason)") }))
+        case .later(let message): answer.put(.down(message))
+        case .impossible(let message): answer.put(.impossible(SignalFailure(.sink, message, at: location)))
         }
-        let items = group
-        group = []
-        settle(items, refused)
-      case .later(let message):
-        trouble.begins(message)
-        if attempts.fail() { log(.warning, "\(message); trying again") }
-        countRetry()
-        isRetry = true
-        timer = executor.schedule(at: executor.now + attempts.pause(execution.services.random()), self, 1)
-        return
-      case .impossible(let message):
-        let failure = SignalFailure(.sink, message, at: nodeContext.location)
-        fail(because: failure)
-        return cancel()
-      }
-      writeNext()
-    }
-
-    private func settle(_ items: [Item], _ refused: [(row: Int, reason: String)]) {
-      var reasons: [Int: String] = [:]
-      for one in refused { reasons[one.row] = one.reason }
-      countSent(items.count - refused.count)
-      countBytes(items.indices.reduce(0) { $0 + (reasons[$1] == nil ? items[$1].bytes : 0) })
-      for (index, item) in items.enumerated() {
-        guard let reason = reasons[index] else {
-          item.receipt.acknowledge(1)
-          continue
-        }
-        item.event.keep(in: executor.arena)
-        reject(item.event.event, "the database refused the row: \(reason)", on: item.receipt)
+        // In a reload the next version waits for it.
+        withExtendedLifetime(worker) {}
       }
     }
 
-    func woke(_ token: Int) {
-      timer = .none
-      guard !isOver else { return }
-      if token == 1 {
-        isRetry = false
-        return write()
+    func close(handsOver: Bool) {
+      if !handsOver { writer.stop() }
+      let (writer, worker) = (writer, worker)
+      worker.enqueue {
+        writer.close()
+        withExtendedLifetime(worker) {}
       }
-      writeNext()
-    }
-
-    private func log(_ level: Services.Level, _ message: String) {
-      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
-    }
-
-    override var queued: PipelineStatistics.Queue? {
-      PipelineStatistics.Queue(
-        events: waiting.count + group.count, bytes: bytes + group.reduce(0) { $0 + $1.bytes },
-        inFlight: isWriting ? 1 : 0, oldest: (group.first ?? waiting.first).map { executor.now - $0.since })
-    }
-
-    // MARK: The end
-
-    override func hurry() {
-      isHurried = true
-      writeNext()
-    }
-
-    override func finish() {
-      isFinishing = true
-      writeNext()
-    }
-
-    private func over() {
-      _ = close()
-      drained()
-    }
-
-    override var awaitsAnswers: Bool { !isOver && !(group.isEmpty && waiting.isEmpty) }
-
-    /// Releases everything; returns the unacknowledged events.
-    private func close() -> [Item] {
-      guard !isOver else { return [] }
-      isOver = true
-      if timer.isSet { executor.unschedule(timer) }
-      timer = .none
-      writer.stop()
-      let writer = writer
-      worker.enqueue { writer.close() }
-      let left = group + waiting
-      (group, waiting, bytes) = ([], [], 0)
-      bound(0, parameters.queue)
-      return left
-    }
-
-    private static let unacknowledged = "the database had not committed it when the pipeline ended"
-
-    override func rejectRemaining() -> Bool {
-      let left = close()
-      report(left.count)
-      var isAny = false
-      for item in left {
-        if item.receipt.notifiesSender {
-          item.receipt.acknowledge(1, .failed(Self.unacknowledged))
-        } else {
-          isAny = true
-          item.event.keep(in: executor.arena)
-          reject(item.event.event, Self.unacknowledged, on: item.receipt)
-        }
-      }
-      return isAny
-    }
-
-    override func cancel() {
-      let left = close()
-      report(left.count)
-      countUndelivered(left.count { !$0.receipt.notifiesSender })
-      for item in left { item.receipt.acknowledge(1, .failed(Self.unacknowledged)) }
-    }
-
-    private func report(_ left: Int) {
-      guard left > 0 else { return }
-      log(.warning, "the database had not committed \(Printable.count(left, "event")) when the pipeline ended")
     }
   }
 }

@@ -33,7 +33,7 @@ import Testing
       rooms: [
         "System", "Texts", "Files", "Compressing", "Reading", "Following", "Writing", "Databases", "Machine",
         "Requests", "Sockets",
-        "Programs", "Serving", "WebSockets",
+        "Programs", "Serving", "WebSockets", "Delivering",
       ], uses: ["PipelineCore"]),
     Target(
       folder: "PluginHost", rooms: ["Instances", "Components", "Process", "Native", "Loading", "Contract"],

@@ -116,8 +116,8 @@ extension Execution {
     guard outcome == nil, !isStopping, suspension == nil else { return }
     suspension = Suspension(successor: successor, keeping: keeping)
     for source in runningSources where !source.isClosed { source.suspend() }
-    for (index, sink) in sinks.enumerated() where sink.isOpen && sink.isPersistent && keeping(plan.sinks[index]) {
-      sink.node.willSuspend()
+    for (index, sink) in sinks.enumerated() where sink.isOpen && keeping(plan.sinks[index]) {
+      if sink.isPersistent || sink.node is OutboxSink { sink.node.willSuspend() }
     }
     for sink in sinks where sink.isOpen { sink.node.takeRest() }
     if holds == 0 { return freeze() }

@@ -1,0 +1,42 @@
+import Synchronization
+
+/// The way of outcomes to the sink that waits for them now: in a reload that may be another one than the sink that has delivered the batch.
+package final class DeliveryAnswer: Sendable {
+  private struct State {
+    var outcomes: [DeliveryOutcome] = []
+    var notify: (@Sendable () -> Void)?
+  }
+  private let state = Mutex(State())
+
+  init() {}
+
+  /// An outcome is known. From any thread; nothing counts behind an outcome that decides over the whole batch.
+  package func put(_ outcome: DeliveryOutcome) {
+    let notify = state.withLock { state in
+      state.outcomes.append(outcome)
+      // One call is for all that come before it is followed.
+      return state.outcomes.count == 1 ? state.notify : nil
+    }
+    notify?()
+  }
+
+  /// Whether all that has come has been followed.
+  package var isFollowed: Bool { state.withLock(\.outcomes.isEmpty) }
+
+  /// Calls `notify`, in place of an earlier closure, when outcomes come; at once if some have come and were not taken.
+  func lead(_ notify: @escaping @Sendable () -> Void) {
+    let haveCome = state.withLock { state in
+      state.notify = notify
+      return !state.outcomes.isEmpty
+    }
+    if haveCome { notify() }
+  }
+
+  /// The outcomes that have come and were not taken.
+  func take() -> [DeliveryOutcome] {
+    state.withLock { state in
+      defer { state.outcomes = [] }
+      return state.outcomes
+    }
+  }
+}

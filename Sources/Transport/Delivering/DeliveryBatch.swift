@@ -1,0 +1,94 @@
+internal import DequeModule
+import PipelineCore
+
+/// A waiting event: its encoded form, and the event in case it is rejected.
+package struct DeliveryItem<Piece> {
+  package var piece: Piece
+  package var event: OwnedEvent
+  /// The receipt on which the sink took it.
+  var receipt: Receipt
+  /// Its identity in every delivery, also after a restart; nil: it has none.
+  var id: DeliveryID?
+  package var bytes: Int
+  /// When the sink took it.
+  package var since: Instant
+  /// The time of day then, in nanoseconds since 1970.
+  package var takenAt: Int64
+  /// Its number among all events of the queue.
+  var number = 0
+}
+
+/// Events that are delivered together, from when they leave the queue until the destination has answered for them.
+package final class DeliveryBatch<Piece, Target: Hashable> {
+  package typealias Item = DeliveryItem<Piece>
+
+  package let items: [Item]
+  /// Which of them have been answered for; empty: none has.
+  var decided: [Bool] = []
+  /// 32 hexadecimal digits, the same in each attempt. Where its events have names, the same whenever the same events are delivered
+  /// in one batch. Empty unless ``DeliveryTraits/namesBatches``.
+  package let key: String
+  let lane: DeliveryLane<Piece, Target>
+  /// How many attempts have failed that count for ``DeliveryTraits/mostAttempts``, and how many in all.
+  package internal(set) var attempts = 0
+  var tries: Attempts
+  /// Why the last attempt failed; nil: none has failed.
+  package internal(set) var failure: String?
+  /// Counted from 1 in the order in which batches are first tried; 0: it has not been tried.
+  package internal(set) var number = 0
+  /// The time of day of its first attempt, in nanoseconds since 1970.
+  package internal(set) var time: Int64 = 0
+  /// What the connector keeps from one attempt to the next.
+  package var memo: AnyObject?
+  /// Where the outcome comes from; nil: the batch is not under way.
+  var answer: DeliveryAnswer?
+  /// It waits for ``DeliveryConnector/prepare(_:_:)``, and is not delivered yet.
+  var isPreparing = false
+  var deadline = Wake.none
+
+  init(_ items: [Item], _ lane: DeliveryLane<Piece, Target>, key: String, _ retry: Attempts) {
+    self.items = items
+    self.lane = lane
+    self.key = key
+    tries = retry
+  }
+
+  package var target: Target? { lane.target }
+  /// The number of its first event: no two batches share an event.
+  var id: Int { items.first?.number ?? 0 }
+  var bytes: Int { rest.reduce(0) { $0 + $1.bytes } }
+  /// Those that have not been answered for.
+  var rest: [Item] { decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0) }
+}
+
+/// The events of one target, in order.
+final class DeliveryLane<Piece, Target: Hashable> {
+  let target: Target?
+  /// Those that no batch has.
+  var events = Deque<DeliveryItem<Piece>>()
+  var bytes = 0
+  /// Batches to be delivered again, and halves of refused ones, in order: before all `events`.
+  var again = Deque<DeliveryBatch<Piece, Target>>()
+  /// In the order in which they began.
+  var underWay: [DeliveryBatch<Piece, Target>] = []
+  /// The attempts of the events that stand first, which come again.
+  var carried: (attempts: Int, tries: Attempts)?
+  /// Until then none of its batches begins; nil: there is no pause.
+  var resumesAt: Instant?
+  /// Its last batch failed, and its destination is not known to be down.
+  var isFailing = false
+  /// Its place among the lanes from which a batch may begin; nil: none may.
+  var rank: Rank?
+
+  /// First those with a batch to be repeated, then those with enough events, then those with the oldest event.
+  struct Rank: Comparable {
+    var kind: UInt8
+    /// That of the first event.
+    var number: Int
+    static func < (a: Rank, b: Rank) -> Bool { (a.kind, a.number) < (b.kind, b.number) }
+  }
+
+  init(_ target: Target?) { self.target = target }
+
+  var isEmpty: Bool { events.isEmpty && again.isEmpty && underWay.isEmpty }
+}

@@ -1,0 +1,327 @@
+internal import DequeModule
+import PipelineCore
+
+/// What a sink has taken and not delivered: lanes of events, batches to be repeated, and batches under way.
+///
+/// Each event is in one of them, so `total` is always the sum. A lane that may not begin a batch, because one is under way or it has a pause, stands
+/// beside the others and holds back none of them.
+struct DeliveryQueue<Piece, Target: Hashable> {
+  typealias Item = DeliveryItem<Piece>
+  typealias Batch = DeliveryBatch<Piece, Target>
+  typealias Lane = DeliveryLane<Piece, Target>
+
+  /// What may begin.
+  enum Next {
+    case batch(Batch)
+    /// Nothing before that time: events wait for others.
+    case at(Instant)
+    case none
+  }
+
+  private let traits: DeliveryTraits
+  private var lanes: [Target?: Lane] = [:]
+  /// The lane of the last event, which the next one often shares.
+  private var last: Lane?
+  /// The lanes with a rank, in its order.
+  private var ready: [Lane] = []
+  private var paused: [Lane] = []
+  /// The lanes with events that no batch has.
+  private var open = 0
+  /// The most events of a batch: less where the destination has refused one as too large.
+  private var largest: Int
+  private var number = 0
+  /// By the number of its first event.
+  private(set) var underWay: [Int: Batch] = [:]
+  /// The events that no batch has.
+  private(set) var waiting = 0
+  private(set) var total = 0
+  private(set) var bytes = 0
+  /// The lanes whose last batch failed.
+  private(set) var failing = 0
+
+  init(_ traits: DeliveryTraits) {
+    self.traits = traits
+    largest = max(1, traits.count)
+  }
+
+  var isEmpty: Bool { total == 0 }
+
+  // MARK: Lanes
+
+  private mutating func lane(of target: Target?) -> Lane {
+    if let last, last.target == target { return last }
+    let lane = lanes[target] ?? Lane(target)
+    lanes[target] = lane
+    last = lane
+    return lane
+  }
+
+  private func isFull(_ lane: Lane) -> Bool { lane.events.count >= largest || lane.bytes >= traits.bytes }
+
+  private func rank(of lane: Lane) -> Lane.Rank? {
+    guard lane.resumesAt == nil, lane.underWay.isEmpty || traits.order != .lane else { return nil }
+    if let batch = lane.again.first { return Lane.Rank(kind: 0, number: batch.id) }
+    guard let first = lane.events.first else { return nil }
+    return Lane.Rank(kind: isFull(lane) ? 1 : 2, number: first.number)
+  }
+
+  /// Where a lane of this rank stands, or would stand, in `ready`.
+  private func place(_ rank: Lane.Rank) -> Int {
+    var (low, high) = (0, ready.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if let other = ready[middle].rank, other < rank { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+
+  /// The lane has changed. It is forgotten when nothing of it is left, but for the common one.
+  private mutating func update(_ lane: Lane) {
+    let rank = rank(of: lane)
+    if rank != lane.rank {
+      if let old = lane.rank { ready.remove(at: place(old)) }
+      lane.rank = rank
+      if let rank { ready.insert(lane, at: place(rank)) }
+    }
+    guard lane.isEmpty else { return }
+    if lane.resumesAt != nil { paused.removeAll { $0 === lane } }
+    lane.resumesAt = nil
+    works(lane)
+    guard lane.target != nil else { return }
+    lanes[lane.target] = nil
+    if last === lane { last = nil }
+  }
+
+  // MARK: Events and batches
+
+  mutating func append(_ item: Item, to target: Target?) {
+    var item = item
+    item.number = number
+    number += 1
+    let lane = lane(of: target)
+    let wasEmpty = lane.events.isEmpty
+    lane.events.append(item)
+    lane.bytes += item.bytes
+    waiting += 1
+    total += 1
+    bytes += item.bytes
+    if wasEmpty { open += 1 }
+    if wasEmpty || lane.rank?.kind == 2 && isFull(lane) { update(lane) }
+  }
+
+  /// Begins the next batch, if one may begin.
+  ///
+  /// - Parameters:
+  ///   - room: How many events may be delivered.
+  ///   - isHurried: No event waits for others.
+  ///   - key: Names the batch of these events.
+  mutating func next(_ now: Instant, room: Int = .max, isHurried: Bool, key: ([Item]) -> String) -> Next {
+    guard room > 0, let lane = ready.first else { return .none }
+    if let batch = lane.again.popFirst() {
+      begin(batch)
+      return .batch(batch)
+    }
+    if !isHurried, !isFull(lane), open <= traits.openBatches, let first = lane.events.first {
+      let due = first.since + traits.age
+      if due > now { return .at(due) }
+    }
+    var items: [Item] = []
+    let most = min(largest, room)
+    items.reserveCapacity(min(most, lane.events.count))
+    var size = 0
+    while items.count < most, let first = lane.events.first {
+      if !items.isEmpty, first.bytes > traits.bytes - size { break }
+      size += first.bytes
+      items.append(lane.events.removeFirst())
+    }
+    lane.bytes -= size
+    waiting -= items.count
+    if lane.events.isEmpty { open -= 1 }
+    let batch = Batch(items, lane, key: key(items), traits.retry)
+    if let carried = lane.carried { (batch.attempts, batch.tries) = carried }
+    lane.carried = nil
+    begin(batch)
+    return .batch(batch)
+  }
+
+  private mutating func begin(_ batch: Batch) {
+    underWay[batch.id] = batch
+    batch.lane.underWay.append(batch)
+    update(batch.lane)
+  }
+
+  private mutating func end(_ batch: Batch) {
+    underWay[batch.id] = nil
+    let lane = batch.lane
+    if let place = lane.underWay.firstIndex(where: { $0 === batch }) { lane.underWay.remove(at: place) }
+    if let place = lane.again.firstIndex(where: { $0 === batch }) { lane.again.remove(at: place) }
+    batch.answer = nil
+  }
+
+  /// The fate of a batch, which is under way or waits to be repeated, is known, but for `rest`, which comes again in its place.
+  mutating func settle(_ batch: Batch, rest: Batch? = nil) {
+    end(batch)
+    total -= batch.rest.count - (rest?.items.count ?? 0)
+    bytes -= batch.bytes - (rest?.bytes ?? 0)
+    if let rest { insert(rest) }
+    update(batch.lane)
+  }
+
+  /// A batch under way comes again.
+  mutating func putBack(_ batch: Batch) {
+    end(batch)
+    insert(batch)
+    update(batch.lane)
+  }
+
+  /// Some events of a batch under way are answered for, by their index; the others remain under way.
+  mutating func decide(_ batch: Batch, _ indexes: [Int]) {
+    if batch.decided.isEmpty { batch.decided = [Bool](repeating: false, count: batch.items.count) }
+    for index in indexes {
+      batch.decided[index] = true
+      total -= 1
+      bytes -= batch.items[index].bytes
+    }
+  }
+
+  /// Makes a batch that waits to be repeated of the events that are not answered for.
+  mutating func undecided(_ batch: Batch, key: ([Item]) -> String) -> Batch {
+    let rest = self.batch(of: batch.rest, from: batch, key: key)
+    settle(batch, rest: rest)
+    return rest
+  }
+
+  /// The events of a batch of a stream wait again, before all others of their lane.
+  mutating func unwind(_ batch: Batch) {
+    let (lane, rest) = (batch.lane, batch.rest)
+    end(batch)
+    if lane.events.isEmpty, !rest.isEmpty { open += 1 }
+    for item in rest.reversed() {
+      lane.events.prepend(item)
+      lane.bytes += item.bytes
+    }
+    waiting += rest.count
+    lane.carried = (batch.attempts, batch.tries)
+    update(lane)
+  }
+
+  /// Before all younger ones of its lane.
+  private func insert(_ batch: Batch) {
+    let again = batch.lane.again
+    let place = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0
+    batch.lane.again.insert(batch, at: place)
+  }
+
+  /// Makes a batch of some events of another one, in its place.
+  func batch(of items: [Item], from batch: Batch, key: ([Item]) -> String) -> Batch {
+    let new = Batch(items, batch.lane, key: key(items), traits.retry)
+    (new.attempts, new.tries, new.failure) = (batch.attempts, batch.tries, batch.failure)
+    return new
+  }
+
+  /// Replaces a batch under way of two or more events by its halves.
+  mutating func halve(_ batch: Batch, isTooLarge: Bool, key: ([Item]) -> String) {
+    let middle = batch.items.count / 2
+    end(batch)
+    for part in [batch.items[..<middle], batch.items[middle...]] {
+      insert(Batch(Array(part), batch.lane, key: key(Array(part)), traits.retry))
+    }
+    update(batch.lane)
+    guard isTooLarge else { return }
+    largest = max(1, min(largest, batch.items.count / 2))
+    for lane in lanes.values { update(lane) }
+  }
+
+  // MARK: Pauses of lanes
+
+  /// No batch of the lane begins before `end`.
+  mutating func pause(_ lane: Lane, until end: Instant) {
+    if lane.resumesAt == nil { paused.append(lane) }
+    lane.resumesAt = max(lane.resumesAt ?? end, end)
+    if !lane.isFailing { failing += 1 }
+    lane.isFailing = true
+    update(lane)
+  }
+
+  /// The destination has answered for a batch of the lane.
+  mutating func works(_ lane: Lane) {
+    if lane.isFailing { failing -= 1 }
+    lane.isFailing = false
+  }
+
+  /// When the first pause ends; nil: there is none.
+  var resumesAt: Instant? { paused.lazy.compactMap(\.resumesAt).min() }
+
+  /// Ends the pauses that are over.
+  mutating func resume(_ now: Instant) {
+    let over = paused.filter { $0.resumesAt ?? now <= now }
+    guard !over.isEmpty else { return }
+    paused.removeAll { $0.resumesAt ?? now <= now }
+    for lane in over {
+      lane.resumesAt = nil
+      update(lane)
+    }
+  }
+
+  // MARK: Everything
+
+  /// The batches, those under way included, in order.
+  var batches: [Batch] {
+    (lanes.values.flatMap(\.again) + underWay.values).sorted { $0.id < $1.id }
+  }
+  /// The events that no batch has, in order.
+  var events: [Left] {
+    lanes.values.flatMap { lane in lane.events.map { Left(item: $0, target: lane.target) } }
+      .sorted { $0.item.number < $1.item.number }
+  }
+  /// The receipts of all events, in order; one may come several times.
+  var receipts: [Receipt] { batches.flatMap { $0.rest.map(\.receipt) } + events.map(\.item.receipt) }
+  /// When the oldest event came; nil: there is none.
+  var oldest: Instant? {
+    let first = lanes.values.lazy.compactMap { $0.again.first?.items.first?.since ?? $0.events.first?.since }.min()
+    let begun = underWay.values.lazy.compactMap { $0.items.first?.since }.min()
+    return [first, begun].compactMap { $0 }.min()
+  }
+
+  /// An event that is not delivered.
+  struct Left {
+    var item: Item
+    var target: Target?
+    /// Why its batch has failed, if it has.
+    var failure: String?
+  }
+
+  /// Removes everything, in the order in which the sink took it.
+  mutating func removeAll() -> [Left] {
+    let batched = batches.flatMap { batch in
+      batch.rest.map { Left(item: $0, target: batch.target, failure: batch.failure) }
+    }
+    let all = batched + events
+    let next = number
+    self = DeliveryQueue(traits)
+    number = next
+    return all.sorted { $0.item.number < $1.item.number }
+  }
+
+  /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `make` gets its lane.
+  mutating func adopt(
+    _ items: [Item], to target: Target?, key: String, _ change: (Batch) -> Void = { _ in }
+  ) -> Batch {
+    var items = items
+    for index in items.indices {
+      items[index].number = number
+      number += 1
+    }
+    let batch = Batch(items, lane(of: target), key: key, traits.retry)
+    change(batch)
+    total += items.count
+    bytes += batch.bytes
+    if batch.answer == nil {
+      insert(batch)
+      update(batch.lane)
+    } else {
+      begin(batch)
+    }
+    return batch
+  }
+}

@@ -1,0 +1,409 @@
+import PipelineCore
+
+extension DeliverySink {
+  // MARK: Delivering
+
+  /// Opens the destination.
+  func begin() {
+    let answer = DeliveryAnswer()
+    connection = answer
+    pace.begun(openingBatch)
+    isOpen = connector.open(answer)
+    isOpening = !isOpen
+    // The first batch probes it.
+    if isOpen { pace.withdrawn(openingBatch) }
+    expect(answer, openingBatch)
+  }
+
+  /// Leads an outcome to this sink.
+  func expect(_ answer: DeliveryAnswer, _ batch: Int) {
+    let (executor, node) = (executor, Weak(self))
+    answer.lead { executor.post { node.object?.answered(batch, answer) } }
+  }
+
+  /// Begins as many batches as may be under way.
+  func deliverNext() {
+    var due: Instant?
+    loop: while !isOver, !isSuspending, !awaitsEstate, !isOpening, pace.admits(beside: queue.underWay.count) {
+      guard isOpen else {
+        // Nobody waits for a destination to which nothing goes.
+        if isFinishing, queue.isEmpty { break loop }
+        begin()
+        continue
+      }
+      switch queue.next(
+        executor.now, room: connector.room, isHurried: isFinishing || isHurried || waitsForRoom, key: makeKey)
+      {
+      case .batch(let batch): deliver(batch)
+      case .at(let instant):
+        due = instant
+        break loop
+      case .none: break loop
+      }
+    }
+    guard !isOver else { return }
+    connector.flush()
+    updatePressure()
+    if isFinishing, queue.isEmpty, !isOpening { return finishConnector() }
+    if queue.underWay.isEmpty { waitNoLonger() }
+    setTimer(due)
+  }
+
+  func finishConnector() {
+    guard completion == nil else { return }
+    let answer = DeliveryAnswer()
+    completion = answer
+    if connector.finish(answer) { over() } else { expect(answer, openingBatch) }
+  }
+
+  func deliver(_ batch: Batch) {
+    if batch.number == 0 {
+      tried += 1
+      batch.number = tried
+      batch.time = executor.wallTime
+    }
+    pace.begun(batch.id)
+    let answer = DeliveryAnswer()
+    batch.answer = answer
+    batch.isPreparing = !connector.prepare(batch, answer)
+    if batch.isPreparing { expect(answer, batch.id) } else { send(batch) }
+  }
+
+  func send(_ batch: Batch) {
+    batch.isPreparing = false
+    let answer = DeliveryAnswer()
+    batch.answer = answer
+    expect(answer, batch.id)
+    if let timeout = traits.timeout { batch.deadline = executor.schedule(at: executor.now + timeout, self, batch.id) }
+    connector.deliver(batch, answer)
+  }
+
+  /// Wakes when something may begin that may not now.
+  func setTimer(_ due: Instant?) {
+    var next = due
+    if let end = pace.resumesAt { next = min(next ?? end, end) }
+    if let end = queue.resumesAt { next = min(next ?? end, end) }
+    guard next != timerAt else { return }
+    unset(&timer)
+    timerAt = next
+    if let next { timer = executor.schedule(at: next, self, Waking.goesOn) }
+  }
+
+  /// The batch has had no outcome for too long.
+  func expired(_ id: Int) {
+    guard let batch = queue.underWay[id], let timeout = traits.timeout else { return }
+    batch.deadline = .none
+    connector.withdraw(batch)
+    act(on: .again("\(traits.words.destination) has not answered within \(timeout)"), batch)
+    deliverNext()
+  }
+
+  // MARK: Outcomes
+
+  func answered(_ id: Int, _ answer: DeliveryAnswer) {
+    for outcome in answer.take() {
+      if isOver { return }
+      if answer === completion {
+        over()
+      } else if answer === connection {
+        connected(outcome)
+      } else if let batch = queue.underWay[id], batch.answer === answer {
+        if case .partly = outcome {} else { unset(&batch.deadline) }
+        act(on: outcome, batch)
+      }
+    }
+    deliverNext()
+  }
+
+  /// An outcome of opening, or the end of the connection.
+  func connected(_ outcome: DeliveryOutcome) {
+    isOpening = false
+    switch outcome {
+    case .answered, .partly:
+      isOpen = true
+      openings.succeed()
+      pace.answered(openingBatch)
+      recover()
+    case .lost(let after):
+      isOpen = false
+      for batch in queue.batches.reversed() where batch.answer != nil { takeBack(batch) }
+      pace.pause(until: executor.now + after)
+    case .again(let reason, let after), .down(let reason, let after, _, _):
+      openings.fail()
+      fails(reason)
+      countRetry()
+      pace.failed(openingBatch, executor.now, pause: after ?? openings.pause(random))
+    case .refused(let reason, _), .unsendable(let reason):
+      stop(with: SignalFailure(.sink, reason, at: nodeContext.location))
+    case .broken(let failure), .impossible(let failure): stop(with: failure)
+    case .replied: stop(with: SignalFailure(.sink, Self.unread, at: nodeContext.location))
+    }
+  }
+
+  /// A batch under way comes again: what its answer says later counts for nothing.
+  func takeBack(_ batch: Batch) {
+    unset(&batch.deadline)
+    connector.withdraw(batch)
+    pace.withdrawn(batch.id)
+    if traits.order == .stream {
+      queue.unwind(batch)
+    } else if batch.decided.isEmpty {
+      queue.putBack(batch)
+    } else {
+      _ = queue.undecided(batch, key: makeKey)
+    }
+  }
+
+  static var unread: String { "the connector cannot read its own answer" }
+
+  func act(on outcome: DeliveryOutcome, _ batch: Batch) {
+    switch outcome {
+    case .answered where batch.isPreparing:
+      // Another batch may have failed meanwhile.
+      if !isSuspending, pace.confirms(batch.id) { send(batch) } else { queue.putBack(batch) }
+    case .answered(let again, let refused, let reason, let after):
+      settle(batch, fates(of: batch, again: again, refused: refused), reason, after)
+    case .partly(let done, let refused): settle(batch, fates(of: batch, done: done, refused: refused), "", nil)
+    case .lost: takeBack(batch)
+    case .replied(let reply):
+      if let reply = reply as? Connector.Reply {
+        act(on: connector.outcome(of: reply, to: batch), batch)
+      } else {
+        again(batch, Self.unread, after: nil, usesAttempt: true)
+      }
+    default:
+      guard !batch.decided.isEmpty else { return decide(outcome, batch) }
+      pace.withdrawn(batch.id)
+      decide(outcome, queue.undecided(batch, key: makeKey))
+    }
+  }
+
+  /// Acts on an outcome of a batch as a whole.
+  private func decide(_ outcome: DeliveryOutcome, _ batch: Batch) {
+    switch outcome {
+    case .again(let reason, let after): again(batch, reason, after: after, usesAttempt: true)
+    case .down(let reason, let after, let usesAttempt, let hasOther):
+      again(batch, reason, after: after, isDown: true, usesAttempt: usesAttempt, hasOther: hasOther)
+    case .refused(let reason, let isTooLarge):
+      reached(batch)
+      divide(batch, reason, isTooLarge: isTooLarge)
+    case .unsendable(let reason):
+      pace.withdrawn(batch.id)
+      divide(batch, reason, isTooLarge: false)
+    case .broken(let failure):
+      guard errorsAreRead else { return stop(with: failure, batch) }
+      reached(batch)
+      if !isBroken {
+        log(
+          .warning,
+          "\(failure.message); events go to the errors output until \(traits.words.destination) accepts some")
+      }
+      isBroken = true
+      trouble.begins(failure.message)
+      queue.settle(batch)
+      reject(batch.items, failure.message)
+    case .impossible(let failure): stop(with: failure, batch)
+    case .answered, .partly, .lost, .replied: break
+    }
+  }
+
+  enum Fate {
+    case open, delivered, again
+    case refused(String)
+    /// It was known before.
+    case decided
+  }
+
+  /// The fate of each event; nil: the outcome does not fit the batch. Empty: all are delivered.
+  ///
+  /// - Parameter done: Those that are delivered; nil: all that are not named.
+  func fates(
+    of batch: Batch, done: [Int]? = nil, again: [Int] = [], refused: [DeliveryOutcome.Refused]
+  ) -> [Fate]? {
+    if done == nil, again.isEmpty, refused.isEmpty, batch.decided.isEmpty { return [] }
+    let rest = done == nil ? Fate.delivered : .open
+    var fates = batch.items.indices.map { batch.decided.isEmpty || !batch.decided[$0] ? rest : .decided }
+    var named = Set<Int>()
+    func name(_ index: Int, _ fate: Fate) -> Bool {
+      guard fates.indices.contains(index), named.insert(index).inserted else { return false }
+      if case .decided = fates[index] { return false }
+      fates[index] = fate
+      return true
+    }
+    let fit =
+      (done ?? []).allSatisfy { name($0, .delivered) } && again.allSatisfy { name($0, .again) }
+      && refused.allSatisfy { name($0.index, .refused($0.reason)) }
+    return fit ? fates : nil
+  }
+
+  func settle(_ batch: Batch, _ fates: [Fate]?, _ reason: String, _ after: TimeSpan?) {
+    guard let fates else {
+      let fault =
+        "the outcome of a delivery names an event twice, or one that the batch of \(batch.items.count) has not"
+      log(.error, fault)
+      return act(on: .again(fault), batch)
+    }
+    guard !fates.isEmpty else {
+      reached(batch)
+      queue.settle(batch)
+      return delivered(batch.items)
+    }
+    var (done, rest): ([Item], [Item]) = ([], [])
+    var refused: [(item: Item, reason: String)] = []
+    var decided: [Int] = []
+    var isOpen = false
+    for (index, fate) in fates.enumerated() {
+      let item = batch.items[index]
+      switch fate {
+      case .open: isOpen = true
+      case .delivered: done.append(item)
+      case .again: rest.append(item)
+      case .refused(let reason): refused.append((item, reason))
+      case .decided: continue
+      }
+      decided.append(index)
+    }
+    var next: Batch?
+    if isOpen {
+      reached(batch)
+      queue.decide(batch, decided.filter { if case .open = fates[$0] { false } else { true } })
+      batch.tries.succeed()
+    } else {
+      if rest.isEmpty { reached(batch) } else { pace.answered(batch.id) }
+      next = rest.isEmpty ? nil : queue.batch(of: rest, from: batch, key: makeKey)
+      queue.settle(batch, rest: next)
+    }
+    if !done.isEmpty { delivered(done) }
+    for one in refused { reject([one.item], one.reason) }
+    if let next { again(next, reason, after: after, usesAttempt: true) }
+  }
+
+  func delivered(_ items: [Item]) {
+    if isBroken {
+      isBroken = false
+      trouble.ends()
+    }
+    countSent(items.count)
+    if traits.countsBytes { countBytes(items.reduce(0) { $0 + $1.bytes }) }
+    var count = 0
+    for index in items.indices {
+      count += 1
+      if index + 1 < items.count, items[index + 1].receipt === items[index].receipt { continue }
+      items[index].receipt.acknowledge(count)
+      count = 0
+    }
+  }
+
+  /// Rejects events for good; their acknowledgements now belong to this turn.
+  func reject(_ items: [Item], _ message: String) {
+    for item in items {
+      item.event.keep(in: executor.arena)
+      reject(item.event.event, message, on: item.receipt)
+    }
+  }
+
+  /// One of the events is the cause.
+  func divide(_ batch: Batch, _ reason: String, isTooLarge: Bool) {
+    if batch.items.count > 1 { return queue.halve(batch, isTooLarge: isTooLarge, key: makeKey) }
+    queue.settle(batch)
+    reject(batch.items, reason)
+  }
+
+  /// The batch, which is under way or waits to be repeated, is delivered again after a pause.
+  func again(
+    _ batch: Batch, _ reason: String, after: TimeSpan?, isDown: Bool = false, usesAttempt: Bool, hasOther: Bool = false
+  ) {
+    batch.failure = reason
+    batch.tries.fail()
+    if usesAttempt { batch.attempts += 1 }
+    let isLast = usesAttempt && traits.mostAttempts.map { batch.attempts >= $0 } ?? false
+    let message = isLast ? "\(reason); gave up after \(Printable.count(batch.attempts, "attempt"))" : reason
+    if isLast, !errorsAreRead {
+      return stop(with: SignalFailure(.sink, message, at: nodeContext.location), batch)
+    }
+    if hasOther, !isLast, !pace.isInTrouble {
+      countRetry()
+      return queue.putBack(batch)
+    }
+    if traits.order == .stream {
+      for later in batch.lane.underWay.reversed() where later.id > batch.id { takeBack(later) }
+    }
+    fails(reason, isLast ? message : nil)
+    let pause = after ?? batch.tries.pause(random)
+    if isDown {
+      pace.failed(batch.id, executor.now, pause: pause)
+    } else {
+      pace.withdrawn(batch.id)
+      queue.pause(batch.lane, until: executor.now + pause)
+    }
+    if isLast {
+      queue.settle(batch)
+      return reject(batch.items, message)
+    }
+    countRetry()
+    if traits.order == .stream {
+      queue.unwind(batch)
+    } else if batch.answer != nil {
+      queue.putBack(batch)
+    }
+  }
+
+  /// What shortens a pause.
+  private var random: UInt64? { traits.shortensPauses ? execution.services.random() : nil }
+
+  // MARK: Trouble
+
+  /// A delivery has failed. `end`: what is logged in place of the reason if it is not repeated.
+  func fails(_ reason: String, _ end: String? = nil) {
+    trouble.begins(reason)
+    if !isFailing {
+      isFailing = true
+      failed = (since: executor.now, failures: 0)
+      log(.warning, end ?? "\(reason); trying again")
+    }
+    failed.failures += 1
+  }
+
+  /// The destination has answered for the batch.
+  func reached(_ batch: Batch) {
+    pace.answered(batch.id)
+    queue.works(batch.lane)
+    recover()
+  }
+
+  /// Notes that nothing fails any more.
+  func recover() {
+    guard isFailing, !pace.isInTrouble, queue.failing == 0 else { return }
+    isFailing = false
+    trouble.ends()
+    let lasted = (executor.now - failed.since).nanoseconds
+    let unit: Int64 = lasted < 10_000_000_000 ? 1_000_000 : 1_000_000_000
+    let span = TimeSpan(nanoseconds: (lasted + unit / 2) / unit * unit)
+    log(.info, "\(traits.words.recovered), after \(Printable.count(failed.failures, traits.words.failure)) in \(span)")
+  }
+
+  // MARK: Names of batches
+
+  /// A hexadecimal number of 128 bits: of the names of the events or, where they have none, random.
+  func makeKey(_ items: [Item]) -> String {
+    guard traits.namesBatches else { return "" }
+    let digits = Array("0123456789abcdef".utf8)
+    var text: [UInt8] = []
+    for number in names(items) ?? [execution.services.random(), execution.services.random()] {
+      for shift in stride(from: 60, through: 0, by: -4) { text.append(digits[Int(number >> UInt64(shift) & 15)]) }
+    }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// The store of the events, and a number that only a batch of the same events has.
+  func names(_ items: [Item]) -> [UInt64]? {
+    guard let store = items.first?.id?.store else { return nil }
+    var print = Fingerprint()
+    for item in items {
+      guard let id = item.id else { return nil }
+      print.add(UInt64(bitPattern: id.row))
+      print.add(UInt64(bitPattern: Int64(id.index)))
+    }
+    return [store, print.value]
+  }
+}

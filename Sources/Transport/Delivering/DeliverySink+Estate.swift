@@ -1,0 +1,144 @@
+import PipelineCore
+
+/// What a sink leaves to its next version in a reload: the queue as it is, with the senders that wait for answers and the batches under way.
+/// No batch is repeated, and the reload waits for none. Used in turns of one execution after the other.
+class DeliveryEstate: @unchecked Sendable {
+  /// Estates that no version takes fail: their senders send again.
+  static let all = KeptItems<DeliveryEstate> { $0.discard() }
+
+  /// The events, in order.
+  let events: [OwnedEvent]
+  /// Of each event; nil: it is part of the saved state, and gets its receipt from there.
+  let receipts: [LeftReceipt?]
+  /// The rows of the outbox that hold these events.
+  let rows: [GivenRows]
+
+  init(_ events: [OwnedEvent], _ receipts: [LeftReceipt?], _ rows: [GivenRows]) {
+    self.events = events
+    self.receipts = receipts
+    self.rows = rows
+  }
+
+  /// Gives up the batches under way.
+  func discard() {}
+}
+
+/// The estate for a sink of the same kind.
+private final class OwnEstate<Piece, Target: Hashable>: DeliveryEstate, @unchecked Sendable {
+  typealias Batch = DeliveryBatch<Piece, Target>
+  /// The first events of `events`, in their order. Those with an answer are under way.
+  let batches: [Batch]
+  let items: [Batch.Item]
+  private let withdraw: (Batch) -> Void
+
+  init(
+    _ batches: [Batch], _ items: [Batch.Item], _ receipts: [LeftReceipt?], _ rows: [GivenRows],
+    _ withdraw: @escaping (Batch) -> Void
+  ) {
+    self.batches = batches
+    self.items = items
+    self.withdraw = withdraw
+    super.init(items.map(\.event), receipts, rows)
+  }
+
+  override func discard() { for batch in batches.reversed() where batch.answer != nil { withdraw(batch) } }
+}
+
+extension DeliverySink {
+  /// Leaves everything that is not delivered to the next execution.
+  func leaveEstate() {
+    let (connector, batches) = (connector, queue.batches)
+    // One that is being prepared is not under way yet.
+    for batch in batches where batch.answer != nil && (!traits.handsOver || batch.isPreparing) { takeBack(batch) }
+    let items = queue.batches.flatMap(\.rest) + queue.events.map(\.item)
+    var left: [ObjectIdentifier: LeftReceipt] = [:]
+    let receipts = queue.receipts.map { receipt -> LeftReceipt? in
+      guard receipt.notifiesSender else {
+        receipt.acknowledge(1)
+        return nil
+      }
+      let name = ObjectIdentifier(receipt)
+      if left[name] == nil { left[name] = receipt.leave() }
+      return left[name]
+    }
+    let estate = OwnEstate(queue.batches, items, receipts, leftRows) { connector.withdraw($0) }
+    _ = close(handsOver: traits.handsOver)
+    // Where no reload is under way any more, the senders learn of the failure when the estate is freed.
+    if !DeliveryEstate.all.keep([estate], for: execution.name(of: nodeContext.step)) { estate.discard() }
+  }
+
+  /// Takes over what the execution before has left, in place of what the saved state has of it.
+  func takeEstate() {
+    awaitsEstate = false
+    var known = restoredReceipts[...]
+    restoredReceipts = []
+    // What this sink does not take is discarded at the end of the reload.
+    guard !isOver else { return }
+    let estates = DeliveryEstate.all.take(execution.name(of: nodeContext.step))
+    guard !estates.isEmpty else { return }
+    let new = queue.removeAll().dropFirst(known.count { $0 != nil })
+    var taken: [ObjectIdentifier: Receipt] = [:]
+    func receipt(_ left: LeftReceipt?, _ event: OwnedEvent) -> Receipt {
+      guard let left else {
+        return known.popFirst().flatMap { $0 } ?? takeBack(1, bytes: event.byteCount + deliveryItemBytes)
+      }
+      let name = ObjectIdentifier(left)
+      if let receipt = taken[name] { return receipt }
+      let receipt = take(left) ?? takeBack(left.events, bytes: left.bytes)
+      taken[name] = receipt
+      return receipt
+    }
+    for estate in estates {
+      take(estate.rows)
+      var places = estate.receipts.indices
+      let own = estate as? OwnEstate<Connector.Piece, Connector.Target>
+      // Another kind of sink has taken the name.
+      if own == nil { estate.discard() }
+      for old in own?.batches ?? [] {
+        var items: [(item: Item, target: Connector.Target?)] = []
+        for var item in old.rest {
+          guard let place = places.popFirst() else { break }
+          item.receipt = receipt(estate.receipts[place], item.event)
+          if old.answer != nil {
+            items.append((item, old.target))
+          } else if let made = encoded(item.event, item.receipt, item) {
+            items.append(made)
+          }
+        }
+        guard let first = items.first else { continue }
+        let batch = queue.adopt(items.map(\.item), to: first.target, key: old.key) { batch in
+          (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
+          (batch.number, batch.time, batch.memo, batch.answer) = (old.number, old.time, old.memo, old.answer)
+        }
+        if let answer = batch.answer { expect(answer, batch.id) }
+      }
+      for place in places {
+        let receipt = receipt(estate.receipts[place], estate.events[place])
+        if let made = encoded(estate.events[place], receipt, own?.items[place]) {
+          queue.append(made.item, to: made.target)
+        }
+      }
+    }
+    for receipt in known { receipt?.acknowledge(1) }
+    // What came meanwhile.
+    for one in new { queue.append(one.item, to: one.target) }
+    updatePressure()
+    deliverNext()
+  }
+
+  /// The new version may write the event in another way, or not at all.
+  private func encoded(
+    _ event: OwnedEvent, _ receipt: Receipt, _ old: Item?
+  ) -> (item: Item, target: Connector.Target?)? {
+    event.keep(in: executor.arena)
+    do throws(DeliveryRefusal) {
+      let made = try connector.encode(event.event)
+      var item = item(made, event, receipt, old?.id)
+      if let old { (item.since, item.takenAt) = (old.since, old.takenAt) }
+      return (item, made.target)
+    } catch {
+      reject(event.event, error.message, on: receipt)
+      return nil
+    }
+  }
+}

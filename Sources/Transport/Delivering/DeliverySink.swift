@@ -1,0 +1,334 @@
+import PipelineCore
+
+/// What wakes a sink; other tokens are numbers of batches that are under way for too long.
+enum Waking {
+  static let goesOn = -1
+  static let waitsNoLonger = -2
+  /// How long a suspended pipeline waits for outcomes, at most.
+  static let patience = TimeSpan.seconds(2)
+}
+
+/// Stands for the opening among the numbers of batches.
+let openingBatch = -1
+/// The memory of a waiting event beside its bytes.
+let deliveryItemBytes = 320
+
+/// A sink that delivers events in batches through a connector.
+///
+/// Every event that it takes is, at any moment, in exactly one place: waiting, in a batch to be repeated, in a batch under way, or decided
+/// (delivered, rejected, or counted as not delivered). Only an outcome of the connector, the end of the pipeline, or the next version of the
+/// pipeline decides: a time-out or a broken connection does not.
+package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, TimerTarget {
+  typealias Batch = DeliveryBatch<Connector.Piece, Connector.Target>
+  typealias Item = DeliveryItem<Connector.Piece>
+  typealias Queue = DeliveryQueue<Connector.Piece, Connector.Target>
+
+  let connector: Connector
+  let traits: DeliveryTraits
+  var queue: Queue
+  var pace: DeliveryPace
+  /// The destination is open; until then, no batch begins.
+  var isOpen = false
+  /// It is being opened.
+  var isOpening = false
+  /// Where the outcomes of opening come from, and of finishing.
+  var connection: DeliveryAnswer?
+  var completion: DeliveryAnswer?
+  var timer = Wake.none
+  var timerAt: Instant?
+  /// Something has failed, and has not been repeated with success.
+  var isFailing = false
+  /// When deliveries began to fail, and how many have failed since.
+  var failed = (since: Instant(nanoseconds: 0), failures: 0)
+  var openings: Attempts
+  /// The last outcome was ``DeliveryOutcome/broken(_:)``, which has been logged.
+  var isBroken = false
+  var tried = 0
+  /// The receipt of the last event.
+  var receipt: Receipt?
+  /// Why the sink ended before its input did.
+  var fault: String?
+  var isFinishing = false
+  var isOver = false
+  /// The pipeline ends while a sender may wait: no event waits for others.
+  var isHurried = false
+  /// The pipeline is about to be suspended, so that no batch begins.
+  var isSuspending = false
+  /// The next execution gets everything that is not delivered (``DeliveryEstate``).
+  var isHandingOver = false
+  /// Nothing is delivered before what the execution before has left is taken over.
+  var awaitsEstate = false
+  /// The receipts of the events of the saved state, in its order; nil: the event cannot be delivered any more.
+  var restoredReceipts: [Receipt?] = []
+  /// Holds the execution until the batches under way are answered, until this is due.
+  var patience = Wake.none
+
+  package init(_ connector: Connector, _ nodeContext: NodeContext) {
+    self.connector = connector
+    traits = connector.traits
+    queue = Queue(traits)
+    pace = DeliveryPace(most: traits.concurrency)
+    openings = traits.retry
+    super.init(nodeContext)
+  }
+
+  package override func open() {
+    if !execution.isDryRun, DeliveryEstate.all.has(execution.name(of: nodeContext.step)) {
+      awaitsEstate = true
+      execution.whenBegun { [self] in takeEstate() }
+    } else {
+      restoredReceipts = []
+    }
+    begin()
+  }
+
+  package override func dryRun() {
+    if let failure = connector.dryRun() { fail(because: failure) }
+  }
+
+  func log(_ level: Services.Level, _ message: String) {
+    execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, message)
+  }
+
+  // MARK: Taking events in
+
+  package override func receive(_ event: Event) {
+    guard !isOver else { return }
+    do throws(DeliveryRefusal) {
+      let made = try connector.encode(event)
+      let id = made.naming.flatMap { deliveryID(of: event, $0) }
+      let event = OwnedEvent(event)
+      let receipt = take(1, bytes: memory(made, event), joining: receipt)
+      if isHandingOver, receipt !== self.receipt { receipt.announceHandover() }
+      self.receipt = receipt
+      queue.append(item(made, event, receipt, id), to: made.target)
+      updatePressure()
+    } catch {
+      reject(event, error.message)
+    }
+  }
+
+  /// What a waiting event takes: beside its piece, the event and its place in the queue.
+  func memory(_ made: DeliveryPiece<Connector.Piece, Connector.Target>, _ event: OwnedEvent) -> Int {
+    made.memory + event.byteCount + deliveryItemBytes
+  }
+
+  func item(
+    _ made: DeliveryPiece<Connector.Piece, Connector.Target>, _ event: OwnedEvent, _ receipt: Receipt,
+    _ id: DeliveryID? = nil
+  ) -> Item {
+    Item(
+      piece: made.piece, event: event, receipt: receipt, id: id,
+      bytes: traits.countsBytes ? made.bytes : made.memory + event.byteCount, since: executor.now,
+      takenAt: executor.wallTime)
+  }
+
+  func updatePressure() { bound(queue.waiting, traits.queue) }
+
+  package override func turnEnded() { deliverNext() }
+
+  package override var queued: PipelineStatistics.Queue? {
+    PipelineStatistics.Queue(
+      events: queue.total, bytes: queue.bytes - queue.underWay.values.reduce(0) { $0 + $1.bytes },
+      inFlight: queue.underWay.count,
+      oldest: queue.oldest.map { executor.now - $0 })
+  }
+
+  package override var connections: PipelineStatistics.Connections? { connector.connections }
+
+  package func woke(_ token: Int) {
+    switch token {
+    case Waking.goesOn:
+      timer = .none
+      timerAt = nil
+      pace.resume(executor.now)
+      queue.resume(executor.now)
+      deliverNext()
+    case Waking.waitsNoLonger:
+      patience = .none
+      execution.release()
+    default: expired(token)
+    }
+  }
+
+  // MARK: The end
+
+  package override func finish() {
+    isFinishing = true
+    deliverNext()
+  }
+
+  /// - Parameter batch: The batch concerned.
+  func stop(with failure: SignalFailure, _ batch: Batch? = nil) {
+    fault = failure.message
+    batch?.failure = failure.message
+    fail(because: failure)
+    cancel()
+  }
+
+  func over() {
+    _ = close()
+    drained()
+  }
+
+  package override var awaitsAnswers: Bool { !isOver && !queue.isEmpty }
+
+  package override func hurry() {
+    guard !isHurried, !isSuspending else { return }
+    isHurried = true
+    deliverNext()
+  }
+
+  /// Releases everything. Returns the events that are not delivered, in order, and why the batch of each has failed.
+  func close(handsOver: Bool = false) -> [Queue.Left] {
+    guard !isOver else { return [] }
+    isOver = true
+    unset(&timer)
+    for batch in queue.underWay.values {
+      unset(&batch.deadline)
+      if !handsOver { connector.withdraw(batch) }
+    }
+    connector.close(handsOver: handsOver)
+    let left = queue.removeAll()
+    waitNoLonger()
+    updatePressure()
+    return left
+  }
+
+  package override func rejectRemaining() -> Bool {
+    let left = close()
+    let lost = left.filter { !$0.item.receipt.notifiesSender }
+    for one in left where one.item.receipt.notifiesSender { fail(one) }
+    reportUndelivered(left.count - lost.count)
+    for one in lost {
+      let reason = one.failure ?? fault
+      // The batch that ended the pipeline has been answered.
+      let isAnswered = one.failure != nil && one.failure == fault
+      let unacknowledged = "\(traits.words.left) the event when the pipeline ended"
+      reject([one.item], isAnswered ? fault ?? "" : reason.map { "\(unacknowledged): \($0)" } ?? unacknowledged)
+    }
+    return !lost.isEmpty
+  }
+
+  package override func cancel() {
+    let left = close()
+    // A receipt knows its senders until it is acknowledged.
+    let lost = left.count { !$0.item.receipt.notifiesSender }
+    for one in left { fail(one) }
+    reportUndelivered(left.count)
+    countUndelivered(lost)
+  }
+
+  private func fail(_ left: Queue.Left) {
+    left.item.receipt.acknowledge(
+      1, .failed(left.failure ?? fault ?? "\(traits.words.left) it when the pipeline ended"))
+  }
+
+  private func reportUndelivered(_ left: Int) {
+    // What is in the outbox is delivered later.
+    guard left > 0, !isRepeatedLater else { return }
+    log(.warning, "\(traits.words.left) \(Printable.count(left, "event")) when the pipeline ended")
+  }
+
+  func unset(_ timer: inout Wake) {
+    if timer.isSet { executor.unschedule(timer) }
+    timer = .none
+  }
+
+  // MARK: Suspending
+
+  /// In a reload the next execution gets the queue as it is. Otherwise batches under way are answered soon, or delivered again by the next
+  /// execution; senders that wait for an answer must get it now.
+  package override func willSuspend() {
+    guard !isOver, !handOverQueue() else { return }
+    isHurried = queue.receipts.contains(where: \.notifiesSender)
+    isSuspending = !isHurried
+    if !queue.underWay.isEmpty || isHurried { waitForOutcomes() }
+  }
+
+  package override func handOverQueue() -> Bool {
+    guard !isOver, KeptListeners.isKeeping, execution.successor != nil else { return false }
+    isSuspending = true
+    isHandingOver = true
+    var announced: Set<ObjectIdentifier> = []
+    for receipt in queue.receipts where announced.insert(ObjectIdentifier(receipt)).inserted {
+      receipt.announceHandover()
+    }
+    if !traits.handsOver, !queue.underWay.isEmpty { waitForOutcomes() }
+    return true
+  }
+
+  private func waitForOutcomes() {
+    execution.hold()
+    patience = executor.schedule(at: executor.now + Waking.patience, self, Waking.waitsNoLonger)
+    deliverNext()
+  }
+
+  func waitNoLonger() {
+    guard patience.isSet, isHandingOver || !isHurried || queue.isEmpty else { return }
+    unset(&patience)
+    execution.release()
+  }
+
+  package override func suspend() {
+    if isHandingOver { return leaveEstate() }
+    for one in close() {
+      // Events that the state does not hold are sent again by their sender.
+      let receipt = one.item.receipt
+      receipt.acknowledge(1, receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
+    }
+  }
+
+  // MARK: State
+
+  package override var keepsNothing: Bool { queue.isEmpty }
+
+  /// Writes the batches, those under way included, and the events after them.
+  package override func save(_ state: inout StateWriter) {
+    let kept = queue.batches.compactMap { batch -> (batch: Batch, items: [Item])? in
+      let items = batch.rest.filter { !$0.receipt.notifiesSender }
+      return items.isEmpty ? nil : (batch, items)
+    }
+    state.write(each: kept) { state, kept in
+      state.write(kept.items.count == kept.batch.items.count ? kept.batch.key : makeKey(kept.items))
+      state.write(kept.batch.attempts)
+      state.write(each: kept.items.map(\.event))
+    }
+    state.write(each: queue.events.filter { !$0.item.receipt.notifiesSender }.map(\.item.event))
+  }
+
+  package override func restore(_ state: inout StateReader) throws(StateFault) {
+    var batches: [(key: String, attempts: Int, events: [OwnedEvent])] = []
+    for _ in 0..<(try state.count()) {
+      batches.append((try state.read(), try state.read(in: 0...Int.max), try state.read()))
+    }
+    let events = try state.read([OwnedEvent].self)
+    var lost = 0
+    func taken(_ event: OwnedEvent) -> (item: Item, target: Connector.Target?)? {
+      do throws(DeliveryRefusal) {
+        let made = try connector.encode(event.event)
+        let receipt = takeBack(1, bytes: memory(made, event))
+        restoredReceipts.append(receipt)
+        return (item(made, event, receipt), made.target)
+      } catch {
+        lost += 1
+        restoredReceipts.append(nil)
+        return nil
+      }
+    }
+    for one in batches {
+      let items = one.events.compactMap(taken)
+      guard let first = items.first else { continue }
+      _ = queue.adopt(items.map(\.item), to: first.target, key: one.key) { $0.attempts = one.attempts }
+    }
+    for event in events { if let (item, target) = taken(event) { queue.append(item, to: target) } }
+    countUndelivered(lost)
+    if lost > 0 {
+      log(
+        .error,
+        "\(lost == 1 ? "an event that was" : "\(lost) events that were") waiting to be delivered cannot be encoded any more"
+      )
+    }
+    updatePressure()
+  }
+}

@@ -1,0 +1,414 @@
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Testing
+
+@testable import Transport
+
+/// The laws of sinks that deliver in batches: what holds whatever the connector says. On virtual time.
+@Suite struct DeliveryLawTests {
+  private func values(_ range: ClosedRange<Int64>) -> [Int64] { Array(range) }
+
+  private func end(_ trial: DeliveryTrial) {
+    trial.pipeline.drain()
+    trial.pipeline.run(until: .seconds(100_000))
+  }
+
+  /// One event of each fate: it is delivered, comes again alone, or is refused, each once.
+  @Test func aVerdictForEachEvent() throws {
+    let destination = ScriptedDestination { $0.count = 4 }
+    destination.script = { call in
+      call.number == 0
+        ? .now(.answered(again: [1], refused: [.init(2, "it is ugly")], reason: "one must wait", after: .seconds(3)))
+        : .now(.answered())
+    }
+    let trial = try DeliveryTrial(destination)
+    trial.send([0, 1, 2, 3])
+    #expect(destination.delivered == [0, 3])
+    #expect(trial.rejected == [#"[2,"it is ugly"]"#])
+    #expect(trial.source.feed.outcomes.isEmpty)
+    trial.pipeline.run(until: .seconds(4))
+    #expect(destination.calls.map(\.values) == [[0, 1, 2, 3], [1]])
+    #expect(destination.calls.last?.at == Instant(nanoseconds: 3_000_000_000))
+    #expect(trial.source.feed.outcomes == [0: .acknowledged])
+    #expect(trial.pipeline.counters.sent == 3 && trial.pipeline.counters.rejected == 1)
+    #expect(
+      trial.logged("one must wait; trying again") && trial.logged("the destination works again, after 1 failure in 3s"))
+  }
+
+  /// An outcome that does not fit the batch decides nothing.
+  @Test(arguments: [
+    DeliveryOutcome.answered(again: [0, 0]), .answered(again: [3]), .answered(again: [-1]),
+    .answered(refused: [.init(3, "")]), .answered(refused: [.init(1, ""), .init(1, "")]),
+    .answered(again: [2], refused: [.init(2, "")]),
+  ])
+  func aWrongOutcomeDecidesNothing(_ outcome: DeliveryOutcome) throws {
+    let destination = ScriptedDestination { $0.count = 3 }
+    destination.script = { $0.number == 0 ? .now(outcome) : .now(.answered()) }
+    let trial = try DeliveryTrial(destination)
+    trial.send([1, 2, 3])
+    #expect(trial.pipeline.counters.sent == 0 && trial.pipeline.counters.rejected == 0)
+    trial.pipeline.run(until: .seconds(10))
+    #expect(destination.calls.map(\.values) == [[1, 2, 3], [1, 2, 3]])
+    #expect(trial.pipeline.counters.sent == 3)
+    #expect(trial.logged("names an event twice, or one that the batch of 3 has not"))
+  }
+
+  /// An event because of which its batch is refused is found in few steps, and only it goes to the errors output; also where the
+  /// destination was not even asked.
+  @Test(arguments: [false, true]) func aBadEventIsFound(_ isAsked: Bool) throws {
+    let destination = ScriptedDestination { $0.count = 64 }
+    destination.script = { call in
+      guard call.values.contains(41) else { return .now(.answered()) }
+      return .now(isAsked ? .refused("41 is bad") : .unsendable("41 is bad"))
+    }
+    let trial = try DeliveryTrial(destination)
+    trial.send(values(0...63))
+    #expect(destination.delivered == values(0...63).filter { $0 != 41 })
+    #expect(trial.rejected == [#"[41,"41 is bad"]"#])
+    #expect(destination.calls.count <= 2 * 6 + 1)
+    #expect(trial.source.feed.outcomes == [0: .acknowledged])
+    #expect(destination.faults == [])
+  }
+
+  /// What is too large makes later batches smaller.
+  @Test func batchesShrink() throws {
+    let destination = ScriptedDestination { $0.count = 16 }
+    destination.script = { $0.values.count > 5 ? .now(.refused("too large", isTooLarge: true)) : .now(.answered()) }
+    let trial = try DeliveryTrial(destination)
+    trial.send(values(0...15))
+    let before = destination.calls.count
+    trial.send(values(16...31), as: 1)
+    #expect(destination.delivered == values(0...31))
+    #expect(destination.calls.dropFirst(before).allSatisfy { $0.values.count <= 5 })
+  }
+
+  /// A destination that is down takes no attempts, is asked by one batch after growing pauses, and loses nothing.
+  @Test func downTakesNoAttempts() throws {
+    let destination = ScriptedDestination {
+      $0.count = 2
+      $0.concurrency = 3
+      $0.order = .none
+      $0.mostAttempts = 2
+      $0.retry = Attempts(.seconds(1), most: .seconds(4))
+    }
+    var isDown = true
+    destination.script = { _ in isDown ? .now(.down("it is down")) : .after(.milliseconds(1), .answered()) }
+    let trial = try DeliveryTrial(destination)
+    trial.send(values(1...12))
+    trial.pipeline.run(until: .seconds(14))
+    // The three that had begun, and one alone after 1, 2, 4 and 4 s.
+    #expect(destination.calls.map { ($0.at.nanoseconds + 500_000_000) / 1_000_000_000 } == [0, 0, 0, 1, 3, 7, 11])
+    #expect(destination.calls.allSatisfy { $0.attempts == 0 })
+    #expect(destination.calls.dropFirst(3).allSatisfy { $0.values == [1, 2] })
+    isDown = false
+    trial.pipeline.run(until: .seconds(30))
+    #expect(destination.delivered.sorted() == values(1...12))
+    #expect(trial.pipeline.counters.rejected == 0)
+    #expect(destination.faults == [])
+  }
+
+  @Test func theDestinationSaysHowLong() throws {
+    let destination = ScriptedDestination()
+    destination.script = { $0.number == 0 ? .now(.down("busy", after: .seconds(70))) : .now(.answered()) }
+    let trial = try DeliveryTrial(destination)
+    trial.send([1])
+    trial.pipeline.run(until: .seconds(200))
+    #expect(destination.calls.map(\.at.nanoseconds) == [0, 70_000_000_000])
+  }
+
+  /// After the last attempt an event is a dead letter, or the pipeline ends.
+  @Test(arguments: [true, false]) func attemptsEnd(_ readsErrors: Bool) throws {
+    let destination = ScriptedDestination {
+      $0.mostAttempts = 3
+      $0.concurrency = 2
+    }
+    destination.target = { Int($0 % 2) }
+    destination.script = { $0.target == 1 ? .now(.again("it fails")) : .now(.answered()) }
+    let trial = try DeliveryTrial(destination, readsErrors: readsErrors)
+    trial.send([1, 2])
+    trial.pipeline.run(until: .seconds(60))
+    #expect(destination.calls.count { $0.target == 1 } == 3)
+    #expect(destination.delivered == [2])
+    if readsErrors {
+      #expect(trial.rejected == [#"[1,"it fails; gave up after 3 attempts"]"#])
+      #expect(trial.source.feed.outcomes == [0: .acknowledged])
+      #expect(trial.pipeline.outcome == nil)
+    } else {
+      #expect(trial.pipeline.failure?.message == "it fails; gave up after 3 attempts")
+      #expect(trial.source.feed.outcomes == [0: .failed("it fails; gave up after 3 attempts")])
+    }
+  }
+
+  /// Of a batch that is answered in part, what was taken counts also where the rest ends the pipeline.
+  @Test func aPartOfTheLastAttemptCounts() throws {
+    let destination = ScriptedDestination {
+      $0.count = 3
+      $0.mostAttempts = 1
+    }
+    destination.script = { _ in .now(.answered(again: [2], reason: "one is left")) }
+    let trial = try DeliveryTrial(destination, readsErrors: false)
+    trial.send([1, 2, 3])
+    #expect(trial.pipeline.failure?.message == "one is left; gave up after 1 attempt")
+    #expect(trial.pipeline.counters.sent == 2)
+    #expect(trial.waiting == 0)
+  }
+
+  /// A destination that refuses everything as it is set up: nothing is lost, the first that it takes ends that.
+  @Test func brokenIsTold() throws {
+    let destination = ScriptedDestination()
+    destination.script = {
+      $0.number < 3 ? .now(.broken(SignalFailure(.sink, "wrong password", at: nil))) : .now(.answered())
+    }
+    let trial = try DeliveryTrial(destination)
+    for value in 1...4 { trial.send([Int64(value)], as: value) }
+    #expect(trial.rejected.count == 3)
+    #expect(destination.delivered == [4])
+    #expect(trial.pipeline.log.count { $0.contains("wrong password; events go to the errors output") } == 1)
+    let other = try DeliveryTrial(destination, readsErrors: false)
+    destination.script = { _ in .now(.broken(SignalFailure(.sink, "wrong password", at: nil))) }
+    other.send([5])
+    #expect(other.pipeline.failure?.message == "wrong password")
+    #expect(other.source.feed.outcomes == [0: .failed("wrong password")])
+  }
+
+  /// A delivery without an outcome is withdrawn at its time, and its late outcome counts for nothing.
+  @Test func aHangingDeliveryComesAgain() throws {
+    let destination = ScriptedDestination {
+      $0.timeout = .seconds(5)
+      $0.concurrency = 2
+    }
+    destination.target = { Int($0 % 2) }
+    destination.script = { $0.number == 0 ? .nothing : .now(.answered()) }
+    let trial = try DeliveryTrial(destination)
+    trial.send([1, 2, 4])
+    // The other lane goes on.
+    #expect(destination.delivered == [2, 4])
+    trial.pipeline.run(until: .seconds(5))
+    #expect(destination.calls.first?.isWithdrawn == true)
+    #expect(trial.logged("the destination has not answered within 5s; trying again"))
+    destination.answer(0, .answered())
+    trial.pipeline.settle()
+    #expect(trial.pipeline.counters.sent == 2)
+    trial.pipeline.run(until: .seconds(20))
+    #expect(destination.calls.last?.values == [1])
+    #expect(trial.pipeline.counters.sent == 3)
+    #expect(destination.faults == [])
+  }
+
+  /// What cannot be encoded is refused alone, and nobody is asked.
+  @Test func anEventThatCannotBeEncoded() throws {
+    let destination = ScriptedDestination { $0.count = 3 }
+    destination.refusal = { $0 == 2 ? "it has 9 bytes, and a message may have 8" : nil }
+    let trial = try DeliveryTrial(destination)
+    trial.send([1, 2, 3])
+    #expect(destination.delivered == [1, 3])
+    #expect(trial.rejected == [#"[2,"it has 9 bytes, and a message may have 8"]"#])
+    #expect(trial.source.feed.outcomes == [0: .acknowledged])
+  }
+
+  /// A lane that fails for ever holds back neither the others nor the order of its own.
+  @Test func aFailingLaneStandsAlone() throws {
+    let destination = ScriptedDestination {
+      $0.concurrency = 1
+      $0.count = 2
+    }
+    destination.target = { Int($0 % 4) }
+    var fails = true
+    destination.script = { call in
+      call.target == 3 && fails ? .now(.again("not now")) : .after(.milliseconds(1), .answered())
+    }
+    let trial = try DeliveryTrial(destination)
+    for number in 0..<10 { trial.send(values(Int64(number * 8)...Int64(number * 8 + 7)), as: number) }
+    trial.pipeline.run(until: .seconds(60))
+    #expect(destination.delivered.count == 60)
+    #expect(trial.pipeline.execution.troubles.all["out"]?.reason == "not now")
+    fails = false
+    trial.pipeline.run(until: .seconds(120))
+    for lane in 0..<4 {
+      let own = destination.delivered.filter { $0 % 4 == lane }
+      #expect(own == own.sorted() && own.count == 20)
+    }
+    #expect(trial.pipeline.execution.troubles.all["out"] == nil)
+    #expect(destination.faults == [])
+  }
+
+  /// Batches are complete, or as old as they may be; one that nothing more can complete does not wait.
+  @Test func batchesWaitForEvents() throws {
+    let destination = ScriptedDestination {
+      $0.count = 3
+      $0.bytes = 100
+      $0.age = .seconds(10)
+      $0.openBatches = 2
+    }
+    destination.target = { Int($0 / 100) }
+    destination.size = { $0 == 9 ? 500 : 30 }
+    let trial = try DeliveryTrial(destination)
+    trial.send([1, 2])
+    #expect(destination.calls.isEmpty)
+    trial.send([3, 4], as: 1)
+    #expect(destination.calls.map(\.values) == [[1, 2, 3]])
+    // Larger than any batch, alone.
+    trial.send([9], as: 2)
+    #expect(destination.calls.map(\.values) == [[1, 2, 3], [4], [9]])
+    // A third place: the oldest goes.
+    trial.send([100, 200, 300], as: 3)
+    #expect(destination.calls.last?.values == [100])
+    trial.pipeline.run(until: .seconds(11))
+    #expect(destination.calls.suffix(2).map(\.values) == [[200], [300]])
+    trial.send([10], as: 4)
+    end(trial)
+    #expect(destination.delivered.last == 10)
+    #expect(trial.pipeline.outcome == .completed)
+    #expect(destination.opened == 1 && destination.closed == 1)
+  }
+
+  /// Opening is tried again, and nothing is delivered before.
+  @Test func opening() throws {
+    let destination = ScriptedDestination()
+    destination.openings = [.down("nobody is there"), .down("nobody is there"), .answered()]
+    let trial = try DeliveryTrial(destination)
+    trial.send([1])
+    #expect(destination.calls.isEmpty)
+    #expect(trial.logged("nobody is there; trying again"))
+    trial.pipeline.run(until: .seconds(5))
+    #expect(destination.delivered == [1])
+    // Nobody waits for it where nothing is to be delivered.
+    destination.openings = Array(repeating: .down("nobody is there"), count: 1000)
+    let empty = try DeliveryTrial(destination)
+    empty.pipeline.drain()
+    #expect(empty.pipeline.outcome == .completed)
+    destination.openings = [.impossible(SignalFailure(.sink, "no such thing", at: nil))]
+    let wrong = try DeliveryTrial(destination)
+    #expect(wrong.pipeline.failure?.message == "no such thing")
+  }
+
+  // MARK: Limits
+
+  /// What waits for a dead destination is bounded, in events and in bytes, and nothing that sends ignores that: neither a timer nor what a step
+  /// makes.
+  @Test(arguments: [true, false]) func whatWaitsIsBounded(_ isByCount: Bool) throws {
+    let memory = MemoryBudget(isByCount ? 1 << 30 : 1 << 20)
+    let destination = ScriptedDestination {
+      $0.count = 10
+      $0.queue = isByCount ? 100 : 1_000_000
+    }
+    destination.size = { _ in 20_000 }
+    destination.script = { _ in .now(.down("nobody is there", after: .seconds(1000))) }
+    let trial = try DeliveryTrial(destination, input: "interval: 10ms", memory: memory)
+    trial.pipeline.run(until: .seconds(20))
+    #expect(trial.pipeline.executor.isInputPaused)
+    #expect(isByCount ? trial.waiting <= 120 : memory.held < (1 << 20), "\(trial.waiting), \(memory.held)")
+    destination.script = { _ in .now(.answered()) }
+    trial.pipeline.run(until: .seconds(1040))
+    #expect(!trial.pipeline.executor.isInputPaused)
+    #expect(destination.delivered.count > 1000)
+    #expect(destination.delivered == destination.delivered.sorted())
+    trial.pipeline.inTurn { $0.execution.cancel() }
+    trial.pipeline.settle()
+    #expect(memory.held == 0)
+  }
+
+  // MARK: The end
+
+  /// Stopped while the destination is dead: all is saved, also what is under way, and the next run delivers it in order.
+  @Test func aStopSavesWhatWaits() throws {
+    let destination = ScriptedDestination {
+      $0.count = 2
+      $0.namesBatches = true
+      $0.mostAttempts = 9
+    }
+    destination.script = { _ in .now(.again("not now", after: .seconds(2))) }
+    let trial = try DeliveryTrial(destination, input: "interval: 1s")
+    trial.pipeline.run(until: .milliseconds(5500))
+    let taken = trial.waiting
+    #expect(taken > 3 && destination.delivered.isEmpty)
+    let (first, attempts) = (try #require(destination.calls.first), destination.calls.count)
+    let state = try #require(trial.pipeline.suspend())
+    #expect(trial.pipeline.outcome == .completed)
+    #expect(destination.closed == 1)
+    let other = ScriptedDestination {
+      $0.count = 3
+      $0.namesBatches = true
+    }
+    let next = try DeliveryTrial(other, input: "interval: 1s", restoring: state)
+    next.pipeline.run(until: .milliseconds(100))
+    #expect(next.pipeline.execution.refusals.isEmpty)
+    #expect(other.delivered == (1...Int64(taken)).map { $0 })
+    // A batch stays what it was, so that a destination that has had it knows it again.
+    let again = try #require(other.calls.first)
+    #expect(again.values == first.values && again.key == first.key && again.attempts == attempts)
+    #expect(first.key.count == 32)
+  }
+
+  /// Without a state, what is left is counted, and its senders learn of it.
+  @Test func whatIsLeftIsCounted() throws {
+    let destination = ScriptedDestination { $0.count = 2 }
+    destination.script = { _ in .nothing }
+    let trial = try DeliveryTrial(destination, readsErrors: false)
+    trial.send(values(1...5))
+    trial.pipeline.inTurn { $0.execution.cancel() }
+    trial.pipeline.settle()
+    #expect(trial.source.feed.outcomes == [0: .failed("the destination had not taken it when the pipeline ended")])
+    #expect(trial.logged("the destination had not taken 5 events when the pipeline ended"))
+    #expect(destination.calls.allSatisfy(\.isWithdrawn) && destination.closed == 1)
+    destination.answer(0, .answered())
+    trial.pipeline.settle()
+    #expect(trial.pipeline.counters.sent == 0)
+  }
+
+  /// In a reload the next version has the same queue: what is under way is answered to it, and nothing is delivered twice, waited for or
+  /// overtaken.
+  @Test(arguments: [true, false], [true, false]) func theQueueGoesToTheNextVersion(_ handsOver: Bool, _ isDurable: Bool)
+    throws
+  {
+    try keepingListeners.withLock { _ in
+      KeptListeners.begin()
+      defer { KeptListeners.end() }
+      let destination = ScriptedDestination {
+        $0.count = 2
+        $0.concurrency = 2
+        $0.handsOver = handsOver
+      }
+      destination.target = { Int($0 % 2) }
+      destination.script = { _ in .nothing }
+      let store = MemoryStore(isImmediate: true)
+      func options() -> DeliveryOptions? { isDurable ? DeliveryOptions(store: store, isDurable: true) : nil }
+      let first = try DeliveryTrial(destination, delivery: options())
+      first.send(values(1...8))
+      #expect(destination.underWay.map(\.values).sorted { $0[0] < $1[0] } == [[1, 3], [2, 4]])
+      let plan = first.pipeline.execution.plan
+      first.pipeline.inTurn { $0.execution.suspend(for: plan) }
+      first.pipeline.settle()
+      if !handsOver {
+        // They are waited for, for a while.
+        #expect(first.pipeline.outcome == nil)
+        first.pipeline.run(until: .seconds(3))
+      }
+      #expect(first.pipeline.outcome == .completed)
+      let state = isDurable ? store.disk.state : first.pipeline.execution.savedState
+      #expect(destination.underWay.count == (handsOver ? 2 : 0))
+      destination.script = { _ in .now(.answered()) }
+      let second = try DeliveryTrial(destination, name: first.name, restoring: state, delivery: options())
+      #expect(second.pipeline.execution.refusals.isEmpty)
+      second.send(values(9...10), as: 1)
+      if handsOver {
+        #expect(destination.calls.count == 2)
+        destination.answer(0, .answered())
+        destination.answer(1, .answered())
+      }
+      second.pipeline.run(until: .seconds(10))
+      #expect(destination.delivered.sorted() == values(1...10))
+      for lane in 0..<2 {
+        let own = destination.delivered.filter { $0 % 2 == lane }
+        #expect(own == own.sorted())
+      }
+      #expect(destination.faults == [])
+      #expect(second.waiting == 0)
+      if isDurable {
+        second.pipeline.run(until: .seconds(20))
+        #expect(store.disk.rows.isEmpty)
+      }
+    }
+  }
+}

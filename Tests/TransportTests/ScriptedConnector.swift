@@ -1,0 +1,247 @@
+import PipelineCore
+import PipelineHost
+import PipelineTestSupport
+import Synchronization
+
+@testable import Transport
+
+/// A destination that does what a test says, and remembers what came. Used on the test's thread.
+final class ScriptedDestination: @unchecked Sendable {
+  struct Call {
+    var number: Int
+    var target: Int?
+    var values: [Int64]
+    var key: String
+    var at: Instant
+    /// How often the batch had failed before.
+    var attempts: Int
+    fileprivate(set) var answer: DeliveryAnswer
+    fileprivate(set) var batch: Int
+    /// How many events have been answered for, one by one.
+    fileprivate(set) var answered = 0
+    var isOpen = true
+    var isWithdrawn = false
+  }
+
+  enum Reaction {
+    case now(DeliveryOutcome)
+    case after(TimeSpan, DeliveryOutcome)
+    /// It hangs.
+    case nothing
+  }
+
+  var traits: DeliveryTraits
+  /// The target of a value.
+  var target: (Int64) -> Int? = { _ in nil }
+  var size: (Int64) -> Int = { _ in 8 }
+  /// Why a value cannot be encoded.
+  var refusal: (Int64) -> String? = { _ in nil }
+  var script: (Call) -> Reaction = { _ in .now(.answered()) }
+  /// The outcomes of opening, one after the other; without any, it is open at once.
+  var openings: [DeliveryOutcome] = []
+  private(set) var calls: [Call] = []
+  /// What it has, in the order in which it came.
+  private(set) var delivered: [Int64] = []
+  /// Hears of the end of the connection.
+  fileprivate(set) var connection: DeliveryAnswer?
+  private(set) var opened = 0
+  private(set) var closed = 0
+  /// Whether a value went to the errors output.
+  var isRejected: (Int64) -> Bool = { _ in false }
+  /// What must not be.
+  private(set) var faults: [String] = []
+
+  init(_ change: (inout DeliveryTraits) -> Void = { _ in }) {
+    traits = DeliveryTraits(
+      DeliveryWords(
+        "the destination", recovered: "the destination works again", failure: "failure",
+        left: "the destination had not taken"))
+    change(&traits)
+  }
+
+  var underWay: [Call] { calls.filter(\.isOpen) }
+  func times(_ value: Int64) -> Int { delivered.count { $0 == value } }
+
+  /// The number of the first value of the batch that comes next must follow from these.
+  fileprivate func begin(
+    _ values: [Int64], _ target: Int?, _ key: String, _ batch: Int, _ attempts: Int, _ answer: DeliveryAnswer,
+    at now: Instant
+  ) -> Call {
+    let call = Call(
+      number: calls.count, target: target, values: values, key: key, at: now, attempts: attempts, answer: answer,
+      batch: batch)
+    check(call)
+    calls.append(call)
+    return call
+  }
+
+  /// What holds of every delivery.
+  private func check(_ call: Call) {
+    func expect(_ condition: Bool, _ fault: String) {
+      if !condition { faults.append("call \(call.number) of \(call.values): \(fault)") }
+    }
+    expect(closed < opened || opened == 0, "the connector is closed")
+    expect(call.values.count <= traits.count, "more than \(traits.count) events")
+    let bytes = call.values.reduce(0) { $0 + size($1) }
+    expect(call.values.count == 1 || bytes <= traits.bytes, "more than \(traits.bytes) bytes")
+    expect(underWay.count < traits.concurrency, "more than \(traits.concurrency) are under way")
+    expect(call.values.allSatisfy { self.target($0) == call.target }, "another target")
+    guard traits.order == .lane else { return }
+    expect(!underWay.contains { $0.target == call.target }, "two of one lane are under way")
+    expect(call.values == call.values.sorted(), "not in order")
+    let decided = Set(delivered)
+    let open = calls.filter { $0.target == call.target }.flatMap(\.values).filter {
+      !decided.contains($0) && !isRejected($0) && !call.values.contains($0)
+    }
+    if let first = open.min(), let last = call.values.last { expect(last < first, "\(first) was overtaken") }
+  }
+
+  func answer(_ number: Int, _ outcome: DeliveryOutcome) {
+    guard calls.indices.contains(number) else { return }
+    if calls[number].isOpen {
+      if case .partly(let done, let refused) = outcome {
+        delivered += done.map { calls[number].values[$0] }
+        calls[number].answered += done.count + refused.count
+      }
+      let isPart = if case .partly = outcome { true } else { false }
+      calls[number].isOpen = isPart && calls[number].answered < calls[number].values.count
+      note(outcome, calls[number].values)
+    }
+    calls[number].answer.put(outcome)
+  }
+
+  private func note(_ outcome: DeliveryOutcome, _ values: [Int64]) {
+    guard case .answered(let again, let refused, _, _) = outcome else { return }
+    let not = Set(again + refused.map(\.index))
+    // A wrong outcome says nothing.
+    guard not.count == again.count + refused.count, not.allSatisfy(values.indices.contains) else { return }
+    delivered += values.indices.filter { !not.contains($0) }.map { values[$0] }
+  }
+
+  /// A connector that is a sink's, and the next version's.
+  final class Connector: DeliveryConnector, TimerTarget {
+    typealias Batch = DeliveryBatch<Int64, Int>
+
+    let destination: ScriptedDestination
+    private let executor: Executor
+    private var later: [(number: Int, outcome: DeliveryOutcome)] = []
+
+    init(_ destination: ScriptedDestination, _ nodeContext: NodeContext) {
+      self.destination = destination
+      executor = nodeContext.execution.executor
+    }
+
+    var mayGoOn: Bool { false }
+    var timerKind: TimerKind { .output }
+    var traits: DeliveryTraits { destination.traits }
+
+    func open(_ answer: DeliveryAnswer) -> Bool {
+      destination.connection = answer
+      if destination.opened == destination.closed { destination.opened += 1 }
+      guard !destination.openings.isEmpty else { return true }
+      answer.put(destination.openings.removeFirst())
+      return false
+    }
+
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<Int64, Int> {
+      let value = event.value.asInt
+      if let refusal = destination.refusal(value) { throw DeliveryRefusal(refusal) }
+      return DeliveryPiece(
+        value, bytes: destination.size(value), target: destination.target(value),
+        naming: [UInt8(truncatingIfNeeded: value)])
+    }
+
+    func deliver(_ batch: Batch, _ answer: DeliveryAnswer) {
+      let call = destination.begin(
+        batch.items.map(\.piece), batch.target, batch.key, batch.id, batch.attempts, answer, at: executor.now)
+      switch destination.script(call) {
+      case .now(let outcome): destination.answer(call.number, outcome)
+      case .after(let span, let outcome):
+        later.append((call.number, outcome))
+        _ = executor.schedule(at: executor.now + span, self, later.count - 1)
+      case .nothing: break
+      }
+    }
+
+    func woke(_ token: Int) { destination.answer(later[token].number, later[token].outcome) }
+
+    func withdraw(_ batch: Batch) {
+      for index in destination.calls.indices where destination.calls[index].batch == batch.id {
+        guard destination.calls[index].isOpen else { continue }
+        destination.calls[index].isOpen = false
+        destination.calls[index].isWithdrawn = true
+      }
+    }
+
+    func close(handsOver: Bool) { destination.closed += 1 }
+  }
+}
+
+/// A sink on a scripted destination.
+struct ScriptedSink: SinkComponent {
+  static let spec = ComponentSpec<ScriptedSink>(
+    "scripted", summary: "Does what a test says.", persistence: .position(version: 1))
+  var destination = ScriptedDestination()
+
+  init() {}
+  init(_ destination: ScriptedDestination) { self.destination = destination }
+
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink {
+    DeliverySink(ScriptedDestination.Connector(destination, nodeContext), nodeContext)
+  }
+}
+
+/// A pipeline from a source that the test feeds to a scripted destination, on virtual time.
+final class DeliveryTrial {
+  let destination: ScriptedDestination
+  let source = TrackedSource()
+  let pipeline: VirtualPipeline
+  let memory: MemoryBudget
+  /// That of the pipeline: no other has it, unless a test says so.
+  let name: String
+  private static let count = Atomic(0)
+
+  /// - Parameters:
+  ///   - readsErrors: the errors output has a reader, `lost`.
+  ///   - input: an interval in YAML in place of the source that the test feeds.
+  init(
+    _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
+    restoring state: [UInt8]? = nil,
+    delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
+  ) throws {
+    self.destination = destination
+    self.memory = memory
+    let name = name ?? "trial-\(Self.count.add(1, ordering: .relaxed).newValue)"
+    self.name = name
+    let lost =
+      readsErrors ? "\n  lost: { from: out.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }" : ""
+    let chain = input == nil ? "" : "chain: [ { map: event.tick } ], "
+    // In the plan it is a sink that saves what it has.
+    pipeline = try VirtualPipeline(
+      """
+      name: \(name)
+      sources: { in: { \(input ?? "never: {}") } }
+      sinks:
+        out: { from: in, \(chain)http: { url: 'http://h.example/' } }\(lost)
+      """, random: random, restoring: state, delivery: delivery, memory: memory)
+    let (execution, source) = (pipeline.execution, source)
+    let others = execution.sinkOverride
+    execution.sinkOverride = { $0 == "out" ? ScriptedSink(destination) : others?($0) }
+    if input == nil { execution.sourceOverride = { $0 == "in" ? source : nil } }
+    destination.isRejected = { [unowned pipeline] value in
+      pipeline.probe("lost").events.contains { $0.hasPrefix("[\(value),") }
+    }
+    pipeline.settle()
+  }
+
+  func send(_ values: [Int64], as number: Int = 0) {
+    source.feed.send(number, values)
+    pipeline.settle()
+  }
+
+  var rejected: [String] { pipeline.probe("lost").events }
+  var waiting: Int {
+    pipeline.execution.statistics.steps.compactMap(\.queue?.events).reduce(0, +)
+  }
+  func logged(_ text: String) -> Bool { pipeline.log.contains { $0.contains(text) } }
+}
