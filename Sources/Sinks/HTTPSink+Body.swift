@@ -47,36 +47,37 @@ extension HTTPSink {
     }
 
     /// The body of a request, or why the envelope cannot be made for these events.
-    func body(of items: [Item], _ frame: EventFrame, _ request: Value, _ execution: Execution)
+    func body(of items: [Connector.Batch.Item], _ frame: EventFrame, _ request: Value, _ execution: Execution)
       -> Result<[UInt8], FormFailure>
     {
       if let envelope { return enclosed(items, in: envelope, frame, request, execution) }
       return .success(body(of: items))
     }
 
-    private func body(of items: [Item]) -> [UInt8] {
-      if let request { return request.body(of: items.map(\.body)) }
+    private func body(of items: [Connector.Batch.Item]) -> [UInt8] {
+      if let request { return request.body(of: items.map(\.piece)) }
       buffer.clear()
       guard form == .array else {
         if hasHeader { encoder.appendHeader(to: buffer) }
-        for item in items { buffer.append(item.body) }
+        for item in items { buffer.append(item.piece) }
         return Array(buffer.bytes)
       }
       for (index, item) in items.enumerated() {
         buffer.append(UInt8(ascii: index == 0 ? "[" : ","))
-        buffer.append(item.body)
-        if item.body.last == 0x0A { buffer.truncate(to: buffer.count - 1) }
+        buffer.append(item.piece)
+        if item.piece.last == 0x0A { buffer.truncate(to: buffer.count - 1) }
       }
       buffer.append(UInt8(ascii: "]"))
       return Array(buffer.bytes)
     }
 
     private func enclosed(
-      _ items: [Item], in envelope: MappedValues, _ frame: EventFrame, _ request: Value, _ execution: Execution
+      _ items: [Connector.Batch.Item], in envelope: MappedValues, _ frame: EventFrame, _ request: Value,
+      _ execution: Execution
     ) -> Result<[UInt8], FormFailure> {
       let arena = execution.executor.arena
       let values = items.map { item in
-        execution.json.parse(item.body.withUnsafeBytes { arena.copy($0) }, into: arena)
+        execution.json.parse(item.piece.withUnsafeBytes { arena.copy($0) }, into: arena)
       }
       frame.loadNothing()
       frame.set(0, arena.list(values))
@@ -98,9 +99,9 @@ extension HTTPSink {
     static let name = "request"
     static let type = ExpressionType.object([("key", .string), ("time", .timestamp), ("number", .int)])
 
-    static func value(of request: Request, in arena: Arena) -> Value {
+    static func value(of batch: Connector.Batch, in arena: Arena) -> Value {
       arena.map([
-        "key": arena.string(request.key), "time": .timestamp(wallTime: request.time), "number": .int(request.number),
+        "key": arena.string(batch.key), "time": .timestamp(wallTime: batch.time), "number": .int(batch.number),
       ])
     }
 

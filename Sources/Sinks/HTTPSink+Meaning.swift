@@ -1,4 +1,5 @@
 import PipelineCore
+import Transport
 
 extension HTTPSink {
   /// The meaning of an answer by the expression `answer`, which precedes the status.
@@ -24,7 +25,9 @@ extension HTTPSink {
   }
 }
 
-extension HTTPSink.Node {
+extension HTTPSink.Connector {
+  private static let longestRetryAfter = TimeSpan.seconds(600)
+
   /// An answer as `response` for expressions.
   private func variable(_ response: HTTPResponse) -> Value {
     let arena = execution.executor.arena
@@ -58,7 +61,8 @@ extension HTTPSink.Node {
 
   /// The pause that the answer asks for, in its body or in `Retry-After`; nil: it asks for none.
   func pause(of response: HTTPResponse, _ count: Int) -> TimeSpan? {
-    let header = HTTPSink.Pace.retryAfter(response, wallTime: executor.wallTime)
+    let header = ServerPause.retryAfter(
+      response, wallTime: executor.wallTime, longest: Self.longestRetryAfter)
     guard let program = parameters.retry.after.program else { return header }
     let value = evaluate(program, response, count).unwrapped
     let seconds: Double
@@ -70,13 +74,13 @@ extension HTTPSink.Node {
     default: return header
     }
     guard seconds >= 0 else { return header }
-    return TimeSpan(nanoseconds: Int64(min(seconds, Double(HTTPSink.Pace.longestRetryAfter.nanoseconds) / 1e9) * 1e9))
+    return TimeSpan(nanoseconds: Int64(min(seconds, Double(Self.longestRetryAfter.nanoseconds) / 1e9) * 1e9))
   }
 
-  func verdicts(of request: HTTPSink.Request, _ response: HTTPResponse) -> HTTPSink.Verdicts {
-    guard let program = parameters.partial.program else { return .each(request.items.map { _ in .accepted }) }
-    let value = evaluate(program, response, request.items.count)
+  func verdicts(of batch: Batch, _ response: HTTPResponse) -> HTTPSink.Verdicts {
+    guard let program = parameters.partial.program else { return .each(batch.items.map { _ in .accepted }) }
+    let value = evaluate(program, response, batch.items.count)
     if value.isError { return .unclear(program.failureMessage(value, frame.frame)) }
-    return HTTPSink.Verdicts(execution.json.expand(value, into: executor.arena), request.items.count)
+    return HTTPSink.Verdicts(execution.json.expand(value, into: executor.arena), batch.items.count)
   }
 }

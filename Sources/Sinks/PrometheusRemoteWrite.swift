@@ -134,7 +134,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
   package var threads: String? { http.threads }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    HTTPSink.Node(http, nodeContext, RemoteWriteForm(self))
+    DeliverySink(HTTPSink.Connector(http, nodeContext, RemoteWriteForm(self)), nodeContext)
   }
 }
 
