@@ -226,7 +226,7 @@ package struct PipelineTestReader {
         return nil
       }
       if parts[1] == "replies" {
-        if case .source(let source, _)? = plan.named[index].ownSource?.kind, source.serving != nil {
+        if let source = plan.named[index].ownSource?.source, source.serving != nil {
           return .replies(index)
         }
         report(

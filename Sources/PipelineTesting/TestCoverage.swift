@@ -48,15 +48,13 @@ package final class TestCoverage {
   // MARK: Points and reached points
 
   package var points: [Point] {
-    var walk = Walk(plan: plan)
-    for named in plan.named { walk.visit(named.body) }
-    for sink in plan.sinks { walk.visit(sink.input) }
     var points: [Point] = []
-    for (step, component) in walk.components.sorted(by: { $0.key < $1.key }) {
+    for (step, component) in plan.components.sorted(by: { $0.key < $1.key }) where CoveredBranches.isStep(component) {
       points += self.points(step, component)
     }
+    let read = Set(plan.edges.map(\.from))
     let owners = plan.named.indices.map { ErrorsOwner.named($0) } + plan.sinks.indices.map { .sink($0) }
-    for owner in owners where walk.errors.contains(owner) {
+    for owner in owners where read.contains(.errors(owner)) {
       let (name, location) = plan.name(of: owner)
       points.append(
         Point(
@@ -119,32 +117,6 @@ package final class TestCoverage {
           category: .branches, location: info.location, isReached: $0.isReached, message: $0.message,
           isImplied: !isReached)
       }
-  }
-
-  /// Collects everything in a plan that tests can reach.
-  private struct Walk {
-    let plan: Plan
-    /// The components by step number.
-    var components: [Int: any Component] = [:]
-    var errors: Set<ErrorsOwner> = []
-
-    mutating func visit(_ signal: SignalPlan) {
-      switch signal.kind {
-      case .named, .input: break
-      case .errors(let owner): errors.insert(owner)
-      case .source(let component, _):
-        components[signal.step.number] = component
-        for inner in component.innerPlans { visit(inner) }
-      case .node(let component, _, let inputs):
-        // The outputs of a command are not steps, nor is the node that keeps the command alive.
-        if CoveredBranches.isStep(component) { components[signal.step.number] = component }
-        for input in inputs { visit(input) }
-        for inner in component.innerPlans { visit(inner) }
-      case .run(let run, let input):
-        for step in run.parts.flatMap(\.steps) { components[step.id.number] = step.component }
-        visit(input)
-      }
-    }
   }
 }
 

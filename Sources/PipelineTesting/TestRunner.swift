@@ -114,7 +114,7 @@ private final class TestRun {
     time = test.wallTime.map { VirtualTime(origin: $0) } ?? VirtualTime()
     recordings = test.expectations.map { _ in ProbeSink.Recording() }
     for case .replies(let index) in test.expectations.map(\.target) {
-      guard case .source(let source, _)? = plan.named[index].ownSource?.kind, let rules = source.serving else {
+      guard let rules = plan.named[index].ownSource?.source?.serving else {
         continue
       }
       replies[index] = ReplyRecording(time, rules)

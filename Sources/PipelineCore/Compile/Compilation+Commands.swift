@@ -32,7 +32,7 @@ extension Compilation {
     let step = addStep(node, context)
     let output = CommandOutput(kind: kind, command: place, type: plan.type)
     return SignalPlan(
-      .node(output, makeSegment(), inputs: [commandSignal(place, context)]), step: step,
+      OperatorWork(output, makeSegment()), inputs: [commandSignal(place, context)], step: step,
       type: output.outputType([]))
   }
 
@@ -55,7 +55,7 @@ extension Compilation {
         SignalPlan(.named(enabled), step: step, type: .dyn, reference: key("\(context.path)/@enabled"))
       ]
     }
-    return SignalPlan(.node(command, segment, inputs: inputs), step: step, type: command.outputType([]))
+    return SignalPlan(OperatorWork(command, segment), inputs: inputs, step: step, type: command.outputType([]))
   }
 
   private func commandSignal(_ at: Int, _ context: SignalContext) -> SignalPlan {
@@ -106,26 +106,13 @@ extension Compilation {
   /// subscription leads to it: a signal that runs together with this one keeps its own commands alive.
   func commandReach(of signal: SignalPlan) -> CommandReach {
     var reach = CommandReach()
-    if !file.commands.isEmpty { visit(signal, isLater: false, &reach) }
-    return reach
-  }
-
-  private func visit(_ signal: SignalPlan, isLater: Bool, _ reach: inout CommandReach) {
-    switch signal.kind {
-    case .errors, .input: break
-    case .source(let component, _):
-      for inner in component.innerPlans { visit(inner, isLater: true, &reach) }
-    case .run(_, let input): visit(input, isLater: isLater, &reach)
-    // Subscribing to a command's output does not execute the command.
-    case .node(is CommandOutput, _, _): break
-    case .node(let component, _, let inputs):
-      let isLater = isLater || type(of: component).subscribesAgain
-      for input in inputs { visit(input, isLater: isLater, &reach) }
-      for inner in component.innerPlans { visit(inner, isLater: true, &reach) }
-    case .named(let at):
+    if file.commands.isEmpty { return reach }
+    signal.forEachReference { origin, isLater in
+      guard case .named(let at) = origin else { return }
       if entries[at].kind == .command { reach.add(at, isLater: isLater) }
       for command in entries[at].executes { reach.add(command, isLater: isLater) }
     }
+    return reach
   }
 
   /// Keeps commands alive as long as `signal`, which may execute them later: a command ends when every possible caller
@@ -137,7 +124,7 @@ extension Compilation {
     let step = addStep(node, context)
     let inputs = [signal] + commands.map { commandSignal($0, context) }
     return SignalPlan(
-      .node(CommandHold(commands: commands), makeSegment(), inputs: inputs), step: step, type: signal.type)
+      OperatorWork(CommandHold(commands: commands), makeSegment()), inputs: inputs, step: step, type: signal.type)
   }
 
   /// Records that the owner executes a command, unless it is a command itself: a command runs only when it is executed.

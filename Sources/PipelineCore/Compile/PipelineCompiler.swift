@@ -158,7 +158,7 @@ final class Compilation: SignalCompiler {
   /// The segment of a chain's first fused steps. Chains that start at the same signal see each event one after another,
   /// so the event is read once for all of them.
   private func firstSegment(of input: SignalPlan, _ projection: Projection?) -> Segment {
-    guard projection == nil, case .named(let at) = input.kind, !entries[at].isCold else {
+    guard projection == nil, case .named(let at)? = input.origin, !entries[at].isCold else {
       return makeSegment(projection)
     }
     let common = commonProjections[at]
@@ -208,7 +208,7 @@ final class Compilation: SignalCompiler {
     // A faulty schema counts as unknown, so that it causes no further errors.
     var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
     if type.text != nil { type.text = textOrigin(node) }
-    return SignalPlan(.source(source, segment), step: step, type: type)
+    return SignalPlan(SourceWork(source, segment), step: step, type: type)
   }
 
   /// The location of a source that reads texts, and the change that makes it read JSON.
@@ -263,7 +263,7 @@ final class Compilation: SignalCompiler {
       type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
       type.elements = types.map(\.type)
     }
-    return SignalPlan(.node(combining, segment, inputs: inputs), step: step, type: type)
+    return SignalPlan(OperatorWork(combining, segment), inputs: inputs, step: step, type: type)
   }
 
   /// A combining key as a component: its parameters are the keys of its long form besides the inputs.
@@ -299,7 +299,7 @@ final class Compilation: SignalCompiler {
 
     func closeRun() {
       if !parts.isEmpty {
-        result = SignalPlan(.run(FusedRunPlan(parts: parts), input: runInput), step: runStep, type: type)
+        result = SignalPlan(FusedRunPlan(parts: parts), inputs: [runInput], step: runStep, type: type)
         parts = []
       }
     }
@@ -354,7 +354,7 @@ final class Compilation: SignalCompiler {
         for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
         let output = passing(type, component.outputType([type]), step)
         let inputs = [result] + component.furtherInputs
-        result = SignalPlan(.node(component, segment, inputs: inputs), step: step, type: output)
+        result = SignalPlan(OperatorWork(component, segment), inputs: inputs, step: step, type: output)
         type = output
       case .source, .combination, .command, .sink: preconditionFailure("an operator is decoded as something else")
       }

@@ -164,18 +164,11 @@ struct GroupBy: OperatorComponent {
     }
 
     private func makeSharedRun() -> FusedRun? {
-      guard let plan else { return nil }
-      let input: SignalPlan
-      switch plan.kind {
-      case .run(_, let origin): input = origin
-      case .node(_, _, let inputs) where inputs.count == 1: input = inputs[0]
-      default: return nil
-      }
-      guard case .input = input.kind, let run = plan.run else { return nil }
+      guard let plan, let run = plan.run, plan.inputs[0].origin == .input else { return nil }
       let outlet = Outlet(self)
       self.outlet = outlet
       return FusedRun(
-        run, execution.nodeContext(plan, nodeContext.scope.with(time: time), .empty, [input]), downstream: outlet)
+        run, execution.nodeContext(plan, nodeContext.scope.with(time: time)), downstream: outlet)
     }
 
     override func receive(_ event: Event) {

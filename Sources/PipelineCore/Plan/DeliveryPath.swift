@@ -304,7 +304,7 @@ private struct DeliveryMap {
     for (sink, sinkPlan) in plan.sinks.enumerated() {
       let (signal, own) = reach.origin(of: sinkPlan.input)
       let found: [Int: SourceReach.Weakness]
-      if case .named(let index) = signal.kind {
+      if case .named(let index)? = signal.origin {
         found = known[index] ?? reach.sources(of: signal)
         known[index] = found
       } else {
@@ -370,18 +370,11 @@ private struct SourceReach {
   func origin(of signal: SignalPlan) -> (signal: SignalPlan, weakness: Weakness) {
     var signal = signal
     var weakness = Weakness()
-    while true {
-      switch signal.kind {
-      case .run(let run, let input) where run.innerPlans.isEmpty:
-        for step in run.parts.flatMap(\.steps) { weakness.add(step.component, step.id) }
-        signal = input
-      case .node(let component, _, let inputs)
-      where inputs.count == 1 && component.innerPlans.isEmpty && !type(of: component).onlyListens:
-        weakness.add(component, signal.step)
-        signal = inputs[0]
-      default: return (signal, weakness)
-      }
+    while signal.inputs.count == 1, signal.inner.isEmpty, !signal.onlyListens {
+      weakness.add(signal)
+      signal = signal.inputs[0]
     }
+    return (signal, weakness)
   }
 
   /// The sources of a signal by the numbers of their steps, each with the weakest way from it.
@@ -406,27 +399,22 @@ private struct SourceReach {
       let before = seen[ObjectIdentifier(signal), default: 0]
       if before & bit != 0 { continue }
       seen[ObjectIdentifier(signal)] = before | bit
-      switch signal.kind {
+      switch signal.origin {
       case .input: break
       case .named(let index): waiting.append((plan.named[index].body, weakness))
       case .errors(.named(let index)): addWhole(index, weakness)
       case .errors(.sink(let index)): waiting.append((plan.sinks[index].input, weakness))
-      case .source:
+      case nil where signal.source != nil:
         let known = found[signal.step.number]
         if known.map({ $0.rank < weakness.rank }) ?? true { found[signal.step.number] = weakness }
-      case .run(let run, let input):
-        for step in run.parts.flatMap(\.steps) { weakness.add(step.component, step.id) }
-        for next in run.innerPlans + [input] { waiting.append((next, weakness)) }
-      case .node(let component, _, let inputs):
-        weakness.add(component, signal.step)
-        for inner in component.innerPlans { waiting.append((inner, weakness)) }
-        if type(of: component).onlyListens {
+      case nil:
+        weakness.add(signal)
+        for inner in signal.inner { waiting.append((inner, weakness)) }
+        if signal.onlyListens {
           // An output of a command: its events come from the signals that execute the command.
-          for case .named(let index) in inputs.map(\.kind) { addWhole(index, weakness) }
+          for case .named(let index)? in signal.inputs.map(\.origin) { addWhole(index, weakness) }
         } else {
-          for input in type(of: component).isHidden ? inputs.prefix(1) : inputs[...] {
-            waiting.append((input, weakness))
-          }
+          for input in signal.feeding { waiting.append((input, weakness)) }
         }
       }
     }
@@ -441,35 +429,27 @@ private struct SourceReach {
     var waiting = (plan.named.map(\.body) + plan.sinks.map(\.input)).map { (signal: $0, outside: [SignalPlan]()) }
     while let (signal, outside) = waiting.popLast() {
       guard seen.insert(ObjectIdentifier(signal)).inserted else { continue }
-      switch signal.kind {
-      case .input, .named, .errors, .source: break
-      case .run(let run, let input):
-        for inner in run.innerPlans { waiting.append((inner, outside + [input])) }
-        waiting.append((input, outside))
-      case .node(let component, _, let inputs):
-        if !type(of: component).onlyListens, !type(of: component).isHidden {
-          for case .named(let index) in inputs.dropFirst().map(\.kind) where plan.named[index].kind == .command {
-            found[index, default: []] += inputs.prefix(1) + outside
-          }
+      if !signal.onlyListens, !signal.isHidden {
+        for case .named(let index)? in signal.inputs.dropFirst().map(\.origin)
+        where plan.named[index].kind == .command {
+          found[index, default: []] += signal.inputs.prefix(1) + outside
         }
-        for inner in component.innerPlans { waiting.append((inner, outside + inputs)) }
-        for input in inputs { waiting.append((input, outside)) }
       }
+      for inner in signal.inner { waiting.append((inner, outside + signal.inputs)) }
+      for input in signal.inputs { waiting.append((input, outside)) }
     }
     return found
   }
 }
 
-extension FusedRunPlan {
-  fileprivate var innerPlans: [SignalPlan] { parts.flatMap(\.steps).flatMap(\.component.innerPlans) }
-}
-
 extension SourceReach.Weakness {
-  fileprivate mutating func add(_ component: any Component, _ step: StepID) {
-    if component.persistence != .nothing {
-      keeps = keeps ?? step
-    } else if component.forgetsState {
-      forgets = forgets ?? step
+  fileprivate mutating func add(_ signal: SignalPlan) {
+    for step in signal.steps {
+      if step.component.persistence != .nothing {
+        keeps = keeps ?? step.id
+      } else if step.component.forgetsState {
+        forgets = forgets ?? step.id
+      }
     }
   }
 }

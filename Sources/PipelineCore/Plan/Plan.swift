@@ -114,20 +114,54 @@ package struct NamedPlan: Sendable {
   package var references = 0
 }
 
+/// How the references to a named source or signal share it: the option `share`.
+package struct Sharing: RecordParameter, Equatable {
+  /// When a shared signal starts.
+  package enum Start: String, ChoiceParameter {
+    case lazy, eager
+    package var help: String {
+      self == .lazy ? "with the first who refers to it" : "with the pipeline, even without listeners"
+    }
+  }
+  /// When a shared signal stops.
+  package enum Stop: String, ChoiceParameter {
+    case unused, never
+    package var help: String {
+      self == .unused ? "when the last listener has left" : "only by its own end, or with the pipeline"
+    }
+  }
+
+  /// How many events a late subscriber receives first.
+  package var replay = 0
+  /// The greatest age of these events.
+  package var within: TimeSpan?
+  package var start = Start.lazy
+  package var stop = Stop.unused
+  /// Whether a subscriber that comes after the end restarts the signal; otherwise it receives the kept events and the
+  /// end.
+  package var again = true
+
+  package init() {}
+
+  package static var fields: [RecordField<Sharing>] {
+    [
+      .init("replay", \.replay, range: 0...1_000_000, "How many of the last events a late subscriber first receives."),
+      .init("within", \.within, range: 1...(Int64.max / 4), "How old these may be."),
+      .init("start", \.start, "When it starts."),
+      .init("stop", \.stop, "When it stops."),
+      .init(
+        "again", \.again,
+        "Whether a subscriber after the end makes it run again, or receives the last events and the end."),
+    ]
+  }
+
+  /// Whether it equals the default.
+  var isPlain: Bool { self == Sharing() }
+}
+
 extension NamedPlan {
   /// The source itself, or the source that a signal starts with if it defines one in place.
   package var ownSource: SignalPlan? { kind == .command || kind == .part ? nil : body.ownSource }
-}
-
-extension SignalPlan {
-  fileprivate var ownSource: SignalPlan? {
-    switch kind {
-    case .source: self
-    case .run(_, let input): input.ownSource
-    case .node(_, _, let inputs): inputs.first?.ownSource
-    case .named, .errors, .input: nil
-    }
-  }
 }
 
 /// A sink with its input.
@@ -192,87 +226,6 @@ public enum ErrorPolicy: String, Sendable, CaseIterable {
   case route
 }
 
-/// A signal in the plan: a tree of steps over references.
-public final class SignalPlan: Sendable {
-  /// The kind of a signal, with its parts.
-  package enum Kind: Sendable {
-    /// The named source or signal with this index in `Plan.named`.
-    case named(Int)
-    case errors(ErrorsOwner)
-    case source(any SourceComponent, Segment)
-    /// The input that the enclosing node feeds: the origin of a chain parameter.
-    case input
-    case node(any OperatorComponent, Segment, inputs: [SignalPlan])
-    /// Fused steps.
-    case run(FusedRunPlan, input: SignalPlan)
-  }
-
-  package let kind: Kind
-  package let step: StepID
-  package let type: EventType
-  /// The edge of the plan over which its events go. Set when the plan is made, never after.
-  nonisolated(unsafe) var edge = EdgeID.none
-  /// The key of a reference in a saved state; unique in the plan.
-  let reference: String
-  /// How many nodes with `settle` are in a row up to here.
-  let settling: Int
-
-  /// A placeholder for a missing signal.
-  static let nothing = SignalPlan(.input, step: StepID(0), type: .dyn)
-
-  package convenience init(_ kind: Kind, step: StepID, type: EventType) {
-    self.init(kind, step: step, type: type, reference: "")
-  }
-
-  init(_ kind: Kind, step: StepID, type: EventType, reference: String, settling: Int = 0) {
-    self.kind = kind
-    switch kind {
-    case .named, .errors, .source, .input: self.settling = settling
-    case .run(_, let input): self.settling = input.settling
-    case .node(let component, _, let inputs):
-      let upstream = (inputs + component.innerPlans).map(\.settling).max() ?? 0
-      self.settling = upstream + (component.settles ? 1 : 0)
-    }
-    self.step = step
-    self.type = type
-    self.reference = reference
-  }
-}
-
-/// Neighbouring fusable steps, compiled into one pass over each event.
-package struct FusedRunPlan: Sendable {
-  /// Steps that see the same event value and therefore share one projection.
-  package struct Part: Sendable {
-    package var segment: Segment
-    package var steps: [Step]
-  }
-  /// One fused step.
-  package struct Step: Sendable {
-    package var id: StepID
-    package var component: any FusableOperator
-  }
-  package let parts: [Part]
-  /// The condition of the first step, if comparing slots decides it (``LeadingCondition``).
-  let leadingCondition: Program?
-
-  package init(parts: [Part]) {
-    self.parts = parts
-    leadingCondition = parts.first.flatMap(LeadingCondition.of)
-  }
-}
-
-extension SignalPlan {
-  /// Its fused steps, one or several; nil: the signal is something else.
-  var run: FusedRunPlan? {
-    switch kind {
-    case .run(let run, _): run
-    case .node(let component as any FusableOperator, let segment, _):
-      FusedRunPlan(parts: [.init(segment: segment, steps: [.init(id: step, component: component)])])
-    default: nil
-    }
-  }
-}
-
 /// The expressions of one or several steps that see the same event: they share the slots of one projection of the
 /// event.
 package final class Segment: @unchecked Sendable {
@@ -292,4 +245,10 @@ package final class Segment: @unchecked Sendable {
     self.projection = projection
   }
   static let empty = Segment(environment: OwnedValue())
+}
+
+/// The facts that `rxd explain` reports about one expression.
+package struct ExpressionReport: Sendable {
+  package var step: StepID
+  package var checked: CheckedExpression
 }

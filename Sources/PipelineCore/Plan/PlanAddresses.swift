@@ -4,16 +4,11 @@ extension Plan {
   private var runningSources: [(component: any SourceComponent, location: SourceLocation)] {
     var found: [(component: any SourceComponent, location: SourceLocation)] = []
     func visit(_ signal: SignalPlan, times: Int) {
-      switch signal.kind {
-      case .named, .errors, .input: break
-      case .source(let component, _):
-        for _ in 0..<times { found.append((component, steps[signal.step.number].location)) }
-        for inner in component.innerPlans { visit(inner, times: 1) }
-      case .run(_, let input): visit(input, times: times)
-      case .node(let component, _, let inputs):
-        for input in inputs { visit(input, times: times) }
-        for inner in component.innerPlans { visit(inner, times: 1) }
+      if let source = signal.source {
+        for _ in 0..<times { found.append((source, steps[signal.step.number].location)) }
       }
+      for input in signal.inputs { visit(input, times: times) }
+      for inner in signal.inner { visit(inner, times: 1) }
     }
     for (index, named) in named.enumerated() where named.references > 0 || rootSubscribers.contains(index) {
       visit(named.body, times: named.isCold ? max(named.references, 1) : 1)

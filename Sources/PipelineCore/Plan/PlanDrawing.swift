@@ -219,39 +219,29 @@ package struct PlanDrawing: Sendable {
     }
 
     private mutating func signal(_ signal: SignalPlan, owner: String, input: End?) -> End? {
-      switch signal.kind {
+      switch signal.origin {
       case .named(let index): return .named(index, .events)
       case .errors(.named(let index)): return .named(index, .errors)
       case .errors(.sink(let index)): return .sink(index)
       case .input: return input
-      case .source(let component, _):
-        let id = box(.source, signal.step, owner)
-        inner(component, id, owner)
-        return .box(id, .events)
-      case .node(let component, _, let inputs) where type(of: component).isHidden:
-        return self.signal(inputs[0], owner: owner, input: input)
-      case .node(let component, _, let inputs):
-        let before = inputs.map { self.signal($0, owner: owner, input: input) }
-        let id = box(.step, signal.step, owner)
-        for end in before { connect(end, to: id) }
-        inner(component, id, owner)
-        return .box(id, .events)
-      case .run(let run, let from):
-        var last = self.signal(from, owner: owner, input: input)
-        let steps = run.parts.flatMap(\.steps)
-        runs += 1
-        for step in steps {
-          let id = box(.step, step.id, owner, run: steps.count > 1 ? runs : nil)
-          connect(last, to: id)
-          last = .box(id, .events)
-        }
-        return last
+      case nil: break
       }
+      var before = signal.feeding.map { self.signal($0, owner: owner, input: input) }
+      if signal.isHidden { return before[0] }
+      if signal.steps[0].component is any FusableOperator { runs += 1 }
+      for step in signal.steps {
+        let run = signal.steps.count > 1 ? runs : nil
+        let id = box(signal.source == nil ? .step : .source, step.id, owner, run: run)
+        for end in before { connect(end, to: id) }
+        inner(step, id, owner)
+        before = [.box(id, .events)]
+      }
+      return before[0]
     }
 
-    /// Draws the signals and chains in a component's parameters.
-    private mutating func inner(_ component: any Component, _ id: String, _ owner: String) {
-      for plan in component.innerPlans {
+    /// Draws the signals and chains in a step's parameters.
+    private mutating func inner(_ step: SignalPlan.Step, _ id: String, _ owner: String) {
+      for plan in step.inner {
         if let end = signal(plan, owner: owner, input: .box(id, .inner)) {
           switch end {
           case .box(let last, _): open.append((.box(last, .inner), id))

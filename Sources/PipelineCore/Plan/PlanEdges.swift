@@ -74,6 +74,18 @@ extension Plan {
   }
 }
 
+extension SignalPlan {
+  /// Where its events come from. `feeder`: the step around the chain that it is part of.
+  func end(fedBy feeder: StepID? = nil) -> EdgePlan.End {
+    switch origin {
+    case .named(let index): .named(index)
+    case .errors(let owner): .errors(owner)
+    case .input: feeder.map { .feed($0) } ?? .nothing
+    case nil: .step(steps[steps.count - 1].id)
+    }
+  }
+}
+
 /// Numbers the edges in the order of the file, those of neighbouring fused steps consecutively.
 private struct EdgeWalk {
   var edges = [EdgePlan(from: .nothing, to: .nothing)]
@@ -84,36 +96,20 @@ private struct EdgeWalk {
 
   mutating func visit(_ signal: SignalPlan, to end: EdgePlan.End, input: Int? = nil, fedBy feeder: StepID? = nil) {
     guard seen.insert(ObjectIdentifier(signal)).inserted else { return }
-    let from: EdgePlan.End
-    switch signal.kind {
-    case .named(let index): from = .named(index)
-    case .errors(let owner): from = .errors(owner)
-    case .input: from = feeder.map { .feed($0) } ?? .nothing
-    case .source(let component, _):
-      sources.append(PlannedSource(step: signal.step, component: component, isInner: feeder != nil))
-      visitInner(component, signal.step)
-      from = .step(signal.step)
-    case .node(let component, _, let inputs):
-      for (index, input) in inputs.enumerated() {
-        visit(input, to: .step(signal.step), input: index, fedBy: feeder)
-      }
-      visitInner(component, signal.step)
-      from = .step(signal.step)
-    case .run(let run, let input):
-      let steps = run.parts.flatMap(\.steps)
-      for step in steps { visitInner(step.component, step.id) }
-      visit(input, to: .step(steps[0].id), input: 0, fedBy: feeder)
-      for (step, next) in zip(steps, steps.dropFirst()) {
-        edges.append(EdgePlan(from: .step(step.id), to: .step(next.id), input: 0, entry: input.edge))
-      }
-      from = .step(steps[steps.count - 1].id)
+    if let source = signal.source {
+      sources.append(PlannedSource(step: signal.step, component: source, isInner: feeder != nil))
+    }
+    for (index, input) in signal.inputs.enumerated() {
+      visit(input, to: .step(signal.step), input: index, fedBy: feeder)
+    }
+    for (step, next) in zip(signal.steps, signal.steps.dropFirst()) {
+      edges.append(EdgePlan(from: .step(step.id), to: .step(next.id), input: 0, entry: signal.inputs[0].edge))
+    }
+    for step in signal.steps {
+      components[step.id.number] = step.component
+      for inner in step.inner { visit(inner, to: .step(step.id), fedBy: step.id) }
     }
     signal.edge = EdgeID(edges.count)
-    edges.append(EdgePlan(from: from, to: end, input: input))
-  }
-
-  private mutating func visitInner(_ component: any Component, _ step: StepID) {
-    components[step.number] = component
-    for inner in component.innerPlans { visit(inner, to: .step(step), fedBy: step) }
+    edges.append(EdgePlan(from: signal.end(fedBy: feeder), to: end, input: input))
   }
 }

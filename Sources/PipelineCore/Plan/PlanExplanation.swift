@@ -33,6 +33,10 @@ package struct PlanExplanation {
         let manner = Self.manner(entry) + (reason ?? "")
         say(1, "\(entry.name): \(Self.name(entry.body.type.type))\(manner)")
         signal(entry.body, 2)
+        if kind == .command, let enabled = plan.index(ofNamed: "\(entry.name).enabled?") {
+          say(2, "enabled")
+          signal(plan.named[enabled].body, 3)
+        }
       }
     }
     if !plan.sinks.isEmpty {
@@ -85,41 +89,34 @@ package struct PlanExplanation {
   }
 
   private mutating func signal(_ signal: SignalPlan, _ depth: Int) {
-    switch signal.kind {
-    case .named(let index): say(depth, "from \(plan.named[index].name)")
-    case .errors(let owner): say(depth, "from \(plan.name(of: owner).text).errors")
-    case .input: say(depth, "from the enclosing step")
-    case .source(let component, _):
-      step(signal.step, depth)
-      if let threads = component.threads(plan.threads) { say(depth + 1, threads) }
-      if plan.threads != 1, let stage = plan.stage(of: signal.step) { self.stage(stage, depth + 1) }
-      inner(component, depth)
-    case .node(let component, _, let inputs) where type(of: component).isHidden: self.signal(inputs[0], depth)
-    case .node(let component, _, let inputs):
-      if inputs.count == 1 {
-        self.signal(inputs[0], depth)
-      } else {
-        for (number, input) in inputs.enumerated() {
-          say(depth, "input \(number + 1)")
-          self.signal(input, depth + 1)
-        }
+    if let origin = signal.origin {
+      return say(depth, "from \(origin == .input ? "the enclosing step" : plan.id(of: signal.end()))")
+    }
+    if signal.inputs.count == 1 || signal.isHidden {
+      self.signal(signal.inputs[0], depth)
+    } else {
+      for (number, input) in signal.inputs.enumerated() {
+        say(depth, "input \(number + 1)")
+        self.signal(input, depth + 1)
       }
-      step(signal.step, depth)
-      inner(component, depth)
-    case .run(let run, let input):
-      self.signal(input, depth)
-      let steps = run.parts.flatMap(\.steps)
-      if steps.count == 1 {
-        step(steps[0].id, depth)
-      } else {
-        let reads = run.parts.count == 1 ? "one reading" : "\(run.parts.count) readings"
-        say(depth, "in one pass, with \(reads) of each event:")
-        for entry in steps { step(entry.id, depth + 1) }
-      }
+    }
+    if signal.isHidden { return }
+    let steps = signal.steps
+    if steps.count > 1 {
+      let readings = steps[steps.count - 1].reading + 1
+      say(depth, "in one pass, with \(readings == 1 ? "one reading" : "\(readings) readings") of each event:")
+    }
+    for entry in steps { step(entry.id, steps.count > 1 ? depth + 1 : depth) }
+    if let threads = signal.source?.threads(plan.threads) { say(depth + 1, threads) }
+    if signal.source != nil, plan.threads != 1 { stage(of: signal.step, depth + 1) }
+    for inner in signal.inner {
+      say(depth + 1, "inner signal: \(Self.name(inner.type.type))")
+      self.signal(inner, depth + 2)
     }
   }
 
-  private mutating func stage(_ stage: ParallelStage, _ depth: Int) {
+  private mutating func stage(of source: StepID, _ depth: Int) {
+    guard let stage = plan.stage(of: source) else { return }
     let sinks = stage.branches.compactMap { branch in plan.sinks.first { $0.step == branch.sink }?.name }
     let names = sinks.count == 1 ? sinks[0] : sinks.dropLast().joined(separator: ", ") + " and " + (sinks.last ?? "")
     say(depth, "the same threads do everything up to the encoding for \(names), where that pays")
@@ -127,13 +124,6 @@ package struct PlanExplanation {
       say(depth, "blocks of JSON objects and arrays, one a line, are passed on as they stand")
     } else if stage.passesThrough(.strings) {
       say(depth, "blocks of lines are passed on as they stand")
-    }
-  }
-
-  private mutating func inner(_ component: any Component, _ depth: Int) {
-    for plan in component.innerPlans {
-      say(depth + 1, "inner signal: \(Self.name(plan.type.type))")
-      signal(plan, depth + 2)
     }
   }
 

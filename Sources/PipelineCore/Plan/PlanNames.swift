@@ -16,28 +16,27 @@ extension Plan {
   }
 
   private func distinguishes(_ signal: SignalPlan, _ seen: inout Set<Int>) -> Bool {
-    switch signal.kind {
+    switch signal.origin {
     case .named(let index):
-      return !plan(index).isCold && plan(index).sharing.replay == 0 && distinguishes(plan(index).body, &seen)
-    case .source(let component, _): return component.namesEvents && seen.insert(signal.step.number).inserted
-    case .run(_, let input): return distinguishes(input, &seen)
-    case .node(let component, _, let inputs):
-      guard component.keepsNames else { return false }
-      return inputs.allSatisfy { distinguishes($0, &seen) }
+      let named = named[index]
+      return !named.isCold && named.sharing.replay == 0 && distinguishes(named.body, &seen)
     case .errors, .input: return false
+    case nil:
+      if let source = signal.source { return source.namesEvents && seen.insert(signal.step.number).inserted }
+      return signal.steps.allSatisfy(\.component.keepsNames) && signal.inputs.allSatisfy { distinguishes($0, &seen) }
     }
   }
-
-  private func plan(_ index: Int) -> NamedPlan { named[index] }
 }
 
-extension OperatorComponent {
+extension Component {
   /// Whether it sends each event of its inputs at most once, under its name, or events that it names after it.
   fileprivate var keepsNames: Bool {
     switch self {
     case is any FusableOperator: true
     case is any NamingOperator: innerPlans.isEmpty
-    default: Self.relaysEvents && !Self.subscribesAgain && innerPlans.isEmpty
+    case let step as any OperatorComponent:
+      type(of: step).relaysEvents && !type(of: step).subscribesAgain && innerPlans.isEmpty
+    default: false
     }
   }
 }

@@ -31,20 +31,14 @@ extension Plan {
 
   private static func beginnings(of signals: [SignalPlan], _ named: [NamedPlan]) -> Set<Beginning> {
     var beginnings: Set<Beginning> = []
-    var visited: Set<Int> = []
-    var waiting = signals
-    while let next = waiting.popLast() {
-      switch next.kind {
-      case .named(let index), .errors(.named(let index)):
-        if visited.insert(index).inserted { waiting.append(named[index].body) }
+    walk(from: signals, named) { signal in
+      switch signal.origin {
       case .errors(.sink(let index)): beginnings.insert(.sink(index))
-      case .source(let component, _):
-        beginnings.insert(.source(next.step))
-        waiting += component.innerPlans
       case .input: beginnings.insert(.fed)
-      case .run(_, let input): waiting.append(input)
-      case .node(let component, _, let inputs): waiting += inputs + component.innerPlans.filter { !$0.isFed }
+      case .named, .errors(.named): break
+      case nil: if signal.source != nil { beginnings.insert(.source(signal.step)) }
       }
+      return signal.inputs + signal.inner.filter { !$0.isFed }
     }
     return beginnings
   }

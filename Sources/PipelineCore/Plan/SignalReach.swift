@@ -36,11 +36,11 @@ struct SignalReach {
     func visitStarted() {
       while let next = waiting.popLast() {
         walk.reached = []
-        walk.visit(named[next].body, by: .named(next), isLate: false)
+        walk.visit(named[next].body, by: .named(next))
         for target in walk.reached { start(target) }
       }
     }
-    for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
+    for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index)) }
     let bySinks = walk.reached
     for signal in bySinks + roots { start(signal) }
     visitStarted()
@@ -59,8 +59,8 @@ struct SignalReach {
 
   private static func walk(_ named: [NamedPlan], _ sinks: [SinkPlan]) -> [[Reference]] {
     var walk = Walk(references: Array(repeating: [], count: named.count))
-    for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index), isLate: false) }
-    for (index, named) in named.enumerated() { walk.visit(named.body, by: .named(index), isLate: false) }
+    for (index, sink) in sinks.enumerated() { walk.visit(sink.input, by: .sink(index)) }
+    for (index, named) in named.enumerated() { walk.visit(named.body, by: .named(index)) }
     return walk.references
   }
 
@@ -138,21 +138,15 @@ struct SignalReach {
     /// The named signals whose errors outputs are read.
     var ownersOfErrors: [Int] = []
 
-    mutating func visit(_ signal: SignalPlan, by referrer: Referrer, isLate: Bool) {
-      switch signal.kind {
-      case .errors(.named(let index)): ownersOfErrors.append(index)
-      case .errors(.sink), .input: break
-      case .source(let component, _):
-        for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
-      case .run(_, let input): visit(input, by: referrer, isLate: isLate)
-      case .node(let component, _, _) where type(of: component).onlyListens: break
-      case .node(let component, _, let inputs):
-        let isLater = isLate || type(of: component).subscribesAgain
-        for input in inputs { visit(input, by: referrer, isLate: isLater) }
-        for inner in component.innerPlans { visit(inner, by: referrer, isLate: true) }
-      case .named(let index):
-        references[index].append(Reference(by: referrer, isLate: isLate))
-        reached.append(index)
+    mutating func visit(_ signal: SignalPlan, by referrer: Referrer) {
+      signal.forEachReference { origin, isLate in
+        switch origin {
+        case .errors(.named(let index)): ownersOfErrors.append(index)
+        case .errors(.sink), .input: break
+        case .named(let index):
+          references[index].append(Reference(by: referrer, isLate: isLate))
+          reached.append(index)
+        }
       }
     }
   }
@@ -161,39 +155,33 @@ struct SignalReach {
 extension Plan {
   /// Whether the events of `signal` start, on any path, with events that a sink could not deliver.
   func readsErrorsOfSinks(_ signal: SignalPlan) -> Bool {
-    var seen: Set<Int> = []
-    var waiting = [signal]
-    while let next = waiting.popLast() {
-      switch next.kind {
-      case .errors(.sink): return true
-      case .named(let index), .errors(.named(let index)):
-        if seen.insert(index).inserted { waiting.append(named[index].body) }
-      case .run(_, let input): waiting.append(input)
-      case .source(let component, _): waiting += component.innerPlans
-      case .node(let component, _, let inputs): waiting += inputs + component.innerPlans
-      case .input: break
-      }
+    var found = false
+    Plan.walk(from: [signal], named) { signal in
+      if case .errors(.sink)? = signal.origin { found = true }
+      return found ? nil : signal.inputs + signal.inner
     }
-    return false
+    return found
   }
 
   /// Whether all events of `signal` start with rejected events.
   func readsOnlyErrors(_ signal: SignalPlan) -> Bool {
-    var seen: Set<Int> = []
-    var waiting = [signal]
     var found = false
-    while let next = waiting.popLast() {
-      switch next.kind {
-      case .errors: found = true
-      case .named(let index): if seen.insert(index).inserted { waiting.append(named[index].body) }
-      case .run(_, let input): waiting.append(input)
-      case .node(let component, _, _) where type(of: component).onlyListens: return false
-      case .node(let component, _, let inputs):
-        guard let first = inputs.first else { return false }
-        waiting += component is any CombiningOperator ? inputs : [first]
-      case .source, .input: return false
+    var other = false
+    Plan.walk(from: [signal], named) { signal in
+      switch signal.origin {
+      case .errors:
+        found = true
+        return nil
+      case .named: return []
+      case .input: other = true
+      case nil:
+        if let first = signal.inputs.first, !signal.onlyListens {
+          return signal.steps[0].component is any CombiningOperator ? signal.inputs : [first]
+        }
+        other = true
       }
+      return nil
     }
-    return found
+    return found && !other
   }
 }

@@ -138,8 +138,7 @@ public struct Binder {
     var inner = context
     inner.depth += 1
     inner.path = compilation.path(of: step)
-    let input = SignalPlan(
-      .input, step: step, type: inputs.first ?? .dyn, reference: "", settling: context.settling)
+    let input = SignalPlan(.input, step: step, type: inputs.first ?? .dyn, settling: context.settling)
     return compilation.chain(nodes, input, inner, seeing: feedsItsEvent ? segment.projection : nil)
   }
 }

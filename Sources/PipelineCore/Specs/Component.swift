@@ -165,12 +165,6 @@ extension FusableOperator {
   public var isForgettable: Bool { Self.isPure }
   public var sendsLater: Bool { false }
   public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
-
-  public func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
-    FusedRun.make(
-      FusedRunPlan(parts: [.init(segment: nodeContext.segment, steps: [.init(id: nodeContext.step, component: self)])]),
-      nodeContext, downstream: downstream)
-  }
 }
 
 /// A component of `commands:`, which works on demand.

@@ -91,12 +91,8 @@ import Testing
       sinks: { out: { from: s, probe: {} } }
       """)
     let signal = try #require(plan.named.first { $0.name == "s" }).body
-    guard case .node(let group, _, let inputs) = signal.kind else {
-      Issue.record("no group")
-      return
-    }
-    #expect(inputs.map(\.settling) == [1])
-    #expect(group.innerPlans.map(\.settling) == [1])
+    #expect(signal.inputs.map(\.settling) == [1])
+    #expect(signal.inner.map(\.settling) == [1])
   }
 
   /// A subscriber that leaves because another one heard of the end hears of it no more, and begins nothing for it.

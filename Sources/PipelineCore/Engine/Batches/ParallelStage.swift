@@ -66,25 +66,20 @@ extension Plan {
     var through: [Int] = []
     var next = signal
     while true {
-      if case .node(_, _, let inputs) = next.kind, let run = next.run, let input = inputs.first {
+      if let source = next.source {
+        return source.decodesBlocks ? (next.step, parts.reversed().flatMap { $0 }, through) : nil
+      }
+      if let run = next.run {
         guard run.isPure else { return nil }
         parts.append(run.parts)
-        next = input
+        next = next.inputs[0]
         continue
       }
-      switch next.kind {
-      case .source(let component, _):
-        return component.decodesBlocks ? (next.step, parts.reversed().flatMap { $0 }, through) : nil
-      case .run(let run, let input):
-        guard run.isPure else { return nil }
-        parts.append(run.parts)
-        next = input
-      case .named(let index):
-        guard !named[index].isCold, named[index].sharing.isPlain, !through.contains(index) else { return nil }
-        through.append(index)
-        next = named[index].body
-      case .errors, .input, .node: return nil
-      }
+      guard case .named(let index)? = next.origin, !named[index].isCold, named[index].sharing.isPlain,
+        !through.contains(index)
+      else { return nil }
+      through.append(index)
+      next = named[index].body
     }
   }
 }

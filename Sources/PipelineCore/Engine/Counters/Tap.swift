@@ -38,7 +38,7 @@ package final class Tap {
   }
 
   func connect(_ execution: Execution, _ number: Int) {
-    let kind: SignalPlan.Kind
+    let origin: SignalPlan.Origin
     switch target {
     case .signal(let index):
       let named = execution.plan.named[index]
@@ -46,10 +46,10 @@ package final class Tap {
         execution.attach(observer, to: named.body.edge)
         return
       }
-      kind = .named(index)
-    case .errors(let owner): kind = .errors(owner)
+      origin = .named(index)
+    case .errors(let owner): origin = .errors(owner)
     }
-    let signal = SignalPlan(kind, step: StepID(0), type: .dyn, reference: "taps.\(number).signal")
+    let signal = SignalPlan(origin, step: StepID(0), type: .dyn, reference: "taps.\(number).signal")
     self.signal = signal
     reference = "taps.\(number)"
     if execution.restoration?.hasEnded(reference) == true {

@@ -195,7 +195,7 @@ extension Execution {
   func record(_ subscription: any Subscription, of signal: SignalPlan, _ state: inout StateWriter) {
     guard !subscription.isClosed else { return }
     let subscription = (subscription as? KeyedInput)?.upstream ?? subscription
-    switch signal.kind {
+    switch signal.origin {
     case .named(let index) where plan.named[index].isCold:
       // Each reference to a cold signal has an instance of its own.
       state.record(.reference(signal.reference)) { state in
@@ -204,8 +204,8 @@ extension Execution {
     case .named, .errors:
       guard let numbered = subscription as? any NumberedSubscription else { return }
       state.record(.reference(signal.reference)) { $0.write(numbered.serial) }
-    case .source, .node, .run: (subscription as? OperatorNode)?.record(&state)
     case .input: break
+    case nil: (subscription as? OperatorNode)?.record(&state)
     }
   }
 
@@ -213,7 +213,7 @@ extension Execution {
   func restore(
     _ signal: SignalPlan, _ scope: Scope, to edge: Edge, _ restoration: Restoration
   ) -> any Subscription {
-    switch signal.kind {
+    switch signal.origin {
     case .named(let index):
       let record = restoration.record(reference: signal.reference)
       guard plan.named[index].isCold else {
@@ -225,58 +225,30 @@ extension Execution {
     case .errors(let owner):
       let record = restoration.record(reference: signal.reference)
       return errorsOutput(owner).subscribe(edge, serial: record.flatMap { restoration.serial($0) })
-    case .source(let component, let segment):
-      let context = nodeContext(signal, scope, segment, over: edge)
-      let node = makeSource(component, context, edge)
-      let version = node.persistence.version
-      guard let record = restoration.record(signal.step, version: version) else {
-        start(node)
-        return node
-      }
-      do throws(StateFault) {
-        try node.restore(record: record.reader, version: record.version, restoration)
-        start(node, resuming: version > 0)
-        return node
-      } catch {
-        restoration.refuse(signal.step, error)
-        node.giveUp()
-        let fresh = makeSource(component, context, edge)
-        start(fresh)
-        return fresh
-      }
-    case .node(let component, let segment, let inputs):
-      let context = nodeContext(signal, scope, segment, inputs, over: edge)
-      let node = makeNode(component, context, edge)
+    case .input: return subscribeInput(scope, edge)
+    case nil:
+      let node = makeNode(signal, scope, edge)
       if let run = node as? FusedRun {
         run.restoreSteps(restoration)
         run.start()
         return run
       }
-      let version = component.persistence.version
+      let version = node.persistence.version
       guard let record = restoration.record(signal.step, version: version) else {
-        node.start()
+        node.begin(restoring: nil)
         return node
       }
       do throws(StateFault) {
         try node.restore(record: record.reader, version: record.version, restoration)
+        node.begin(restoring: version)
         return node
       } catch {
         restoration.refuse(signal.step, error)
         node.giveUp()
-        let fresh = makeNode(component, context, edge)
-        fresh.start()
+        let fresh = makeNode(signal, scope, edge)
+        fresh.begin(restoring: nil)
         return fresh
       }
-    case .input:
-      guard let subject = scope.subject else {
-        preconditionFailure("a chain's input outside of the node that feeds it")
-      }
-      return subject.subscribe(edge)
-    case .run(let run, let input):
-      let node = makeRun(run, nodeContext(signal, scope, .empty, [input], over: edge), edge)
-      node.restoreSteps(restoration)
-      node.start()
-      return node
     }
   }
 }

@@ -510,46 +510,37 @@ public final class Execution {
   }
 
   private func make(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
-    switch signal.kind {
+    switch signal.origin {
     case .named(let index):
       return plan.named[index].isCold ? runCold(index, scope, to: edge) : named[index].subscribe(edge)
-    case .errors(let owner):
-      return errorsOutput(owner).subscribe(edge)
-    case .source(let component, let segment):
-      let node = makeSource(component, nodeContext(signal, scope, segment, over: edge), edge)
-      start(node)
-      return node
-    case .node(let component, let segment, let inputs):
-      let node = makeNode(component, nodeContext(signal, scope, segment, inputs, over: edge), edge)
-      node.start()
-      return node
-    case .input:
-      guard let subject = scope.subject else {
-        preconditionFailure("a chain's input outside of the node that feeds it")
-      }
-      return subject.subscribe(edge)
-    case .run(let run, let input):
-      let node = makeRun(run, nodeContext(signal, scope, .empty, [input], over: edge), edge)
-      node.start()
+    case .errors(let owner): return errorsOutput(owner).subscribe(edge)
+    case .input: return subscribeInput(scope, edge)
+    case nil:
+      let node = makeNode(signal, scope, edge)
+      node.begin(restoring: nil)
       return node
     }
   }
 
-  func makeNode(_ component: any OperatorComponent, _ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
-    edge.downstream._withUnsafeGuaranteedRef { component.makeNode(nodeContext, downstream: $0) }
+  func subscribeInput(_ scope: Scope, _ edge: Edge) -> any Subscription {
+    guard let subject = scope.subject else {
+      preconditionFailure("a chain's input outside of the node that feeds it")
+    }
+    return subject.subscribe(edge)
   }
 
-  func makeRun(_ run: FusedRunPlan, _ nodeContext: NodeContext, _ edge: Edge) -> FusedRun {
-    edge.downstream._withUnsafeGuaranteedRef { FusedRun.make(run, nodeContext, downstream: $0) }
+  /// Makes the node of a signal with steps.
+  func makeNode(_ signal: SignalPlan, _ scope: Scope, _ edge: Edge) -> OperatorNode {
+    guard let work = signal.work else { preconditionFailure("a reference has no node of its own") }
+    return work.makeNode(nodeContext(signal, scope, over: edge), edge)
   }
 
   /// `edge`: over which the node sends; nil: that of the plan.
-  func nodeContext(
-    _ signal: SignalPlan, _ scope: Scope, _ segment: Segment, _ inputs: [SignalPlan] = [], over edge: Edge? = nil
-  ) -> NodeContext {
+  func nodeContext(_ signal: SignalPlan, _ scope: Scope, over edge: Edge? = nil) -> NodeContext {
     NodeContext(
       execution: self, step: signal.step, location: plan.steps[signal.step.number].location, scope: scope,
-      plan: signal, edge: edge?.counters ?? meters.edge(signal.edge), segment: segment, inputs: inputs)
+      plan: signal, edge: edge?.counters ?? meters.edge(signal.edge), segment: signal.work?.segment ?? .empty,
+      inputs: signal.inputs)
   }
 
   func makeSource(_ component: any SourceComponent, _ nodeContext: NodeContext, _ edge: Edge) -> RunningSource {

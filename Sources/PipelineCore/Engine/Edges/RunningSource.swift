@@ -30,7 +30,7 @@ open class RunningSource: OperatorNode {
 
   /// Names the source, after the event for which its inner signal was made. Nil: the pipeline does not use names, or its events have none.
   private static func identity(_ nodeContext: NodeContext) -> EventIdentity? {
-    guard nodeContext.execution.namesEvents, case .source(let component, _)? = nodeContext.plan?.kind else {
+    guard nodeContext.execution.namesEvents, let component = nodeContext.plan?.source else {
       return nil
     }
     let name = nodeContext.execution.plan.steps[nodeContext.step.number].key
@@ -141,7 +141,12 @@ open class RunningSource: OperatorNode {
 
   // MARK: State
 
-  final var persistence: Persistence { replacement?.persistence ?? nodeContext.persistence }
+  final override var persistence: Persistence { replacement?.persistence ?? nodeContext.persistence }
+
+  /// A source starts when everything that reads it is there.
+  final override func begin(restoring version: Int?) {
+    execution.start(self, resuming: version.map { $0 > 0 } ?? false)
+  }
 
   final override func record(_ state: inout StateWriter) {
     let key = StateTable.Key.step(

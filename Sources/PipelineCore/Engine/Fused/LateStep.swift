@@ -25,17 +25,13 @@ extension SignalPlan {
   var isForgettable: Bool {
     var signal = self
     var mayKeep = false
-    while true {
-      switch signal.kind {
-      case .input: return mayKeep
-      case .run(let run, let input):
-        for step in run.parts.flatMap(\.steps) {
-          if step.component.sendsLater { mayKeep = true } else if !step.component.isForgettable { return false }
-        }
-        signal = input
-      default: return false
+    while let run = signal.run {
+      for step in run.parts.flatMap(\.steps) {
+        if step.component.sendsLater { mayKeep = true } else if !step.component.isForgettable { return false }
       }
+      signal = signal.inputs[0]
     }
+    return mayKeep && signal.origin == .input
   }
 }
 

@@ -20,12 +20,12 @@ final class ImmediateSignal {
   init?(_ signal: SignalPlan, in node: OperatorNode) {
     var source = signal
     var plan: (FusedRunPlan, SignalPlan)?
-    if case .run(let run, let input) = signal.kind {
+    if let run = signal.run {
       guard run.parts.allSatisfy({ $0.steps.allSatisfy { type(of: $0.component).isPure } }) else { return nil }
       plan = (run, signal)
-      source = input
+      source = signal.inputs[0]
     }
-    guard case .source(var component, _) = source.kind else { return nil }
+    guard var component = source.source else { return nil }
     if let filter = node.execution.sourceFilter { component = filter(component) }
     guard let values = component.immediateValues else { return nil }
     self.node = node
@@ -88,7 +88,7 @@ final class ImmediateSignal {
   private func runningSteps() -> FusedRun? {
     guard let plan else { return nil }
     if let run, !run.isClosed { return run }
-    let nodeContext = node.execution.nodeContext(plan.signal, node.nodeContext.scope, .empty, [source])
+    let nodeContext = node.execution.nodeContext(plan.signal, node.nodeContext.scope)
     let made = FusedRun(plan.run, nodeContext, downstream: outlet)
     run = made
     return made

@@ -91,6 +91,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   open var timerKind: TimerKind { .step }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
+  /// Starts the node as part of its subscription. `version`: that of its own state, which it has restored; nil: it is new.
+  func begin(restoring version: Int?) { if version == nil { start() } }
   /// Frees what only this class knows: inner subscriptions, queues. Called once.
   open func stop() {}
   /// Continues the work deferred by `later`.
@@ -287,9 +289,12 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   // MARK: Records
 
+  /// What of it outlives the process.
+  var persistence: Persistence { nodeContext.persistence }
+
   /// Writes the records of this node and of everything upstream.
   func record(_ state: inout StateWriter) {
-    state.record(.step(nodeContext.step, version: nodeContext.persistence.version)) { state in
+    state.record(.step(nodeContext.step, version: persistence.version)) { state in
       state.write(each: upstreams.filter { !$0.subscription.isClosed }) { $0.write($1.input) }
       state.write(each: executor.deferrals(of: self)) {
         $0.write($1.position)
@@ -370,20 +375,11 @@ public struct NodeContext {
 extension NodeContext {
   /// What of the component outlives the process.
   var persistence: Persistence {
-    switch plan?.kind {
-    case .node(let component, _, _): component.persistence
-    case .source(let component, _): component.persistence
-    default: .nothing
-    }
+    plan?.work?.persistence ?? .nothing
   }
 
   /// The signals in the component's parameters.
-  var innerPlans: [SignalPlan] {
-    switch plan?.kind {
-    case .node(let component, _, _): component.innerPlans
-    default: []
-    }
-  }
+  var innerPlans: [SignalPlan] { plan?.inner ?? [] }
 }
 
 /// What an inner signal was made for: the values of `outer` and `error`.

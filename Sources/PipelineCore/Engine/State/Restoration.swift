@@ -146,7 +146,7 @@ final class Restoration {
 
   /// Whether the definition of an ended signal has changed, so that it starts again.
   func isRenewed(_ signal: SignalPlan) -> Bool {
-    if case .named(let index) = signal.kind { renewed.contains(index) } else { false }
+    if case .named(let index)? = signal.origin { renewed.contains(index) } else { false }
   }
 
   /// Whether the step's parameters have changed since its state was saved.

@@ -30,19 +30,15 @@ struct SignalDefinitions {
 
   private mutating func of(_ signal: SignalPlan) -> UInt64 {
     var print = Fingerprint()
-    switch signal.kind {
+    switch signal.origin {
     case .named(let index): print.add(ofNamed(index))
     case .errors(let owner):
       print.add(UInt8(1))
       print.add(plan.name(of: owner).text.utf8)
-    case .source: print.add(plan.steps[signal.step.number].fingerprint)
     case .input: print.add(UInt8(2))
-    case .node(let component, _, let inputs):
-      print.add(plan.steps[signal.step.number].fingerprint)
-      for input in inputs + component.innerPlans { print.add(of(input)) }
-    case .run(let run, let input):
-      for step in run.parts.flatMap(\.steps) { print.add(plan.steps[step.id.number].fingerprint) }
-      print.add(of(input))
+    case nil:
+      for step in signal.steps { print.add(plan.steps[step.id.number].fingerprint) }
+      for input in signal.inputs + signal.inner { print.add(of(input)) }
     }
     return print.value
   }

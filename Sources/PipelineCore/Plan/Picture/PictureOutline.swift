@@ -117,14 +117,12 @@ struct PictureOutline {
         } ?? (named.name, "")
       guard let group = groupsByName[owner] else { return nil }
       if output != "enabled?" {
-        guard named.references > 0, case .node(let component, _, _) = named.body.kind else { return nil }
-        let box = addStep(named.body.step, .port, nil, group, component)
-        return .box(box)
+        guard named.references > 0, let step = named.body.steps.first else { return nil }
+        return .box(addStep(step.id, .port, nil, group, step.component))
       }
       let box = addBox(
         Box(id: named.name, kind: .port, keyword: "enabled", group: group, location: named.location), first: true)
-      if case .named = named.body.kind { return .box(box) }
-      if case .errors = named.body.kind { return .box(box) }
+      if named.body.isShared { return .box(box) }
       boxes[box].kind = .branch
       _ = chain(named.body, box, group)
       return .box(box)
@@ -132,49 +130,41 @@ struct PictureOutline {
 
     /// Adds the steps of a signal; returns the box of the last one, nil if there is none.
     private mutating func chain(_ signal: SignalPlan, _ parent: Int?, _ group: Int) -> Int? {
-      switch signal.kind {
-      case .named, .errors, .input: return nil
-      case .source(let component, _): return addStep(signal.step, .source, parent, group, component)
-      case .node(let component, _, let inputs) where type(of: component).isHidden:
-        let last = chain(inputs[0], parent, group)
-        anchors[signal.step.number] = last.map { .box($0) } ?? origin(inputs[0])
-        return last
-      case .node(let component, _, let inputs):
-        if inputs.filter(Self.hasSteps).count < 2 {
-          for input in inputs { _ = chain(input, parent, group) }
-        } else {
-          let names = plan.steps[signal.step.number].settings.inputs
-          for (index, input) in inputs.enumerated() where Self.hasSteps(input) {
-            let name = names.indices.contains(index) && !names[index].isEmpty ? names[index] : "input \(index + 1)"
-            let branch = addBox(
-              Box(
-                id: "", kind: .branch, keyword: name, group: group, parent: parent,
-                location: plan.steps[input.step.number].location))
-            _ = chain(input, branch, group)
-          }
-        }
-        return addStep(signal.step, inputs.count > 1 ? .combination : .operator, parent, group, component)
-      case .run(let run, let input):
-        var last = chain(input, parent, group)
-        for step in run.parts.flatMap(\.steps) { last = addStep(step.id, .operator, parent, group, step.component) }
+      if signal.isHidden {
+        let last = chain(signal.inputs[0], parent, group)
+        anchors[signal.step.number] = last.map { .box($0) } ?? origin(signal.inputs[0])
         return last
       }
+      let inputs = signal.inputs
+      if inputs.filter(Self.hasSteps).count < 2 {
+        for input in inputs { _ = chain(input, parent, group) }
+      } else {
+        let names = plan.steps[signal.step.number].settings.inputs
+        for (index, input) in inputs.enumerated() where Self.hasSteps(input) {
+          let name = names.indices.contains(index) && !names[index].isEmpty ? names[index] : "input \(index + 1)"
+          let branch = addBox(
+            Box(
+              id: "", kind: .branch, keyword: name, group: group, parent: parent,
+              location: plan.steps[input.step.number].location))
+          _ = chain(input, branch, group)
+        }
+      }
+      let kind: GraphPicture.Kind = signal.source != nil ? .source : inputs.count > 1 ? .combination : .operator
+      var last: Int?
+      for step in signal.steps { last = addStep(step.id, kind, parent, group, step.component) }
+      return last
     }
 
     private static func hasSteps(_ signal: SignalPlan) -> Bool {
-      switch signal.kind {
-      case .named, .errors, .input: false
-      case .node(let component, _, let inputs): !type(of: component).isHidden || hasSteps(inputs[0])
-      case .source, .run: true
-      }
+      signal.origin == nil && (!signal.isHidden || hasSteps(signal.inputs[0]))
     }
 
     /// The origin of a reference's events.
     private func origin(_ signal: SignalPlan) -> Anchor? {
-      switch signal.kind {
+      switch signal.origin {
       case .named(let index): outputs.indices.contains(index) ? outputs[index] : nil
       case .errors(let owner): errors(owner)
-      default: nil
+      case .input, nil: nil
       }
     }
 
