@@ -389,13 +389,19 @@ import Testing
       let state = isDurable ? store.disk.state : first.pipeline.execution.savedState
       #expect(destination.underWay.count == (handsOver ? 2 : 0))
       destination.script = { _ in .now(.answered()) }
+      let open = destination.underWay
+      if handsOver {
+        // One outcome comes when neither version is there.
+        destination.answer(try #require(open.first).number, .answered())
+        first.pipeline.settle()
+      }
       let second = try DeliveryTrial(destination, name: first.name, restoring: state, delivery: options())
       #expect(second.pipeline.execution.refusals.isEmpty)
       second.send(values(9...10), as: 1)
       if handsOver {
-        #expect(destination.calls.count == 2)
-        destination.answer(0, .answered())
-        destination.answer(1, .answered())
+        let late = try #require(open.last)
+        #expect(destination.calls.count { $0.target == late.target } == 1)
+        destination.answer(late.number, .answered())
       }
       second.pipeline.run(until: .seconds(10))
       #expect(destination.delivered.sorted() == values(1...10))

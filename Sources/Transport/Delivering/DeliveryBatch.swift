@@ -57,6 +57,8 @@ package final class DeliveryBatch<Piece, Target: Hashable> {
   /// The number of its first event: no two batches share an event.
   var id: Int { items.first?.number ?? 0 }
   var bytes: Int { rest.reduce(0) { $0 + $1.bytes } }
+  /// Whether there is such an event, and it has not been answered for.
+  func isOpen(_ index: Int) -> Bool { items.indices.contains(index) && (decided.isEmpty || !decided[index]) }
   /// Those that have not been answered for.
   var rest: [Item] { decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0) }
 }

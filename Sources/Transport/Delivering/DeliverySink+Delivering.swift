@@ -73,9 +73,14 @@ extension DeliverySink {
     batch.isPreparing = false
     let answer = DeliveryAnswer()
     batch.answer = answer
+    watch(batch, answer)
+    connector.deliver(batch, answer)
+  }
+
+  /// The batch is under way: its outcome comes to this sink, within its time.
+  func watch(_ batch: Batch, _ answer: DeliveryAnswer) {
     expect(answer, batch.id)
     if let timeout = traits.timeout { batch.deadline = executor.schedule(at: executor.now + timeout, self, batch.id) }
-    connector.deliver(batch, answer)
   }
 
   /// Wakes when something may begin that may not now.
@@ -101,6 +106,8 @@ extension DeliverySink {
   // MARK: Outcomes
 
   func answered(_ id: Int, _ answer: DeliveryAnswer) {
+    // Otherwise it is for the next version of the sink, or for nobody.
+    guard !isOver else { return }
     for outcome in answer.take() {
       if isOver { return }
       if answer === completion {
@@ -162,8 +169,8 @@ extension DeliverySink {
       // Another batch may have failed meanwhile.
       if !isSuspending, pace.confirms(batch.id) { send(batch) } else { queue.putBack(batch) }
     case .answered(let again, let refused, let reason, let after):
-      settle(batch, fates(of: batch, again: again, refused: refused), reason, after)
-    case .partly(let done, let refused): settle(batch, fates(of: batch, done: done, refused: refused), "", nil)
+      settle(batch, again: again, refused: refused, reason, after)
+    case .partly(let done, let refused): settle(batch, done: done, refused: refused)
     case .lost: takeBack(batch)
     case .replied(let reply):
       if let reply = reply as? Connector.Reply {
@@ -207,78 +214,42 @@ extension DeliverySink {
     }
   }
 
-  enum Fate {
-    case open, delivered, again
-    case refused(String)
-    /// It was known before.
-    case decided
-  }
-
-  /// The fate of each event; nil: the outcome does not fit the batch. Empty: all are delivered.
-  ///
   /// - Parameter done: Those that are delivered; nil: all that are not named.
-  func fates(
-    of batch: Batch, done: [Int]? = nil, again: [Int] = [], refused: [DeliveryOutcome.Refused]
-  ) -> [Fate]? {
-    if done == nil, again.isEmpty, refused.isEmpty, batch.decided.isEmpty { return [] }
-    let rest = done == nil ? Fate.delivered : .open
-    var fates = batch.items.indices.map { batch.decided.isEmpty || !batch.decided[$0] ? rest : .decided }
-    var named = Set<Int>()
-    func name(_ index: Int, _ fate: Fate) -> Bool {
-      guard fates.indices.contains(index), named.insert(index).inserted else { return false }
-      if case .decided = fates[index] { return false }
-      fates[index] = fate
-      return true
+  func settle(
+    _ batch: Batch, done: [Int]? = nil, again: [Int] = [], refused: [DeliveryOutcome.Refused], _ reason: String = "",
+    _ after: TimeSpan? = nil
+  ) {
+    let named = (done ?? []) + again + refused.map(\.index)
+    if done == nil, named.isEmpty, batch.decided.isEmpty {
+      reached(batch)
+      queue.settle(batch)
+      return delivered(batch.items)
     }
-    let fit =
-      (done ?? []).allSatisfy { name($0, .delivered) } && again.allSatisfy { name($0, .again) }
-      && refused.allSatisfy { name($0.index, .refused($0.reason)) }
-    return fit ? fates : nil
-  }
-
-  func settle(_ batch: Batch, _ fates: [Fate]?, _ reason: String, _ after: TimeSpan?) {
-    guard let fates else {
+    let known = Set(named)
+    guard known.count == named.count, named.allSatisfy(batch.isOpen) else {
       let fault =
         "the outcome of a delivery names an event twice, or one that the batch of \(batch.items.count) has not"
       log(.error, fault)
       return act(on: .again(fault), batch)
     }
-    guard !fates.isEmpty else {
-      reached(batch)
-      queue.settle(batch)
-      return delivered(batch.items)
-    }
-    var (done, rest): ([Item], [Item]) = ([], [])
-    var refused: [(item: Item, reason: String)] = []
-    var decided: [Int] = []
-    var isOpen = false
-    for (index, fate) in fates.enumerated() {
-      let item = batch.items[index]
-      switch fate {
-      case .open: isOpen = true
-      case .delivered: done.append(item)
-      case .again: rest.append(item)
-      case .refused(let reason): refused.append((item, reason))
-      case .decided: continue
-      }
-      decided.append(index)
-    }
+    let unnamed = batch.items.indices.filter { batch.isOpen($0) && !known.contains($0) }
     var next: Batch?
-    if isOpen {
+    if done != nil, !unnamed.isEmpty {
       reached(batch)
-      queue.decide(batch, decided.filter { if case .open = fates[$0] { false } else { true } })
+      queue.decide(batch, named)
       batch.tries.succeed()
     } else {
-      if rest.isEmpty { reached(batch) } else { pace.answered(batch.id) }
-      next = rest.isEmpty ? nil : queue.batch(of: rest, from: batch, key: makeKey)
+      if again.isEmpty { reached(batch) } else { pace.answered(batch.id) }
+      next = again.isEmpty ? nil : queue.batch(of: again.sorted().map { batch.items[$0] }, from: batch, key: makeKey)
       queue.settle(batch, rest: next)
     }
-    if !done.isEmpty { delivered(done) }
-    for one in refused { reject([one.item], one.reason) }
-    if let next { again(next, reason, after: after, usesAttempt: true) }
+    delivered((done ?? unnamed).map { batch.items[$0] })
+    for one in refused { reject([batch.items[one.index]], one.reason) }
+    if let next { self.again(next, reason, after: after, usesAttempt: true) }
   }
 
   func delivered(_ items: [Item]) {
+    if items.isEmpty { return }
     if isBroken {
       isBroken = false
       trouble.ends()

@@ -110,7 +110,7 @@ extension DeliverySink {
           (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
           (batch.number, batch.time, batch.memo, batch.answer) = (old.number, old.time, old.memo, old.answer)
         }
-        if let answer = batch.answer { expect(answer, batch.id) }
+        if let answer = batch.answer { watch(batch, answer) }
       }
       for place in places {
         let receipt = receipt(estate.receipts[place], estate.events[place])
