@@ -16,10 +16,10 @@ import Testing
 
     func lead(to addresses: String...) { self.addresses.withLock { $0 = addresses } }
 
-    var options: AddressWatch.Options {
-      var options = AddressWatch.Options()
+    var options: NameLookup {
+      var options = NameLookup()
       options.every = .milliseconds(5)
-      options.lookUp = { [self] _, port, isDatagram throws(SocketFailure) in
+      options.addresses = { [self] _, port, isDatagram throws(SocketFailure) in
         looks.add(1, ordering: .relaxed)
         var found: [rx_address] = []
         for address in addresses.withLock({ $0 }) {
@@ -70,7 +70,7 @@ import Testing
     let names = Names()
     names.lead(to: "127.0.0.1")
     var options = SocketSender.Options()
-    options.watch = names.options
+    options.names = names.options
     let notices = Guarded<[SocketSender.Notice]>([])
     let sender = try SocketSender(
       .network(host: "logs.example", port: port, isDatagram: isDatagram), options
@@ -117,7 +117,7 @@ import Testing
     let names = Names()
     names.lead(to: "127.0.0.1")
     var options = SocketSender.Options()
-    options.watch = names.options
+    options.names = names.options
     let moved = Guarded(false)
     let sender = try SocketSender(.network(host: "logs.example", port: port, isDatagram: false), options) { notice in
       if notice == .moved { moved.withLock { $0 = true } }
@@ -135,9 +135,9 @@ import Testing
   /// An address leads nowhere else.
   @Test func anAddressIsNotLookedUp() {
     for host in ["127.0.0.1", "::1", "[::1]", "10.1.2.3"] {
-      #expect(AddressWatch(host, 80, isDatagram: false, AddressWatch.Options()) {} == nil)
+      #expect(NameLookup().watch(host, 80, isDatagram: false) {} == nil)
     }
-    #expect(AddressWatch("localhost", 80, isDatagram: false, AddressWatch.Options()) {} != nil)
+    #expect(NameLookup().watch("localhost", 80, isDatagram: false) {} != nil)
   }
 
   /// A WebSocket ends in good order, and the next message goes over another one.
@@ -159,7 +159,7 @@ import Testing
     let names = Names()
     names.lead(to: "127.0.0.1", "::1")
     var options = WebSocketSender.Options()
-    options.client.watch = names.options
+    options.client.names = names.options
     options.client.http.allowPrivate = true
     let notices = Guarded<[SocketSender.Notice]>([])
     let target = try #require(WebSocketClient.Target("ws://localhost:\(port)/"))

@@ -1,4 +1,3 @@
-import CLinux
 import PipelineCore
 import Synchronization
 
@@ -7,20 +6,7 @@ import Synchronization
 ///
 /// A failed lookup changes nothing, and neither does a name that has the address among others.
 package final class AddressWatch: Sendable {
-  package struct Options: Sendable, Equatable {
-    /// The time between two lookups.
-    package var every = AddressWatch.interval
-    /// The addresses of a host; replaced in tests.
-    var lookUp: @Sendable (_ host: String, _ port: Int, _ isDatagram: Bool) throws(SocketFailure) -> [rx_address] = {
-      host, port, isDatagram throws(SocketFailure) in try SocketPeer.resolve(host, port, isDatagram: isDatagram)
-    }
-    package init() {}
-
-    /// Always true, so that comparing the options of connections ignores how names are looked up.
-    package static func == (a: Options, b: Options) -> Bool { true }
-  }
-
-  /// The default for all kept connections, including those of requests.
+  /// The same for all kept connections, those of requests included.
   package static let interval = TimeSpan.seconds(30)
 
   /// A lookup may block for as long as name servers take to answer.
@@ -37,23 +23,27 @@ package final class AddressWatch: Sendable {
   private let work = Mutex<SerialWork?>(nil)
   private let every: Int64
 
-  /// - Parameter moved: Called on another thread when the address in use is no longer one of the name's.
-  /// - Returns: Nil if the host is an address, or no thread can be started.
-  package init?(
-    _ host: String, _ port: Int, isDatagram: Bool, _ options: Options, moved: @escaping @Sendable () -> Void
+  /// - Parameters:
+  ///   - every: How long a connection may be used without a look at the name.
+  ///   - lookUp: The addresses of the name, `HOST:PORT` each; empty: it cannot be looked up. May block.
+  ///   - moved: The address in use is no longer one of the name; called on a thread of its own.
+  /// - Returns: Nil if the host is an address, or there is no thread.
+  init?(
+    _ host: String, every: TimeSpan, lookUp: @escaping @Sendable () -> [String], moved: @escaping @Sendable () -> Void
   ) {
     guard AddressPolicy.bytes(ofHost: host) == nil else { return nil }
-    every = options.every.nanoseconds
-    let every = every
+    let every = every.nanoseconds
+    self.every = every
     let work = try? SerialWork(on: Self.threads) { [weak self] in
       guard let self, let due = state.withLock({ $0.isOver ? nil : $0.due }) else { return .over }
       let now = monotonicNow()
       guard now >= due else { return .at(due) }
       guard state.withLock({ $0.used != nil && !$0.hasMoved }) else { return .whenWoken }
-      if let found = try? options.lookUp(host, port, isDatagram), !found.isEmpty {
+      let found = lookUp()
+      if !found.isEmpty {
         let isNews = state.withLock { state in
-          // The lookup is void if another connection was made meanwhile.
-          guard let used = state.used, !state.isOver, state.due == due, !found.map(SocketPeer.text).contains(used)
+          // Another connection may have been made meanwhile.
+          guard let used = state.used, !state.isOver, state.due == due, !found.contains(used)
           else {
             return false
           }

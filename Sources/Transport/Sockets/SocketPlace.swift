@@ -295,3 +295,29 @@ package struct SocketPeer: Sendable, Equatable {
     return Array(found.prefix(Int(count)))
   }
 }
+
+/// How the names of receivers are looked up.
+package struct NameLookup: Sendable, Equatable {
+  /// How long a connection may be used without a look at its name.
+  package var every = AddressWatch.interval
+  /// The addresses of a host; replaced in tests.
+  var addresses: @Sendable (_ host: String, _ port: Int, _ isDatagram: Bool) throws(SocketFailure) -> [rx_address] = {
+    host, port, isDatagram throws(SocketFailure) in try SocketPeer.resolve(host, port, isDatagram: isDatagram)
+  }
+
+  package init() {}
+
+  /// Always true: what a connection is does not depend on how its name is looked up.
+  package static func == (a: NameLookup, b: NameLookup) -> Bool { true }
+
+  /// - Parameter moved: The address in use is no longer one of the name.
+  /// - Returns: Nil: the host is an address.
+  func watch(_ host: String, _ port: Int, isDatagram: Bool, moved: @escaping @Sendable () -> Void) -> AddressWatch? {
+    let addresses = addresses
+    return AddressWatch(host, every: every) {
+      ((try? addresses(host, port, isDatagram)) ?? []).map(SocketPeer.text)
+    } moved: {
+      moved()
+    }
+  }
+}

@@ -15,9 +15,8 @@ package final class SocketSender: Sendable {
     /// The pauses between attempts to send.
     package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     package var keepAlive = true
-    package var watch = AddressWatch.Options()
-    /// Whether a datagram that is too long is sent as the descriptor of a sealed file in memory, which journald
-    /// accepts.
+    package var names = NameLookup()
+    /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
     package var sendsLargeAsFiles = false
     package init() {}
   }
@@ -83,7 +82,7 @@ package final class SocketSender: Sendable {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     self.wake = wake
     if case .network(let host, let port, let isDatagram) = place {
-      watch = AddressWatch(host, port, isDatagram: isDatagram, options.watch) { wake.wake() }
+      watch = options.names.watch(host, port, isDatagram: isDatagram) { wake.wake() }
     } else {
       watch = nil
     }
@@ -434,7 +433,7 @@ package final class SocketSender: Sendable {
       let addresses: [rx_address]
       switch owner.place {
       case .network(let host, let port, let isDatagram):
-        addresses = try options.watch.lookUp(host, port, isDatagram)
+        addresses = try options.names.addresses(host, port, isDatagram)
       case .unix(let path, _, _):
         var address = rx_address()
         guard rx_unix_address(path, &address) != 0 else { throw SocketFailure(message: "\(path) is too long") }

@@ -61,7 +61,7 @@ package enum WebSocketClient {
     package var subprotocols: [String] = []
     /// Credentials, certificates, the proxy, the allowed addresses and the time limit for connecting, as for requests.
     package var http = HTTPOptions()
-    package var watch = AddressWatch.Options()
+    package var names = NameLookup()
     package init() {}
   }
 
@@ -209,7 +209,7 @@ package enum WebSocketClient {
       case .success(let channel):
         let session = way.session
         if let address = channel.remoteAddress, let text = SocketPeer.text(address) {
-          let watch = AddressWatch(peer.host, peer.port, isDatagram: false, way.options.watch) { [weak session] in
+          let watch = way.options.names.watch(peer.host, peer.port, isDatagram: false) { [weak session] in
             session?.leave()
           }
           session.watches(watch, text)

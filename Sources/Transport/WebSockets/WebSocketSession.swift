@@ -141,8 +141,15 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Keeps the watch on the server's name, which calls ``leave()`` when the address in use is no longer one of the
-  /// name's. Call on the network thread.
+  /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
+  package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
+    NetworkLoop.execute { [self] in
+      guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
+      close(code, reason)
+    }
+  }
+
+  /// Ends the connection in good order when the name of the server has other addresses than the one in use. On the network thread.
   func watches(_ watch: AddressWatch?, _ address: String) {
     self.watch = watch
     watch?.uses(address)
@@ -158,17 +165,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Closes like ``close(_:_:)``. If the connection never was ready, and so its listener is not called, `nothing` is
-  /// called on the network thread.
-  package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
-    NetworkLoop.execute { [self] in
-      guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
-      close(code, reason)
-    }
-  }
-
-  /// Stops reading until ``goOn(_:at:)``; the present listener receives nothing more. Then calls `done`, on the network
-  /// thread.
+  /// Reads no more, until ``goOn(_:at:)``: its listener receives nothing any more. Then calls `done`, on the network thread.
   package func park(_ done: @escaping @Sendable (Parking) -> Void) {
     NetworkLoop.execute { [self] in
       guard !isOver, !hasSentClose else { return done(.ends) }
