@@ -77,7 +77,9 @@ struct Edge {
 
   @inline(never)
   private func passWatched(_ event: Event) {
-    if counters.pausesObservation() { return downstream._withUnsafeGuaranteedRef { $0.receive(event) } }
+    if counters.pausesObservation() || counters.ignores(event) {
+      return downstream._withUnsafeGuaranteedRef { $0.receive(event) }
+    }
     counters.watch(event) { downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) } }
   }
 
@@ -183,6 +185,17 @@ extension UnsafeMutablePointer<EdgeCounters> {
     pointee.pauseObservation()
     meters.observed(from: self) { $0.beginUnseen(at: $1 &- 1) }
     return true
+  }
+
+  /// Whether the only observer of this edge, and of those between the fused steps downstream of it, needs not to be shown this event, which has been
+  /// counted.
+  func ignores(_ event: Event) -> Bool {
+    guard pointee.watchers == 1, !pointee.meters.isTiming, let observers = pointee.observers else { return false }
+    return observers._withUnsafeGuaranteedRef { observers in
+      guard observers.list.count == 1, observers.list[0].ignores(event) else { return false }
+      renew(shown: 1)
+      return true
+    }
   }
 
   /// Calls `body` with the observers, if there are any.

@@ -20,6 +20,9 @@ open class EdgeObserver: Downstream {
   /// Whether the observer wants to see this event. Called, in no order, for the events of a block that passes the edge as they are: if none is
   /// wanted, the block passes unseen, as a whole.
   open func wants(_ event: Event) -> Bool { true }
+  /// Whether the observer has looked at this event, counts it, and needs neither it nor its verdict. Called, before ``receive(_:)`` of the same
+  /// event, only where nobody else observes the edge: an event that is left out so costs little more than one that nobody observes.
+  open func ignores(_ event: Event) -> Bool { false }
   /// Reports how many events have passed unseen since the last call.
   open func missed(_ events: Int) {}
 }

@@ -5,6 +5,8 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   let edge: EdgeID
   private let session: TapSession
   private unowned let execution: Execution
+  /// It outlives the execution, which the observer does not outlive.
+  private let executor: Unmanaged<Executor>
   private let condition: TapCondition?
   /// `{"pipeline":"tail","from":"lines","to":"large/filter",`
   private let head: [UInt8]
@@ -37,6 +39,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     self.share = share
     self.session = session
     self.execution = execution
+    executor = .passUnretained(execution.executor)
     self.edge = edge
     condition = session.request.condition.map { TapCondition($0, json: execution.json) }
     let plan = execution.plan
@@ -49,8 +52,23 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     head = Array(names.utf8.dropLast()) + Array(", ".utf8)
   }
 
+  /// What the condition says of the event that comes next.
+  private var known: TapSession.ConditionVerdict?
+
+  override func ignores(_ event: Event) -> Bool {
+    guard let condition else { return false }
+    let verdict = condition.verdict(on: event, at: executor._withUnsafeGuaranteedRef(\.wallTime))
+    guard verdict == .notFulfilled else {
+      known = verdict
+      return false
+    }
+    session.looked(at: 1)
+    return true
+  }
+
   override func receive(_ event: Event) {
-    let verdict = condition?.verdict(on: event, at: execution.executor.wallTime) ?? .fulfilled
+    let verdict =
+      known.take() ?? condition?.verdict(on: event, at: executor._withUnsafeGuaranteedRef(\.wallTime)) ?? .fulfilled
     guard session.admits(at: execution.executor.now, verdict, place: place, share: share) else {
       undecided.append(nil)
       return
