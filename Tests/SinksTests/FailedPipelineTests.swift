@@ -1,0 +1,122 @@
+import Foundation
+import PipelineHost
+import Testing
+import Transport
+
+@testable import PipelineCore
+@testable import Sinks
+
+/// A pipeline that fails and starts again, several times: no sink throws away what it has saved (RX507), and what had not been delivered comes then.
+@Suite struct FailedPipelineTests {
+  let scratch = Scratch()
+
+  /// How each sink may stand here. A new sink needs a line.
+  private func texts(_ name: String) -> [String] {
+    switch name {
+    case "discard": ["discard: {}"]
+    case "file":
+      [
+        "file: '\(scratch("a"))'", "file: { path: '\(scratch("b"))', mode: replace }",
+        "file: \"\(scratch.path)/{{ event % 3 }}.log\"",
+        "file: { path: '\(scratch("c"))', rotate: { size: 1MiB } }",
+      ]
+    case "http":
+      [
+        "http: { url: 'http://h.example/', batch: 1, retry: { delay: 1h, maxDelay: 1h } }",
+        "http: { url: 'http://h.example/', batch: { count: 4, every: 1h }, retry: { delay: 1h, maxDelay: 1h } }",
+        "http: { url: 'http://h.example/', batch: 1, maxConcurrent: 3, retry: { delay: 1h, maxDelay: 1h } }",
+      ]
+    case "prometheusRemoteWrite":
+      [
+        "chain: [ { map: \"{'name': 'm', 'value': 1, 'labels': {}}\" } ], prometheusRemoteWrite: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }"
+      ]
+    case "sqlite":
+      [
+        "sqlite: { path: '\(scratch("a.db"))', table: t, columns: { v: event }, create: 'CREATE TABLE IF NOT EXISTS t(v)' }",
+        "sqlite: { path: '\(scratch("b.db"))', table: t, columns: { v: event }, batch: { every: 1h }, create: 'CREATE TABLE IF NOT EXISTS t(v)' }",
+      ]
+    case "tcp": ["tcp: { address: '127.0.0.1:9', reconnect: 1s }"]
+    case "syslog": ["syslog: { address: '127.0.0.1:9', transport: tcp }"]
+    case "udp": ["udp: '127.0.0.1:9'"]
+    case "unix": ["unix: '\(scratch("nobody"))'"]
+    case "exec": ["exec: { shell: 'cat > /dev/null' }"]
+    case "sse": ["sse: '127.0.0.1:0'"]
+    case "webSocket": ["webSocket: { listen: '127.0.0.1:0', path: /live }"]
+    case "prometheusExporter": ["prometheusExporter: '127.0.0.1:0'"]
+    case "journald": ["journald: '\(scratch("nowhere"))'"]
+    case "reply": ["reply: {}"]
+    case "stdout": ["chain: [ { filter: event < 0 } ], stdout: {}"]
+    case "stderr": ["chain: [ { filter: event < 0 } ], stderr: {}"]
+    default: []
+    }
+  }
+
+  private func yaml(_ sink: String) -> String {
+    """
+    name: t
+    sources: { in: { never: {} } }
+    sinks:
+      out: { from: in, \(sink) }
+      lost: { from: out.errors, discard: {} }
+      broken: { from: in, chain: [ { map: 1 / (event - 99), onError: fail } ], discard: {} }
+    """
+  }
+
+  @Test(arguments: Catalogue.sinks.components.map(\.name)) func everySinkGoesOn(_ name: String) throws {
+    let texts = texts(name)
+    #expect(!texts.isEmpty, "say how '\(name)' may stand in a pipeline that fails")
+    for text in texts {
+      var state: [UInt8]?
+      for round in 0..<3 {
+        let source = TrackedSource()
+        let http = ScriptedHTTP()
+        http.script = { _, _ in ScriptedHTTP.status(503) }
+        let pipeline = try RealPipeline(
+          yaml(text), http: http, restoring: state
+        ) { execution in
+          execution.keepsStateOnFailure = true
+          execution.sourceOverride = { $0 == "in" ? source : nil }
+          let executor = execution.executor
+          http.later = { work in executor.post(work) }
+        }
+        pipeline.run(within: .seconds(60)) { source.feed.node != nil }
+        #expect(pipeline.execution.refusals.map(\.message) == [], "round \(round): \(text)")
+        for number in 0..<6 { source.feed.send(number, [Int64(round * 10 + number)]) }
+        source.feed.send(6, [99])
+        pipeline.runToEnd(within: .seconds(60))
+        #expect(pipeline.failure?.kind == .expression, "\(text): \(pipeline.log)")
+        state = pipeline.execution.savedState
+        #expect(state != nil, "\(text)")
+      }
+    }
+  }
+
+  /// A step that has changed is the one that begins anew, and says so.
+  @Test func aChangedStepBeginsAnew() throws {
+    func yaml(_ start: Int) -> String {
+      """
+      name: t
+      sources: { in: { never: {} } }
+      signals: { sum: { from: in, chain: [ { scan: { start: \(start), next: running + event } } ] } }
+      sinks:
+        out: { from: sum, http: { url: 'http://h.example/', batch: 1, retry: { delay: 1h, maxDelay: 1h } } }
+        broken: { from: in, chain: [ { map: 1 / (event - 99), onError: fail } ], discard: {} }
+      """
+    }
+    var state: [UInt8]?
+    for (start, changed) in [(0, 0), (0, 0), (1, 1)] {
+      let source = TrackedSource()
+      let pipeline = try RealPipeline(yaml(start), restoring: state) { execution in
+        execution.keepsStateOnFailure = true
+        execution.sourceOverride = { $0 == "in" ? source : nil }
+      }
+      pipeline.run(within: .seconds(60)) { source.feed.node != nil }
+      let found = pipeline.execution.refusals.map(\.message)
+      #expect(found.count == changed && found.allSatisfy { $0.contains("sum/scan") }, "\(found)")
+      source.feed.send(0, [1])
+      source.feed.send(1, [99])
+      pipeline.runToEnd(within: .seconds(60))
+      state = pipeline.execution.savedState
+    }
+  }
+}
