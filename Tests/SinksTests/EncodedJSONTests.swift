@@ -43,20 +43,24 @@ import Transport
       let stop: () -> Void
       if place.isDatagram {
         let receiver = try DatagramReceiver(place, DatagramReceiver.Options())
-        try receiver.start(notify: { _ in }) { pieces in
-          for piece in pieces { received.withLock { $0 += piece.rows.map { Array($0.text) } ?? [] } }
-          return true
-        }
+        try receiver.start(
+          notify: { _ in },
+          deliver: { pieces in
+            for piece in pieces { received.withLock { $0 += piece.rows.map { Array($0.text) } ?? [] } }
+            return true
+          })
         port = receiver.text
         stop = { receiver.cancel() }
       } else {
         var options = StreamReceiver.Options()
         options.decoding = DecoderOptions(.text)
         let receiver = try StreamReceiver(place, options)
-        try receiver.start(notify: { _ in }) { pieces in
-          for piece in pieces { received.withLock { $0 += piece.rows.map { Array($0.text) } ?? [] } }
-          return true
-        }
+        try receiver.start(
+          notify: { _ in },
+          deliver: { pieces in
+            for piece in pieces { received.withLock { $0 += piece.rows.map { Array($0.text) } ?? [] } }
+            return true
+          })
         port = receiver.text
         stop = { receiver.cancel() }
       }
