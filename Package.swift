@@ -82,6 +82,8 @@ let package = Package(
       dependencies: [
         "PipelineCore", "Transport", .product(name: "DequeModule", package: "swift-collections"),
       ]),
+    // Every figure of a running process: its names, kinds, labels and meaning.
+    .target(name: "FigureTable", dependencies: ["PipelineCore"]),
     // Loads pipeline files of this machine and runs them in real time.
     .target(
       name: "PipelineRuntime",
@@ -89,7 +91,8 @@ let package = Package(
     .executableTarget(
       name: "rxd",
       dependencies: [
-        "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks", "Storage", "Transport",
+        "FigureTable", "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks",
+        "Storage", "Transport",
         "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
@@ -146,7 +149,8 @@ let package = Package(
       dependencies: ["PipelineCore", "PipelineHost", "PipelineRuntime", "PipelineTestSupport"]),
     // Runs the built binary; the dependency is there so that it is built.
     .testTarget(
-      name: "RxdTests", dependencies: ["rxd", "CLinux", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
+      name: "RxdTests",
+      dependencies: ["rxd", "CLinux", "FigureTable", "PipelineCore", "PipelineHost", "PipelineTestSupport"]),
     .testTarget(
       name: "PluginHostTests", dependencies: ["CPlugin", "PipelineHost", "PipelineTestSupport", "PluginHost"],
       exclude: ["Fixtures"]),

@@ -1,3 +1,4 @@
+import FigureTable
 import PipelineCore
 import PipelineRuntime
 
@@ -104,14 +105,14 @@ extension Supervisor {
         let isSame = statistics.map {
           $0.steps.count == slot.plan.steps.count && $0.edges.count == slot.plan.edges.count
         }
+        var figures = PipelineFigures(file: slot.path, state: slot.stateName, since: StoredTime.text(slot.since))
+        (figures.isRunning, figures.restarts) = (slot.run != nil, slot.restarts)
+        figures.isCurrent = slot.run == nil || isSame == true
+        (figures.failure, figures.deadLetters) = (slot.failureDocument, deadLetters.counts.of(slot.name))
         return ProcessView.Pipeline(
-          name: slot.name, file: slot.path, state: slot.stateName, since: slot.since, isRunning: slot.run != nil,
-          restarts: slot.restarts,
-          failure: slot.failureDocument,
-          deadLetters: deadLetters.counts.of(slot.name),
+          name: slot.name, figures: figures,
           index: slot.index, revision: slot.revision,
-          statistics: slot.past.added(to: isSame == true ? statistics?.withPluginMemory : nil, of: slot.plan),
-          isCurrent: slot.run == nil || isSame == true)
+          statistics: slot.past.added(to: isSame == true ? statistics?.withPluginMemory : nil, of: slot.plan))
       })
   }
 
@@ -122,7 +123,7 @@ extension Supervisor {
     let format = MetricsFormat(accept: request.accept)
     observe { [self] view in
       let busy = busyShares.note(view)
-      request.answer(200, text: format.text(Metrics(view, busy: busy).families), type: format.contentType)
+      request.answer(200, text: Metrics(view: view, busy: busy).text(format), type: format.contentType)
     }
   }
 

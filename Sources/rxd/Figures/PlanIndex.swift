@@ -1,3 +1,4 @@
+import FigureTable
 import PipelineCore
 
 /// The steps and edges of a plan in their order, with their names, as views show them: made once, because a plan never changes. Used by one
@@ -8,7 +9,9 @@ final class PlanIndex {
     var name: String
     /// The members of its document that are no counts.
     var members: [(String, JSONText)]
-    var isSource: Bool
+    var kind: StepFigures.Kind
+    /// The word in the file.
+    var keyword: String
   }
 
   /// The edges between two ends: a step can have two inputs from one signal, which readers see as one edge.
@@ -26,13 +29,13 @@ final class PlanIndex {
     .sorted { plan.steps[$0.number].location.offset < plan.steps[$1.number].location.offset }
     .map { id in
       let step = plan.steps[id.number]
-      let name = plan.id(of: id)
+      let (name, kind) = (plan.id(of: id), plan.kind(of: id))
       return Step(
         id: id, name: name,
         members: [
-          ("id", .string(name)), ("step", .string(step.label)), ("kind", .string(plan.kind(of: id))),
+          ("id", .string(name)), ("step", .string(step.label)), ("kind", .string(kind.rawValue)),
           ("type", .string(step.keyword)), ("at", .string("\(step.location)")),
-        ], isSource: plan.isSource(id))
+        ], kind: kind, keyword: step.keyword)
     }
 
   /// The edges in their order, those of steps that are not in the file, too.

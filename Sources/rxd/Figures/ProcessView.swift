@@ -1,3 +1,4 @@
+import FigureTable
 import PipelineCore
 import Synchronization
 
@@ -5,25 +6,14 @@ import Synchronization
 struct ProcessView {
   struct Pipeline {
     var name: String
-    var file: String
-    /// As in `GET /status`.
-    var state: String
-    /// When `state` began: wall-clock nanoseconds since 1970.
-    var since: Int64
-    var isRunning: Bool
-    /// The number of restarts after failures.
-    var restarts: Int
-    /// The last failure, as in `GET /status`; nil: no run has failed.
-    var failure: JSONText?
-    var deadLetters: [DeadLetterCounts.Fate: UInt64]
+    /// What is known of it beside its counts.
+    var figures: PipelineFigures
     var index: PlanIndex
     var plan: Plan { index.plan }
     /// Changes with the meaning of the file.
     var revision: String
     /// Includes the counts of earlier runs.
     var statistics: PipelineStatistics
-    /// False: one event has kept the pipeline busy too long, so only the counts of earlier runs are here.
-    var isCurrent: Bool
   }
 
   /// Wall-clock nanoseconds since 1970.
@@ -48,23 +38,13 @@ struct ProcessView {
       (
         "pipelines",
         .array(
-          pipelines.map { .object([("name", .string($0.name))] + $0.members + $0.statistics.members($0.index)) })
+          pipelines.map { pipeline in
+            .object(
+              [("name", .string(pipeline.name))] + Figures.pipelines.members(of: pipeline.figures)
+                + pipeline.statistics.members(pipeline.index))
+          })
       ),
     ])
-  }
-}
-
-extension ProcessView.Pipeline {
-  /// What is known of the pipeline beside its counts, as members of a JSON object.
-  var members: [(String, JSONText)] {
-    [
-      ("file", .string(file)), ("state", .string(state)), ("since", .string(StoredTime.text(since))),
-      ("restarts", .int(restarts)), ("current", .bool(isCurrent)), ("failure", failure ?? .null),
-      (
-        "dead_letters",
-        .object(DeadLetterCounts.Fate.allCases.map { ($0.rawValue, .count(deadLetters[$0] ?? 0)) })
-      ),
-    ]
   }
 }
 

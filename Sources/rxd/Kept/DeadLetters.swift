@@ -20,7 +20,10 @@ final class DeadLetterCounts: Sendable {
     counts.withLock { $0[pipeline, default: [:]][fate, default: 0] &+= UInt64(clamping: count) }
   }
 
-  func of(_ pipeline: String) -> [Fate: UInt64] { counts.withLock { $0[pipeline] ?? [:] } }
+  func of(_ pipeline: String) -> [(name: String, count: UInt64)] {
+    let counted = counts.withLock { $0[pipeline] ?? [:] }
+    return Fate.allCases.map { ($0.rawValue, counted[$0] ?? 0) }
+  }
 }
 
 /// Stores rejected events that nothing reads: in a file for each pipeline in the state directory; in the log if there

@@ -1,3 +1,4 @@
+import FigureTable
 import PipelineCore
 import PipelineRuntime
 import Transport
@@ -139,27 +140,19 @@ final class PageFeed {
     init(_ pipeline: ProcessView.Pipeline, _ names: ElementNames, isWhole: Bool) {
       self.names = names
       let statistics = pipeline.statistics
-      var own = pipeline.members
+      var own = Figures.pipelines.members(of: pipeline.figures)
       own.append(("revision", .string(pipeline.revision)))
-      own += statistics.ownMembers
+      own += Figures.runs.members(of: statistics)
       elements = [own]
       guard isWhole else { return }
       elements.reserveCapacity(names.texts.count)
       for (number, step) in pipeline.index.steps.enumerated() {
         var members: Members = [("index", .int(number))]
         members += step.members.dropFirst()
-        members += statistics.steps[step.id.number].members(step)
+        members += statistics.members(of: step)
         elements.append(members)
       }
-      for link in pipeline.index.links {
-        var all = PipelineStatistics.Edge(pipeline.plan.edges[0])
-        for edge in link.edges {
-          let counted = statistics.edges[edge.number]
-          all.add(counted)
-          all.open += counted.open
-        }
-        elements.append(all.members)
-      }
+      elements += pipeline.index.links.map { statistics.sum(of: $0).members }
     }
 
     /// Nothing is known of the elements yet.

@@ -52,7 +52,8 @@ struct PagePicture {
   private func describe(_ step: StepID) -> JSONText {
     let planned = plan.steps[step.number]
     return .object([
-      ("id", .string(plan.id(of: step))), ("kind", .string(plan.kind(of: step))), ("type", .string(planned.keyword)),
+      ("id", .string(plan.id(of: step))), ("kind", .string(plan.kind(of: step).rawValue)),
+      ("type", .string(planned.keyword)),
       ("owner", .string(planned.owner)), ("at", .string("\(planned.location)")),
       ("text", .string(SecretMask.process.masked(lines(at: planned.location)))),
       (

@@ -1,3 +1,4 @@
+import FigureTable
 import PipelineCore
 
 extension StoppedEvent {

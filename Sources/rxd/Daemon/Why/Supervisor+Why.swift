@@ -1,3 +1,4 @@
+import FigureTable
 import PipelineCore
 import PipelineRuntime
 
@@ -132,9 +133,9 @@ struct WhyAnswer {
         return Step(
           counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
       }
-      let isDown = ["failed", "restarting"].contains(pipeline.state)
+      let isDown = ["failed", "restarting"].contains(pipeline.figures.state)
       pipelines.append(
-        Pipeline(name: pipeline.name, events: found, steps: steps, failure: isDown ? pipeline.failure : nil))
+        Pipeline(name: pipeline.name, events: found, steps: steps, failure: isDown ? pipeline.figures.failure : nil))
     }
     // Keeps the newest events of all pipelines.
     if all.count > asked.limit {
