@@ -14,13 +14,9 @@ package struct PipelineTest: Sendable {
   /// The plan with the test's environment; nil: the original plan.
   package var plan: Plan?
   package var inputs: [Input] = []
-  package var stubs: [HTTPStub] = []
-  var programs: [ProgramStub] = []
-  var databases: [DatabaseStub] = []
-  var plugins: [PluginStub] = []
-  var docker: DockerStub?
-  /// The location of the stubs, for messages about unanswered requests.
-  package var stubsLocation: SourceLocation?
+  var stubs: [any StubSet] = []
+  /// The location of the stubs, for unanswered requests.
+  var stubsLocation: SourceLocation?
   package var expectations: [Expectation] = []
 
   /// The events of a named source.
@@ -96,7 +92,7 @@ package struct PipelineTest: Sendable {
   var horizon: TimeSpan {
     let inputs = inputs.compactMap { $0.history.entries.last?.at }
     let expected = expectations.flatMap { $0.items.compactMap(\.at) }
-    return max((inputs + expected).max() ?? .zero, docker?.horizon ?? .zero)
+    return max((inputs + expected).max() ?? .zero, stubs.map(\.horizon).max() ?? .zero)
   }
 
   var expectsError: Bool {
@@ -106,33 +102,7 @@ package struct PipelineTest: Sendable {
   }
 }
 
-/// A stubbed answer to HTTP requests.
-package struct HTTPStub: Sendable {
-  package typealias Answer = Stub<HTTPResponse, HTTPFailure>.Answer
-
-  /// The URL; `*` matches any bytes.
-  package var url: String
-  /// The sink whose requests it answers, which is then run; nil: the requests of sources.
-  package var sink: String?
-  /// The method; nil: any.
-  package var method: String?
-  /// The answers in order, at least one; the last one is repeated.
-  package var answers: [Answer]
-  package var location: SourceLocation?
-
-  package init(url: String, method: String? = nil, answers: [Answer], location: SourceLocation? = nil) {
-    self.url = url
-    self.method = method
-    self.answers = answers
-    self.location = location
-  }
-
-  func matches(_ request: HTTPRequest) -> Bool {
-    sink == request.options.sink && (method.map { $0 == request.method } ?? true) && Glob.matches(url, request.url)
-  }
-}
-
-/// Matches patterns in which `*` matches any bytes.
+/// Matches patterns in which `*` stands for any bytes.
 enum Glob {
   static func matches(_ pattern: String, _ text: String) -> Bool {
     let pattern = Array(pattern.utf8)

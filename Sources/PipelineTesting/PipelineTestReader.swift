@@ -47,20 +47,16 @@ package struct PipelineTestReader {
     test.tick = tick
     for input in node.inputs { if let input = self.input(input) { test.inputs.append(input) } }
     for stub in node.stubs {
-      switch stub.name.value {
-      case "http": test.stubs = stubs(stub.node)
-      case "exec": test.programs = programs(stub.node)
-      case "sqlite": test.databases = databases(stub.node)
-      case "docker": test.docker = docker(stub.node)
-      case "plugin": test.plugins = plugins(stub.node)
-      default:
+      guard let kind = stubKinds.first(where: { $0.key == stub.name.value }) else {
+        let keys = stubKinds.map { "'\($0.key)'" }
         report(
           .unknownSubject, "there are no stubs for '\(stub.name.value)'", stub.name.location,
           help:
-            "Only 'http', 'exec', 'sqlite', 'docker' and 'plugin' can be stubbed; named sources get their events under 'inputs:'"
+            "Only \(keys.dropLast().joined(separator: ", ")) and \(keys[keys.count - 1]) can be stubbed; named sources get their events under 'inputs:'"
         )
         continue
       }
+      if let set = kind.init(stub.node, &self) { test.stubs.append(set) }
       test.stubsLocation = stub.name.location
     }
     for expectation in node.expect {

@@ -1,45 +1,11 @@
 import PipelineCore
 
-/// A call to an outside service that tests answer from a list.
-protocol StubbedCall: Sendable, Equatable {
-  associatedtype Reply: Sendable
-  associatedtype Failure: Error, Sendable
-  /// The time limit of the call.
-  var timeout: TimeSpan { get }
-  /// The failure that the caller receives after `timeout`. `noStub`: the failure if no stub matches.
-  var noAnswer: Failure { get }
-  var noStub: Failure { get }
-}
-
-/// The stubbed answers to some calls.
-package struct Stub<Reply: Sendable, Failure: Error & Sendable>: Sendable {
-  /// The answer to one call.
-  package struct Answer: Sendable {
-    /// The kind of an answer.
-    package enum What: Sendable {
-      case reply(Reply)
-      case failure(Failure)
-      /// No answer: the call times out.
-      case silence
-    }
-    /// The time from the call to the answer.
-    package var after = TimeSpan.zero
-    package var what: What
-
-    package init(after: TimeSpan = .zero, _ what: What) {
-      self.after = after
-      self.what = what
-    }
-  }
-}
-
 /// Answers calls from a list, on the executor's time.
 ///
-/// Must be used on the pipeline thread.
-final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
+/// Everything happens on the pipeline thread.
+final class StubCalls<Call: StubbedCall>: TimerTarget, RunningStubs, @unchecked Sendable {
   var timerKind: TimerKind { .output }
   typealias Outcome = Result<Call.Reply, Call.Failure>
-  typealias Answer = Stub<Call.Reply, Call.Failure>.Answer
 
   /// One call.
   struct Exchange {
@@ -49,8 +15,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     var stub: Int?
   }
 
-  /// For each stub, the calls that it answers, and its answers in order; the last one is repeated.
-  private let stubs: [(matches: (Call) -> Bool, answers: [Answer])]
+  let stubs: [Stub<Call>]
   private unowned var executor: Executor
   private var served: [Int]
   /// The calls in order.
@@ -91,14 +56,15 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     }
   }
 
-  init(_ stubs: [(matches: (Call) -> Bool, answers: [Answer])], _ executor: Executor) {
+  init(_ stubs: [Stub<Call>], _ executor: Executor) {
     self.stubs = stubs
     self.executor = executor
     served = Array(repeating: 0, count: stubs.count)
   }
 
-  /// The number of calls that have no answer yet.
-  var underWay: Int { pending.count }
+  var isConnected: Bool { false }
+
+  func serve(_ services: inout Services) { Call.serve(self, &services) }
 
   func make(_ call: Call, _ completion: @escaping @Sendable (Outcome) -> Void) -> any Cancellable {
     if let index = orphans.firstIndex(where: { $0.call == call }) {
@@ -109,10 +75,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     return wait(call, until: executor.now + after, outcome, completion)
   }
 
-  /// Answers at once, ignoring the delay that the stub specifies.
-  func answer(_ call: Call) -> Outcome { serve(call).outcome }
-
-  private func serve(_ call: Call) -> (after: TimeSpan, outcome: Outcome) {
+  func serve(_ call: Call) -> (after: TimeSpan, outcome: Outcome) {
     let stub = stubs.firstIndex { $0.matches(call) }
     exchanges.append(Exchange(at: executor.now, call: call, stub: stub))
     var after = TimeSpan.zero
@@ -149,17 +112,14 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
 
   // MARK: Restarts
 
-  /// Must be called when the pipeline's state was saved: calls that are cancelled from then on will be repeated.
   func detach() { isDetached = true }
 
-  /// Continues with the restored pipeline's executor. Calls are answered at their original times.
   func attach(_ executor: Executor) {
     self.executor = executor
     orphans.sort { $0.token < $1.token }
     isDetached = false
   }
 
-  /// Must be called when all repeated calls have been made.
   func forgetOrphans() { orphans = [] }
 
   func woke(_ token: Int) {
@@ -170,9 +130,26 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, @unchecked Sendable {
     answered.completion(answered.outcome)
   }
 
-  /// Drops all calls that have no answer yet.
   func stop() {
     for waiting in pending.values { executor.cancel(waiting.wake) }
     pending = [:]
+  }
+  // MARK: The verdict
+
+  func unanswered(at place: SourceLocation) -> [Diagnostic] {
+    var reported: Set<String> = []
+    return exchanges.filter {
+      $0.stub == nil && reported.insert($0.call.unanswered(.zero)).inserted
+    }.map { exchange in
+      let nearest = stubs.filter { $0.receiver == exchange.call.receiver }.min {
+        Glob.distance($0.pattern, exchange.call.line)
+          < Glob.distance($1.pattern, exchange.call.line)
+      }
+      return Diagnostic(
+        .requestWithoutStub,
+        exchange.call.unanswered(TimeSpan(nanoseconds: exchange.at.nanoseconds)),
+        at: nearest?.location ?? place,
+        help: nearest.map { "The nearest stub is for \(Call.shown($0))" } ?? Call.form.first)
+    }
   }
 }

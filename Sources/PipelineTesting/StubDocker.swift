@@ -37,10 +37,23 @@ struct DockerStub: Sendable {
   }
 }
 
-/// Answers the requests of the source `docker` as Docker's API does, on the executor's time.
+extension DockerStub: StubSet {
+  static var key: String { "docker" }
+  /// The source is silent.
+  static var none: DockerStub? { nil }
+
+  init?(_ node: YAMLNode, _ reader: inout PipelineTestReader) {
+    guard let stub = reader.docker(node) else { return nil }
+    self = stub
+  }
+
+  func run(_ executor: Executor) -> any RunningStubs { StubDocker(self, executor) }
+}
+
+/// Answers the requests of the source `docker`, as Docker's API does, on the executor's time.
 ///
 /// It has no state: a restarted pipeline repeats its requests, with its position in `since`.
-final class StubDocker: @unchecked Sendable {
+final class StubDocker: RunningStubs, @unchecked Sendable {
   private let stub: DockerStub
   private(set) var executor: Executor
   /// Whether an answer is on its way into the pipeline.
@@ -51,8 +64,13 @@ final class StubDocker: @unchecked Sendable {
     self.executor = executor
   }
 
-  /// Continues with the restored pipeline's executor.
+  var isConnected: Bool { true }
+  func serve(_ services: inout Services) { services.http = StubClients(services.http, self) }
+  func detach() {}
   func attach(_ executor: Executor) { self.executor = executor }
+  func forgetOrphans() {}
+  func stop() {}
+  func unanswered(at place: SourceLocation) -> [Diagnostic] { [] }
 
   // MARK: Requests
 
@@ -235,10 +253,10 @@ final class StubDocker: @unchecked Sendable {
 
 /// Answers requests to Docker's socket with one stub, and all others with another.
 final class StubClients: HTTPClient {
-  private let requests: StubHTTPClient
+  private let requests: any HTTPClient
   private let docker: StubDocker
 
-  init(_ requests: StubHTTPClient, _ docker: StubDocker) {
+  init(_ requests: any HTTPClient, _ docker: StubDocker) {
     self.requests = requests
     self.docker = docker
   }

@@ -1,44 +1,79 @@
 import PipelineCore
 
-/// Replaces operators of plugins: answers from a list, on the executor's time.
-final class StubPlugins: PluginStandIn {
-  let calls: StubCalls<PluginCall>
-  private let components: Set<String>
-
-  init(_ calls: StubCalls<PluginCall>, _ stubs: [PluginStub]) {
-    self.calls = calls
-    components = Set(stubs.map(\.component))
-  }
-
-  func stands(for component: String) -> Bool { components.contains(component) }
-
-  func run(
-    _ call: PluginCall, _ completion: @escaping @Sendable (Result<PluginReply, PluginRefusal>) -> Void
-  ) -> any Cancellable { calls.make(call, completion) }
-
-  func reply(to call: PluginCall) -> Result<PluginReply, PluginRefusal> { calls.answer(call) }
-}
+// Stubs of the operators of plugins: `plugin: [ { operator: enrich, reply: { event: { city: Paris } } } ]`.
 
 extension PluginCall: StubbedCall {
   typealias Reply = PluginReply
-  /// The time limit of real plugins, unless the file sets another.
+
+  static var form: StubForm {
+    StubForm(
+      key: "plugin", pattern: "event", keys: ["operator", "event"], name: "a stub of a plugin",
+      needs: (["operator"], "the stub names no operator", "Add 'operator:', the name of an operator of a plugin"),
+      example: "{ operator: enrich, reply: { event: { city: Paris } } }", reply: "event: { city: Paris }",
+      failure: "no such customer", first: nil)
+  }
+
+  /// The operator for which it stands.
+  static func read(_ stub: inout Stub<PluginCall>, _ node: YAMLNode, _ reader: inout PipelineTestReader) -> Bool {
+    guard let given = node["operator"], let name = reader.text(given, "'operator'") else { return false }
+    let offered = reader.plan.components.values.compactMap { ($0 as? any PluginComponent)?.offered }
+    let known = Set(offered.filter { $0.kind == .operator }.map(\.name))
+    guard known.contains(name) else {
+      reader.report(
+        .unknownSubject, "the pipeline has no operator '\(Printable.cut(name))' of a plugin", given.location,
+        help: reader.known(name, known.sorted(), "Operators of plugins are"))
+      return false
+    }
+    stub.receiver = name
+    return true
+  }
+
+  /// `{ event: X }`, or `{ events: [X, Y] }`, with `finish: true` where the output completes behind them.
+  static func reply(_ node: YAMLNode, _ reader: inout PipelineTestReader) -> PluginReply? {
+    guard let entries = node.entries, reader.check(keys: entries, ["event", "events", "finish"], "'reply'"),
+      node["event"] == nil || node["events"] == nil,
+      let items = node["events"].map(\.items) ?? node["event"].map({ [$0] })
+    else {
+      reader.report(
+        .testStep, "'reply' of a plugin takes 'event', or 'events', a list, and 'finish'", node.location,
+        help: "Write 'reply: { event: { city: Paris } }' or 'reply: { events: [], finish: true }'")
+      return nil
+    }
+    var finishes = false
+    if let given = node["finish"] {
+      guard let flag = given.bool else {
+        reader.report(
+          .testStep, "'finish' is true or false, not \(given.kindName)", given.location, help: "Write 'finish: true'")
+        return nil
+      }
+      finishes = flag
+    }
+    let arena = Arena()
+    return PluginReply(items.map { OwnedValue(LiteralParameter.value(of: $0, in: arena)) }, finishes: finishes)
+  }
+
+  static func failure(_ reason: String) -> PluginRefusal { PluginRefusal(reason) }
+  static func serve(_ calls: StubCalls<PluginCall>, _ services: inout Services) { services.plugins = calls }
+
+  /// As long as rxd waits for a plugin, if the file does not say otherwise.
   var timeout: TimeSpan { .seconds(10) }
   var noAnswer: PluginRefusal { PluginRefusal("the plugin had not answered after \(timeout)") }
   var noStub: PluginRefusal { PluginRefusal("the event has no stub in this test") }
-
-  /// The event as text, for messages.
+  /// The event as JSON.
   var line: String { String(decoding: event, as: UTF8.self) }
+  var receiver: String? { component }
+  func unanswered(_ at: TimeSpan) -> String {
+    "no stub answers the event \(Printable.cut(line, limit: 200)) of '\(component)', given at \(at)"
+  }
 }
 
-/// The stubbed answers of an operator of a plugin.
-struct PluginStub: Sendable {
-  /// The name of the operator.
-  var component: String
-  /// The event as JSON; `*` matches any bytes.
-  var event: String
-  /// The answers in order, at least one; the last one is repeated.
-  var answers: [Stub<PluginReply, PluginRefusal>.Answer]
-  var location: SourceLocation?
+extension StubCalls: PluginStandIn where Call == PluginCall {
+  func stands(for component: String) -> Bool { stubs.contains { $0.receiver == component } }
 
-  func matches(_ call: PluginCall) -> Bool { call.component == component && Glob.matches(event, call.line) }
+  func run(_ call: PluginCall, _ completion: @escaping @Sendable (Result<PluginReply, PluginRefusal>) -> Void)
+    -> any Cancellable
+  { make(call, completion) }
+
+  /// Answers at once, whatever the stub says of the time.
+  func reply(to call: PluginCall) -> Result<PluginReply, PluginRefusal> { serve(call).outcome }
 }

@@ -2,9 +2,9 @@ import PipelineCore
 
 /// Runs the tests of a pipeline in virtual time.
 ///
-/// Sources with an input send that input. Other sources run if they need only time, HTTP and programs, which are
-/// stubbed, or Docker, if the test has a stub for it. All remaining sources are silent: they neither send nor end. The
-/// times of an input count from the start of its source, which is 0 unless the pipeline subscribes to it later.
+/// Sources with an input send that input. Other sources run if they need only time and what stubs stand for, or if the test has the stub that they name; the rest are
+/// silent: they neither send nor end. The times of an input count from the start of its source, which is 0 unless the
+/// pipeline subscribes it later.
 ///
 /// A test ends at `until`. Without it, it ends when nothing more happens or, while an endless source runs (even in an
 /// inner signal), at the last instant that the test mentions, once all expectations without a time are satisfied.
@@ -56,11 +56,7 @@ private final class TestRun {
   private let test: PipelineTest
   private let plan: Plan
   private let time: VirtualTime
-  private let requests: StubCalls<HTTPRequest>
-  private let programs: StubCalls<ProgramCall>
-  private let databases: StubCalls<DatabaseQuery>
-  private let plugins: StubCalls<PluginCall>
-  private let docker: StubDocker?
+  private let stubs: [any RunningStubs]
   private let deadLetters = DeadLetters()
   private let coverage: TestCoverage?
   /// The recordings, one for each expectation.
@@ -71,7 +67,7 @@ private final class TestRun {
   private var executor: Executor
   private var execution: Execution
   private var turns: UInt64 = 0
-  /// When the pipeline was last restarted: the source `docker` then connects again, which takes turns of its own.
+  /// When the pipeline was last restarted.
   private var restartedAt: Instant?
   /// When the pipeline ended by itself; nil if it has not.
   private var end: TimeSpan?
@@ -120,29 +116,28 @@ private final class TestRun {
       replies[index] = ReplyRecording(time, rules)
     }
     executor = Executor(clock: time)
-    requests = StubCalls(test.stubs.map { ($0.matches, $0.answers) }, executor)
-    programs = StubCalls(test.programs.map { ($0.matches, $0.answers) }, executor)
-    databases = StubCalls(test.databases.map { ($0.matches, $0.answers) }, executor)
-    plugins = StubCalls(test.plugins.map { ($0.matches, $0.answers) }, executor)
-    docker = test.docker.map { [executor] in StubDocker($0, executor) }
-    execution = Self.execution(
-      plan, executor, requests, programs, databases, docker, StubPlugins(plugins, test.plugins), deadLetters)
+    let given = test.stubs
+    stubs = stubKinds.compactMap { [executor] kind in
+      (given.first { type(of: $0) == kind } ?? kind.none)?.run(executor)
+    }
+    execution = Self.execution(plan, executor, stubs, deadLetters)
   }
 
   private static func execution(
-    _ plan: Plan, _ executor: Executor, _ requests: StubCalls<HTTPRequest>, _ programs: StubCalls<ProgramCall>,
-    _ databases: StubCalls<DatabaseQuery>, _ docker: StubDocker?, _ plugins: StubPlugins, _ deadLetters: DeadLetters
+    _ plan: Plan, _ executor: Executor, _ stubs: [any RunningStubs], _ deadLetters: DeadLetters
   ) -> Execution {
-    let client = StubHTTPClient(requests)
     var services = Services(
-      http: docker.map { StubClients(client, $0) } ?? client,
+      http: StubCalls<HTTPRequest>([], executor),
       log: { level, label, message in if level >= .warning { deadLetters.warn(label, message) } },
       deadLetter: { deadLetters.add($0) },
       random: { deadLetters.next() })
-    services.programs = StubPrograms(programs)
-    services.databases = StubDatabases(databases)
-    services.plugins = plugins
+    for stubs in stubs { stubs.serve(&services) }
     return Execution(plan: plan, executor: executor, services: services)
+  }
+
+  /// The requests so far, in order.
+  private var requests: [StubCalls<HTTPRequest>.Exchange] {
+    stubs.lazy.compactMap { $0 as? StubCalls<HTTPRequest> }.first?.exchanges ?? []
   }
 
   func run() -> TestResult {
@@ -168,10 +163,7 @@ private final class TestRun {
     executor.post { launched.cancel() }
     time.run(executor, until: executor.now, turnLimit: 1000)
     coverage?.add(execution)
-    requests.stop()
-    programs.stop()
-    databases.stop()
-    plugins.stop()
+    for stubs in stubs { stubs.stop() }
     return result
   }
 
@@ -191,8 +183,10 @@ private final class TestRun {
       test.inputs.map { (ObjectIdentifier($0.origin), source($0)) }
     ) { first, _ in first }
     execution.originOverride = { inputs[ObjectIdentifier($0)] }
-    let hasDocker = docker != nil
-    execution.sourceFilter = { $0.runsOnVirtualTime || $0.asksDocker && hasDocker ? $0 : SilentSource() }
+    let keys = Set(test.stubs.map { type(of: $0).key })
+    execution.sourceFilter = { source in
+      source.runsOnVirtualTime || source.stub.map(keys.contains) == true ? source : SilentSource()
+    }
     var sinks: [String: ProbeSink.Recording] = [:]
     for (expectation, recording) in zip(test.expectations, recordings) {
       let target: Tap.Target
@@ -221,7 +215,9 @@ private final class TestRun {
   }
 
   /// The sinks whose requests the test answers.
-  private var sending: Set<String> { Set(test.stubs.compactMap(\.sink)) }
+  private var sending: Set<String> {
+    Set(test.stubs.flatMap { ($0 as? CallStubs<HTTPRequest>)?.all.compactMap(\.receiver) ?? [] })
+  }
 
   private func source(_ input: PipelineTest.Input) -> ScriptedSource {
     var source = ScriptedSource(input.history.script(of: input.type))
@@ -235,7 +231,7 @@ private final class TestRun {
     switch test.expectations[index].target {
     case .requests:
       SignalHistory(
-        requests.exchanges.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
+        requests.map { .init(at: TimeSpan(nanoseconds: $0.at.nanoseconds), .next($0.value)) })
     case .replies(let source): replies[source]?.history ?? SignalHistory()
     case .sink, .signal, .errors: SignalHistory(recordings[index])
     }
@@ -301,9 +297,9 @@ private final class TestRun {
 
   /// Saves the state, drops everything, and restores it.
   private func restart() {
-    // Events that a sink has taken are not part of the state, so no restart is possible then.
-    guard sending.isEmpty, !requests.isAnswering, !programs.isAnswering, !databases.isAnswering, !plugins.isAnswering,
-      docker == nil || docker?.isAnswering == false && restartedAt != executor.now,
+    // Events that a sink has taken are not part of the state.
+    guard sending.isEmpty, !stubs.contains(where: \.isAnswering),
+      restartedAt != executor.now || !stubs.contains(where: \.isConnected),
       let state = execution.saveState()
     else {
       return
@@ -311,28 +307,17 @@ private final class TestRun {
     restartedAt = executor.now
     for recording in recordings { recording.ignoresMarks = true }
     nonisolated(unsafe) let old = execution
-    requests.detach()
-    programs.detach()
-    databases.detach()
-    plugins.detach()
+    for stubs in stubs { stubs.detach() }
     executor.post { old.cancel() }
     _ = executor.runOne()
     turns += executor.turns
     coverage?.add(old)
     executor = Executor(clock: time)
-    requests.attach(executor)
-    programs.attach(executor)
-    databases.attach(executor)
-    plugins.attach(executor)
-    docker?.attach(executor)
-    execution = Self.execution(
-      plan, executor, requests, programs, databases, docker, StubPlugins(plugins, test.plugins), deadLetters)
+    for stubs in stubs { stubs.attach(executor) }
+    execution = Self.execution(plan, executor, stubs, deadLetters)
     launch(state)
     _ = executor.runOne()
-    requests.forgetOrphans()
-    programs.forgetOrphans()
-    databases.forgetOrphans()
-    plugins.forgetOrphans()
+    for stubs in stubs { stubs.forgetOrphans() }
     for recording in recordings { recording.ignoresMarks = false }
   }
 
@@ -341,8 +326,9 @@ private final class TestRun {
     for (index, expectation) in test.expectations.enumerated() {
       let count =
         switch expectation.target {
-        case .requests: requests.exchanges.count
-        case .replies(let source): runner.restoresAfterEachTurn ? Int.max : replies[source]?.count ?? 0
+        case .requests: requests.count
+        case .replies(let source):
+          runner.restoresAfterEachTurn ? Int.max : replies[source]?.count ?? 0
         case .sink, .signal, .errors:
           recordings[index].moments.count - (expectation.hasMarks ? 0 : recordings[index].marks)
         }
@@ -363,26 +349,10 @@ private final class TestRun {
       if let note = endNote(history) { failure.diagnostic.notes.append(note) }
       result.failures.append(failure)
     }
-    var reported: Set<String> = []
-    for exchange in requests.exchanges where exchange.stub == nil {
-      let request = "\(exchange.call.method) \(Printable.cut(exchange.call.shownURL, limit: 200))"
-      guard reported.insert(request).inserted else { continue }
-      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, request)))
-    }
-    for exchange in programs.exchanges where exchange.stub == nil {
-      let line = Printable.cut(exchange.call.shownLine, limit: 200)
-      guard reported.insert(line).inserted else { continue }
-      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, line)))
-    }
-    for exchange in databases.exchanges where exchange.stub == nil {
-      let line = Printable.cut(exchange.call.line, limit: 200)
-      guard reported.insert(line).inserted else { continue }
-      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange, line)))
-    }
-    for exchange in plugins.exchanges where exchange.stub == nil {
-      let line = "\(exchange.call.component): \(Printable.cut(exchange.call.line, limit: 200))"
-      guard reported.insert(line).inserted else { continue }
-      result.failures.append(TestResult.Failure(diagnostic: unanswered(exchange)))
+    for stubs in stubs {
+      for diagnostic in stubs.unanswered(at: test.stubsLocation ?? test.name.location) {
+        result.failures.append(TestResult.Failure(diagnostic: diagnostic))
+      }
     }
     if case .failed(let failure) = execution.outcome, !test.expectsError {
       result.failures.append(
@@ -405,55 +375,7 @@ private final class TestRun {
       "the pipeline ended\(when) with an error: \(Printable.cut(failure.message, limit: 300))", at: failure.location)
   }
 
-  private func unanswered(_ exchange: StubCalls<HTTPRequest>.Exchange, _ request: String) -> Diagnostic {
-    let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
-    let nearest = test.stubs.filter { $0.sink == exchange.call.options.sink }.min {
-      Glob.distance($0.url, exchange.call.url) < Glob.distance($1.url, exchange.call.url)
-    }
-    let method = nearest?.method.map { $0 + " " } ?? ""
-    return Diagnostic(
-      .requestWithoutStub, "no stub answers the request \(request), made at \(at)",
-      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
-      help: nearest.map { "The nearest stub is for \(method)\($0.url)" }
-        ?? "Add 'stubs: { http: [ { url: \"...\", reply: { ... } } ] }' to the test")
-  }
-
-  private func unanswered(_ exchange: StubCalls<ProgramCall>.Exchange, _ line: String) -> Diagnostic {
-    let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
-    let nearest = test.programs.min {
-      Glob.distance($0.command, exchange.call.line) < Glob.distance($1.command, exchange.call.line)
-    }
-    return Diagnostic(
-      .requestWithoutStub, "there is no stub for the program '\(line)', run at \(at)",
-      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
-      help: nearest.map { "The nearest stub is for '\($0.command)'" }
-        ?? "Add 'stubs: { exec: [ { command: \"...\", reply: { text: ... } } ] }' to the test")
-  }
-
-  private func unanswered(_ exchange: StubCalls<DatabaseQuery>.Exchange, _ line: String) -> Diagnostic {
-    let at = TimeSpan(nanoseconds: exchange.at.nanoseconds)
-    let nearest = test.databases.min {
-      Glob.distance($0.query, exchange.call.line) < Glob.distance($1.query, exchange.call.line)
-    }
-    return Diagnostic(
-      .requestWithoutStub, "no stub answers the query '\(line)', made at \(at)",
-      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
-      help: nearest.map { "The nearest stub is for '\($0.query)'" }
-        ?? "Add 'stubs: { sqlite: [ { query: \"...\", reply: { rows: [ ... ] } } ] }' to the test")
-  }
-
-  private func unanswered(_ exchange: StubCalls<PluginCall>.Exchange) -> Diagnostic {
-    let nearest = test.plugins.filter { $0.component == exchange.call.component }.min {
-      Glob.distance($0.event, exchange.call.line) < Glob.distance($1.event, exchange.call.line)
-    }
-    return Diagnostic(
-      .requestWithoutStub,
-      "no stub answers the event \(Printable.cut(exchange.call.line, limit: 200)) of '\(exchange.call.component)', given at \(TimeSpan(nanoseconds: exchange.at.nanoseconds))",
-      at: nearest?.location ?? test.stubsLocation ?? test.name.location,
-      help: nearest.map { "The nearest stub is for '\($0.event)'" })
-  }
-
-  /// Adds further facts to the diagnostic of a failure.
+  /// Adds further facts to a failure.
   private func explain(_ diagnostic: inout Diagnostic) {
     for warning in deadLetters.warnings.prefix(DeadLetters.limit) { diagnostic.notes.append(.init(warning)) }
     guard deadLetters.count > 0 else { return }

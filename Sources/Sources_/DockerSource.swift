@@ -159,7 +159,7 @@ package struct DockerSource: SourceComponent {
     }
   }
 
-  package var asksDocker: Bool { true }
+  package var stub: String? { "docker" }
   package var recovery: SourceRecovery { .position }
   package func threads(_ limit: Int?) -> String? {
     "received by the thread of all HTTP requests, taken apart on the pipeline thread"

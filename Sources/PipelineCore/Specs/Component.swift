@@ -45,8 +45,8 @@ public protocol SourceComponent: Component {
   /// Whether the source needs only the executor's time and the services. Tests of a pipeline run such a source
   /// unchanged; other sources send nothing in tests.
   var runsOnVirtualTime: Bool { get }
-  /// Whether the source needs only time and Docker's socket, which a test may replace with a stub.
-  var asksDocker: Bool { get }
+  /// The stub of a test (`stubs:`) with which it runs there, too; nil: none.
+  var stub: String? { get }
   /// The values that it sends as soon as it starts, a list or one value, if it then completes at once and does nothing
   /// else; nil otherwise.
   var immediateValues: OwnedValue? { get }
@@ -102,7 +102,7 @@ extension SourceComponent {
   public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
-  public var asksDocker: Bool { false }
+  public var stub: String? { nil }
   public var immediateValues: OwnedValue? { nil }
 }
 
