@@ -58,7 +58,7 @@ extension PluginComponentSpec {
   /// The state of an operator depends on its parameters; the queue of a sink and the position of a source do not.
   private var persistence: Persistence {
     switch kind {
-    case .sink: .position(version: 1)
+    case .sink: .position(version: 2)
     case .source: mayHavePosition ? .position(version: 1) : .nothing
     default: form == .row ? .nothing : .state(version: 1 + stateVersion)
     }
