@@ -127,7 +127,7 @@ check-docs: build
 	RXD=$(RXD) REFERENCE=$(DEV_BUILD)/debug/reference scripts/generate --check
 
 install:
-	@[ -x $(RXD) ] || { echo "make: there is no $(RXD) yet: run 'make build' first" >&2; exit 1; }
+	@[ -f "$(RXD)" ] || { echo "make: there is no $(RXD) yet: run 'make build' first" >&2; exit 1; }
 	install -D -m 0755 $(RXD) "$(DESTDIR)$(PREFIX)/bin/rxd"
 	-strip --strip-debug "$(DESTDIR)$(PREFIX)/bin/rxd"
 	install -D -m 0644 systemd/rxd.service "$(DESTDIR)$(UNITDIR)/rxd.service"
