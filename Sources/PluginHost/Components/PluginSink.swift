@@ -97,6 +97,17 @@ struct PluginSink: SinkComponent, BoundComponent {
       return failure
     }
 
+    /// In version 1 the values of its parameters stood behind each event. They are evaluated anew.
+    func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]? {
+      guard state.version == 1 else { return nil }
+      var events: [OwnedEvent] = []
+      for _ in 0..<(try state.count()) {
+        events.append(try state.read())
+        _ = try state.read([OwnedValue].self)
+      }
+      return events
+    }
+
     func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<[OwnedValue], Never> {
       do throws(PerEventArguments.Failure) {
         let arguments = try perEvent.values(event, frame)

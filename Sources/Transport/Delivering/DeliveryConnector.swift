@@ -21,6 +21,9 @@ package protocol DeliveryConnector: AnyObject, SendableMetatype {
   func open(_ answer: DeliveryAnswer) -> Bool
   /// Why `open` could not succeed, as far as that shows without anything that others notice; nil: nothing is known.
   func dryRun() -> SignalFailure?
+  /// Reads the events that an earlier version of the sink has saved in a form of its own (``StateReader/version``); nil: it has saved them as
+  /// ``DeliverySink`` does.
+  func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]?
   /// What is delivered for an event: the same whenever it is called for the same event. Throws why the event cannot be delivered.
   func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<Piece, Target>
   /// Does what takes long before a batch is delivered, such as compression. True: it is done; otherwise the sink waits for an answer, ``DeliveryOutcome/answered(again:refused:reason:after:)``.
@@ -48,6 +51,7 @@ package protocol DeliveryConnector: AnyObject, SendableMetatype {
 extension DeliveryConnector {
   package func open(_ answer: DeliveryAnswer) -> Bool { true }
   package func dryRun() -> SignalFailure? { nil }
+  package func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]? { nil }
   package func prepare(_ batch: Batch, _ answer: DeliveryAnswer) -> Bool { true }
   package var room: Int { .max }
   package func flush() {}

@@ -299,10 +299,15 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
 
   package override func restore(_ state: inout StateReader) throws(StateFault) {
     var batches: [(key: String, attempts: Int, events: [OwnedEvent])] = []
-    for _ in 0..<(try state.count()) {
-      batches.append((try state.read(), try state.read(in: 0...Int.max), try state.read()))
+    let events: [OwnedEvent]
+    if let former = try connector.formerEvents(&state) {
+      events = former
+    } else {
+      for _ in 0..<(try state.count()) {
+        batches.append((try state.read(), try state.read(in: 0...Int.max), try state.read()))
+      }
+      events = try state.read()
     }
-    let events = try state.read([OwnedEvent].self)
     var lost = 0
     func taken(_ event: OwnedEvent) -> (item: Item, target: Connector.Target?)? {
       do throws(DeliveryRefusal) {
