@@ -25,6 +25,3 @@ package enum ProcessEnvironment {
     return Array(UnsafeBufferPointer(start: value, count: strlen(value)).map(UInt8.init(bitPattern:)))
   }
 }
-
-/// The environment in the C library's form, for child processes.
-package func environmentPointer() -> UnsafePointer<UnsafeMutablePointer<CChar>?>? { rx_environment() }

@@ -27,25 +27,11 @@ package struct PipelineFileParser {
     run(&diagnostics) { $0.innerSignal(node) }
   }
 
-  /// Parses a name, `NAME.output`, or an inline definition, for parameters of type signal.
-  package static func parseSignalInput(
-    _ node: YAMLNode, into diagnostics: inout Diagnostics
-  ) -> SignalInput? {
-    run(&diagnostics) { $0.signalInput(node) }
-  }
-
   /// Parses a list of operators.
   package static func parseChain(
     _ node: YAMLNode, into diagnostics: inout Diagnostics
   ) -> [ComponentNode] {
     run(&diagnostics) { $0.chain(node) }
-  }
-
-  /// Parses an inline source, such as `from: { http: ... }`.
-  package static func parseSource(
-    _ node: YAMLNode, into diagnostics: inout Diagnostics
-  ) -> SourceNode? {
-    run(&diagnostics) { $0.component(node, in: .source) }
   }
 
   /// Parses `NAME` or `NAME.output`.

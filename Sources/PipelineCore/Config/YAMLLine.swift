@@ -90,7 +90,6 @@ struct YAMLLine {
     let blank = source.bytes[start..<end].firstIndex { $0 != 0x20 && $0 != 0x09 } ?? end
     return source.position(at: blank).column
   }
-  var keyText: String? { key.map { Printable.cut(source.bytes[$0]) } }
 
   func starts(with text: StaticString, at offset: Int) -> Bool {
     text.withUTF8Buffer { source.bytes.dropFirst(offset).prefix(end - offset).starts(with: $0) }

@@ -95,8 +95,6 @@ package struct TextOrigin: Sendable, Equatable {
 package enum ExpressionLimits {
   /// The source length in bytes, in a pipeline.
   package static let sourceBytes = 64 << 10
-  /// The source length in code points in strict mode, as the CEL conformance tests require.
-  package static let strictSourceBytes = 400_000
   /// The depth of nesting; parser, checker and evaluator recurse at most this deep.
   package static let depth = 250
   /// The number of nodes of one expression.

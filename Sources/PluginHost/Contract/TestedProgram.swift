@@ -45,7 +45,6 @@ final class TestedProgram {
   private var said: [UInt8] = []
   /// Lines on standard error and `log` frames, by the second in which they came.
   private var chatter: [Int64: Int] = [:]
-  private var partialLine = false
 
   /// Starts the program and waits for its spec.
   ///

@@ -1,4 +1,4 @@
-/// How the steps of a signal run: what tells one kind of signal from another. A new kind is a new type of this.
+/// How the steps of a signal run. Each kind of signal is one type that conforms to this protocol; nothing else knows the kinds.
 protocol SignalWork: Sendable {
   /// At least one; `first`: the ID of the first one.
   func steps(from first: StepID) -> [SignalPlan.Step]
