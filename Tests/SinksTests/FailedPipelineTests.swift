@@ -6,7 +6,7 @@ import Transport
 @testable import PipelineCore
 @testable import Sinks
 
-/// A pipeline that fails and starts again, several times: no sink throws away what it has saved (RX507), and what had not been delivered comes then.
+/// A pipeline that fails and starts again, several times: no sink refuses what it has saved (RX507).
 @Suite struct FailedPipelineTests {
   let scratch = Scratch()
 
