@@ -16,6 +16,7 @@ package final class RealPipeline {
   /// How many batches had their turn on the thread that delivered them.
   package var inlineRuns: Int { loop?.inlineRuns ?? 0 }
   private var probes: [String: ProbeSink.Recording] = [:]
+  private var isLaunched = false
 
   struct Notes {
     var log: [String] = []
@@ -26,6 +27,8 @@ package final class RealPipeline {
   package var deadLetters: [String] { notes.withLock { $0.deadLetters } }
   package var counters: Execution.Counters { execution.counters }
 
+  /// The launch is the first turn: it comes with the first `run`, or with ``launch()``.
+  ///
   /// `state`: the state of an earlier run, to continue from.
   ///
   /// `before`: called on this thread, before the launch. `onLoop`: the program's own loop runs the turns, so that threads of
@@ -70,8 +73,12 @@ package final class RealPipeline {
     before(execution)
     inTurn { pipeline in
       pipeline.execution.launch(restoring: state) { [weak pipeline] in pipeline?.outcome = $0 }
+      pipeline.isLaunched = true
     }
   }
+
+  /// Runs turns until the sources have started: what comes into a file from here on comes after its end.
+  package func launch() { run { isLaunched } }
 
   /// Suspends the pipeline; returns the state from which another one can continue.
   package func suspend() -> [UInt8]? {

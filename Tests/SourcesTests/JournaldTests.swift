@@ -160,6 +160,7 @@ struct JournaldTests {
     try journal.write(messages: ["old"])
     journal.close()
     let pipeline = try pipeline("since: end")
+    pipeline.launch()
     try journal.write(messages: ["new"])
     #expect(pipeline.run { !pipeline.events.isEmpty })
     #expect(pipeline.events == ["\"new\""])
