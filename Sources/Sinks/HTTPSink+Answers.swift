@@ -3,7 +3,8 @@ import Transport
 
 extension HTTPSink.Connector {
   /// What an answer, or its absence, means for the events of a request.
-  func outcome(of reply: Reply, to batch: Batch) -> DeliveryOutcome {
+  func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome? {
+    guard let reply = reply as? Result<HTTPResponse, HTTPFailure> else { return nil }
     switch reply {
     case .failure(let reason):
       switch reason.kind {
@@ -26,7 +27,9 @@ extension HTTPSink.Connector {
   }
 
   /// By the meaning that `answer` gives to an answer.
-  private func outcome(of meaning: HTTPSink.Meaning, _ batch: Batch, _ response: HTTPResponse) -> DeliveryOutcome {
+  private func outcome(of meaning: HTTPSink.Meaning, _ batch: DeliveryBatch, _ response: HTTPResponse)
+    -> DeliveryOutcome
+  {
     let body = Printable.cut(String(decoding: response.body.prefix(1000), as: UTF8.self), limit: 300)
     let text = "\(call(batch)) answered \(response.status)\(body.isEmpty ? "" : ": \(body)")"
     switch meaning {
@@ -44,7 +47,7 @@ extension HTTPSink.Connector {
     }
   }
 
-  private func outcome(ofStatusOf response: HTTPResponse, _ batch: Batch, _ text: String) -> DeliveryOutcome {
+  private func outcome(ofStatusOf response: HTTPResponse, _ batch: DeliveryBatch, _ text: String) -> DeliveryOutcome {
     switch response.status {
     case 200..<300 where parameters.partial.isGiven: return settled(batch, response)
     case 200..<300: return taken(batch)
@@ -66,33 +69,33 @@ extension HTTPSink.Connector {
   }
 
   /// The method, and the server if there are several, for messages.
-  private func call(_ batch: Batch) -> String {
+  private func call(_ batch: DeliveryBatch) -> String {
     let method = parameters.method.rawValue
     return parameters.urls.isEmpty ? method : "\(method) \(parameters.shownServer(server(batch)))"
   }
 
   /// The next version of a pipeline may have fewer servers.
-  private func server(_ batch: Batch) -> Int { min(attempt(batch).server, servers.count - 1) }
+  private func server(_ batch: DeliveryBatch) -> Int { min(attempt(batch).server, servers.count - 1) }
 
   /// The server has answered, and need not be asked again.
-  private func answered(_ batch: Batch) {
+  private func answered(_ batch: DeliveryBatch) {
     if servers.succeeded(server(batch), executor.now), servers.count > 1 {
       log(.info, "\(parameters.shownServer(server(batch))) takes requests again")
     }
   }
 
-  private func taken(_ batch: Batch) -> DeliveryOutcome {
+  private func taken(_ batch: DeliveryBatch) -> DeliveryOutcome {
     answered(batch)
     return .answered()
   }
 
-  private func broken(_ batch: Batch, _ failure: SignalFailure) -> DeliveryOutcome {
+  private func broken(_ batch: DeliveryBatch, _ failure: SignalFailure) -> DeliveryOutcome {
     answered(batch)
     return .broken(failure)
   }
 
   /// Which events of a request the server has accepted.
-  private func settled(_ batch: Batch, _ response: HTTPResponse) -> DeliveryOutcome {
+  private func settled(_ batch: DeliveryBatch, _ response: HTTPResponse) -> DeliveryOutcome {
     switch verdicts(of: batch, response) {
     case .unclear(let reason):
       answered(batch)
@@ -118,7 +121,7 @@ extension HTTPSink.Connector {
   }
 
   /// The server rejects these events: as one batch or, if there is only one, for good.
-  private func refused(_ batch: Batch, _ response: HTTPResponse) -> DeliveryOutcome {
+  private func refused(_ batch: DeliveryBatch, _ response: HTTPResponse) -> DeliveryOutcome {
     answered(batch)
     let answer = String(decoding: response.body.prefix(4096), as: UTF8.self)
     return .refused(
@@ -127,7 +130,7 @@ extension HTTPSink.Connector {
   }
 
   /// - Parameter after: The pause that the server asks for.
-  private func again(_ batch: Batch, _ reason: String, after: TimeSpan?) -> DeliveryOutcome {
+  private func again(_ batch: DeliveryBatch, _ reason: String, after: TimeSpan?) -> DeliveryOutcome {
     let now = executor.now
     let closed = servers.failed(server(batch), now, after: after)
     if let closed, closed.isNew, servers.count > 1 || parameters.circuitBreaker != nil {

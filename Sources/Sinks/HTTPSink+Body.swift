@@ -1,4 +1,5 @@
 import PipelineCore
+import Transport
 
 extension HTTPSink {
   /// Makes the bodies of requests.
@@ -47,37 +48,37 @@ extension HTTPSink {
     }
 
     /// The body of a request, or why the envelope cannot be made for these events.
-    func body(of items: [Connector.Batch.Item], _ frame: EventFrame, _ request: Value, _ execution: Execution)
+    func body(of items: [DeliveryItem], _ frame: EventFrame, _ request: Value, _ execution: Execution)
       -> Result<[UInt8], FormFailure>
     {
       if let envelope { return enclosed(items, in: envelope, frame, request, execution) }
       return .success(body(of: items))
     }
 
-    private func body(of items: [Connector.Batch.Item]) -> [UInt8] {
-      if let request { return request.body(of: items.map(\.piece)) }
+    private func body(of items: [DeliveryItem]) -> [UInt8] {
+      if let request { return request.body(of: items.map(\.piece.bytes)) }
       buffer.clear()
       guard form == .array else {
         if hasHeader { encoder.appendHeader(to: buffer) }
-        for item in items { buffer.append(item.piece) }
+        for item in items { buffer.append(item.piece.bytes) }
         return Array(buffer.bytes)
       }
       for (index, item) in items.enumerated() {
         buffer.append(UInt8(ascii: index == 0 ? "[" : ","))
-        buffer.append(item.piece)
-        if item.piece.last == 0x0A { buffer.truncate(to: buffer.count - 1) }
+        buffer.append(item.piece.bytes)
+        if item.piece.bytes.last == 0x0A { buffer.truncate(to: buffer.count - 1) }
       }
       buffer.append(UInt8(ascii: "]"))
       return Array(buffer.bytes)
     }
 
     private func enclosed(
-      _ items: [Connector.Batch.Item], in envelope: MappedValues, _ frame: EventFrame, _ request: Value,
+      _ items: [DeliveryItem], in envelope: MappedValues, _ frame: EventFrame, _ request: Value,
       _ execution: Execution
     ) -> Result<[UInt8], FormFailure> {
       let arena = execution.executor.arena
       let values = items.map { item in
-        execution.json.parse(item.piece.withUnsafeBytes { arena.copy($0) }, into: arena)
+        execution.json.parse(item.piece.bytes.withUnsafeBytes { arena.copy($0) }, into: arena)
       }
       frame.loadNothing()
       frame.set(0, arena.list(values))
@@ -99,7 +100,7 @@ extension HTTPSink {
     static let name = "request"
     static let type = ExpressionType.object([("key", .string), ("time", .timestamp), ("number", .int)])
 
-    static func value(of batch: Connector.Batch, in arena: Arena) -> Value {
+    static func value(of batch: DeliveryBatch, in arena: Arena) -> Value {
       arena.map([
         "key": arena.string(batch.key), "time": .timestamp(wallTime: batch.time), "number": .int(batch.number),
       ])

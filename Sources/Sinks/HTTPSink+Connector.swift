@@ -7,12 +7,12 @@ extension HTTPSink {
   }
 
   /// The URL and headers that templates gave an event, as a request without body. Events with the same one may share a request.
-  final class Target: Sendable, Hashable {
+  final class Target: DeliveryTarget {
     let message: HTTPRequest
     init(_ message: HTTPRequest) { self.message = message }
 
-    static func == (a: Target, b: Target) -> Bool { a === b || a.message == b.message }
-    func hash(into hasher: inout Hasher) {
+    override func isSame(as other: DeliveryTarget) -> Bool { message == (other as? Target)?.message }
+    override func hash(into hasher: inout Hasher) {
       hasher.combine(message.url)
       for header in message.headers { hasher.combine(header.value) }
     }
@@ -31,11 +31,6 @@ extension HTTPSink {
 
   /// A batch is a request.
   final class Connector: DeliveryConnector {
-    typealias Piece = [UInt8]
-    typealias Target = HTTPSink.Target
-    typealias Reply = Result<HTTPResponse, HTTPFailure>
-    typealias Batch = DeliveryBatch<[UInt8], HTTPSink.Target>
-
     let traits: DeliveryTraits
     let parameters: HTTPSink
     let nodeContext: NodeContext
@@ -112,7 +107,7 @@ extension HTTPSink {
 
     // MARK: Events
 
-    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<[UInt8], Target> {
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       if values != nil || hasTargets, let failure = frame.load(event) {
         throw DeliveryRefusal(EventFrame.message(of: failure))
       }
@@ -126,7 +121,8 @@ extension HTTPSink {
       switch writer.bytes(of: event, value, wallTime: executor.wallTime) {
       case .failure(let failure): throw DeliveryRefusal(failure.message)
       case .success(let bytes):
-        return DeliveryPiece(bytes, bytes: bytes.count, target: hasTargets ? try target() : nil, naming: bytes)
+        return DeliveryPiece(
+          .bytes(bytes), bytes: bytes.count, target: hasTargets ? try target() : nil, naming: bytes)
       }
     }
 
@@ -150,7 +146,7 @@ extension HTTPSink {
 
     // MARK: Requests
 
-    func attempt(_ batch: Batch) -> Attempt {
+    func attempt(_ batch: DeliveryBatch) -> Attempt {
       if let attempt = batch.memo as? Attempt { return attempt }
       let attempt = Attempt()
       batch.memo = attempt
@@ -158,7 +154,7 @@ extension HTTPSink {
     }
 
     /// Makes the body, and compresses it.
-    func prepare(_ batch: Batch, _ answer: DeliveryAnswer) -> Bool {
+    func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool {
       let attempt = attempt(batch)
       guard attempt.compressed == nil else { return true }
       switch writer.body(of: batch.items, frame, variable(batch), execution) {
@@ -178,13 +174,13 @@ extension HTTPSink {
       return false
     }
 
-    private func variable(_ batch: Batch) -> Value { RequestVariable.value(of: batch, in: executor.arena) }
+    private func variable(_ batch: DeliveryBatch) -> Value { RequestVariable.value(of: batch, in: executor.arena) }
 
-    func deliver(_ batch: Batch, _ answer: DeliveryAnswer) {
+    func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
       let attempt = attempt(batch)
       attempt.server = servers.choose(executor.now)
       let rendered: Result<HTTPRequest, SignalFailure>
-      if let target = batch.target, !namesRequests {
+      if let target = batch.target as? Target, !namesRequests {
         rendered = .success(target.message)
       } else {
         if hasTargets, let item = batch.items.first {
@@ -214,7 +210,7 @@ extension HTTPSink {
       }
     }
 
-    func withdraw(_ batch: Batch) { (batch.memo as? Attempt)?.call?.cancel() }
+    func withdraw(_ batch: DeliveryBatch) { (batch.memo as? Attempt)?.call?.cancel() }
 
     func close(handsOver: Bool) { worker = nil }
   }

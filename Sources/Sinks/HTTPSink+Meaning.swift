@@ -77,7 +77,7 @@ extension HTTPSink.Connector {
     return TimeSpan(nanoseconds: Int64(min(seconds, Double(Self.longestRetryAfter.nanoseconds) / 1e9) * 1e9))
   }
 
-  func verdicts(of batch: Batch, _ response: HTTPResponse) -> HTTPSink.Verdicts {
+  func verdicts(of batch: DeliveryBatch, _ response: HTTPResponse) -> HTTPSink.Verdicts {
     guard let program = parameters.partial.program else { return .each(batch.items.map { _ in .accepted }) }
     let value = evaluate(program, response, batch.items.count)
     if value.isError { return .unclear(program.failureMessage(value, frame.frame)) }

@@ -154,7 +154,11 @@ package struct SQLiteSink: SinkComponent {
 
   /// A batch is a transaction.
   final class Connector: DeliveryConnector {
-    typealias Batch = DeliveryBatch<[DatabaseValue], Never>
+    /// The values of an event.
+    private final class Row {
+      let values: [DatabaseValue]
+      init(_ values: [DatabaseValue]) { self.values = values }
+    }
 
     let traits: DeliveryTraits
     private let parameters: SQLiteSink
@@ -190,7 +194,7 @@ package struct SQLiteSink: SinkComponent {
       return false
     }
 
-    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<[DatabaseValue], Never> {
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       if let failure = frame.load(event) { throw DeliveryRefusal(EventFrame.message(of: failure)) }
       var row: [DatabaseValue] = []
       row.reserveCapacity(parameters.columns.entries.count)
@@ -207,10 +211,14 @@ package struct SQLiteSink: SinkComponent {
         }
       }
       let bytes = row.reduce(0) { $0 + $1.size }
-      return DeliveryPiece(row, bytes: bytes, memory: bytes + row.count * MemoryLayout<DatabaseValue>.stride)
+      return DeliveryPiece(
+        .object(Row(row)), bytes: bytes, memory: bytes + row.count * MemoryLayout<DatabaseValue>.stride)
     }
 
-    func deliver(_ batch: Batch, _ answer: DeliveryAnswer) { write(batch.items.map(\.piece), answer) }
+    func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
+      write(
+        batch.items.map { item in if case .object(let row as Row) = item.piece { row.values } else { [] } }, answer)
+    }
 
     private func write(_ rows: [[DatabaseValue]], _ answer: DeliveryAnswer) {
       let (writer, worker, location) = (writer, worker, nodeContext.location)

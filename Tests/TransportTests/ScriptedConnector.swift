@@ -120,7 +120,16 @@ final class ScriptedDestination: @unchecked Sendable {
 
   /// A connector that is a sink's, and the next version's.
   final class Connector: DeliveryConnector, TimerTarget {
-    typealias Batch = DeliveryBatch<Int64, Int>
+    private final class Target: DeliveryTarget {
+      let number: Int
+      init(_ number: Int) { self.number = number }
+      override func isSame(as other: DeliveryTarget) -> Bool { number == (other as? Target)?.number }
+      override func hash(into hasher: inout Hasher) { hasher.combine(number) }
+    }
+    private final class Number {
+      let value: Int64
+      init(_ value: Int64) { self.value = value }
+    }
 
     let destination: ScriptedDestination
     private let executor: Executor
@@ -143,17 +152,20 @@ final class ScriptedDestination: @unchecked Sendable {
       return false
     }
 
-    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<Int64, Int> {
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       let value = event.value.asInt
       if let refusal = destination.refusal(value) { throw DeliveryRefusal(refusal) }
       return DeliveryPiece(
-        value, bytes: destination.size(value), target: destination.target(value),
+        .object(Number(value)), bytes: destination.size(value), target: destination.target(value).map(Target.init),
         naming: [UInt8(truncatingIfNeeded: value)])
     }
 
-    func deliver(_ batch: Batch, _ answer: DeliveryAnswer) {
+    func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
       let call = destination.begin(
-        batch.items.map(\.piece), batch.target, batch.key, batch.id, batch.attempts, answer, at: executor.now)
+        batch.items.compactMap { item in
+          if case .object(let number as Number) = item.piece { number.value } else { nil }
+        },
+        (batch.target as? Target)?.number, batch.key, batch.id, batch.attempts, answer, at: executor.now)
       switch destination.script(call) {
       case .now(let outcome): destination.answer(call.number, outcome)
       case .after(let span, let outcome):
@@ -165,7 +177,7 @@ final class ScriptedDestination: @unchecked Sendable {
 
     func woke(_ token: Int) { destination.answer(later[token].number, later[token].outcome) }
 
-    func withdraw(_ batch: Batch) {
+    func withdraw(_ batch: DeliveryBatch) {
       for index in destination.calls.indices where destination.calls[index].batch == batch.id {
         guard destination.calls[index].isOpen else { continue }
         destination.calls[index].isOpen = false

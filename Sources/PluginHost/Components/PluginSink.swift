@@ -17,10 +17,6 @@ struct PluginSink: SinkComponent, BoundComponent {
 
   /// An instance is given as many events as its pace allows, and answers each. The events of a batch are those that it is given in one turn.
   final class Connector: DeliveryConnector, PluginReceiver, TimerTarget {
-    /// The values of the parameters that are evaluated for an event.
-    typealias Piece = [OwnedValue]
-    typealias Batch = DeliveryBatch<[OwnedValue], Never>
-
     /// An event that the instance has been given and has not answered.
     private struct Given {
       var answer: DeliveryAnswer
@@ -108,10 +104,11 @@ struct PluginSink: SinkComponent, BoundComponent {
       return events
     }
 
-    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<[OwnedValue], Never> {
+    /// The values of the parameters that are evaluated for an event.
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       do throws(PerEventArguments.Failure) {
         let arguments = try perEvent.values(event, frame)
-        return DeliveryPiece(arguments, bytes: arguments.reduce(0) { $0 + $1.byteCount })
+        return DeliveryPiece(.values(arguments), bytes: arguments.reduce(0) { $0 + $1.byteCount })
       } catch { throw DeliveryRefusal(error.message) }
     }
 
@@ -122,11 +119,11 @@ struct PluginSink: SinkComponent, BoundComponent {
       instance == nil || asking?.isFollowed == false ? 0 : max(pace.window, repeated) - given.count
     }
 
-    func deliver(_ batch: Batch, _ answer: DeliveryAnswer) {
+    func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
       for (index, item) in batch.items.enumerated() {
         inputs.append(
           PluginInput(
-            number: first + given.count, kind: .event, event: item.event, arguments: item.piece,
+            number: first + given.count, kind: .event, event: item.event, arguments: item.piece.values,
             wallTime: item.takenAt, time: item.since.nanoseconds, isAgain: isAgain))
         isAgain = false
         given.append(Given(answer: answer, index: index))

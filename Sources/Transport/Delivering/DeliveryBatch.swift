@@ -2,8 +2,8 @@ internal import DequeModule
 import PipelineCore
 
 /// A waiting event: its encoded form, and the event in case it is rejected.
-package struct DeliveryItem<Piece> {
-  package var piece: Piece
+package struct DeliveryItem {
+  package var piece: DeliveryForm
   package var event: OwnedEvent
   /// The receipt on which the sink took it.
   var receipt: Receipt
@@ -19,16 +19,14 @@ package struct DeliveryItem<Piece> {
 }
 
 /// Events that are delivered together, from when they leave the queue until the destination has answered for them.
-package final class DeliveryBatch<Piece, Target: Hashable> {
-  package typealias Item = DeliveryItem<Piece>
-
-  package let items: [Item]
+package final class DeliveryBatch {
+  package let items: [DeliveryItem]
   /// Which of them have been answered for; empty: none has.
   var decided: [Bool] = []
   /// 32 hexadecimal digits, the same in each attempt. Where its events have names, the same whenever the same events are delivered
   /// in one batch. Empty unless ``DeliveryTraits/namesBatches``.
   package let key: String
-  let lane: DeliveryLane<Piece, Target>
+  let lane: DeliveryLane
   /// How many attempts have failed that count for ``DeliveryTraits/mostAttempts``, and how many in all.
   package internal(set) var attempts = 0
   var tries: Attempts
@@ -46,33 +44,33 @@ package final class DeliveryBatch<Piece, Target: Hashable> {
   var isPreparing = false
   var deadline = Wake.none
 
-  init(_ items: [Item], _ lane: DeliveryLane<Piece, Target>, key: String, _ retry: Attempts) {
+  init(_ items: [DeliveryItem], _ lane: DeliveryLane, key: String, _ retry: Attempts) {
     self.items = items
     self.lane = lane
     self.key = key
     tries = retry
   }
 
-  package var target: Target? { lane.target }
+  package var target: DeliveryTarget? { lane.target }
   /// The number of its first event: no two batches share an event.
   var id: Int { items.first?.number ?? 0 }
   var bytes: Int { rest.reduce(0) { $0 + $1.bytes } }
   /// Whether there is such an event, and it has not been answered for.
   func isOpen(_ index: Int) -> Bool { items.indices.contains(index) && (decided.isEmpty || !decided[index]) }
   /// Those that have not been answered for.
-  var rest: [Item] { decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0) }
+  var rest: [DeliveryItem] { decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0) }
 }
 
 /// The events of one target, in order.
-final class DeliveryLane<Piece, Target: Hashable> {
-  let target: Target?
+final class DeliveryLane {
+  let target: DeliveryTarget?
   /// Those that no batch has.
-  var events = Deque<DeliveryItem<Piece>>()
+  var events = Deque<DeliveryItem>()
   var bytes = 0
   /// Batches to be delivered again, and halves of refused ones, in order: before all `events`.
-  var again = Deque<DeliveryBatch<Piece, Target>>()
+  var again = Deque<DeliveryBatch>()
   /// In the order in which they began.
-  var underWay: [DeliveryBatch<Piece, Target>] = []
+  var underWay: [DeliveryBatch] = []
   /// The attempts of the events that stand first, which come again.
   var carried: (attempts: Int, tries: Attempts)?
   /// Until then none of its batches begins; nil: there is no pause.
@@ -90,7 +88,7 @@ final class DeliveryLane<Piece, Target: Hashable> {
     static func < (a: Rank, b: Rank) -> Bool { (a.kind, a.number) < (b.kind, b.number) }
   }
 
-  init(_ target: Target?) { self.target = target }
+  init(_ target: DeliveryTarget?) { self.target = target }
 
   var isEmpty: Bool { events.isEmpty && again.isEmpty && underWay.isEmpty }
 }

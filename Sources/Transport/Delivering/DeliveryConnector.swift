@@ -4,15 +4,7 @@ import PipelineCore
 /// of them: the queue, lanes, retries, pauses, the errors output, the end and the counts.
 ///
 /// Every call comes in a turn, and none may wait: what takes time happens elsewhere and ends with ``DeliveryAnswer/put(_:)``.
-package protocol DeliveryConnector: AnyObject, SendableMetatype {
-  /// What is delivered for one event.
-  associatedtype Piece
-  /// What the events of one batch have in common, such as a URL or a partition. Events of one target are a lane.
-  associatedtype Target: Hashable = Never
-  /// What the destination answers, where that must be read in a turn (``DeliveryOutcome/replied(_:)``).
-  associatedtype Reply: Sendable = DeliveryOutcome
-  typealias Batch = DeliveryBatch<Piece, Target>
-
+package protocol DeliveryConnector: AnyObject {
   /// Read once, when the sink is made.
   var traits: DeliveryTraits { get }
 
@@ -25,19 +17,20 @@ package protocol DeliveryConnector: AnyObject, SendableMetatype {
   /// ``DeliverySink`` does.
   func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]?
   /// What is delivered for an event: the same whenever it is called for the same event. Throws why the event cannot be delivered.
-  func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece<Piece, Target>
+  func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece
   /// Does what takes long before a batch is delivered, such as compression. True: it is done; otherwise the sink waits for an answer, ``DeliveryOutcome/answered(again:refused:reason:after:)``.
-  func prepare(_ batch: Batch, _ answer: DeliveryAnswer) -> Bool
+  func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool
   /// Delivers a batch; `answer` gets the outcome. The batch comes again with another answer, and nothing that the first one gets counts then.
-  func deliver(_ batch: Batch, _ answer: DeliveryAnswer)
+  func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer)
   /// How many more events it takes now.
   var room: Int { get }
   /// No further batch begins for now.
   func flush()
-  /// What a reply means for the batch. In a reload it may be the reply to a batch that an earlier version has delivered.
-  func outcome(of reply: Reply, to batch: Batch) -> DeliveryOutcome
+  /// What a reply (``DeliveryOutcome/replied(_:)``) means for the batch; nil: it is none of this connector. In a reload it may be the reply to a batch that an
+  /// earlier version has delivered.
+  func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome?
   /// Nobody waits for the answer to this batch any more: give it up, if that is possible.
-  func withdraw(_ batch: Batch)
+  func withdraw(_ batch: DeliveryBatch)
   /// The input is complete and nothing is left to deliver. True: the sink may end at once; otherwise it waits for the answer.
   func finish(_ answer: DeliveryAnswer) -> Bool
   /// Releases everything. Nothing is delivered any more.
@@ -52,16 +45,13 @@ extension DeliveryConnector {
   package func open(_ answer: DeliveryAnswer) -> Bool { true }
   package func dryRun() -> SignalFailure? { nil }
   package func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]? { nil }
-  package func prepare(_ batch: Batch, _ answer: DeliveryAnswer) -> Bool { true }
+  package func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool { true }
   package var room: Int { .max }
   package func flush() {}
-  package func withdraw(_ batch: Batch) {}
+  package func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome? { nil }
+  package func withdraw(_ batch: DeliveryBatch) {}
   package func finish(_ answer: DeliveryAnswer) -> Bool { true }
   package var connections: PipelineStatistics.Connections? { nil }
-}
-
-extension DeliveryConnector where Reply == DeliveryOutcome {
-  package func outcome(of reply: Reply, to batch: Batch) -> DeliveryOutcome { reply }
 }
 
 /// What a connector can do, and what the pipeline file asks of it.
@@ -132,11 +122,36 @@ package struct DeliveryRefusal: Error {
   package init(_ message: String) { self.message = message }
 }
 
-/// The encoded form of an event.
-package struct DeliveryPiece<Piece, Target: Hashable> {
-  package var piece: Piece
+/// What is delivered for one event. A type of the connector's own would make the queue generic, and generic code of another module takes several times as long.
+package enum DeliveryForm {
+  case bytes([UInt8])
+  case values([OwnedValue])
+  /// What only the connector reads.
+  case object(AnyObject)
+
+  /// Empty if it has another form.
+  package var bytes: [UInt8] { if case .bytes(let bytes) = self { bytes } else { [] } }
+  /// Empty if it has another form.
+  package var values: [OwnedValue] { if case .values(let values) = self { values } else { [] } }
+}
+
+/// What the events of one batch have in common, such as a URL or a partition. Events of one target are a lane.
+open class DeliveryTarget: Hashable {
+  /// A target that is the same as no other.
+  public init() {}
+  /// Whether events of both may be in one batch.
+  open func isSame(as other: DeliveryTarget) -> Bool { self === other }
+  /// Adds what the same targets have in common.
+  open func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+  /// Whether events of both may be in one batch.
+  public static func == (a: DeliveryTarget, b: DeliveryTarget) -> Bool { a === b || a.isSame(as: b) }
+}
+
+/// The encoded form of an event, and where it goes.
+package struct DeliveryPiece {
+  package var piece: DeliveryForm
   /// Nil: the common target.
-  package var target: Target?
+  package var target: DeliveryTarget?
   /// The bytes that count for batches and for the counters.
   package var bytes: Int
   /// The memory of the piece.
@@ -144,7 +159,9 @@ package struct DeliveryPiece<Piece, Target: Hashable> {
   /// What names the event in its deliveries beside its origin: only equal bytes have the same name. Nil: it has no name.
   package var naming: [UInt8]?
 
-  package init(_ piece: Piece, bytes: Int, memory: Int? = nil, target: Target? = nil, naming: [UInt8]? = nil) {
+  package init(
+    _ piece: DeliveryForm, bytes: Int, memory: Int? = nil, target: DeliveryTarget? = nil, naming: [UInt8]? = nil
+  ) {
     self.piece = piece
     self.target = target
     self.bytes = bytes

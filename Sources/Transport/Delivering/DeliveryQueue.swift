@@ -5,33 +5,29 @@ import PipelineCore
 ///
 /// Each event is in one of them, so `total` is always the sum. A lane that may not begin a batch, because one is under way or it has a pause, stands
 /// beside the others and holds back none of them.
-struct DeliveryQueue<Piece, Target: Hashable> {
-  typealias Item = DeliveryItem<Piece>
-  typealias Batch = DeliveryBatch<Piece, Target>
-  typealias Lane = DeliveryLane<Piece, Target>
-
+struct DeliveryQueue {
   /// What may begin.
   enum Next {
-    case batch(Batch)
+    case batch(DeliveryBatch)
     /// Nothing before that time: events wait for others.
     case at(Instant)
     case none
   }
 
   private let traits: DeliveryTraits
-  private var lanes: [Target?: Lane] = [:]
+  private var lanes: [DeliveryTarget?: DeliveryLane] = [:]
   /// The lane of the last event, which the next one often shares.
-  private var last: Lane?
+  private var last: DeliveryLane?
   /// The lanes with a rank, in its order.
-  private var ready: [Lane] = []
-  private var paused: [Lane] = []
+  private var ready: [DeliveryLane] = []
+  private var paused: [DeliveryLane] = []
   /// The lanes with events that no batch has.
   private var open = 0
   /// The most events of a batch: less where the destination has refused one as too large.
   private var largest: Int
   private var number = 0
   /// By the number of its first event.
-  private(set) var underWay: [Int: Batch] = [:]
+  private(set) var underWay: [Int: DeliveryBatch] = [:]
   /// The events that no batch has.
   private(set) var waiting = 0
   private(set) var total = 0
@@ -48,25 +44,25 @@ struct DeliveryQueue<Piece, Target: Hashable> {
 
   // MARK: Lanes
 
-  private mutating func lane(of target: Target?) -> Lane {
+  private mutating func lane(of target: DeliveryTarget?) -> DeliveryLane {
     if let last, last.target == target { return last }
-    let lane = lanes[target] ?? Lane(target)
+    let lane = lanes[target] ?? DeliveryLane(target)
     lanes[target] = lane
     last = lane
     return lane
   }
 
-  private func isFull(_ lane: Lane) -> Bool { lane.events.count >= largest || lane.bytes >= traits.bytes }
+  private func isFull(_ lane: DeliveryLane) -> Bool { lane.events.count >= largest || lane.bytes >= traits.bytes }
 
-  private func rank(of lane: Lane) -> Lane.Rank? {
+  private func rank(of lane: DeliveryLane) -> DeliveryLane.Rank? {
     guard lane.resumesAt == nil, lane.underWay.isEmpty || traits.order != .lane else { return nil }
-    if let batch = lane.again.first { return Lane.Rank(kind: 0, number: batch.id) }
+    if let batch = lane.again.first { return DeliveryLane.Rank(kind: 0, number: batch.id) }
     guard let first = lane.events.first else { return nil }
-    return Lane.Rank(kind: isFull(lane) ? 1 : 2, number: first.number)
+    return DeliveryLane.Rank(kind: isFull(lane) ? 1 : 2, number: first.number)
   }
 
   /// Where a lane of this rank stands, or would stand, in `ready`.
-  private func place(_ rank: Lane.Rank) -> Int {
+  private func place(_ rank: DeliveryLane.Rank) -> Int {
     var (low, high) = (0, ready.count)
     while low < high {
       let middle = (low + high) / 2
@@ -76,7 +72,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   }
 
   /// The lane has changed. It is forgotten when nothing of it is left, but for the common one.
-  private mutating func update(_ lane: Lane) {
+  private mutating func update(_ lane: DeliveryLane) {
     let rank = rank(of: lane)
     if rank != lane.rank {
       if let old = lane.rank { ready.remove(at: place(old)) }
@@ -94,7 +90,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
 
   // MARK: Events and batches
 
-  mutating func append(_ item: Item, to target: Target?) {
+  mutating func append(_ item: DeliveryItem, to target: DeliveryTarget?) {
     var item = item
     item.number = number
     number += 1
@@ -115,7 +111,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   ///   - room: How many events may be delivered.
   ///   - isHurried: No event waits for others.
   ///   - key: Names the batch of these events.
-  mutating func next(_ now: Instant, room: Int = .max, isHurried: Bool, key: ([Item]) -> String) -> Next {
+  mutating func next(_ now: Instant, room: Int = .max, isHurried: Bool, key: ([DeliveryItem]) -> String) -> Next {
     guard room > 0, let lane = ready.first else { return .none }
     if let batch = lane.again.popFirst() {
       begin(batch)
@@ -125,7 +121,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
       let due = first.since + traits.age
       if due > now { return .at(due) }
     }
-    var items: [Item] = []
+    var items: [DeliveryItem] = []
     let most = min(largest, room)
     items.reserveCapacity(min(most, lane.events.count))
     var size = 0
@@ -137,20 +133,20 @@ struct DeliveryQueue<Piece, Target: Hashable> {
     lane.bytes -= size
     waiting -= items.count
     if lane.events.isEmpty { open -= 1 }
-    let batch = Batch(items, lane, key: key(items), traits.retry)
+    let batch = DeliveryBatch(items, lane, key: key(items), traits.retry)
     if let carried = lane.carried { (batch.attempts, batch.tries) = carried }
     lane.carried = nil
     begin(batch)
     return .batch(batch)
   }
 
-  private mutating func begin(_ batch: Batch) {
+  private mutating func begin(_ batch: DeliveryBatch) {
     underWay[batch.id] = batch
     batch.lane.underWay.append(batch)
     update(batch.lane)
   }
 
-  private mutating func end(_ batch: Batch) {
+  private mutating func end(_ batch: DeliveryBatch) {
     underWay[batch.id] = nil
     let lane = batch.lane
     if let place = lane.underWay.firstIndex(where: { $0 === batch }) { lane.underWay.remove(at: place) }
@@ -159,7 +155,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   }
 
   /// The fate of a batch, which is under way or waits to be repeated, is known, but for `rest`, which comes again in its place.
-  mutating func settle(_ batch: Batch, rest: Batch? = nil) {
+  mutating func settle(_ batch: DeliveryBatch, rest: DeliveryBatch? = nil) {
     end(batch)
     total -= batch.rest.count - (rest?.items.count ?? 0)
     bytes -= batch.bytes - (rest?.bytes ?? 0)
@@ -168,14 +164,14 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   }
 
   /// A batch under way comes again.
-  mutating func putBack(_ batch: Batch) {
+  mutating func putBack(_ batch: DeliveryBatch) {
     end(batch)
     insert(batch)
     update(batch.lane)
   }
 
   /// Some events of a batch under way are answered for, by their index; the others remain under way.
-  mutating func decide(_ batch: Batch, _ indexes: [Int]) {
+  mutating func decide(_ batch: DeliveryBatch, _ indexes: [Int]) {
     if batch.decided.isEmpty { batch.decided = [Bool](repeating: false, count: batch.items.count) }
     for index in indexes {
       batch.decided[index] = true
@@ -185,14 +181,14 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   }
 
   /// Makes a batch that waits to be repeated of the events that are not answered for.
-  mutating func undecided(_ batch: Batch, key: ([Item]) -> String) -> Batch {
+  mutating func undecided(_ batch: DeliveryBatch, key: ([DeliveryItem]) -> String) -> DeliveryBatch {
     let rest = self.batch(of: batch.rest, from: batch, key: key)
     settle(batch, rest: rest)
     return rest
   }
 
   /// The events of a batch of a stream wait again, before all others of their lane.
-  mutating func unwind(_ batch: Batch) {
+  mutating func unwind(_ batch: DeliveryBatch) {
     let (lane, rest) = (batch.lane, batch.rest)
     end(batch)
     if lane.events.isEmpty, !rest.isEmpty { open += 1 }
@@ -206,25 +202,25 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   }
 
   /// Before all younger ones of its lane.
-  private func insert(_ batch: Batch) {
+  private func insert(_ batch: DeliveryBatch) {
     let again = batch.lane.again
     let place = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0
     batch.lane.again.insert(batch, at: place)
   }
 
   /// Makes a batch of some events of another one, in its place.
-  func batch(of items: [Item], from batch: Batch, key: ([Item]) -> String) -> Batch {
-    let new = Batch(items, batch.lane, key: key(items), traits.retry)
+  func batch(of items: [DeliveryItem], from batch: DeliveryBatch, key: ([DeliveryItem]) -> String) -> DeliveryBatch {
+    let new = DeliveryBatch(items, batch.lane, key: key(items), traits.retry)
     (new.attempts, new.tries, new.failure) = (batch.attempts, batch.tries, batch.failure)
     return new
   }
 
   /// Replaces a batch under way of two or more events by its halves.
-  mutating func halve(_ batch: Batch, isTooLarge: Bool, key: ([Item]) -> String) {
+  mutating func halve(_ batch: DeliveryBatch, isTooLarge: Bool, key: ([DeliveryItem]) -> String) {
     let middle = batch.items.count / 2
     end(batch)
     for part in [batch.items[..<middle], batch.items[middle...]] {
-      insert(Batch(Array(part), batch.lane, key: key(Array(part)), traits.retry))
+      insert(DeliveryBatch(Array(part), batch.lane, key: key(Array(part)), traits.retry))
     }
     update(batch.lane)
     guard isTooLarge else { return }
@@ -235,7 +231,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   // MARK: Pauses of lanes
 
   /// No batch of the lane begins before `end`.
-  mutating func pause(_ lane: Lane, until end: Instant) {
+  mutating func pause(_ lane: DeliveryLane, until end: Instant) {
     if lane.resumesAt == nil { paused.append(lane) }
     lane.resumesAt = max(lane.resumesAt ?? end, end)
     if !lane.isFailing { failing += 1 }
@@ -244,7 +240,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   }
 
   /// The destination has answered for a batch of the lane.
-  mutating func works(_ lane: Lane) {
+  mutating func works(_ lane: DeliveryLane) {
     if lane.isFailing { failing -= 1 }
     lane.isFailing = false
   }
@@ -266,7 +262,7 @@ struct DeliveryQueue<Piece, Target: Hashable> {
   // MARK: Everything
 
   /// The batches, those under way included, in order.
-  var batches: [Batch] {
+  var batches: [DeliveryBatch] {
     (lanes.values.flatMap(\.again) + underWay.values).sorted { $0.id < $1.id }
   }
   /// The events that no batch has, in order.
@@ -285,8 +281,8 @@ struct DeliveryQueue<Piece, Target: Hashable> {
 
   /// An event that is not delivered.
   struct Left {
-    var item: Item
-    var target: Target?
+    var item: DeliveryItem
+    var target: DeliveryTarget?
     /// Why its batch has failed, if it has.
     var failure: String?
   }
@@ -305,14 +301,14 @@ struct DeliveryQueue<Piece, Target: Hashable> {
 
   /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `make` gets its lane.
   mutating func adopt(
-    _ items: [Item], to target: Target?, key: String, _ change: (Batch) -> Void = { _ in }
-  ) -> Batch {
+    _ items: [DeliveryItem], to target: DeliveryTarget?, key: String, _ change: (DeliveryBatch) -> Void = { _ in }
+  ) -> DeliveryBatch {
     var items = items
     for index in items.indices {
       items[index].number = number
       number += 1
     }
-    let batch = Batch(items, lane(of: target), key: key, traits.retry)
+    let batch = DeliveryBatch(items, lane(of: target), key: key, traits.retry)
     change(batch)
     total += items.count
     bytes += batch.bytes

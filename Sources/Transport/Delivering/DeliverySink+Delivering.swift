@@ -56,7 +56,7 @@ extension DeliverySink {
     if connector.finish(answer) { over() } else { expect(answer, openingBatch) }
   }
 
-  func deliver(_ batch: Batch) {
+  func deliver(_ batch: DeliveryBatch) {
     if batch.number == 0 {
       tried += 1
       batch.number = tried
@@ -69,7 +69,7 @@ extension DeliverySink {
     if batch.isPreparing { expect(answer, batch.id) } else { send(batch) }
   }
 
-  func send(_ batch: Batch) {
+  func send(_ batch: DeliveryBatch) {
     batch.isPreparing = false
     let answer = DeliveryAnswer()
     batch.answer = answer
@@ -78,7 +78,7 @@ extension DeliverySink {
   }
 
   /// The batch is under way: its outcome comes to this sink, within its time.
-  func watch(_ batch: Batch, _ answer: DeliveryAnswer) {
+  func watch(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
     expect(answer, batch.id)
     if let timeout = traits.timeout { batch.deadline = executor.schedule(at: executor.now + timeout, self, batch.id) }
   }
@@ -148,7 +148,7 @@ extension DeliverySink {
   }
 
   /// A batch under way comes again: what its answer says later counts for nothing.
-  func takeBack(_ batch: Batch) {
+  func takeBack(_ batch: DeliveryBatch) {
     unset(&batch.deadline)
     connector.withdraw(batch)
     pace.withdrawn(batch.id)
@@ -163,7 +163,7 @@ extension DeliverySink {
 
   static var unread: String { "the connector cannot read its own answer" }
 
-  func act(on outcome: DeliveryOutcome, _ batch: Batch) {
+  func act(on outcome: DeliveryOutcome, _ batch: DeliveryBatch) {
     switch outcome {
     case .answered where batch.isPreparing:
       // Another batch may have failed meanwhile.
@@ -173,8 +173,8 @@ extension DeliverySink {
     case .partly(let done, let refused): settle(batch, done: done, refused: refused)
     case .lost: takeBack(batch)
     case .replied(let reply):
-      if let reply = reply as? Connector.Reply {
-        act(on: connector.outcome(of: reply, to: batch), batch)
+      if let outcome = connector.outcome(of: reply, to: batch) {
+        act(on: outcome, batch)
       } else {
         again(batch, Self.unread, after: nil, usesAttempt: true)
       }
@@ -186,7 +186,7 @@ extension DeliverySink {
   }
 
   /// Acts on an outcome of a batch as a whole.
-  private func decide(_ outcome: DeliveryOutcome, _ batch: Batch) {
+  private func decide(_ outcome: DeliveryOutcome, _ batch: DeliveryBatch) {
     switch outcome {
     case .again(let reason, let after): again(batch, reason, after: after, usesAttempt: true)
     case .down(let reason, let after, let usesAttempt, let hasOther):
@@ -216,7 +216,8 @@ extension DeliverySink {
 
   /// - Parameter done: Those that are delivered; nil: all that are not named.
   func settle(
-    _ batch: Batch, done: [Int]? = nil, again: [Int] = [], refused: [DeliveryOutcome.Refused], _ reason: String = "",
+    _ batch: DeliveryBatch, done: [Int]? = nil, again: [Int] = [], refused: [DeliveryOutcome.Refused],
+    _ reason: String = "",
     _ after: TimeSpan? = nil
   ) {
     let named = (done ?? []) + again + refused.map(\.index)
@@ -233,7 +234,7 @@ extension DeliverySink {
       return act(on: .again(fault), batch)
     }
     let unnamed = batch.items.indices.filter { batch.isOpen($0) && !known.contains($0) }
-    var next: Batch?
+    var next: DeliveryBatch?
     if done != nil, !unnamed.isEmpty {
       reached(batch)
       queue.decide(batch, named)
@@ -248,7 +249,7 @@ extension DeliverySink {
     if let next { self.again(next, reason, after: after, usesAttempt: true) }
   }
 
-  func delivered(_ items: [Item]) {
+  func delivered(_ items: [DeliveryItem]) {
     if items.isEmpty { return }
     if isBroken {
       isBroken = false
@@ -266,7 +267,7 @@ extension DeliverySink {
   }
 
   /// Rejects events for good; their acknowledgements now belong to this turn.
-  func reject(_ items: [Item], _ message: String) {
+  func reject(_ items: [DeliveryItem], _ message: String) {
     for item in items {
       item.event.keep(in: executor.arena)
       reject(item.event.event, message, on: item.receipt)
@@ -274,7 +275,7 @@ extension DeliverySink {
   }
 
   /// One of the events is the cause.
-  func divide(_ batch: Batch, _ reason: String, isTooLarge: Bool) {
+  func divide(_ batch: DeliveryBatch, _ reason: String, isTooLarge: Bool) {
     if batch.items.count > 1 { return queue.halve(batch, isTooLarge: isTooLarge, key: makeKey) }
     queue.settle(batch)
     reject(batch.items, reason)
@@ -282,7 +283,8 @@ extension DeliverySink {
 
   /// The batch, which is under way or waits to be repeated, is delivered again after a pause.
   func again(
-    _ batch: Batch, _ reason: String, after: TimeSpan?, isDown: Bool = false, usesAttempt: Bool, hasOther: Bool = false
+    _ batch: DeliveryBatch, _ reason: String, after: TimeSpan?, isDown: Bool = false, usesAttempt: Bool,
+    hasOther: Bool = false
   ) {
     batch.failure = reason
     batch.tries.fail()
@@ -336,7 +338,7 @@ extension DeliverySink {
   }
 
   /// The destination has answered for the batch.
-  func reached(_ batch: Batch) {
+  func reached(_ batch: DeliveryBatch) {
     pace.answered(batch.id)
     queue.works(batch.lane)
     recover()
@@ -356,7 +358,7 @@ extension DeliverySink {
   // MARK: Names of batches
 
   /// A hexadecimal number of 128 bits: of the names of the events or, where they have none, random.
-  func makeKey(_ items: [Item]) -> String {
+  func makeKey(_ items: [DeliveryItem]) -> String {
     guard traits.namesBatches else { return "" }
     let digits = Array("0123456789abcdef".utf8)
     var text: [UInt8] = []
@@ -367,7 +369,7 @@ extension DeliverySink {
   }
 
   /// The store of the events, and a number that only a batch of the same events has.
-  func names(_ items: [Item]) -> [UInt64]? {
+  func names(_ items: [DeliveryItem]) -> [UInt64]? {
     guard let store = items.first?.id?.store else { return nil }
     var print = Fingerprint()
     for item in items {

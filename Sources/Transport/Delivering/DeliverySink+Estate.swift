@@ -24,16 +24,15 @@ class DeliveryEstate: @unchecked Sendable {
 }
 
 /// The estate for a sink of the same kind.
-private final class OwnEstate<Piece, Target: Hashable>: DeliveryEstate, @unchecked Sendable {
-  typealias Batch = DeliveryBatch<Piece, Target>
+private final class OwnEstate: DeliveryEstate, @unchecked Sendable {
   /// The first events of `events`, in their order. Those with an answer are under way.
-  let batches: [Batch]
-  let items: [Batch.Item]
-  private let withdraw: (Batch) -> Void
+  let batches: [DeliveryBatch]
+  let items: [DeliveryItem]
+  private let withdraw: (DeliveryBatch) -> Void
 
   init(
-    _ batches: [Batch], _ items: [Batch.Item], _ receipts: [LeftReceipt?], _ rows: [GivenRows],
-    _ withdraw: @escaping (Batch) -> Void
+    _ batches: [DeliveryBatch], _ items: [DeliveryItem], _ receipts: [LeftReceipt?], _ rows: [GivenRows],
+    _ withdraw: @escaping (DeliveryBatch) -> Void
   ) {
     self.batches = batches
     self.items = items
@@ -91,11 +90,11 @@ extension DeliverySink {
     for estate in estates {
       take(estate.rows)
       var places = estate.receipts.indices
-      let own = estate as? OwnEstate<Connector.Piece, Connector.Target>
+      let own = estate as? OwnEstate
       // Another kind of sink has taken the name.
       if own == nil { estate.discard() }
       for old in own?.batches ?? [] {
-        var items: [(item: Item, target: Connector.Target?)] = []
+        var items: [(item: DeliveryItem, target: DeliveryTarget?)] = []
         for var item in old.rest {
           guard let place = places.popFirst() else { break }
           item.receipt = receipt(estate.receipts[place], item.event)
@@ -128,8 +127,8 @@ extension DeliverySink {
 
   /// The new version may write the event in another way, or not at all.
   private func encoded(
-    _ event: OwnedEvent, _ receipt: Receipt, _ old: Item?
-  ) -> (item: Item, target: Connector.Target?)? {
+    _ event: OwnedEvent, _ receipt: Receipt, _ old: DeliveryItem?
+  ) -> (item: DeliveryItem, target: DeliveryTarget?)? {
     event.keep(in: executor.arena)
     do throws(DeliveryRefusal) {
       let made = try connector.encode(event.event)

@@ -18,14 +18,10 @@ let deliveryItemBytes = 320
 /// Every event that it takes is, at any moment, in exactly one place: waiting, in a batch to be repeated, in a batch under way, or decided
 /// (delivered, rejected, or counted as not delivered). Only an outcome of the connector, the end of the pipeline, or the next version of the
 /// pipeline decides: a time-out or a broken connection does not.
-package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, TimerTarget {
-  typealias Batch = DeliveryBatch<Connector.Piece, Connector.Target>
-  typealias Item = DeliveryItem<Connector.Piece>
-  typealias Queue = DeliveryQueue<Connector.Piece, Connector.Target>
-
-  let connector: Connector
+package final class DeliverySink: RunningSink, TimerTarget {
+  let connector: any DeliveryConnector
   let traits: DeliveryTraits
-  var queue: Queue
+  var queue: DeliveryQueue
   var pace: DeliveryPace
   /// The destination is open; until then, no batch begins.
   var isOpen = false
@@ -63,10 +59,10 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
   /// Holds the execution until the batches under way are answered, until this is due.
   var patience = Wake.none
 
-  package init(_ connector: Connector, _ nodeContext: NodeContext) {
+  package init(_ connector: any DeliveryConnector, _ nodeContext: NodeContext) {
     self.connector = connector
     traits = connector.traits
-    queue = Queue(traits)
+    queue = DeliveryQueue(traits)
     pace = DeliveryPace(most: traits.concurrency)
     openings = traits.retry
     super.init(nodeContext)
@@ -109,15 +105,15 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
   }
 
   /// What a waiting event takes: beside its piece, the event and its place in the queue.
-  func memory(_ made: DeliveryPiece<Connector.Piece, Connector.Target>, _ event: OwnedEvent) -> Int {
+  func memory(_ made: DeliveryPiece, _ event: OwnedEvent) -> Int {
     made.memory + event.byteCount + deliveryItemBytes
   }
 
   func item(
-    _ made: DeliveryPiece<Connector.Piece, Connector.Target>, _ event: OwnedEvent, _ receipt: Receipt,
+    _ made: DeliveryPiece, _ event: OwnedEvent, _ receipt: Receipt,
     _ id: DeliveryID? = nil
-  ) -> Item {
-    Item(
+  ) -> DeliveryItem {
+    DeliveryItem(
       piece: made.piece, event: event, receipt: receipt, id: id,
       bytes: traits.countsBytes ? made.bytes : made.memory + event.byteCount, since: executor.now,
       takenAt: executor.wallTime)
@@ -159,7 +155,7 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
   }
 
   /// - Parameter batch: The batch concerned.
-  func stop(with failure: SignalFailure, _ batch: Batch? = nil) {
+  func stop(with failure: SignalFailure, _ batch: DeliveryBatch? = nil) {
     fault = failure.message
     batch?.failure = failure.message
     fail(because: failure)
@@ -180,7 +176,7 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
   }
 
   /// Releases everything. Returns the events that are not delivered, in order, and why the batch of each has failed.
-  func close(handsOver: Bool = false) -> [Queue.Left] {
+  func close(handsOver: Bool = false) -> [DeliveryQueue.Left] {
     guard !isOver else { return [] }
     isOver = true
     unset(&timer)
@@ -219,7 +215,7 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
     countUndelivered(lost)
   }
 
-  private func fail(_ left: Queue.Left) {
+  private func fail(_ left: DeliveryQueue.Left) {
     left.item.receipt.acknowledge(
       1, .failed(left.failure ?? fault ?? "\(traits.words.left) it when the pipeline ended"))
   }
@@ -285,7 +281,7 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
 
   /// Writes the batches, those under way included, and the events after them.
   package override func save(_ state: inout StateWriter) {
-    let kept = queue.batches.compactMap { batch -> (batch: Batch, items: [Item])? in
+    let kept = queue.batches.compactMap { batch -> (batch: DeliveryBatch, items: [DeliveryItem])? in
       let items = batch.rest.filter { !$0.receipt.notifiesSender }
       return items.isEmpty ? nil : (batch, items)
     }
@@ -309,7 +305,7 @@ package final class DeliverySink<Connector: DeliveryConnector>: RunningSink, Tim
       events = try state.read()
     }
     var lost = 0
-    func taken(_ event: OwnedEvent) -> (item: Item, target: Connector.Target?)? {
+    func taken(_ event: OwnedEvent) -> (item: DeliveryItem, target: DeliveryTarget?)? {
       do throws(DeliveryRefusal) {
         let made = try connector.encode(event.event)
         let receipt = takeBack(1, bytes: memory(made, event))
