@@ -59,8 +59,9 @@ package struct CharsetParameter: ParameterValue {
 
   /// The parameter `charset` of a media type (RFC 9110, 8.3), in lower case.
   static func charset(ofType type: String?) -> String? {
-    guard let parts = type?.utf8.split(separator: UInt8(ascii: ";")).dropFirst() else { return nil }
-    for part in parts {
+    // Most types have no parameter.
+    guard let type, type.utf8.contains(UInt8(ascii: ";")) else { return nil }
+    for part in type.utf8.split(separator: UInt8(ascii: ";")).dropFirst() {
       let pair = part.split(separator: UInt8(ascii: "="), maxSplits: 1)
       func text(_ bytes: Substring.UTF8View) -> String {
         let kept = bytes.filter { $0 != 0x20 && $0 != 0x09 && $0 != UInt8(ascii: "\"") }

@@ -55,10 +55,21 @@ enum DecoderAdvice {
     }
     var zeros = (0, 0)
     var controls = 0
-    for (index, byte) in sample.enumerated() {
-      if byte == 0 { if index & 1 == 0 { zeros.0 += 1 } else { zeros.1 += 1 } }
-      if byte < 0x20, byte != 0x09, byte != 0x0A, byte != 0x0D, byte != 0x0C, byte != 0x1B, byte != 0x1E {
-        controls += 1
+    var index = 0
+    while index < sample.count {
+      let end = min(index + 16, sample.count)
+      // Of most parts of a text no byte counts.
+      if end - index == 16, all(sample.loadUnaligned(fromByteOffset: index, as: SIMD16<UInt8>.self) .>= 0x20) {
+        index = end
+        continue
+      }
+      while index < end {
+        let byte = sample[index]
+        if byte == 0 { if index & 1 == 0 { zeros.0 += 1 } else { zeros.1 += 1 } }
+        if byte < 0x20, byte != 0x09, byte != 0x0A, byte != 0x0D, byte != 0x0C, byte != 0x1B, byte != 0x1E {
+          controls += 1
+        }
+        index += 1
       }
     }
     let half = sample.count / 2

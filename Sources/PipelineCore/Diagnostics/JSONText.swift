@@ -68,11 +68,24 @@ package enum JSONText: Sendable {
     for _ in 0..<indent { result += "  " }
   }
 
+  /// Whether it needs no escape. False also where that is not known.
+  private static func isPlain(_ text: String) -> Bool {
+    text.utf8.withContiguousStorageIfAvailable { bytes in
+      var index = 0
+      while index < bytes.count {
+        let byte = bytes[index]
+        if byte < 0x20 || byte > 0x7E || byte == 0x22 || byte == 0x5C { return false }
+        index += 1
+      }
+      return true
+    } ?? false
+  }
+
   /// Escapes what JSON requires, and what some readers interpret as a line break or a terminal command.
   package static func quote(_ text: String, to result: inout String) {
     result += "\""
     defer { result += "\"" }
-    if text.utf8.allSatisfy({ (0x20...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }) {
+    if isPlain(text) {
       result += text
       return
     }

@@ -72,7 +72,7 @@ package enum Glob {
     }
     if parts.last != "**" { found.paths = places.map(\.path) }
     if directoriesOnly { found.paths.removeAll { FileDescriptor.Status(path: $0)?.kind != .directory } }
-    found.paths.sort { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    found.paths.sort(by: ByteOrder.precedes)
     if PathPattern.hasLevels(pattern) {
       // Several `**` can find the same path more than once.
       var last: String?

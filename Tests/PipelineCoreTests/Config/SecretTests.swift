@@ -77,12 +77,17 @@ import Testing
   static let interpolation = Interpolation(
     variable: { _ in .missing }, secret: { $0 == "TOK" ? .found(Array(secret.utf8)) : .missing })
 
+  static func isSecret(in text: String) -> Bool { text.withCString { strstr($0, secret) != nil } }
+
   /// Everything that can be printed of a file; `compiled`: whether there was a plan.
   static func printed(_ yaml: String) -> (text: String, compiled: Bool) {
     let result = FrontEnd(.builtIn, values: interpolation).compile(yaml, name: "t.yaml")
     let renderer = DiagnosticRenderer()
+    // SARIF has the same texts among many others, and takes half of the time of all: each eighth file is written so, too.
+    let isWhole = yaml.utf8.count % 8 == 0
     func shown(_ all: [Diagnostic]) -> String {
-      renderer.text(all) + renderer.json(all) + renderer.sarif(all) + renderer.github(all)
+      if all.isEmpty { return "" }
+      return renderer.text(all) + renderer.json(all) + renderer.github(all) + (isWhole ? renderer.sarif(all) : "")
     }
     var text = shown(result.diagnostics)
     guard let plan = result.plan else { return (text, false) }
@@ -121,7 +126,7 @@ import Testing
           yaml = String(yaml[..<tests.lowerBound])
         }
         let printed = Self.printed(yaml).text
-        #expect(!printed.contains(Self.secret), "\(yaml)\n\(printed)")
+        #expect(!Self.isSecret(in: printed), "\(yaml)\n\(printed)")
       }
     }
   }
@@ -135,7 +140,7 @@ import Testing
     let entry = try #require(Catalogue.builtIn.component(.operator, name))
     let (text, compiled) = Self.printed(Self.file(entry, arguments))
     #expect(compiled, "\(text)")
-    #expect(!text.contains(Self.secret))
+    #expect(!Self.isSecret(in: text))
   }
 
   /// The parameters of a preset, each with whether it is required, and a value that it takes.
@@ -171,7 +176,7 @@ import Testing
         }
         let printed = Self.printed(yaml)
         if printed.compiled { compiled += 1 }
-        #expect(!printed.text.contains(Self.secret), "\(yaml)\n\(printed.text)")
+        #expect(!Self.isSecret(in: printed.text), "\(yaml)\n\(printed.text)")
       }
     }
     #expect(compiled > 0)
@@ -204,7 +209,7 @@ import Testing
         """
       let printed = Self.printed(yaml)
       if printed.compiled { compiled += 1 }
-      #expect(!printed.text.contains(Self.secret), "\(yaml)\n\(printed.text)")
+      #expect(!Self.isSecret(in: printed.text), "\(yaml)\n\(printed.text)")
     }
     if form.contains("value: VALUE") || form.contains("filter: VALUE") { #expect(compiled > 0, "\(form)") }
   }
@@ -218,7 +223,7 @@ import Testing
       ))
     #expect(compiled, "\(text)")
     #expect(text.contains("http://127.0.0.1:1/bot(secret)/x"), "\(text)")
-    #expect(!text.contains(Self.secret))
+    #expect(!Self.isSecret(in: text))
   }
 
   @Test(arguments: [
@@ -233,7 +238,7 @@ import Testing
   func whatIsPrintedCannotHoldOne(_ yaml: String) {
     let diagnostics = FrontEnd(.builtIn, values: Self.interpolation).compile(yaml, name: "t.yaml").diagnostics
     #expect(diagnostics.contains { $0.code == .misplacedSecret }, "\(diagnostics)")
-    #expect(!DiagnosticRenderer().text(diagnostics).contains(Self.secret))
+    #expect(!Self.isSecret(in: DiagnosticRenderer().text(diagnostics)))
   }
 
   @Test func masksLieWhereTheSecretsAre() {
