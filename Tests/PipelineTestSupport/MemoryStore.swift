@@ -38,6 +38,8 @@ package final class MemoryStore: PipelineStore {
     var disk: Disk
     var reportRoom: (@Sendable (RoomOfStore) -> Void)?
     var waiting: [(StoreTransaction, @Sendable () -> Void)] = []
+    var holdsReads = false
+    var reads: [@Sendable () -> Void] = []
   }
   private let state: Mutex<State>
   package let identity: UInt64 = 1
@@ -87,7 +89,26 @@ package final class MemoryStore: PipelineStore {
       size += row.bytes.count
       found.append(row)
     }
-    done(found)
+    let answer: @Sendable () -> Void = { [found] in done(found) }
+    let isHeld = state.withLock { state in
+      if state.holdsReads { state.reads.append(answer) }
+      return state.holdsReads
+    }
+    if !isHeld { answer() }
+  }
+
+  /// Whether reads are answered only by ``answerReads()``, with what the disk had when they were asked for.
+  package var holdsReads: Bool {
+    get { state.withLock(\.holdsReads) }
+    set { state.withLock { $0.holdsReads = newValue } }
+  }
+
+  package func answerReads() {
+    let reads = state.withLock { state in
+      defer { state.reads = [] }
+      return state.reads
+    }
+    for read in reads { read() }
   }
 
   package var backlogs: [String: OutboxBacklog] {

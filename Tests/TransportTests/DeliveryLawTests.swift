@@ -417,4 +417,45 @@ import Testing
       }
     }
   }
+
+  /// In durable delivery the next version reads the outbox while the rows under way are answered: what is acknowledged between the reading and its
+  /// result is in that result, and must neither be delivered nor removed again.
+  @Test func whatIsAcknowledgedDuringAReadIsNotDeliveredAgain() throws {
+    try keepingListeners.withLock { _ in
+      KeptListeners.begin()
+      defer { KeptListeners.end() }
+      let destination = ScriptedDestination {
+        $0.concurrency = 3
+        $0.handsOver = true
+      }
+      destination.target = { Int($0) }
+      destination.script = { _ in .nothing }
+      let store = MemoryStore(isImmediate: true)
+      let first = try DeliveryTrial(destination, delivery: DeliveryOptions(store: store, isDurable: true))
+      for value in values(1...3) { first.send([value], as: Int(value)) }
+      #expect(destination.underWay.map(\.values) == [[1], [2], [3]])
+      let plan = first.pipeline.execution.plan
+      first.pipeline.inTurn { $0.execution.suspend(for: plan) }
+      first.pipeline.settle()
+      #expect(first.pipeline.outcome == .completed)
+      store.holdsReads = true
+      let second = try DeliveryTrial(
+        destination, name: first.name, restoring: store.disk.state,
+        delivery: DeliveryOptions(store: store, isDurable: true))
+      let open = destination.underWay
+      #expect(open.count == 3)
+      for call in open.prefix(2) { destination.answer(call.number, .answered()) }
+      second.pipeline.settle()
+      store.holdsReads = false
+      store.answerReads()
+      second.pipeline.settle()
+      #expect(destination.underWay.map(\.values) == [[3]])
+      destination.answer(try #require(open.last).number, .answered())
+      second.send([4], as: 4)
+      destination.answer(try #require(destination.underWay.first).number, .answered())
+      second.pipeline.run(until: .seconds(20))
+      #expect(destination.delivered.sorted() == values(1...4))
+      #expect(store.disk.rows.isEmpty && store.backlogs.values.allSatisfy { $0.events == 0 })
+    }
+  }
 }

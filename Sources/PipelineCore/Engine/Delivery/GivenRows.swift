@@ -9,7 +9,7 @@ package final class GivenRows: Sendable {
     var rows: [Int64: RemovedRow] = [:]
     /// The rows that ended while there was no owner.
     var ended: [(row: RemovedRow, outcome: Ack.Outcome)] = []
-    /// Called with each row that ends.
+    /// Called with each row that ends, within the lock: a row that ends is either known to the owner before the next one comes, or waits for it.
     var owner: Owner?
   }
   private let state = Mutex(State())
@@ -18,23 +18,20 @@ package final class GivenRows: Sendable {
 
   /// All events of a row are acknowledged, or one has failed. From any thread.
   func end(_ row: RemovedRow, _ outcome: Ack.Outcome) {
-    let owner = state.withLock { state in
+    state.withLock { state in
       state.rows[row.number] = nil
-      if state.owner == nil { state.ended.append((row, outcome)) }
-      return state.owner
+      if let owner = state.owner { owner(row, outcome) } else { state.ended.append((row, outcome)) }
     }
-    owner?(row, outcome)
   }
 
   /// Notifies `owner` of the rows that end from now on, and of those that ended without an owner; nil: rows that end wait for the next owner.
   func setOwner(_ owner: Owner?) {
-    let ended = state.withLock { state in
+    state.withLock { state in
       state.owner = owner
-      guard owner != nil else { return state.ended }
-      defer { state.ended = [] }
-      return state.ended
+      guard let owner else { return }
+      for (row, outcome) in state.ended { owner(row, outcome) }
+      state.ended = []
     }
-    if let owner { for (row, outcome) in ended { owner(row, outcome) } }
   }
 
   /// Whether no row is under way: nothing of these rows can end any more.

@@ -41,6 +41,9 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var underWay: [Int64: Int] = [:]
   /// The same rows, for the acknowledgements of their events: first those of this outbox, then those left by outboxes of earlier executions.
   private var given = [GivenRows()]
+  /// The rows that the sink got from an earlier execution. They are delivered by that, also when they are acknowledged and a read that began before still
+  /// finds them on the disk.
+  private var adopted: Set<Int64> = []
   /// Whether the next execution takes over the rows under way, with the events that the sink has.
   private var isHandingOver = false
   /// The sink's mark after each row that it has been given and that no commit has removed.
@@ -287,8 +290,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     guard !isEnding else { return }
     for row in rows {
       lastKnown = row.number
-      // The sink already has the events of the row, from the previous execution.
-      if underWay[row.number] != nil { continue }
+      if adopted.contains(row.number) { continue }
       ready.append(row)
       readyBytes += row.bytes.count
     }
@@ -341,7 +343,10 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// Takes over rows whose events the sink has from the previous execution.
   func adopt(_ rows: [GivenRows]) {
     for rows in rows {
-      for row in rows.delivering { underWay[row.number] = row.size }
+      for row in rows.delivering {
+        underWay[row.number] = row.size
+        adopted.insert(row.number)
+      }
       rows.setOwner(owner)
       if !rows.isEmpty { given.append(rows) }
     }

@@ -314,7 +314,7 @@ open class RunningSink: Downstream {
   package final func countRetry() { counters.pointee.retries &+= 1 }
 
   /// Counts events of an earlier execution that this one delivers.
-  final func countRestored(_ count: Int) { counters.pointee.restored &+= UInt64(count) }
+  final func countRestored(_ count: Int) { counters.pointee.restored &+= UInt64(clamping: count) }
 
   // MARK: Acknowledging
 
