@@ -46,6 +46,7 @@ test: test-packages packages
 	[ "$$(id -u)" -ne 0 ] || scripts/repeat-failures $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
 	$(MAKE) --no-print-directory test-unit
 	Tests/Embedding/run
+	Tests/Connector/run
 	Tests/Faults/run --self-test
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
 	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \

@@ -14,6 +14,8 @@ let package = Package(
     // For other packages: no target of theirs needs unsafe flags, and `Tests/Embedding` depends on them as a version.
     .library(name: "PipelineCore", targets: ["PipelineCore"]),
     .library(name: "PipelineRuntime", targets: ["PipelineRuntime"]),
+    .library(name: "RxdProgram", targets: ["RxdProgram"]),
+    .library(name: "Transport", targets: ["Transport"]),
     // For tests: loaded before the C library.
     .library(name: "CHang", type: .dynamic, targets: ["CHang"]),
     .library(name: "CTrap", type: .dynamic, targets: ["CTrap"]),
@@ -88,8 +90,9 @@ let package = Package(
     .target(
       name: "PipelineRuntime",
       dependencies: ["PipelineCore", "Sources_", "Sinks", "Transport", "CLinux"]),
-    .executableTarget(
-      name: "rxd",
+    // The program with all its verbs, for `rxd` and for programs that link components of their own.
+    .target(
+      name: "RxdProgram",
       dependencies: [
         "FigureTable", "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks",
         "Storage", "Transport",
@@ -97,6 +100,9 @@ let package = Package(
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ],
+      path: "Sources/rxd"),
+    .executableTarget(
+      name: "rxd", dependencies: ["RxdProgram"], path: "Sources/Main",
       // Fewer and smaller tables for the dynamic loader; docs/decisions/0012-start-up.md has the figures.
       linkerSettings: [
         .unsafeFlags(

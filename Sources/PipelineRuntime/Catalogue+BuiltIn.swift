@@ -3,6 +3,9 @@ import Sinks
 import Sources_
 
 extension Catalogue {
+  /// Components that a program has linked beside those of this package. Set before anything reads ``builtIn``.
+  nonisolated(unsafe) package static var linked = Catalogue([])
+
   /// Every component of the program.
-  public static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks)
+  public static let builtIn = Catalogue.sources.adding(.operators).adding(.commands).adding(.sinks).adding(linked)
 }

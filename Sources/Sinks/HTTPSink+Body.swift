@@ -38,18 +38,18 @@ extension HTTPSink {
     /// The encoded form of an event until its request is sent, or why it cannot be sent.
     ///
     /// - Parameter value: The value for the body.
-    func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], FormFailure> {
+    func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], DeliveryRefusal> {
       if let request { return request.bytes(of: event, wallTime: wallTime) }
       buffer.clear()
       // An envelope gets the values again.
       let failure = envelope == nil ? encoder.append(value, to: buffer) : JSONWriter.append(value, to: buffer)
-      if let failure { return .failure(FormFailure(message: "the event cannot be written: \(failure)")) }
+      if let failure { return .failure(DeliveryRefusal("the event cannot be written: \(failure)")) }
       return .success(Array(buffer.bytes))
     }
 
     /// The body of a request, or why the envelope cannot be made for these events.
     func body(of items: [DeliveryItem], _ frame: EventFrame, _ request: Value, _ execution: Execution)
-      -> Result<[UInt8], FormFailure>
+      -> Result<[UInt8], DeliveryRefusal>
     {
       if let envelope { return enclosed(items, in: envelope, frame, request, execution) }
       return .success(body(of: items))
@@ -75,7 +75,7 @@ extension HTTPSink {
     private func enclosed(
       _ items: [DeliveryItem], in envelope: MappedValues, _ frame: EventFrame, _ request: Value,
       _ execution: Execution
-    ) -> Result<[UInt8], FormFailure> {
+    ) -> Result<[UInt8], DeliveryRefusal> {
       let arena = execution.executor.arena
       let values = items.map { item in
         execution.json.parse(item.piece.bytes.withUnsafeBytes { arena.copy($0) }, into: arena)
@@ -84,11 +84,11 @@ extension HTTPSink {
       frame.set(0, arena.list(values))
       frame.set(1, request)
       switch envelope.value(frame) {
-      case .failure(let failure): return .failure(FormFailure(message: failure.message))
+      case .failure(let failure): return .failure(DeliveryRefusal(failure.message))
       case .success(let value):
         buffer.clear()
         if let failure = encoder.append(value, to: buffer) {
-          return .failure(FormFailure(message: "'envelope' cannot be written: \(failure)"))
+          return .failure(DeliveryRefusal("'envelope' cannot be written: \(failure)"))
         }
         return .success(Array(buffer.bytes))
       }

@@ -3,7 +3,7 @@ import Transport
 
 extension HTTPSink {
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    DeliverySink(Connector(self, nodeContext), nodeContext)
+    Connector(self, nodeContext).sink(nodeContext)
   }
 
   /// The URL and headers that templates gave an event, as a request without body. Events with the same one may share a request.
@@ -80,7 +80,7 @@ extension HTTPSink {
     func open(_ answer: DeliveryAnswer) -> Bool {
       guard let choice = parameters.compress.choice else { return true }
       compressor = Compressor(choice.format, level: choice.level)
-      worker = execution.services.worker("compress")
+      worker = nodeContext.worker("compress")
       if compressor == nil { answer.put(.impossible(missing(choice.format))) }
       return compressor != nil
     }
@@ -118,12 +118,8 @@ extension HTTPSink {
         case .success(let made): value = made
         }
       }
-      switch writer.bytes(of: event, value, wallTime: executor.wallTime) {
-      case .failure(let failure): throw DeliveryRefusal(failure.message)
-      case .success(let bytes):
-        return DeliveryPiece(
-          .bytes(bytes), bytes: bytes.count, target: hasTargets ? try target() : nil, naming: bytes)
-      }
+      let bytes = try writer.bytes(of: event, value, wallTime: executor.wallTime).get()
+      return DeliveryPiece(.bytes(bytes), bytes: bytes.count, target: hasTargets ? try target() : nil, naming: bytes)
     }
 
     /// Renders the URL and the headers for the loaded event; fails if its data would leave their places.

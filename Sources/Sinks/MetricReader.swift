@@ -1,17 +1,18 @@
 import PipelineCore
+import Transport
 
 /// Reads metrics of events: `{ name, type, labels, value }`.
 final class MetricReader {
   private let parser = JSONParser()
   private let store = Arena()
 
-  func metric(_ event: Event) -> Result<MetricStore.Metric, FormFailure> {
+  func metric(_ event: Event) -> Result<MetricStore.Metric, DeliveryRefusal> {
     defer { store.reset() }
     return metric(parser.expand(event.value.unwrapped, into: store))
   }
 
-  private func metric(_ value: Value) -> Result<MetricStore.Metric, FormFailure> {
-    guard value.is(.map) else { return .failure(FormFailure(message: "the event is no metric: it is no map")) }
+  private func metric(_ value: Value) -> Result<MetricStore.Metric, DeliveryRefusal> {
+    guard value.is(.map) else { return .failure(DeliveryRefusal("the event is no metric: it is no map")) }
     var metric = MetricStore.Metric()
     var number: Double?
     var rate = 1.0
@@ -30,8 +31,8 @@ final class MetricReader {
         guard !member.isNull else { continue }
         guard let time = Self.milliseconds(member) else {
           return .failure(
-            FormFailure(
-              message: "'timestamp' of the metric is no time: make one with timestamp(...), or seconds since 1970"))
+            DeliveryRefusal("'timestamp' of the metric is no time: make one with timestamp(...), or seconds since 1970")
+          )
         }
         metric.timestamp = time
       case "labels":
@@ -39,16 +40,16 @@ final class MetricReader {
         for label in member.entries {
           guard let content = text(parser.expand(label.value.unwrapped, into: store)) else { continue }
           let name = MetricStore.name(text(label.key) ?? "", mayHaveColon: false)
-          if MetricStore.isNameOfMetrics(name) { return .failure(FormFailure(message: Self.nameAsLabel(metric.name))) }
+          if MetricStore.isNameOfMetrics(name) { return .failure(DeliveryRefusal(Self.nameAsLabel(metric.name))) }
           metric.labels.append((name, content))
         }
       default: continue
       }
     }
-    if metric.name.isEmpty { return .failure(FormFailure(message: "the event is no metric: it has no 'name'")) }
+    if metric.name.isEmpty { return .failure(DeliveryRefusal("the event is no metric: it has no 'name'")) }
     guard let number else {
       return .failure(
-        FormFailure(message: "the metric '\(Printable.cut(metric.name))' has no 'value' that is a number"))
+        DeliveryRefusal("the metric '\(Printable.cut(metric.name))' has no 'value' that is a number"))
     }
     metric.value = number
     metric.weight = rate > 0 && rate <= 1 ? 1 / rate : 1

@@ -134,7 +134,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
   package var threads: String? { http.threads }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    DeliverySink(HTTPSink.Connector(http, nodeContext, RemoteWriteForm(self)), nodeContext)
+    HTTPSink.Connector(http, nodeContext, RemoteWriteForm(self)).sink(nodeContext)
   }
 }
 
@@ -145,11 +145,9 @@ protocol RequestForm: AnyObject {
   /// The encoded form of an event until its request is sent.
   ///
   /// - Parameter wallTime: Now, in nanoseconds since 1970.
-  func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], FormFailure>
+  func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], DeliveryRefusal>
   func body(of parts: [[UInt8]]) -> [UInt8]
 }
-
-struct FormFailure: Error { var message: String }
 
 /// Requests of Prometheus's remote write.
 final class RemoteWriteForm: RequestForm {
@@ -170,7 +168,7 @@ final class RemoteWriteForm: RequestForm {
     mostSeries = parameters.maxSeries
   }
 
-  func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], FormFailure> {
+  func bytes(of event: Event, wallTime: Int64) -> Result<[UInt8], DeliveryRefusal> {
     switch reader.metric(event) {
     case .failure(let failure): return .failure(failure)
     case .success(var metric):
@@ -179,7 +177,7 @@ final class RemoteWriteForm: RequestForm {
       }
       let samples: [MetricStore.Sample]
       switch store.samples(metric) {
-      case .failure(let fault): return .failure(FormFailure(message: fault.message))
+      case .failure(let fault): return .failure(DeliveryRefusal(fault.message))
       case .success(let found): samples = found
       }
       var bytes: [UInt8] = []

@@ -149,7 +149,7 @@ package struct SQLiteSink: SinkComponent {
   }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    DeliverySink(Connector(self, nodeContext), nodeContext)
+    Connector(self, nodeContext).sink(nodeContext)
   }
 
   /// A batch is a transaction.
@@ -164,7 +164,7 @@ package struct SQLiteSink: SinkComponent {
     private let parameters: SQLiteSink
     private let nodeContext: NodeContext
     private let writer: DatabaseWriter
-    private lazy var worker = nodeContext.execution.services.worker("sqlite")
+    private lazy var worker = nodeContext.worker("sqlite")
     private lazy var frame = EventFrame.make(nodeContext)
 
     init(_ parameters: SQLiteSink, _ nodeContext: NodeContext) {
@@ -195,7 +195,7 @@ package struct SQLiteSink: SinkComponent {
     }
 
     func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
-      if let failure = frame.load(event) { throw DeliveryRefusal(EventFrame.message(of: failure)) }
+      try frame.read(event)
       var row: [DatabaseValue] = []
       row.reserveCapacity(parameters.columns.entries.count)
       for column in parameters.columns.entries {

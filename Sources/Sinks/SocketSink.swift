@@ -331,19 +331,3 @@ final class SocketSink: RunningSink {
     }
   }
 }
-
-/// How a lost connection is made again.
-struct ReconnectParameter: RecordParameter {
-  var delay = TimeSpan.milliseconds(100)
-  var maxDelay = TimeSpan.seconds(10)
-  static var fields: [RecordField<ReconnectParameter>] {
-    [
-      .init(
-        "delay", \.delay, primary: true, range: 1_000_000...Int64.max,
-        "The first pause; each further one is twice as long."),
-      .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
-    ]
-  }
-  var defaultText: String? { delay.description }
-  var attempts: Attempts { Attempts(delay, most: maxDelay) }
-}

@@ -42,8 +42,8 @@ package struct CharsetParameter: ParameterValue {
   func reading(
     _ options: DecoderOptions, maxLine: ByteSize, type: String?, unknown: (String) -> Void
   ) -> DecoderOptions {
-    let texts: [DecoderFormat] = [.text, .lines, .whole, .csv, .logfmt, .regex, .syslog, .container, .statsd]
-    guard !isGiven, texts.contains(options.format), let name = Self.charset(ofType: type), !Charset.isUTF8(name) else {
+    guard !isGiven, options.format.takesCharsetOfType, let name = Self.charset(ofType: type), !Charset.isUTF8(name)
+    else {
       return reading(options, maxLine: maxLine)
     }
     var options = options

@@ -34,14 +34,14 @@ enum DecoderAdvice {
       return delimiter(first, second, besides: options.csv.delimiter).map {
         "looks like CSV with \($0.name) between the fields: write 'decode: { csv: { delimiter: \"\($0.text)\" } }'"
       }
-    case .logfmt, .regex, .syslog, .statsd, .prometheus:
+    // A container's line may contain any text, JSON included.
+    case .text, .lines, .whole, .bytes, .container: return nil
+    default:
       guard hasRejected else { return nil }
       // The advice must never be the format that the file already configures.
       let own = "write 'decode: \(options.format.rawValue)'"
       return json(text)?.advice
         ?? (options.format == .regex ? nil : lineFormat(first, second).flatMap { $0.hasSuffix(own) ? nil : $0 })
-    // A container's line may contain any text, JSON included.
-    case .text, .lines, .whole, .bytes, .container: return nil
     }
   }
 

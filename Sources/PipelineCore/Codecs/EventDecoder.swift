@@ -138,6 +138,25 @@ package enum DecoderFormat: String, Sendable, CaseIterable {
     case .bytes: "Each body, or each piece of a stream as it was read, is raw bytes."
     }
   }
+
+  /// The fields of every event, where the format alone says them.
+  var fields: [ExpressionType.Field]? {
+    switch self {
+    case .syslog: SyslogDecoder.fields
+    case .container: KeyedJoiningDecoder.containerFields
+    case .statsd: StatsDDecoder.fields
+    case .prometheus: PrometheusDecoder.fields
+    case .text, .lines, .whole, .json, .ndjson, .jsonDocuments, .csv, .logfmt, .regex, .bytes: nil
+    }
+  }
+
+  /// Whether the charset of a media type counts. Other formats have rules of their own: JSON is UTF-8.
+  package var takesCharsetOfType: Bool {
+    switch self {
+    case .text, .lines, .whole, .csv, .logfmt, .regex, .syslog, .container, .statsd: true
+    case .json, .ndjson, .jsonDocuments, .prometheus, .bytes: false
+    }
+  }
 }
 
 /// What happens to text that is not UTF-8.

@@ -407,3 +407,14 @@ final class KeyedJoiningDecoder: EventDecoder {
       contentsOf: source.slab.bytes.part(source.index(max(start, source.textStart)), source.index(textEnd)))
   }
 }
+
+extension KeyedJoiningDecoder {
+  /// The fields of a container's line, for the checker of expressions.
+  static var containerFields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    return [
+      Field("stream", .string), Field("message", .string), Field("time", .timestamp, mayBeAbsent: true),
+      Field("attrs", .map(.string, .dyn), mayBeAbsent: true),
+    ]
+  }
+}

@@ -260,3 +260,20 @@ final class PrometheusDecoder: EventDecoder {
     }
   }
 }
+
+extension PrometheusDecoder {
+  /// The fields of every event, for the checker of expressions.
+  static var fields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    let labels = ExpressionType.map(.string, .string)
+    let exemplar = [
+      Field("labels", labels), Field("value", .double), Field("timestamp", .timestamp, mayBeAbsent: true),
+    ]
+    return [
+      Field("name", .string), Field("type", .string), Field("labels", labels), Field("value", .double),
+      Field("family", .string, mayBeAbsent: true), Field("unit", .string, mayBeAbsent: true),
+      Field("timestamp", .timestamp, mayBeAbsent: true),
+      Field("exemplar", .object(fields: exemplar, open: false), mayBeAbsent: true),
+    ]
+  }
+}

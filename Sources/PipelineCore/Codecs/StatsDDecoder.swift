@@ -197,3 +197,15 @@ enum MetricText {
     return Double(String(decoding: first == UInt8(ascii: "+") ? text.part(1, text.count) : text, as: UTF8.self))
   }
 }
+
+extension StatsDDecoder {
+  /// The fields of every event, for the checker of expressions.
+  static var fields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    return [
+      Field("name", .string), Field("type", .string), Field("labels", .map(.string, .string)), Field("value", .dyn),
+      Field("sampleRate", .double), Field("relative", .bool, mayBeAbsent: true),
+      Field("timestamp", .timestamp, mayBeAbsent: true), Field("container", .string, mayBeAbsent: true),
+    ]
+  }
+}

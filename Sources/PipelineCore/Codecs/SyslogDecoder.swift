@@ -326,3 +326,20 @@ final class SyslogDecoder: EventDecoder {
     }
   }
 }
+
+extension SyslogDecoder {
+  /// The fields of every event, for the checker of expressions.
+  static var fields: [ExpressionType.Field] {
+    typealias Field = ExpressionType.Field
+    let data = ExpressionType.map(.string, .map(.string, .dyn))
+    return [
+      Field("facility", .string), Field("severity", .string), Field("facilityCode", .int), Field("severityCode", .int),
+      Field("version", .int, mayBeAbsent: true), Field("timestamp", .timestamp, mayBeAbsent: true),
+      Field("localTime", .string, mayBeAbsent: true), Field("hostname", .string, mayBeAbsent: true),
+      Field("appname", .string, mayBeAbsent: true), Field("procid", .string, mayBeAbsent: true),
+      Field("msgid", .string, mayBeAbsent: true), Field("structuredData", data, mayBeAbsent: true),
+      Field("message", .string), Field("sequence", .int, mayBeAbsent: true),
+      Field("guessed", .list(.string), mayBeAbsent: true),
+    ]
+  }
+}

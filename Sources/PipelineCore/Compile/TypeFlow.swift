@@ -76,57 +76,8 @@ extension DecoderOptions {
       guard let fields = regexFields else { return .dyn }
       return EventType(.object(fields: fields, open: false))
     case .text, .lines, .whole, .bytes: return .text
-    case .syslog: return EventType(.object(fields: Self.syslogFields, open: false))
-    case .container: return EventType(.object(fields: Self.containerFields, open: false))
-    case .statsd: return EventType(.object(fields: Self.statsdFields, open: false))
-    case .prometheus: return EventType(.object(fields: Self.prometheusFields, open: false))
-    case .json, .ndjson, .jsonDocuments, .logfmt: return .dyn
+    default: return format.fields.map { EventType(.object(fields: $0, open: false)) } ?? .dyn
     }
-  }
-
-  private static var syslogFields: [ExpressionType.Field] {
-    typealias Field = ExpressionType.Field
-    let data = ExpressionType.map(.string, .map(.string, .dyn))
-    return [
-      Field("facility", .string), Field("severity", .string), Field("facilityCode", .int), Field("severityCode", .int),
-      Field("version", .int, mayBeAbsent: true), Field("timestamp", .timestamp, mayBeAbsent: true),
-      Field("localTime", .string, mayBeAbsent: true), Field("hostname", .string, mayBeAbsent: true),
-      Field("appname", .string, mayBeAbsent: true), Field("procid", .string, mayBeAbsent: true),
-      Field("msgid", .string, mayBeAbsent: true), Field("structuredData", data, mayBeAbsent: true),
-      Field("message", .string), Field("sequence", .int, mayBeAbsent: true),
-      Field("guessed", .list(.string), mayBeAbsent: true),
-    ]
-  }
-
-  private static var containerFields: [ExpressionType.Field] {
-    typealias Field = ExpressionType.Field
-    return [
-      Field("stream", .string), Field("message", .string), Field("time", .timestamp, mayBeAbsent: true),
-      Field("attrs", .map(.string, .dyn), mayBeAbsent: true),
-    ]
-  }
-
-  private static var statsdFields: [ExpressionType.Field] {
-    typealias Field = ExpressionType.Field
-    return [
-      Field("name", .string), Field("type", .string), Field("labels", .map(.string, .string)), Field("value", .dyn),
-      Field("sampleRate", .double), Field("relative", .bool, mayBeAbsent: true),
-      Field("timestamp", .timestamp, mayBeAbsent: true), Field("container", .string, mayBeAbsent: true),
-    ]
-  }
-
-  private static var prometheusFields: [ExpressionType.Field] {
-    typealias Field = ExpressionType.Field
-    let labels = ExpressionType.map(.string, .string)
-    let exemplar = [
-      Field("labels", labels), Field("value", .double), Field("timestamp", .timestamp, mayBeAbsent: true),
-    ]
-    return [
-      Field("name", .string), Field("type", .string), Field("labels", labels), Field("value", .double),
-      Field("family", .string, mayBeAbsent: true), Field("unit", .string, mayBeAbsent: true),
-      Field("timestamp", .timestamp, mayBeAbsent: true),
-      Field("exemplar", .object(fields: exemplar, open: false), mayBeAbsent: true),
-    ]
   }
 
   private var regexFields: [ExpressionType.Field]? {

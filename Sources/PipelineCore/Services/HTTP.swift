@@ -194,7 +194,7 @@ package struct HTTPFailure: Error, Sendable, Equatable {
 /// A text that must never be shown: its description is masked.
 public struct Secret: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
   /// The text itself: pass it to a protocol, never print it.
-  package let revealed: String
+  public let revealed: String
   package init(_ text: String) { revealed = text }
   public var description: String { "(secret)" }
   public var customMirror: Mirror { Mirror(self, children: []) }

@@ -1,7 +1,7 @@
 /// Runs jobs off the pipeline thread, one after another.
-package protocol Worker: AnyObject, Sendable {
-  /// Queues a job. Never blocks, and neither may the job. Jobs run in the order of the calls; those that have not
-  /// started when the worker is released may never run.
+public protocol Worker: AnyObject, Sendable {
+  /// Queues a job, which may block, and returns at once. Jobs run in the order of the calls; those that have not started when the worker is released may
+  /// never run.
   func enqueue(_ work: @escaping @Sendable () -> Void)
 }
 

@@ -40,7 +40,7 @@ public struct DecodingContext {
 
   /// The location of a parameter's value, by its path, such as `retry.delay`; the component's location if the file does
   /// not give the parameter.
-  package func location(of path: String) -> SourceLocation { nodes[path]?.location ?? location }
+  public func location(of path: String) -> SourceLocation { nodes[path]?.location ?? location }
 
   /// The value of a parameter in the file, by its path; nil: the file does not give it.
   func node(of path: String) -> YAMLNode? { nodes[path] }
@@ -429,26 +429,29 @@ extension ChoiceParameter {
 }
 
 /// A mapping with parameters of its own: `auth: { basic: {...} }`.
-package protocol RecordParameter: ParameterValue {
+public protocol RecordParameter: ParameterValue {
+  /// The defaults.
   init()
+  /// Its fields, in the order of the reference.
   static var fields: [RecordField<Self>] { get }
   /// Checks fields against each other, and how they are written; `node` is the mapping.
   func validate(_ node: YAMLNode, _ context: inout DecodingContext)
 }
 
 extension RecordParameter {
-  package func validate(_ node: YAMLNode, _ context: inout DecodingContext) {}
+  public func validate(_ node: YAMLNode, _ context: inout DecodingContext) {}
 }
 
 /// A field of a record parameter.
-package struct RecordField<R: RecordParameter>: Sendable {
+public struct RecordField<R: RecordParameter>: Sendable {
   package var info: ParameterInfo
   let decode: @Sendable (YAMLNode, inout R, inout DecodingContext) -> Void
   let bind: @Sendable (inout R, inout Binder, ExpressionUse) -> Void
   /// The signals and chains in the field's value; nil: it can have none.
   let inner: (@Sendable (R) -> [SignalPlan])?
 
-  package init<Value: ParameterValue>(
+  /// A field, as ``Parameter`` describes a parameter of a component.
+  public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<R, Value> & Sendable, primary: Bool = false,
     required: Bool = false, range: ClosedRange<Int64>? = nil, expecting: ExpressionType? = nil,
     applies: Applicability? = nil, _ help: String

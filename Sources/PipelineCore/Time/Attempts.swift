@@ -1,14 +1,15 @@
 /// Counts failed attempts in a row and computes the pauses between attempts. Each pause is twice as long as the
 /// previous one, up to a limit, and shortened by a random part of up to half, so that many clients do not retry at the
 /// same time.
-package struct Attempts: Sendable {
+public struct Attempts: Sendable {
   /// The pause after the first failure. `maxDelay`: the longest pause.
   package var delay: TimeSpan
   package var maxDelay: TimeSpan
   /// The number of attempts that have failed in a row.
   package private(set) var failures = 0
 
-  package init(_ delay: TimeSpan, most maxDelay: TimeSpan) {
+  /// Pauses from `delay` to `maxDelay`.
+  public init(_ delay: TimeSpan, most maxDelay: TimeSpan) {
     self.delay = delay
     self.maxDelay = max(delay, maxDelay)
   }

@@ -12,7 +12,7 @@ struct PluginSink: SinkComponent, BoundComponent {
   var threads: String? { "a thread of the plugin writes" }
 
   func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    DeliverySink(Connector(self, nodeContext), nodeContext)
+    Connector(self, nodeContext).sink(nodeContext)
   }
 
   /// An instance is given as many events as its pace allows, and answers each. The events of a batch are those that it is given in one turn.

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The way of outcomes to the sink that waits for them now: in a reload that may be another one than the sink that has delivered the batch.
-package final class DeliveryAnswer: Sendable {
+/// Where a connector reports what has become of a batch, or of opening. Only the sink that waits for it hears of it: in a reload that may be another one than the sink that has delivered the batch.
+public final class DeliveryAnswer: Sendable {
   private struct State {
     var outcomes: [DeliveryOutcome] = []
     var notify: (@Sendable () -> Void)?
@@ -10,8 +10,8 @@ package final class DeliveryAnswer: Sendable {
 
   init() {}
 
-  /// An outcome is known. From any thread; nothing counts behind an outcome that decides over the whole batch.
-  package func put(_ outcome: DeliveryOutcome) {
+  /// Reports an outcome, from any thread. What comes after an outcome for the whole batch is ignored.
+  public func put(_ outcome: DeliveryOutcome) {
     let notify = state.withLock { state in
       state.outcomes.append(outcome)
       // One call is for all that come before it is followed.

@@ -2,42 +2,46 @@ internal import DequeModule
 import PipelineCore
 
 /// A waiting event: its encoded form, and the event in case it is rejected.
-package struct DeliveryItem {
-  package var piece: DeliveryForm
-  package var event: OwnedEvent
+public struct DeliveryItem {
+  /// What ``DeliveryConnector/encode(_:)`` has made of it.
+  public var piece: DeliveryForm
+  /// The event.
+  public var event: OwnedEvent
   /// The receipt on which the sink took it.
   var receipt: Receipt
   /// Its identity in every delivery, also after a restart; nil: it has none.
   var id: DeliveryID?
-  package var bytes: Int
+  /// Its bytes, as the connector has counted them.
+  public var bytes: Int
   /// When the sink took it.
-  package var since: Instant
+  public var since: Instant
   /// The time of day then, in nanoseconds since 1970.
-  package var takenAt: Int64
+  public var takenAt: Int64
   /// Its number among all events of the queue.
   var number = 0
 }
 
 /// Events that are delivered together, from when they leave the queue until the destination has answered for them.
-package final class DeliveryBatch {
-  package let items: [DeliveryItem]
+public final class DeliveryBatch {
+  /// The events, in the order in which the sink took them; outcomes name them by their index here.
+  public let items: [DeliveryItem]
   /// Which of them have been answered for; empty: none has.
   var decided: [Bool] = []
   /// 32 hexadecimal digits, the same in each attempt. Where its events have names, the same whenever the same events are delivered
   /// in one batch. Empty unless ``DeliveryTraits/namesBatches``.
-  package let key: String
+  public let key: String
   let lane: DeliveryLane
   /// How many attempts have failed that count for ``DeliveryTraits/mostAttempts``, and how many in all.
-  package internal(set) var attempts = 0
+  public internal(set) var attempts = 0
   var tries: Attempts
   /// Why the last attempt failed; nil: none has failed.
-  package internal(set) var failure: String?
+  public internal(set) var failure: String?
   /// Counted from 1 in the order in which batches are first tried; 0: it has not been tried.
-  package internal(set) var number = 0
+  public internal(set) var number = 0
   /// The time of day of its first attempt, in nanoseconds since 1970.
-  package internal(set) var time: Int64 = 0
+  public internal(set) var time: Int64 = 0
   /// What the connector keeps from one attempt to the next.
-  package var memo: AnyObject?
+  public var memo: AnyObject?
   /// Where the outcome comes from; nil: the batch is not under way.
   var answer: DeliveryAnswer?
   /// It waits for ``DeliveryConnector/prepare(_:_:)``, and is not delivered yet.
@@ -51,7 +55,8 @@ package final class DeliveryBatch {
     tries = retry
   }
 
-  package var target: DeliveryTarget? { lane.target }
+  /// What its events have in common; nil: the common target.
+  public var target: DeliveryTarget? { lane.target }
   /// The number of its first event: no two batches share an event.
   var id: Int { items.first?.number ?? 0 }
   var bytes: Int { rest.reduce(0) { $0 + $1.bytes } }

@@ -1,63 +1,70 @@
 import PipelineCore
 
-/// What is particular to a destination that takes events in batches: how events are encoded and delivered. ``DeliverySink`` has the rest, once for all
-/// of them: the queue, lanes, retries, pauses, the errors output, the end and the counts.
+/// What is particular to a destination that takes events in batches: how it is opened, how an event is encoded, how a batch is delivered. The kit has
+/// the rest, once for all sinks: the queue, lanes, retries, pauses, the errors output, the end, reloads, state and the counts (docs/connectors.md).
 ///
-/// Every call comes in a turn, and none may wait: what takes time happens elsewhere and ends with ``DeliveryAnswer/put(_:)``.
-package protocol DeliveryConnector: AnyObject {
-  /// Read once, when the sink is made.
+/// Every call comes in a turn of the pipeline, one at a time, and none may wait: what takes time runs on a worker
+/// (``PipelineCore/NodeContext/worker(_:)``) and ends with ``DeliveryAnswer/put(_:)``. A connector writes ``traits``, ``encode(_:)``, ``deliver(_:_:)``
+/// and ``close(handsOver:)``, most also ``open(_:)``; the others have defaults.
+public protocol DeliveryConnector: AnyObject {
+  /// What the connector can do and the pipeline file asks for; read once, when the sink is made.
   var traits: DeliveryTraits { get }
 
-  /// Opens the destination. The answer also hears of the end of the connection (``DeliveryOutcome/lost(after:)``). True: batches may be delivered at once. Otherwise they wait for the answer, and after
-  /// ``DeliveryOutcome/down(_:after:usesAttempt:hasOther:)`` it is called again.
+  /// Opens the destination. Returns whether batches may be delivered at once; otherwise they wait for the answer, an empty
+  /// ``DeliveryOutcome/answered(again:refused:reason:after:)``. After ``DeliveryOutcome/down(_:after:usesAttempt:hasOther:)`` it is called again. The
+  /// answer also hears of the end of the connection (``DeliveryOutcome/lost(after:)``). Default: nothing is to be opened.
   func open(_ answer: DeliveryAnswer) -> Bool
-  /// Why `open` could not succeed, as far as that shows without anything that others notice; nil: nothing is known.
-  func dryRun() -> SignalFailure?
-  /// Reads the events that an earlier version of the sink has saved in a form of its own (``StateReader/version``); nil: it has saved them as
-  /// ``DeliverySink`` does.
-  func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]?
-  /// What is delivered for an event: the same whenever it is called for the same event. Throws why the event cannot be delivered.
+  /// What is delivered for an event: the same whenever it is called for the same event, because it is called again after a restart and a reload.
+  /// Throws why the event cannot be delivered; that event alone goes to the errors output.
   func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece
-  /// Does what takes long before a batch is delivered, such as compression. True: it is done; otherwise the sink waits for an answer, ``DeliveryOutcome/answered(again:refused:reason:after:)``.
-  func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool
-  /// Delivers a batch; `answer` gets the outcome. The batch comes again with another answer, and nothing that the first one gets counts then.
+  /// Begins to deliver a batch; `answer` gets the outcome. A batch that must be repeated comes again with another answer, and what the first one gets
+  /// then is ignored.
   func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer)
-  /// How many more events it takes now.
-  var room: Int { get }
-  /// No further batch begins for now.
-  func flush()
-  /// What a reply (``DeliveryOutcome/replied(_:)``) means for the batch; nil: it is none of this connector. In a reload it may be the reply to a batch that an
-  /// earlier version has delivered.
-  func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome?
-  /// Nobody waits for the answer to this batch any more: give it up, if that is possible.
-  func withdraw(_ batch: DeliveryBatch)
-  /// The input is complete and nothing is left to deliver. True: the sink may end at once; otherwise it waits for the answer.
-  func finish(_ answer: DeliveryAnswer) -> Bool
   /// Releases everything. Nothing is delivered any more.
   ///
   /// - Parameter handsOver: Batches under way go on, for the next version of the pipeline (``DeliveryTraits/handsOver``).
   func close(handsOver: Bool)
-  /// Its connections, for statistics; nil: it has none.
+
+  /// Why `open` could not succeed, as far as that shows without anything that others notice, for `rxd run --dry-run`. Default: nil, nothing is known.
+  func dryRun() -> SignalFailure?
+  /// Nobody waits for the answer to this batch any more: give it up, if that is possible. Default: it goes on, and its answer is ignored.
+  func withdraw(_ batch: DeliveryBatch)
+  /// The input is complete and nothing is left to deliver. Returns whether the sink may end at once; otherwise it waits for the answer. Default: at once.
+  func finish(_ answer: DeliveryAnswer) -> Bool
+  /// Does what takes long before a batch is delivered, such as compression. Returns whether it is done; otherwise the sink waits for an answer, an empty
+  /// ``DeliveryOutcome/answered(again:refused:reason:after:)``. Default: nothing is to be done.
+  func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool
+  /// How many more events it takes now. Default: any number.
+  var room: Int { get }
+  /// No further batch begins for now. Default: nothing is to be sent off.
+  func flush()
+  /// What a reply (``DeliveryOutcome/replied(_:)``) means for the batch, where that must be read in a turn; nil: it is none of this connector. In a reload
+  /// it may be the reply to a batch that an earlier version has delivered. Default: nil.
+  func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome?
+  /// Reads the events that an earlier version of the sink has saved in a form of its own (``PipelineCore/StateReader/version``). Default: nil, it has saved
+  /// them as the kit does.
+  func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]?
+  /// Its connections, for statistics. Default: nil, it counts none.
   var connections: PipelineStatistics.Connections? { get }
 }
 
 extension DeliveryConnector {
-  package func open(_ answer: DeliveryAnswer) -> Bool { true }
-  package func dryRun() -> SignalFailure? { nil }
-  package func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]? { nil }
-  package func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool { true }
-  package var room: Int { .max }
-  package func flush() {}
-  package func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome? { nil }
-  package func withdraw(_ batch: DeliveryBatch) {}
-  package func finish(_ answer: DeliveryAnswer) -> Bool { true }
-  package var connections: PipelineStatistics.Connections? { nil }
+  public func open(_ answer: DeliveryAnswer) -> Bool { true }
+  public func dryRun() -> SignalFailure? { nil }
+  public func withdraw(_ batch: DeliveryBatch) {}
+  public func finish(_ answer: DeliveryAnswer) -> Bool { true }
+  public func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool { true }
+  public var room: Int { .max }
+  public func flush() {}
+  public func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome? { nil }
+  public func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]? { nil }
+  public var connections: PipelineStatistics.Connections? { nil }
 }
 
 /// What a connector can do, and what the pipeline file asks of it.
-package struct DeliveryTraits: Sendable {
+public struct DeliveryTraits: Sendable {
   /// The order in which batches of one lane are delivered.
-  package enum Order: Sendable {
+  public enum Order: Sendable {
     /// One is under way at a time; a batch that must be repeated holds back what came later.
     case lane
     /// Further ones begin while some are under way, and are answered in order. When one must come again, so must all behind it, as new batches.
@@ -66,73 +73,95 @@ package struct DeliveryTraits: Sendable {
     case none
   }
 
-  /// The most events and bytes of a batch; one event may have more bytes.
-  package var count = 1
-  package var bytes = Int.max
-  /// How long an event waits for others of its batch.
-  package var age = TimeSpan.zero
+  /// The most events of a batch. Default: 1.
+  public var count = 1
+  /// The most bytes of a batch (``DeliveryPiece/bytes``); one event may have more.
+  public var bytes = Int.max
+  /// How long an event waits for others of its batch. Default: not at all.
+  public var age = TimeSpan.zero
   /// How many incomplete batches there may be; with more, the oldest is delivered as it is.
-  package var openBatches = Int.max
-  /// How many events may wait for a batch before the input pauses.
-  package var queue = Int.max
-  /// How many batches may be under way.
-  package var concurrency = 1
-  package var order = Order.lane
-  /// The pauses before a batch is delivered again.
-  package var retry = Attempts(.milliseconds(100), most: .seconds(10))
+  public var openBatches = Int.max
+  /// How many events may wait for a batch before the input pauses. The memory of all that waits is bounded by the sink's share of `--queue-memory`, too.
+  public var queue = Int.max
+  /// How many batches may be under way. Default: 1.
+  public var concurrency = 1
+  /// The order of batches. Default: of one lane, one after another.
+  public var order = Order.lane
+  /// The pauses before a batch is delivered again, and before the destination is opened again.
+  public var retry = Attempts(.milliseconds(100), most: .seconds(10))
   /// Whether a pause is shortened by a random part of up to half.
-  package var shortensPauses = true
+  public var shortensPauses = true
   /// How often a batch is tried; nil: until it is delivered.
-  package var mostAttempts: Int?
+  public var mostAttempts: Int?
   /// How long a batch may be under way before it is withdrawn and tried again; nil: the connector watches that itself.
-  package var timeout: TimeSpan?
+  public var timeout: TimeSpan?
   /// Whether batches have ``DeliveryBatch/key``, by which the destination can tell a batch that it has had.
-  package var namesBatches = false
-  /// Whether batches under way stay under way in a reload, and are answered to the next version of the pipeline.
-  package var handsOver = false
+  public var namesBatches = false
+  /// Whether batches under way stay under way in a reload, and are answered to the next version of the pipeline. Default: they are withdrawn when they are
+  /// not answered within 2 s, and delivered again.
+  public var handsOver = false
   /// Whether ``DeliveryPiece/bytes`` are those of the encoded form, and count as delivered.
-  package var countsBytes = true
-  package var words: DeliveryWords
+  public var countsBytes = true
+  /// How messages name the destination.
+  public var words: DeliveryWords
 
-  package init(_ words: DeliveryWords) { self.words = words }
+  /// One event at a time, in order, repeated until it is delivered.
+  public init(_ words: DeliveryWords) { self.words = words }
+
+  /// Batches in order, as the parameters of a pipeline file say, repeated until they are delivered.
+  public init(_ words: DeliveryWords, _ batch: DeliveryBatchParameter, queue: Int, _ retry: ReconnectParameter) {
+    self.words = words
+    self.queue = queue
+    self.retry = retry.attempts
+    count = batch.count
+    bytes = batch.bytes.bytes
+    age = batch.every
+  }
 }
 
 /// How messages name a destination.
-package struct DeliveryWords: Sendable {
-  /// Such as `the server`.
-  package var destination: String
-  /// Such as `the server responds again`.
-  package var recovered: String
-  /// Such as `failed request`.
-  package var failure: String
-  /// Such as `the server had not acknowledged`; the number of events follows.
-  package var left: String
+public struct DeliveryWords: Sendable {
+  var destination: String
+  var recovered: String
+  var failure: String
+  var left: String
 
-  package init(_ destination: String, recovered: String, failure: String, left: String) {
+  /// - Parameters:
+  ///   - destination: Such as `the server`.
+  ///   - recovered: Such as `the server responds again`; nil: made of `destination`.
+  ///   - failure: Such as `failed request`.
+  ///   - left: Such as `the server had not acknowledged`; the number of events follows. Nil: made of `destination`.
+  public init(
+    _ destination: String, recovered: String? = nil, failure: String = "failed attempt", left: String? = nil
+  ) {
     self.destination = destination
-    self.recovered = recovered
+    self.recovered = recovered ?? "\(destination) takes events again"
     self.failure = failure
-    self.left = left
+    self.left = left ?? "\(destination) had not taken"
   }
 }
 
 /// Why an event cannot be delivered.
-package struct DeliveryRefusal: Error {
-  package var message: String
-  package init(_ message: String) { self.message = message }
+public struct DeliveryRefusal: Error {
+  /// One sentence without a full stop, subject first.
+  public var message: String
+  /// - Parameter message: One sentence without a full stop, subject first.
+  public init(_ message: String) { self.message = message }
 }
 
 /// What is delivered for one event. A type of the connector's own would make the queue generic, and generic code of another module takes several times as long.
-package enum DeliveryForm {
+public enum DeliveryForm {
+  /// Bytes, such as a line or a command.
   case bytes([UInt8])
+  /// Values, such as those of parameters.
   case values([OwnedValue])
   /// What only the connector reads.
   case object(AnyObject)
 
-  /// Empty if it has another form.
-  package var bytes: [UInt8] { if case .bytes(let bytes) = self { bytes } else { [] } }
-  /// Empty if it has another form.
-  package var values: [OwnedValue] { if case .values(let values) = self { values } else { [] } }
+  /// The bytes; empty if it has another form.
+  public var bytes: [UInt8] { if case .bytes(let bytes) = self { bytes } else { [] } }
+  /// The values; empty if it has another form.
+  public var values: [OwnedValue] { if case .values(let values) = self { values } else { [] } }
 }
 
 /// What the events of one batch have in common, such as a URL or a partition. Events of one target are a lane.
@@ -147,19 +176,31 @@ open class DeliveryTarget: Hashable {
   public static func == (a: DeliveryTarget, b: DeliveryTarget) -> Bool { a === b || a.isSame(as: b) }
 }
 
-/// The encoded form of an event, and where it goes.
-package struct DeliveryPiece {
-  package var piece: DeliveryForm
-  /// Nil: the common target.
-  package var target: DeliveryTarget?
-  /// The bytes that count for batches and for the counters.
-  package var bytes: Int
-  /// The memory of the piece.
-  package var memory: Int
-  /// What names the event in its deliveries beside its origin: only equal bytes have the same name. Nil: it has no name.
-  package var naming: [UInt8]?
+/// A target that is a text: a topic, a table, the key of a stream.
+public final class NamedTarget: DeliveryTarget {
+  /// The text.
+  public let name: String
+  /// Targets of one name are the same.
+  public init(_ name: String) { self.name = name }
+  public override func isSame(as other: DeliveryTarget) -> Bool { (other as? NamedTarget)?.name == name }
+  public override func hash(into hasher: inout Hasher) { hasher.combine(name) }
+}
 
-  package init(
+/// The encoded form of an event, and where it goes.
+public struct DeliveryPiece {
+  var piece: DeliveryForm
+  var target: DeliveryTarget?
+  var bytes: Int
+  var memory: Int
+  var naming: [UInt8]?
+
+  /// - Parameters:
+  ///   - piece: What is delivered.
+  ///   - bytes: The bytes that count for batches and for the counters.
+  ///   - memory: The memory of the piece; nil: `bytes`.
+  ///   - target: What the event has in common with others of its batch; nil: the common target.
+  ///   - naming: What names the event in its deliveries beside its origin: only equal bytes have the same name. Nil: it has no name.
+  public init(
     _ piece: DeliveryForm, bytes: Int, memory: Int? = nil, target: DeliveryTarget? = nil, naming: [UInt8]? = nil
   ) {
     self.piece = piece
@@ -171,11 +212,15 @@ package struct DeliveryPiece {
 }
 
 /// What has become of a batch.
-package enum DeliveryOutcome: Sendable {
-  package struct Refused: Sendable {
-    package var index: Int
-    package var reason: String
-    package init(_ index: Int, _ reason: String) {
+public enum DeliveryOutcome: Sendable {
+  /// An event that the destination will never take.
+  public struct Refused: Sendable {
+    var index: Int
+    var reason: String
+    /// - Parameters:
+    ///   - index: The index in the batch.
+    ///   - reason: One sentence without a full stop, for the errors output.
+    public init(_ index: Int, _ reason: String) {
       self.index = index
       self.reason = reason
     }

@@ -333,3 +333,8 @@ package final class DeliverySink: RunningSink, TimerTarget {
     updatePressure()
   }
 }
+
+extension DeliveryConnector {
+  /// The running sink that delivers through this connector, for ``PipelineCore/SinkComponent/makeSink(_:)``.
+  public func sink(_ nodeContext: NodeContext) -> RunningSink { DeliverySink(self, nodeContext) }
+}

@@ -3,8 +3,8 @@ import Testing
 
 /// What other packages can use is small and has documentation: declarations of the package's own targets are `package`.
 @Suite struct PublicSurfaceTests {
-  /// The number of public declarations may fall and not rise. Decision 115 says what belongs to them.
-  private static let most = 600
+  /// The number of public declarations may fall and not rise. Decisions 115 and 184 say what belongs to them.
+  private static let most = 701
 
   private struct Declaration {
     var place: String
@@ -25,8 +25,8 @@ import Testing
 
   private static func declarations() throws -> [Declaration] {
     var result: [Declaration] = []
-    for target in ["PipelineCore", "PipelineRuntime"] {
-      let root = packageRoot.appending(path: "Sources/\(target)")
+    for target in ["PipelineCore", "PipelineRuntime", "RxdProgram", "Transport"] {
+      let root = packageRoot.appending(path: "Sources/\(target == "RxdProgram" ? "rxd" : target)")
       for path in try FileManager.default.subpathsOfDirectory(atPath: root.path).sorted() where path.hasSuffix(".swift")
       {
         let lines = try String(contentsOf: root.appending(path: path), encoding: .utf8)
@@ -89,7 +89,8 @@ import Testing
     let count = try Self.declarations().count { !$0.isRequirement }
     #expect(count > 300, "the test sees no declarations")
     #expect(
-      count <= Self.most, "\(count) declarations are public: make new ones package, or say in decision 115 why not")
+      count <= Self.most,
+      "\(count) declarations are public: make new ones package, or say in decisions 115 and 184 why not")
   }
 
   /// The code that docs/embedding.md shows is that of the package that is built and run.

@@ -258,8 +258,8 @@ final class SharedFrames {
 }
 
 extension EventFrame {
-  /// A frame for a component that evaluates parameters before it has a node.
-  package static func make(_ nodeContext: NodeContext) -> EventFrame {
+  /// A frame for a component that evaluates parameters outside of a node.
+  public static func make(_ nodeContext: NodeContext) -> EventFrame {
     EventFrame(nodeContext.segment, nodeContext.scope, nodeContext.execution)
   }
 }

@@ -1,0 +1,4 @@
+import PipelineCore
+import RxdProgram
+
+runRxd(adding: Catalogue([CatalogueEntry(sink: RedisStream.self)]))
