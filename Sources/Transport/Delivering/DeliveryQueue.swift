@@ -265,13 +265,39 @@ struct DeliveryQueue {
   var batches: [DeliveryBatch] {
     (lanes.values.flatMap(\.again) + underWay.values).sorted { $0.id < $1.id }
   }
-  /// The events that no batch has, in order.
-  var events: [Left] {
-    lanes.values.flatMap { lane in lane.events.map { Left(item: $0, target: lane.target) } }
-      .sorted { $0.item.number < $1.item.number }
+  /// Calls `body` with each event that no batch has, in order, and its target.
+  func forEachWaiting(_ body: (DeliveryItem, DeliveryTarget?) -> Void) {
+    let open = lanes.values.filter { !$0.events.isEmpty }
+    if open.count == 1 {
+      for item in open[0].events { body(item, open[0].target) }
+      return
+    }
+    // Items are large, so numbers are sorted.
+    var order: [(number: Int, lane: Int, index: Int)] = []
+    order.reserveCapacity(waiting)
+    for (number, lane) in open.enumerated() {
+      for index in lane.events.indices { order.append((lane.events[index].number, number, index)) }
+    }
+    order.sort { $0.number < $1.number }
+    for one in order { body(open[one.lane].events[one.index], open[one.lane].target) }
   }
+
+  /// The events that no batch has, in order.
+  var events: [DeliveryItem] {
+    var events: [DeliveryItem] = []
+    events.reserveCapacity(waiting)
+    forEachWaiting { item, _ in events.append(item) }
+    return events
+  }
+
   /// The receipts of all events, in order; one may come several times.
-  var receipts: [Receipt] { batches.flatMap { $0.rest.map(\.receipt) } + events.map(\.item.receipt) }
+  var receipts: [Receipt] {
+    var receipts: [Receipt] = []
+    receipts.reserveCapacity(total)
+    for batch in batches { for item in batch.rest { receipts.append(item.receipt) } }
+    forEachWaiting { item, _ in receipts.append(item.receipt) }
+    return receipts
+  }
   /// When the oldest event came; nil: there is none.
   var oldest: Instant? {
     let first = lanes.values.lazy.compactMap { $0.again.first?.items.first?.since ?? $0.events.first?.since }.min()
@@ -289,14 +315,19 @@ struct DeliveryQueue {
 
   /// Removes everything, in the order in which the sink took it.
   mutating func removeAll() -> [Left] {
-    let batched = batches.flatMap { batch in
-      batch.rest.map { Left(item: $0, target: batch.target, failure: batch.failure) }
+    var all: [Left] = []
+    all.reserveCapacity(total)
+    for batch in batches {
+      for item in batch.rest { all.append(Left(item: item, target: batch.target, failure: batch.failure)) }
     }
-    let all = batched + events
+    forEachWaiting { item, target in all.append(Left(item: item, target: target)) }
     let next = number
     self = DeliveryQueue(traits)
     number = next
-    return all.sorted { $0.item.number < $1.item.number }
+    // Events of several lanes may stand between those of batches.
+    let isInOrder = all.indices.dropFirst().allSatisfy { all[$0 - 1].item.number < all[$0].item.number }
+    if !isInOrder { all.sort { $0.item.number < $1.item.number } }
+    return all
   }
 
   /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `make` gets its lane.

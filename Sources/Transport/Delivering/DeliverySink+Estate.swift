@@ -49,7 +49,7 @@ extension DeliverySink {
     let (connector, batches) = (connector, queue.batches)
     // One that is being prepared is not under way yet.
     for batch in batches where batch.answer != nil && (!traits.handsOver || batch.isPreparing) { takeBack(batch) }
-    let items = queue.batches.flatMap(\.rest) + queue.events.map(\.item)
+    let items = queue.batches.flatMap(\.rest) + queue.events
     var left: [ObjectIdentifier: LeftReceipt] = [:]
     let receipts = queue.receipts.map { receipt -> LeftReceipt? in
       guard receipt.notifiesSender else {

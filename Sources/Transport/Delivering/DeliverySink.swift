@@ -290,7 +290,10 @@ package final class DeliverySink: RunningSink, TimerTarget {
       state.write(kept.batch.attempts)
       state.write(each: kept.items.map(\.event))
     }
-    state.write(each: queue.events.filter { !$0.item.receipt.notifiesSender }.map(\.item.event))
+    var events: [OwnedEvent] = []
+    events.reserveCapacity(queue.waiting)
+    queue.forEachWaiting { item, _ in if !item.receipt.notifiesSender { events.append(item.event) } }
+    state.write(each: events)
   }
 
   package override func restore(_ state: inout StateReader) throws(StateFault) {
